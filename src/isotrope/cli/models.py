@@ -52,6 +52,7 @@ def quickstart(found: "Outcome") -> None:
         "teacher",
         many=True,
     ),
+    query_model=Word("A language model that writes questions for the documents.", "query-model"),
     plan=Word("Folder of an earlier improvement: do the same work, whatever time it takes.", many=False),
 )
 def improve(found: "Improvement") -> None:

@@ -112,7 +112,7 @@ class Budget:
 
     def __init__(self, folder: Path, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
         self._path, self.seconds, self._now = folder / NOTES, seconds, now
-        self.kept: dict[str, Any] = {"spent": 0.0} | {kind: {} for kind in _NOTED}
+        self.kept: dict[str, Any] = {"spent": 0.0, "questions": 0} | {kind: {} for kind in _NOTED}
         with suppress(UserError):
             self.kept |= read_record(self._path)
         self._began = now() - self.kept["spent"]

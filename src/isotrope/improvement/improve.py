@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from sentence_transformers import SentenceTransformer
 
 from isotrope import text as text_room
 from isotrope.console.plain import plain_console
@@ -15,16 +14,14 @@ from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
 from isotrope.encoder.checksum import GivenModel, files_checksum, located
-from isotrope.encoder.embed import Vectors, cut, search_vectors
 from isotrope.encoder.locate import Base, check_hub, is_bare, locate
 from isotrope.encoder.pooling import check_pooling
 from isotrope.errors import Stopped, UserError
-from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import Sets
 from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, check_plan, raw_poolings, recipes, told_apart
-from isotrope.improvement.decide import AS_IS, judging, mean_score, race_verdict
+from isotrope.improvement.decide import AS_IS, mean_score, race_verdict
 from isotrope.improvement.judges import (
     FEWEST_HELD_OUT,
     Judges,
@@ -35,13 +32,15 @@ from isotrope.improvement.judges import (
     judge_in_words,
     judges_of,
     shipped_pairs,
+    shown_search,
 )
-from isotrope.improvement.measure import JUDGED_LENGTH, speed_of, words_read
+from isotrope.improvement.measure import found_by, speed_of, words_read
 from isotrope.improvement.page import choice_card, choice_page
+from isotrope.improvement.questions import SHARE, check_writer, written
 from isotrope.improvement.race import Race
 from isotrope.improvement.reranker import Reranker, is_cross_encoder, refuse_cross_encoder
 from isotrope.improvement.steps import WHITENINGS, Basis
-from isotrope.report.examples import MOST, searched
+from isotrope.report.examples import searched
 from isotrope.report.outcome import MODEL, REPORT, Outcome
 from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
@@ -83,6 +82,7 @@ def improve(
     text: str | None = None,
     others: Sequence[GivenModel] = (),
     teachers: Sequence[GivenModel] = (),
+    query_model: str | None = None,
     plan: str | Path | Mapping[str, Any] | None = None,
     restart: bool = False,
     console: Console | None = None,
@@ -110,6 +110,7 @@ def improve(
         text: the column of the texts, in tables.
         others: further models to begin with. The best of all for these documents is improved.
         teachers: models too slow for searches, but good enough to teach rankings: see `isotrope.improvement.teachers`.
+        query_model: a language model that writes questions for the documents: see `isotrope.improvement.questions`.
         plan: do the work of an earlier improvement, whose folder or ``record["plan"]`` this is. Then there is no
             clock, and the same documents and model give the same choice.
         restart: forget what an earlier call left in the output.
@@ -127,8 +128,10 @@ def improve(
     where = located(model)
     taken = {AS_IS, Base.of(where).name}
     starts, taught_by = (told_apart(given, taken) for given in (others, teachers))
-    for one in (where, *starts.values(), *taught_by.values()):
+    for one in (where, *starts.values(), *taught_by.values(), *([query_model] if query_model else [])):
         check_hub(locate(one))  # before the documents are read
+    if query_model:
+        check_writer(query_model)
     own = None if labels is None else read_labels(labels, columns)
     guards = general_pairs(data)
     if isinstance(plan, str | Path):
@@ -141,12 +144,13 @@ def improve(
              for kind, models in (("others", starts), ("teachers", taught_by))}  # fmt: skip
     own_key = own and own.checksum()
     identity = asked | named | {"model": files_checksum(where), "documents": found.key, "labels": own_key}
+    identity["query_model"] = query_model and files_checksum(query_model)
     job = Job(output, KIND, identity, [opened], restart=restart)
     with job.held():
         record = job.result()
         if record is None:
             console.print(str(found.report))
-            record = _Work(job, where, starts, taught_by, opened, own, guards, console).done()
+            record = _Work(job, where, starts, taught_by, query_model, opened, own, guards, console).done()
         elif not (job.folder / REPORT).is_file():
             write_text(job.folder / REPORT, choice_page(record).html())
     return Improvement(job, record, choice_page)
@@ -160,6 +164,7 @@ class _Work:
     model: str
     others: Mapping[str, str]  # name -> where it is
     teachers: Mapping[str, str]
+    query_model: str | None
     opened: Opened
     labels: Labels | None
     guards: Sets
@@ -182,16 +187,14 @@ class _Work:
         race, judges = self._prepared(raw, budget)
         self.console.print(threads_line())
         speed, dimensions = speed_of(encoder, race.texts()), int(encoder.get_embedding_dimension() or 0)
-        enough = bool(asked["plan"]) or race.plan_size(speed, dimensions)
         del encoder  # its memory
-        if asked["plan"]:
-            check_plan(asked["plan"], race.makers, self.teachers)
-        self.job.begin()
+        plan = asked["plan"]
+        enough = bool(plan) or race.plan_size(speed, dimensions)
         if not enough:
             return self._decided(race, judges, finished=True)
         stopped = False
         try:
-            race.repeat(asked["plan"]) if asked["plan"] else self._run(race, poolings)
+            race.repeat(plan) if plan else self._run(race, poolings)
         except (Stopped, KeyboardInterrupt):
             stopped = not budget.rang
         budget.keep()
@@ -218,10 +221,19 @@ class _Work:
             tried = {one.name: one for one in recipes(raw, judges.titled, judges.short, judges.searched)}
             return Maker(model, self.opened, held_out, len(trained), seed, self.job.folder, tried)
 
-        others = {name: maker(where, is_bare(where)) for name, where in self.others.items()}
-        basis = Basis.of(found, trained, seed)
-        race = Race(maker(self.model, raw), judges.tasks, basis, budget, self.console, others, self.teachers)
-        return race, judges
+        makers = {name: maker(where, is_bare(where)) for name, where in self.others.items()}
+        own, basis = maker(self.model, raw), Basis.of(found, trained, seed)
+        if plan := self.job.identity["plan"]:
+            check_plan(plan, {"": own, **makers}, self.teachers)
+        self.job.begin()
+        if self.query_model:
+            seconds, most = (float("inf"), plan["questions"]) if plan else (SHARE * budget.seconds, None)
+            with watch("writing", self.console):
+                place = self.job.folder / "questions.json"
+                more, read = written(self.query_model, basis.documents, place, seconds, most, seed)
+            budget.keep(questions=read)
+            basis = basis.asking(more)
+        return Race(own, judges.tasks, basis, budget, self.console, makers, self.teachers), judges
 
     def _run(self, race: Race, poolings: Sequence[str | None]) -> None:
         race.teach()
@@ -235,18 +247,11 @@ class _Work:
     def _keep_back(self, race: Race) -> None:
         """Time for what comes after the race; pairs of general English that would take too much of it are dropped."""
         self.guards, seconds = affordable_pairs(self.guards, race.budget.seconds, race.budget.speed)
-        if search := self._search(race):
+        if search := shown_search(race.tasks):
             seconds += 2 * words_read([*search.queries, *search.corpus]) / race.budget.speed
         race.budget.kept_back = min(SAVING + seconds, race.budget.seconds / 4)
         for line in race.told:
             self.console.print(line)
-
-    def _search(self, race: Race) -> Domain | None:
-        """The searches of which some are shown; None: graded pairs judge, and nothing is searched."""
-        shown = judging(task.name for task in race.tasks)[0]
-        task = next(task for task in race.tasks if task.name == shown)
-        some = task if len(task.texts) <= MOST else task.part(task.size * MOST // len(task.texts))
-        return getattr(some, "domain", None)
 
     def _decided(self, race: Race, judges: Judges, finished: bool) -> Record:
         self.opened.check()  # what changed may have been trained on by its own judges
@@ -257,7 +262,7 @@ class _Work:
         judge, measure = judge_in_words(race.tasks)
         told = {"model": name, "judge": judge, "measure": measure, "needed": race.needed()}
         verdict = race_verdict(race.scores, gains, choice, **told)
-        search = self._search(race)
+        search = shown_search(race.tasks)
         self.console.print(f"saving the model: {choice}")
         record: Record = {
             "model": name, **{key: asked[key] for key in ("seed", "minutes", "pooling")},
@@ -274,7 +279,7 @@ class _Work:
                 before, after, self.guards if finished else shipped_pairs()
             ),
             "searched": (
-                searched(search, *(_found_by(model, search) for model in (before, after)))
+                searched(search, *(found_by(model, search) for model in (before, after)))
                 if search and finished and choice != AS_IS else None
             ),
             "environment": environment(),
@@ -283,12 +288,6 @@ class _Work:
         save(after, self.job.folder / MODEL, card=card.markdown(self.job.folder / MODEL))
         write_text(self.job.folder / REPORT, choice_page(record).html())
         return self.job.finish(record) if finished else record
-
-
-def _found_by(model: SentenceTransformer, search: Domain) -> tuple[Vectors, Vectors]:
-    """The vectors of a search's queries and texts."""
-    with cut(model, JUDGED_LENGTH):
-        return search_vectors(model, search.queries, search.corpus)
 
 
 def _helps(race: Race, step: str) -> bool:

@@ -14,13 +14,16 @@ import numpy as np
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES, are_short, make_document_tasks, usable_documents
 from isotrope.evaluation.retrieval import OwnTask
+from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels, in_words
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import PairTask, Sets, main_pairs, similarities
+from isotrope.improvement.decide import judging
 from isotrope.improvement.steps import Task
+from isotrope.report.examples import MOST
 from isotrope.text.corpus import Document, Documents
 from isotrope.text.split import words_of
 from isotrope.types import Encoder
@@ -152,3 +155,11 @@ def general_change(before: Encoder, after: Encoder, sets: Sets) -> dict[str, Any
 def _words(sets: Sets) -> int:
     pairs = [each for parts in sets.values() for each in parts.values()]
     return sum(len(text.split()) for text in {text for each in pairs for text in (*each.first, *each.second)})
+
+
+def shown_search(tasks: Sequence[Task]) -> Domain | None:
+    """The searches of which a report shows some; None: graded pairs judge, and nothing is searched."""
+    shown = judging(task.name for task in tasks)[0]
+    task = next(task for task in tasks if task.name == shown)
+    some = task if len(task.texts) <= MOST else task.part(task.size * MOST // len(task.texts))
+    return getattr(some, "domain", None)

@@ -10,10 +10,11 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load
-from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder.embed import Vectors, cut, search_vectors, vectors_of
 from isotrope.encoder.prompts import Role, has_roles, routed
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
+from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.budget import Amount, Size, measurement_size
 from isotrope.improvement.candidates import Trial
@@ -165,6 +166,12 @@ def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequ
         found = [(each, vectors_of(model, each, batch_size=32, role=role)) for role, each in sides if each]
         asked = Known(*found.pop()) if queries else None
         return Known(*found[0], asked) if found else Known([], np.empty((0, 1)), asked)
+
+
+def found_by(model: SentenceTransformer, search: Domain) -> tuple[Vectors, Vectors]:
+    """The vectors of a search's queries and texts."""
+    with cut(model, JUDGED_LENGTH):
+        return search_vectors(model, search.queries, search.corpus)
 
 
 def read_teacher(

@@ -89,8 +89,8 @@ class Race:
     def plan(self) -> dict[str, Any]:
         """What was done, for `repeat`."""
         kept, trials = self.budget.kept, [asdict(trial) for trial in self.trials]
-        teachers = {"teachers": list(kept["teachers"]), "asked": kept["asked"]}
-        return {"size": asdict(self._size), "trials": trials, "left_out": self.left_out, **teachers}
+        read = {"teachers": list(kept["teachers"])} | {key: kept[key] for key in ("asked", "questions")}
+        return {"size": asdict(self._size), "trials": trials, "left_out": self.left_out, **read}
 
     def choose(self) -> tuple[str, dict[str, CandidateGain]]:
         """What `choose_candidate` says of all that was measured; "keep" if nothing was."""

@@ -65,6 +65,12 @@ class Basis:
         asked = pseudo_queries(found.each(some), seed=seed).sample(MAPPED_ON, seed)
         return cls(found.texts(some), asked, seed)
 
+    def asking(self, more: PseudoQueries) -> "Basis":
+        """With more pseudo-queries of its documents."""
+        one, two = self.asked, more
+        lists = (one.texts + two.texts, one.documents + two.documents, one.kinds + two.kinds)
+        return Basis(self.documents, PseudoQueries(*lists), self.seed)
+
     def part(self, count: int) -> "Basis":
         """So much of it that whitening has at most ``count`` pseudo-queries: a like share of documents and queries."""
         if count >= WHITENED_ON:

@@ -1,0 +1,96 @@
+"""Questions that a language model writes: the same as one by one, kept in a file, and learned from by improve."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from conftest import sentences
+from isotrope.errors import UserError
+from isotrope.improvement import questions
+from isotrope.improvement.improve import improve
+from isotrope.improvement.questions import INSTRUCTION, KIND, written
+from isotrope.improvement.race import Race
+from library import write_library
+from small_causal import build_decoder
+
+TEXTS = [" ".join(sentences(2, seed=place)) for place in range(7)]
+
+
+def language_model(folder: Path, kind: str) -> Path:
+    """A random one that writes words, and never ends."""
+    build_decoder(folder, pooled=False)
+    words = len(AutoTokenizer.from_pretrained(folder))
+    torch.manual_seed(0)
+    model: PreTrainedModel
+    if kind == "t5":
+        sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+        config = T5Config(vocab_size=words, decoder_start_token_id=0, eos_token_id=None, **sizes)
+        model = T5ForConditionalGeneration(config)
+    else:
+        sizes = {"num_attention_heads": 2, "num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 16}
+        config = Qwen3Config(
+            vocab_size=words, head_dim=8, num_key_value_heads=2, pad_token_id=0, eos_token_id=None, **sizes
+        )
+        model = Qwen3ForCausalLM(config)
+    for weight in model.parameters():
+        weight.data.normal_(0, 0.5)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["t5", "qwen"])
+def test_every_document_gets_the_likeliest_question(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "BATCH", 3)
+    model = language_model(tmp_path / kind, kind)
+    found, read = written(str(model), TEXTS, tmp_path / "questions.json", float("inf"))
+    assert (read, sorted(found.documents), set(found.kinds)) == (7, list(range(7)), {KIND})
+    if kind == "qwen":
+        tokenizer, alone = AutoTokenizer.from_pretrained(model), AutoModelForCausalLM.from_pretrained(model)
+        for question, row in zip(found.texts, found.documents, strict=True):
+            ids = tokenizer(INSTRUCTION.format(text=TEXTS[row]), return_tensors="pt", truncation=True)["input_ids"]
+            for _ in range(questions.TOKENS):
+                ids = torch.cat([ids, alone(ids).logits[:, -1:].argmax(-1)], dim=1)
+            told = tokenizer.decode(ids[0, -questions.TOKENS :], skip_special_tokens=True)
+            assert question == told.strip()
+
+
+def test_it_goes_on_from_its_file_and_stops_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "BATCH", 3)
+    model, file = str(language_model(tmp_path / "t5", "t5")), tmp_path / "questions.json"
+    assert written(model, TEXTS, file, 0.0)[1] == 0
+    assert written(model, TEXTS, file, 1e-9)[1] == 3, "one batch, and the time is over"
+    some, read = written(model, TEXTS, file, float("inf"), most=5)
+    assert read == 5
+    assert written(model, TEXTS, tmp_path / "other.json", float("inf"), most=5)[0] == some
+    assert written("no model any more", TEXTS, file, float("inf"), most=5)[0] == some, "nothing is written twice"
+
+
+def test_improve_learns_from_them_and_a_plan_repeats_it(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Race, "trainings", lambda *_: None)
+    library, quiet = write_library(tmp_path / "library.jsonl"), Console(quiet=True)
+    model = str(language_model(tmp_path / "t5", "t5"))
+    found = improve(tiny_model, library, minutes=2, query_model=model, console=quiet)
+    assert found.record["plan"]["questions"] > 60
+    again = improve(tiny_model, library, query_model=model, plan=found.record["plan"], console=quiet)
+    assert (again.choice, again.record["table"]) == (found.choice, found.record["table"])
+    without = improve(tiny_model, library, minutes=2, console=quiet)
+    assert without.record["table"]["query map"] != found.record["table"]["query map"]
+    with pytest.raises(UserError, match="cannot write: it is a BertModel: name a language model that writes"):
+        improve(tiny_model, library, query_model=str(tiny_model), console=quiet)
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words" / "modules.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(UserError, match="words is no language model"):
+        improve(tiny_model, library, query_model=str(tmp_path / "words"), console=quiet)
