@@ -5,8 +5,9 @@
 Three judges replay each race of benchmarks/choice.py, and labels that none of them sees judge their choices. "source"
 is what `improve` uses: a pseudo-query shall find its own document. "fused" grades ten documents, by reciprocal rank
 fusion (Cormack et al., SIGIR 2009) of BM25, the teachers and the other trainings of the race. A candidate and "keep"
-have no vote on each other, nor has the encoder that the candidate was made from, because siblings agree. "both" is the
-mean of the two. nDCG@10 is measured against the graded ten.
+have no vote on each other, nor has the encoder that the candidate was made from, because siblings agree. "hybrid"
+grades the ten that the model and BM25 find together, if that search gains significantly; else it is "source". "half"
+is the mean of source and fused, and "half hybrid" that of source and hybrid. nDCG@10 is measured against the ten.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from choice import CLASSES, MODELS, RESULTS, RETRIEVAL, SEED
 from isotrope import text
 from isotrope.encoder import load
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import OwnTask, Search, by_cosine
+from isotrope.evaluation.retrieval import OwnTask, Search, by_cosine, search_with
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, Trial, recipes
@@ -34,11 +35,12 @@ from isotrope.improvement.judges import judges_of
 from isotrope.improvement.measure import known_by, texts_read
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import Basis
+from isotrope.improvement.teachers import HYBRIDS
 from isotrope.store.atomic import write_json
 from isotrope.text.bm25 import Bm25Index
-from isotrope.types import Vector
+from isotrope.types import Matrix, Vector
 
-JUDGES = ("source", "fused", "both")
+JUDGES = ("source", "fused", "half", "hybrid", "half hybrid")
 ANSWERS = 250  # of a task: more take long
 GRADED, DAMPING = 10, 60  # documents of a fused list, and the constant of reciprocal rank fusion
 
@@ -47,7 +49,11 @@ def fused(searches: Sequence[Search]) -> csr_array:
     """The ten documents that several searches agree on, graded from 10 to 1: (Q, A)."""
     found = [search(slice(None)) for search in searches]  # (Q, A) each
     places = [np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1) for scores in found]
-    votes = np.sum([1 / (DAMPING + 1 + place) for place in places], axis=0)  # (Q, A)
+    return graded(np.sum([1 / (DAMPING + 1 + place) for place in places], axis=0))
+
+
+def graded(votes: Matrix) -> csr_array:
+    """The ten best of each row, graded from 10 to 1: (Q, A)."""
     best = np.argsort(-votes, axis=1, kind="stable")[:, :GRADED]  # (Q, 10)
     grades = np.zeros(votes.shape)
     np.put_along_axis(grades, best, np.arange(GRADED, GRADED - best.shape[1], -1, dtype=float)[None], axis=1)
@@ -96,8 +102,9 @@ def replayed(cell: dict[str, Any], work: Path) -> dict[str, Any]:
         for candidate in (one for one, trial in trials.items() if trial.name == name):
             step = race.made[candidate][1]
             searches[candidate] = reading(tasks, race.kept.step(candidate).searching(known) if step else known)
+    bm25 = {task.name: Bm25Index.of(task.candidates).search(task.queries) for task in tasks}
     others = [reading(tasks, known_by(load(teacher), *texts)) for teacher in teachers]
-    others.append({task.name: Bm25Index.of(task.candidates).search(task.queries) for task in tasks})
+    others.append(bm25)
 
     def voters(candidate: str) -> Iterator[dict[str, Search]]:
         yield from others
@@ -110,13 +117,21 @@ def replayed(cell: dict[str, Any], work: Path) -> dict[str, Any]:
         for judge in JUDGES:
             changes[judge][AS_IS][task.name] = np.zeros(task.size)
         before = task.score_search(searches[AS_IS][task.name])
+        share = HYBRIDS[record["hybrid"]["name"]] if record["hybrid"] and record["hybrid"]["low"] > 0 else 0.0
+        hybrid_search = search_with([searches[AS_IS][task.name], bm25[task.name]], [1 - share, share])
+        together = graded(hybrid_search(slice(None)).astype(np.float64))
         for name in trials:
             if name == AS_IS:
                 continue
             reference = fused([voter[task.name] for voter in voters(name)])
             own, kept = (agreement(task, reference, searches[one][task.name]) for one in (name, AS_IS))
             source = task.score_search(searches[name][task.name]) - before
-            for judge, change in zip(JUDGES, (source, own - kept, (source + own - kept) / 2), strict=True):
+            hybrid = source
+            if share:
+                nearer, before_it = (agreement(task, together, searches[one][task.name]) for one in (name, AS_IS))
+                hybrid = nearer - before_it
+            found_by = (source, own - kept, (source + own - kept) / 2, hybrid, (source + hybrid) / 2)
+            for judge, change in zip(JUDGES, found_by, strict=True):
                 changes[judge].setdefault(name, {})[task.name] = change
     alike = {name: maker.alike(trial) for name, trial in trials.items()}
     documents = {task.name: task.documents for task in tasks}
