@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import isotrope
 from isotrope.cli.presets import app
 from isotrope.errors import UserError
-from isotrope.preset.preset import build_objective, check_third_parties, pair_maker, preset_names, read_preset
+from isotrope.preset.preset import build_objective, check_parts, pair_maker, preset_names, read_preset
 from isotrope.preset.sources import annotated, cited_sources, flat
 from isotrope.preset.tables import preset_descriptions, resolved_tables
 from isotrope.text.pairs.crops import Crops
@@ -126,7 +126,7 @@ def test_reading_a_preset_imports_nothing_of_a_third_party(
         assert done.exit_code == 0, done.output
         assert "loud:Thing" in done.output
     with pytest.raises(SystemExit):
-        check_third_parties(read_preset(path))
+        check_parts(read_preset(path))
 
 
 def test_a_preset_cannot_run_any_callable(tmp_path: Path, corpus_file: Path, tiny_model: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_third_party_s_class_is_imported_when_a_run_starts(tmp_path: Path, mon
     monkeypatch.syspath_prepend(tmp_path)
     preset = read_preset("simcse", ["pairs.kind=pairs_of_theirs:First", "pairs.words=5"])
     assert "pairs_of_theirs" not in sys.modules
-    check_third_parties(preset)
+    check_parts(preset)
     assert preset.pairs is not None
     assert pair_maker(preset)[0].words == 5
     for wrong, said in {
@@ -290,4 +290,4 @@ def test_a_third_party_s_class_is_imported_when_a_run_starts(tmp_path: Path, mon
         "pairs.kind=isotrope.terms.infonce:InfoNCE": "is not a component of pairs",
     }.items():
         with pytest.raises(UserError, match=said):
-            check_third_parties(read_preset("simcse", ["pairs.kind=pairs_of_theirs:First", wrong]))
+            check_parts(read_preset("simcse", ["pairs.kind=pairs_of_theirs:First", wrong]))

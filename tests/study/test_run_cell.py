@@ -22,8 +22,7 @@ from isotrope.study import study
 from isotrope.study.cell import Cell
 from isotrope.study.columns import sts_scores
 from isotrope.study.plan import Place, StudyPlan
-from isotrope.study.post_step import fresh, with_post_step
-from isotrope.study.run_cell import reading, run_cell
+from isotrope.study.run_cell import fresh, reading, run_cell, with_post_step
 from isotrope.study.spec import read_study
 from isotrope.text.sample import RowOrder
 from isotrope.training.pairs import dev_pairs, judges
@@ -292,10 +291,11 @@ def test_word_vectors_are_a_row_where_a_file_is_named(tmp_path: Path, corpus_fil
         planned(read_study(file, {"vectors": str(tmp_path / "words.txt")}), tmp_path / "other")
 
 
-def test_vectors_are_remembered_until_they_are_asked_for_anew(tiny_model: Path, corpus_file: Path) -> None:
+def test_vectors_are_remembered_until_they_are_asked_for_anew(tiny_model: Path, plan: Plan) -> None:
     encoder = load(tiny_model, "mean")
     for then in ("", "whitening:k=4", "whitening:k=4,fit=target"):
-        judged = with_post_step(encoder, then, isotrope.text.open(corpus_file), 96, 0)
+        (cell,) = plan(f'[rows.raw]\ntrain = false\nthen = "{then}"\n').cells.values()
+        judged = with_post_step(encoder, cell)
         texts = sentences(20)
         before = judged.encode(texts)
         with reading(encoder, 4, "fp32"):

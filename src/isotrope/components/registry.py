@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
 
@@ -79,7 +79,7 @@ def component(stage: str, kind: str, **options: Any) -> Any:
     try:
         checked = model(**options)
     except ValidationError as error:
-        raise explain(error, f"{stage}.{kind}", list(fields)) from error
+        raise explain(error, model, f"{stage}.{kind}") from error
     return cls(**{name: getattr(checked, name) for name in fields})
 
 
@@ -90,12 +90,16 @@ _PLAIN = {  # what pydantic calls "a valid …"
 _KIND = re.compile(r"constrained-\w+$|(literal|tuple|list)\[")  # as in ('max_length', 'constrained-int')
 
 
-def explain(error: ValidationError, where: str, known: list[str], keys: Iterable[str] = ()) -> UserError:
-    """The first of pydantic's findings as one line: key, value, remedy.
+def explain(error: ValidationError, record: Any, where: str = "", keys: Iterable[str] = ()) -> UserError:
+    """The first of pydantic's findings about a ``record`` as one line: key, value, remedy.
 
-    ``known`` are the keys that stand beside the wrong one, ``keys`` others that may be meant, with their tables.
+    ``keys`` are those that may be meant, with their tables, beside the keys of the table in which the mistake is.
     """
     first, *others = error.errors()
+    for part in first["loc"][:-1]:  # to the record of that table
+        hint = record.model_fields[part].annotation if part in record.model_fields else None
+        record = next((one for one in (hint, *get_args(hint)) if hasattr(one, "model_fields")), record)
+    known = list(record.model_fields)
     key = _key(where, first)
     if first["type"] == "extra_forbidden":
         table = key.rpartition(".")[0]

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isotrope.errors import UserError
+from isotrope.post.fitted import TARGET
+from isotrope.post.names import post_step
+from isotrope.post.sif import Sif
 from isotrope.preset.preset import Preset
 from isotrope.study.spec import RowSettings, Spec
 
@@ -72,6 +75,14 @@ def _check_names(spec: Spec, entries: Mapping[str, PlannedRow]) -> None:
 
 def _short(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+def check_step(then: str, words: bool) -> None:
+    """Check that the step that a row's ``then`` names can stand behind the row's model, or its ``words``."""
+    step = post_step(then, f"then = {then!r}") if then else None
+    if step and (step.fit != TARGET or step.sentences is not None or (isinstance(step, Sif) and not words)):
+        remedy = "write whitening or flow, fitted on the row's sentences or with fit=target; sif if vectors = true"
+        raise UserError(f"then = {then!r} is not possible", remedy)
 
 
 def models_of(recipe: Preset, row: RowSettings) -> dict[str, tuple[str, ...]]:

@@ -19,9 +19,12 @@ from isotrope.encoder.prompts import used_prompt
 from isotrope.encoder.student import student_of
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.evaluation.geometry import diversity, unit
+from isotrope.evaluation.models import RememberingEncoder
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
+from isotrope.post.fitted import FittedEncoder
+from isotrope.post.names import post_step
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.report.space import pair_cosines
 from isotrope.store.atomic import in_turn, new_file
@@ -29,7 +32,6 @@ from isotrope.store.mark import kind_of, remove
 from isotrope.store.records import Record
 from isotrope.study.cell import COSINES, Cell
 from isotrope.study.columns import sts_scores, suite_scores
-from isotrope.study.post_step import fresh, with_post_step
 from isotrope.text.sample import Sample
 from isotrope.training.folder import KIND, RunFolder, write_cosines
 from isotrope.training.pairs import dev_pairs, judges, pair_names
@@ -40,6 +42,7 @@ from isotrope.views.mlp import MLP
 
 BATCH, BINS = 256, 40  # sentences whose cosines are counted (DCLR Fig. 1), and bins from -1 to 1
 BATCHES = 8  # whose positives are measured
+MOST = 20_000  # sentences that fit a step: a covariance of 768 channels changes little after that
 
 
 def run_cell(cell: Cell, console: Console | None = None) -> Record:
@@ -88,7 +91,7 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     trained = load(run.model)
     if cell.keep_model:
         save(trained, cell.model)
-    model = with_post_step(trained, cell.row.then, cell.corpus, cell.sentences, cell.seed)
+    model = with_post_step(trained, cell)
     scores = sts_scores(finished.get("after", {})) or _judged(cell, model)
     scores |= _suites(cell, model, trained) | _positives(cell, str(run.model))
     selection = dict(finished["selection"])
@@ -123,11 +126,32 @@ def _measured(cell: Cell) -> Record:
         # what this study trained has its pooling, and perhaps a head behind it, which another pooling would replace
         pooling = None if cell.settings["train"].get("keep_head") and cell.needs else how.get("pooling")
         backbone = student_of(load(cell.backbone, pooling, **options), how.get("student"))
-    model = with_post_step(backbone, cell.row.then, cell.corpus, cell.sentences, cell.seed)
+    model = with_post_step(backbone, cell)
     scores = _judged(cell, model) | _suites(cell, model, backbone) | _positives(cell, cell.backbone)
     if cell.keep_model:
         save(backbone, cell.model)
     return {"scores": scores, "data": {}, "seconds": {}}
+
+
+def with_post_step(encoder: Encoder, cell: Cell) -> Encoder:
+    """``encoder`` with the row's step after it, if it has one. No sentence is encoded twice.
+
+    The step is fitted on the sentences that this seed trains on, or with ``fit=target`` on those of each evaluation.
+    """
+    if not cell.row.then:
+        return RememberingEncoder(encoder)
+    step = post_step(cell.row.then, "then")
+    if "fit" in step.model_fields_set:  # the step wants the target whole
+        return step.behind(encoder if isinstance(encoder, WordVectors) else RememberingEncoder(encoder))
+    texts = Sample(cell.corpus.texts(), cell.sentences, cell.seed).texts(MOST)
+    return RememberingEncoder(step.behind(encoder).fit(texts))
+
+
+def fresh(encoder: Encoder) -> Encoder:
+    """What `with_post_step` gave, with no vector remembered."""
+    if isinstance(encoder, FittedEncoder):
+        return encoder.step.behind(fresh(encoder.base))
+    return encoder.fresh() if isinstance(encoder, RememberingEncoder) else encoder
 
 
 def _positives(cell: Cell, model: str) -> dict[str, float]:

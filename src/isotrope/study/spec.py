@@ -196,7 +196,7 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     try:
         spec = Spec(**tables)
     except ValidationError as error:
-        mistake = explain(error, "", _keys(error))
+        mistake = explain(error, Spec)
         raise UserError(f"study {name}: {mistake.problem}", mistake.remedy) from error
     for place, why in _idle(spec):
         raise UserError(f"study {name}: {place} has no effect: {why}", "leave it out")
@@ -234,19 +234,6 @@ def with_tuned(spec: Spec, file: str | Path) -> Spec:
         raise UserError(f"{file} is not the result of a search of this study", "name the search.toml of --search")
     rows = {k: row.model_copy(update={"set": (*row.set, *best.get(k, ()))}) for k, row in spec.rows.items()}
     return spec.model_copy(update={"rows": rows})
-
-
-def _keys(error: ValidationError) -> list[str]:
-    """The keys of the table in which a mistake was found."""
-    records: dict[str, type[BaseModel]] = {
-        "run": CommonSettings, "suites": SuiteSettings, "backbones": BackboneSettings, "teachers": TeacherSettings,
-        "rows": RowSettings, "reference": Reference, "claims": Claim, "figures": FigureSettings,
-        "search": SearchSettings,
-    }  # fmt: skip
-    table, *inner = map(str, error.errors()[0]["loc"])
-    if not inner:
-        return [key for key in Spec.model_fields if key != "name"]
-    return [*records.get("suites" if (table, inner[0]) == ("run", "suites") else table, Spec).model_fields]
 
 
 def _idle(spec: Spec) -> Iterator[tuple[str, str]]:

@@ -17,16 +17,16 @@ from isotrope.console.progress import watch
 from isotrope.errors import Stopped, UserError, needs
 from isotrope.preset.preset import read_preset
 from isotrope.store.atomic import write_json, write_text
-from isotrope.store.disk import writing
 from isotrope.store.job import Job
 from isotrope.study.analyse import study_record
 from isotrope.study.document import write_pages
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import Place, StudyPlan, corpus_of, has_component
+from isotrope.study.rows import expand_rows
 from isotrope.study.spec import Range, RowSettings, Spec, Values, read_study, with_tuned
-from isotrope.training.pairs import dev_names, dev_pairs, judges
+from isotrope.training.pairs import dev_names
 
-RECORD, BEST, SELECT = "study.json", "search.toml", "select"
+RECORD, BEST = "study.json", "search.toml"
 
 
 class Options(TypedDict, total=False):
@@ -107,10 +107,7 @@ def study(
         try:
             failed = run_plan(planned, options.get("workers", 1), console)
         except Stopped:
-            if any(cell.record() for cell in planned.cells.values()):
-                done = write_study(planned, place.output, {})
-                shown = f"finished cells are kept, {done.pages[0]} shows them"
-                raise Stopped(f"stopped; {shown}, and the same command goes on") from None
+            write_study(planned, place.output, {})
             raise
         with watch("testing the differences, drawing and writing", console):
             return write_study(planned, place.output, failed)
@@ -141,8 +138,8 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     Bergstra and Bengio, Random Search for Hyper-Parameter Optimization (JMLR 2012),
     https://jmlr.org/papers/v13/bergstra12a.
 
-    A trial is one cell with seed 0. No test set judges it. Its score is the dev score at the best step. If half of the
-    dev pairs judges the study, only the other half is used here. Options are as in a study. Trials are drawn by the
+    A trial is one cell with seed 0. No test set is read. Its score is the dev score at the best step, on the half of
+    the dev pairs that selects if the other half judges the study. Options are as in a study. Trials are drawn by the
     search's seed, so a stopped search goes on, and more trials add to the old ones. ``search.toml`` holds, for each
     row, the best ``set`` for its table in the study's file.
 
@@ -151,19 +148,17 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
             `isotrope.study.study`.
         Stopped: Ctrl-C; the same call goes on.
     """
-    spec, place = with_options(file, options, test="none", suites=(), seeds=1)
+    spec, place = with_options(file, options, suites=(), seeds=1)
     if (search := spec.search) is None:
         raise UserError(f"study {file} has no search", "add [search.keys] with a key and its values or bounds")
     if not (place.data if spec.run.dev is None else dev_names(spec.run.dev)):
         raise UserError("a search needs dev pairs", "add --dev stsb and --data, or --dev FILE.tsv")
-    half = bool(spec.run.dev) and read_study(file).run.test == "dev-half"
-    only = options.get("rows", ())
-    chosen = {label: row for label, row in spec.rows.items() if row.train and (not only or label in only)}
-    if unknown := set(only) - set(chosen):
-        raise UserError(f"study {spec.name} trains no row {unknown.pop()!r}", f"choose from {', '.join(spec.rows)}")
     rows: dict[str, RowSettings] = {}  # one for each trial
     trials: dict[str, dict[str, list[str]]] = {}  # label -> name of the trial's row -> key=value
+    chosen = {entry.base: entry.row for entry in expand_rows(spec, options.get("rows", ())).values()}
     for label, row in chosen.items():
+        if not row.train:
+            continue
         recipe = read_preset(row.preset, row.set)
         space = {key: values for key, values in search.keys.items() if has_component(key, recipe)}
         drawn = trials_of(space, search.trials, search.seed)
@@ -173,7 +168,8 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     job = study_job(options, spec, place)
     with job.held():
         job.begin()
-        run = spec.run.model_copy(update={"baseline": ""} | ({"dev": _selecting(spec, place)} if half else {}))
+        test = "dev-half" if spec.run.test == "dev-half" else "none"
+        run = spec.run.model_copy(update={"baseline": "", "test": test})
         trial_rows = {"rows": rows, "run": run, "claims": {}, "figures": {}}
         planned = StudyPlan(spec.model_copy(update=trial_rows), place)
         run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
@@ -209,16 +205,3 @@ def _best(planned: StudyPlan, label: str, trials: Mapping[str, list[str]]) -> di
         raise UserError(f"no trial of {label} has ended", "see the logs in cells/; the same command goes on")
     best = max(scores, key=scores.__getitem__)
     return {"set": trials[best], "dev": scores[best], "trials": len(trials)}
-
-
-def _selecting(spec: Spec, place: Place) -> tuple[str, ...]:
-    """Files of that half of the study's dev pairs that will not judge it."""
-    _, kept = judges(None, dev_pairs(dev_names(spec.run.dev or ()), place.data), place.data)
-    files = []
-    for name, pairs in kept.items():
-        file = place.output.resolve() / SELECT / f"{name}.tsv"
-        rows = zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True)
-        with writing(file.parent):
-            write_text(file, "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows))
-        files.append(str(file))
-    return tuple(files)
