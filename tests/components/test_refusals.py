@@ -99,7 +99,6 @@ def test_it_stands_in_no_other_loss(tiny_model: Path, tmp_path: Path, wrapper: A
 @pytest.mark.parametrize(
     ("data", "options", "said"),
     [
-        ({"label": list(range(32))}, {}, "there are no texts"),
         ({**PAIRS, "score": [0.5] * 32}, {}, "labels or scores, which Objective does not use"),
         ({**PAIRS, "label": [0, 1] * 16}, {}, "labels or scores"),
         ({"text": [""] * 32}, {}, "all texts of the first batch are equal"),

@@ -23,7 +23,7 @@ from isotrope.components.registry import READING, STAGES, component_class, kinds
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.post.names import STEPS
-from isotrope.preset.preset import build_objective, check_parts, open_teachers, read_preset
+from isotrope.preset.preset import build_objective, check_runnable, open_teachers, read_preset
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.terms.infonce import InfoNCE
 
@@ -162,9 +162,9 @@ def test_a_third_partys_components(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert scale.detach().eq(2).all()
     assert scale.grad.abs().max() > 0
     with pytest.raises(UserError, match=r"views\.scale\.start = 'much'"):
-        check_parts(read_preset(str(preset), ["views.scale.start=much"]))
+        check_runnable(read_preset(str(preset), ["views.scale.start=much"]))
     with pytest.raises(UserError, match=r"terms\.plain\.weight is an unknown key"):
-        check_parts(read_preset(str(preset), ["terms.plain.weight=2"]))
+        check_runnable(read_preset(str(preset), ["terms.plain.weight=2"]))
     for kind, said in (
         ("thirdparty:Nope", "Nope"),
         ("nowhere:Nope", "nowhere"),
@@ -172,7 +172,7 @@ def test_a_third_partys_components(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("subprocess:Popen", 'its class must declare stage = "terms"'),
     ):
         with pytest.raises(UserError, match=said):
-            check_parts(read_preset(str(preset), [f"terms.plain.kind={kind}"]))
+            check_runnable(read_preset(str(preset), [f"terms.plain.kind={kind}"]))
 
 
 def test_every_component_and_post_step_names_papers_that_have_an_entry() -> None:

@@ -140,7 +140,7 @@ def cell(corpus_file: Path, tmp_path: Path) -> Cell:
     made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 1\n[rows.A]\n"), tmp_path)
     (cell,) = measured(made, lambda _: {"Avg.": 50.0}, draws=9).cells.values()
     assert cell.record()
-    assert not cell.damaged
+    assert not cell.job.lost
     return cell
 
 
@@ -151,4 +151,4 @@ def cell(corpus_file: Path, tmp_path: Path) -> Cell:
 def test_a_damaged_record_or_a_damaged_file_beside_it_counts_as_missing(cell: Cell, name: str, text: str) -> None:
     (cell.folder / name).write_text(text)
     assert cell.record() is None
-    assert cell.damaged
+    assert cell.job.lost

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from sentence_transformers import SentenceTransformer
 
 from isotrope.components.refusals import OF_PASSES
@@ -26,8 +26,7 @@ from isotrope.types import AboveZero, Count, Fraction, NonNegative, Teacher
 PROBABILITY = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Record(BaseModel, extra="forbid", frozen=True): ...
 
 
 class LoraSettings(_Record):
@@ -86,10 +85,8 @@ LOG_FIELDS = {"step", "epoch", "loss", "score", "grad_norm", "learning_rate"}  #
 SELF = "self"  # instance weights from the student's own cosines need no teacher
 
 
-class PairSettings(_Record):
+class PairSettings(_Record, extra="allow"):
     """``[pairs]``: how documents are read. What else stands there are options of the component."""
-
-    model_config = ConfigDict(extra="allow")
 
     kind: str
     rounds: Annotated[int, Field(ge=1, le=64)] | None = None  # pairs of each document; None: one
@@ -183,7 +180,7 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
 
     Raises:
         UserError: unknown preset, broken TOML, unknown key, impossible value; names file, key, value and remedy.
-            Nothing of a third party is imported: for its components, see `check_parts`.
+            Nothing of a third party is imported: for its components, see `check_runnable`.
     """
     tables = resolved_tables(str(name), overrides)
     tables.setdefault("name", Path(name).stem if str(name).endswith(".toml") else str(name))
@@ -205,7 +202,7 @@ def _keys(tables: TomlTable) -> list[str]:
     return [f"{table}.{key}" for table, record in RECORDS.items() for key in record.model_fields] + [*leaves(given)]
 
 
-def check_parts(preset: Preset) -> None:
+def check_runnable(preset: Preset) -> None:
     """What is checked when a run starts: classes named as ``module:Class``, which are imported, and a head to keep."""
     if preset.loss:
         check_options(preset.loss, preset.loss_options or {})

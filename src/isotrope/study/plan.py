@@ -17,7 +17,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.sets.known import data_checksum, data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
-from isotrope.preset.preset import RESERVED, Preset, check_parts, preset_names, read_preset
+from isotrope.preset.preset import RESERVED, Preset, check_runnable, preset_names, read_preset
 from isotrope.store.cache import file_checksum
 from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell
@@ -51,7 +51,8 @@ class StudyPlan:
         self.models: dict[str, str] = {}  # a teacher's name -> key
         self.spec, self.place, run = spec, place, spec.run
         self.read, self.checksum, self.pairs = cache(read_preset), cache(_source_checksum), cache(self._pairs)
-        self.corpus = corpus_of(spec, place)
+        files = corpus_files(run.corpus, place.data)
+        self.corpus = text.open(files, split=run.split, keep_duplicates=run.keep_duplicates)
         self.text = self.corpus.texts().key
         for suite, asked in run.suites.items():
             checked_tasks(suite, asked.tasks or None, asked.setting)
@@ -105,7 +106,7 @@ class StudyPlan:
         overrides = self._overrides(entry, recipe, base)
         overrides = (*overrides, *scaled(entry, run.sentences, self.read(row.preset, overrides)))
         recipe = self.read(row.preset, overrides)
-        check_parts(recipe)
+        check_runnable(recipe)
         taught = models_of(recipe, row) if row.train else {}
         teachers = {label: tuple(map(own, models)) for label, models in taught.items()}
         sentences = sentences_of(entry, run.sentences, recipe)
@@ -198,16 +199,8 @@ def has_component(override: str, recipe: Preset) -> bool:
     return of_stage or label in (getattr(recipe, stage) or {})
 
 
-def corpus_of(spec: Spec, place: Place) -> text.Opened:
-    """The text of all rows, not read yet; UserError as `corpus_files`."""
-    run = spec.run
-    return text.open(corpus_files(run.corpus, place.data), split=run.split, keep_duplicates=run.keep_duplicates)
-
-
 def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
     """Files that a study's patterns name, in the current folder or else in the data folder."""
-    if not patterns:
-        raise UserError("the study names no corpus", "add --documents FILE, or run.corpus")
     found: list[str] = []
     for pattern in patterns:
         places = Path(pattern), Path(data or "", pattern)

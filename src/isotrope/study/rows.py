@@ -45,20 +45,15 @@ def expand_rows(
         for values in itertools.product(*axes.values()):
             at = dict(zip(axes, values, strict=True))
             label = ", ".join([base, *(f"{key.rsplit('.', 1)[-1]} = {_short(value)}" for key, value in at.items())])
-            if label in everything:
-                raise UserError(f"study {spec.name}: two rows are {label!r}", "rename one, or name each value once")
             everything[label] = PlannedRow(label, row, base, at)
-    _check_names(spec, everything)
-    names = {name for entry in everything.values() for name in (entry.label, entry.base)}
-    if unknown := [name for name in only if name not in names]:
-        raise UserError(f"study {spec.name} has no row {unknown[0]!r}", f"choose from {', '.join(spec.rows)}")
+    _check_names(spec, everything, only)
     return {label: entry for label, entry in everything.items() if not only or {label, entry.base} & set(only)}
 
 
-def _check_names(spec: Spec, entries: Mapping[str, PlannedRow]) -> None:
-    bases = {entry.base for entry in entries.values()}
-    both = {*entries, *bases}
-    named = [("run.baseline", spec.run.baseline, both)] if spec.run.baseline else []
+def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[str]) -> None:
+    both = {*entries, *(entry.base for entry in entries.values())}
+    named = [("--rows", name, both) for name in only]
+    named += [("run.baseline", spec.run.baseline, both)] if spec.run.baseline else []
     for label, claim in spec.claims.items():
         named += [(f"claims.{label}", side, {*both, *spec.teachers}) for side in (claim.better, claim.than)]
     for label, figure in spec.figures.items():

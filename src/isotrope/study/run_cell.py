@@ -1,5 +1,6 @@
 """One cell of a study: train, measure, keep the numbers, delete the rest. Runs in its own process."""
 
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -23,14 +24,13 @@ from isotrope.evaluation.models import RememberingEncoder
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
-from isotrope.post.fitted import FittedEncoder
 from isotrope.post.names import post_step
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.report.space import pair_cosines
-from isotrope.store.atomic import in_turn, new_file
+from isotrope.store.atomic import in_turn
 from isotrope.store.mark import kind_of, remove
 from isotrope.store.records import Record
-from isotrope.study.cell import COSINES, Cell
+from isotrope.study.cell import COSINES, METRICS, Cell
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.text.sample import Sample
 from isotrope.training.folder import KIND, RunFolder, write_cosines
@@ -53,13 +53,13 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
     job = cell.job
     with in_turn(cell.folder), job.held():
         job.begin()
+        cell.numbers.mkdir(exist_ok=True)
         run = RunFolder(cell.folder / "run")
         if (record := cell.record()) is None:
             began = time.monotonic()
             record = _trained(cell, run, console) if cell.row.train else _measured(cell)
-            if judged := cell.cosines():
-                # with the draws, any two cells can be compared without encoding again
-                cell.keep_draws(resample(judged))
+            judged = cell.cosines()
+            cell.keep_draws(resample(judged))  # with them, any two cells can be compared
             record["seconds"]["cell"] = round(time.monotonic() - began, 1)  # since the last start
             record["data"]["tests"] = {task: xxhash.xxh3_64_hexdigest(g.tobytes()) for task, (g, _) in judged.items()}
             what = {
@@ -83,17 +83,12 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
         labels="none" if cell.run.labels else None,  # judged below; else every run would judge the same backbone again
     ).record  # fmt: skip
     memory = 0.0 if trained_before else _peak_memory()
-    for source in (run.path / COSINES, run.metrics_file):
-        if source.is_file():
-            cell.numbers.mkdir(exist_ok=True)
-            with new_file(cell.numbers / source.name) as file:
-                file.write(source.read_bytes())
+    shutil.copyfile(run.metrics_file, cell.numbers / METRICS)
     trained = load(run.model)
     if cell.keep_model:
         save(trained, cell.model)
     model = with_post_step(trained, cell)
-    scores = sts_scores(finished.get("after", {})) or _judged(cell, model)
-    scores |= _suites(cell, model, trained) | _positives(cell, str(run.model))
+    scores = _judged(cell, model) | _suites(cell, model, trained) | _positives(cell, str(run.model))
     selection = dict(finished["selection"])
     if selection["best_score"] is not None:
         scores["dev"] = 100 * selection["best_score"]
@@ -134,32 +129,25 @@ def _measured(cell: Cell) -> Record:
 
 
 def with_post_step(encoder: Encoder, cell: Cell) -> Encoder:
-    """``encoder`` with the row's step after it, if it has one. No sentence is encoded twice.
+    """``encoder`` with the row's step after it, if it has one.
 
-    The step is fitted on the sentences that this seed trains on, or with ``fit=target`` on those of each evaluation.
+    The step is fitted on the sentences that this seed trains on, and then no sentence is encoded twice. With
+    ``fit=target`` it is fitted on those of each evaluation.
     """
     if not cell.row.then:
         return RememberingEncoder(encoder)
     step = post_step(cell.row.then, "then")
-    if "fit" in step.model_fields_set:  # the step wants the target whole
-        return step.behind(encoder if isinstance(encoder, WordVectors) else RememberingEncoder(encoder))
+    if "fit" in step.model_fields_set:
+        return step.behind(encoder)
     texts = Sample(cell.corpus.texts(), cell.sentences, cell.seed).texts(MOST)
     return RememberingEncoder(step.behind(encoder).fit(texts))
-
-
-def fresh(encoder: Encoder) -> Encoder:
-    """What `with_post_step` gave, with no vector remembered."""
-    if isinstance(encoder, FittedEncoder):
-        return encoder.step.behind(fresh(encoder.base))
-    return encoder.fresh() if isinstance(encoder, RememberingEncoder) else encoder
 
 
 def _positives(cell: Cell, model: str) -> dict[str, float]:
     """Two diversities: of the views as the encoder gives them, and as they enter the head, so after whitening.
 
-    The views are those of the row's preset in training, with its dropout and token steps, on `BATCHES` batches of the
-    row's sentences. A row with a step behind its model has the views of the row without; it gets {}. So do word vectors
-    and outside losses, which have no views. With one pass, the encoder gives one view, which has no diversity.
+    The views are those of the preset in training, on `BATCHES` batches of the row's sentences. Word vectors and outside
+    losses have none, and those of a row with a step behind its model are those of the row without.
     """
     recipe = read_preset(cell.row.preset, cell.overrides)
     if not cell.run.positives or cell.row.then or recipe.loss or Path(model).is_file():
@@ -180,7 +168,7 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
         column = {k: v.to(student.device) if isinstance(v, Tensor) else v for k, v in features.items()}
         with torch.no_grad():
             views = objective.encode([column], None)
-            if len(views.stack) > 1:
+            if len(views.stack) > 1:  # one view lies apart from no other
                 found["feature diversity"].append(diversity(list(views.stack)))
             for step in objective.views:
                 views = views if isinstance(step, MLP) else step(views)
@@ -196,7 +184,6 @@ def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
     if not sets:
         return {}
     cosines = similarities(model, sets)
-    cell.numbers.mkdir(exist_ok=True)
     write_cosines(cell.numbers / COSINES, sets, cosines)
     return sts_scores(score(sets, cosines))
 
@@ -206,8 +193,9 @@ def _suites(cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVecto
     found: dict[str, float] = {}
     for suite, asked in cell.run.suites.items():
         with reading(model, asked.max_length, asked.precision):
-            whole = (asked.max_length, asked.precision) == (None, "fp32")
-            judged = encoder if whole else fresh(encoder)  # it knows other vectors of the same texts
+            judged, whole = encoder, (asked.max_length, asked.precision) == (None, "fp32")
+            if isinstance(encoder, RememberingEncoder) and not whole:
+                judged = encoder.fresh()  # it knows other vectors of the same texts
             found |= suite_scores(suite, evaluate(judged, suite, cell.data, asked.tasks or None, asked.setting))
     return found
 

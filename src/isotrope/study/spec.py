@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, FiniteFloat, ValidationError
 from pydantic_core import PydanticCustomError
 
 from isotrope.components.registry import explain
 from isotrope.errors import UserError
 from isotrope.preset.tables import read_toml
-from isotrope.study.columns import KNOWN, LOWER_IS_BETTER
+from isotrope.study.columns import KNOWN
 from isotrope.types import Count, NonNegative
 
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -39,8 +39,7 @@ def _named(suites: Any) -> Any:
     return {name: {} for name in listed} if isinstance(listed, list | tuple) else listed
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Record(BaseModel, extra="forbid", frozen=True): ...
 
 
 class SuiteSettings(_Record):
@@ -95,7 +94,15 @@ class TeacherSettings(_Record):
     seed: Seed = 0
 
 
-class RowSettings(_Record):
+class Reference(_Record):
+    """``[reference."NAME"]``: published numbers of a method that is not run."""
+
+    published: Published = {}
+    published_sd: Published = {}
+    source: str = ""
+
+
+class RowSettings(Reference):
     """``[rows."NAME"]``: a preset with overrides; ``sweep`` makes a row of each combination of values."""
 
     preset: str = "simcse"
@@ -107,17 +114,6 @@ class RowSettings(_Record):
     then: str = ""  # a step behind the model, as whitening:k=128; on the row's sentences, with fit=target on the test's
     train: bool = True  # False: the backbone as it is, read with the preset's pooling
     vectors: bool = False  # True: the word vectors of run.vectors, averaged; without that file, published numbers alone
-    published: Published = {}
-    published_sd: Published = {}
-    source: str = ""
-
-
-class Reference(_Record):
-    """``[reference."NAME"]``: published numbers of a method that is not run."""
-
-    published: Published
-    published_sd: Published = {}
-    source: str = ""
 
 
 class Claim(_Record):
@@ -129,11 +125,6 @@ class Claim(_Record):
     source: str = ""
     column: Column = "Avg."
     margin: NonNegative | None = None  # less is no advantage; None: half a point, or 0 if the column is not in points
-
-    @property
-    def least(self) -> float:
-        """The smallest difference that counts as an advantage."""
-        return self.margin if self.margin is not None else 0.0 if self.column in LOWER_IS_BETTER else 0.5
 
 
 class FigureSettings(_Record):
@@ -251,10 +242,5 @@ def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
             idle = {"sentences", "scale", "teachers"} - read | ({"sweep"} if row.sweep.keys() - read else set())
         yield from ((f"rows.{label}.{key}", why) for key in sorted(row.model_fields_set & idle))
     for label, figure in spec.figures.items():
-        kind = f"the figure is of the kind {figure.kind}"
-        if figure.x and figure.kind != "sweep":
-            yield f"figures.{label}.x", kind
-        if "columns" in figure.model_fields_set and figure.kind in ("cosines", "in_batch"):
-            yield f"figures.{label}.columns", kind
         if figure.kind == "curve" and not set(figure.columns) <= set(CURVE_COLUMNS):
-            yield f"figures.{label}.columns", f"{kind}, and a run logs only {', '.join(CURVE_COLUMNS)}"
+            yield f"figures.{label}.columns", f"a run logs only {', '.join(CURVE_COLUMNS)}"

@@ -21,12 +21,10 @@ from isotrope.store.job import Job
 from isotrope.study.analyse import study_record
 from isotrope.study.document import write_pages
 from isotrope.study.execute import run_plan
-from isotrope.study.plan import Place, StudyPlan, corpus_of, has_component
+from isotrope.study.plan import Place, StudyPlan, has_component
 from isotrope.study.rows import expand_rows
 from isotrope.study.spec import Range, RowSettings, Spec, Values, read_study, with_tuned
 from isotrope.training.pairs import dev_names
-
-RECORD, BEST = "study.json", "search.toml"
 
 
 class Options(TypedDict, total=False):
@@ -101,8 +99,8 @@ def study(
     console = options.get("console") or plain_console()
     with watch("planning", console):
         planned = StudyPlan(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
-    job = study_job(options, spec, place)
-    with job.held():
+    job = Job(place.output, "study", {}, [planned.corpus], restart=options.get("restart", False))
+    with job.held():  # it has no identity, since more rows and seeds, and other studies, add cells
         job.begin()
         try:
             failed = run_plan(planned, options.get("workers", 1), console)
@@ -111,11 +109,6 @@ def study(
             raise
         with watch("testing the differences, drawing and writing", console):
             return write_study(planned, place.output, failed)
-
-
-def study_job(options: Options, spec: Spec, place: Place) -> Job:
-    """The folder of a study. It has no identity of its own, since more rows and seeds, and other studies, add cells."""
-    return Job(options["output"], "study", {}, [corpus_of(spec, place)], restart=options.get("restart", False))
 
 
 def write_study(planned: StudyPlan, output: Path, failed: Mapping[str, str]) -> Study:
@@ -128,7 +121,7 @@ def write_study(planned: StudyPlan, output: Path, failed: Mapping[str, str]) -> 
         record["figures"] = {}
     else:
         record["figures"] = figures.draw(planned, record, output)
-    write_json(output / RECORD, record)
+    write_json(output / "study.json", record)
     return Study(output, record, write_pages(record, output), failed)
 
 
@@ -165,17 +158,16 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
         trials[label] = {f"{label}, trial {n}": settings for n, settings in enumerate(drawn)}
         for name, settings in trials[label].items():
             rows[name] = row.model_copy(update={"sweep": {}, "then": "", "set": (*row.set, *settings)})
-    job = study_job(options, spec, place)
+    test = "dev-half" if spec.run.test == "dev-half" else "none"
+    run = spec.run.model_copy(update={"baseline": "", "test": test})
+    planned = StudyPlan(spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}}), place)
+    job = Job(place.output, "study", {}, [planned.corpus], restart=options.get("restart", False))
     with job.held():
         job.begin()
-        test = "dev-half" if spec.run.test == "dev-half" else "none"
-        run = spec.run.model_copy(update={"baseline": "", "test": test})
-        trial_rows = {"rows": rows, "run": run, "claims": {}, "figures": {}}
-        planned = StudyPlan(spec.model_copy(update=trial_rows), place)
         run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
         best = {label: _best(planned, label, of) for label, of in trials.items()}
-        write_text(place.output / BEST, tomli_w.dumps({"rows": best}))
-    return place.output / BEST
+        write_text(file := place.output / "search.toml", tomli_w.dumps({"rows": best}))
+    return file
 
 
 def trials_of(space: Mapping[str, Range | Values], count: int, seed: int) -> list[list[str]]:
