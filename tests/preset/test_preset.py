@@ -1,7 +1,6 @@
 """Presets: what ships is valid and cited; files, what they extend, overrides; what is wrong is named."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -221,20 +220,6 @@ def test_overrides_are_toml_or_text() -> None:
             resolved_tables("simcse", [wrong])
 
 
-THEIRS = """
-from dataclasses import dataclass
-
-@dataclass(frozen=True)
-class First:
-    stage = "pairs"
-    words: int = 3
-    needs = "a word"
-
-    def __call__(self, document, count, generator):
-        return []
-"""
-
-
 @pytest.mark.parametrize(
     ("name", "maker"),
     [
@@ -251,19 +236,3 @@ def test_presets_that_read_documents(name: str, maker: object) -> None:
     assert pair_maker(preset) == (maker, 8 if name == "distil-documents" else 2)
     assert preset.parts()[0].cls is type(maker)
     assert preset.train.select == []
-
-
-def test_a_third_party_s_class_is_imported_when_a_run_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "pairs_of_theirs.py").write_text(THEIRS)
-    monkeypatch.syspath_prepend(tmp_path)
-    preset = read_preset("simcse", ["pairs.kind=pairs_of_theirs:First", "pairs.words=5"])
-    assert "pairs_of_theirs" not in sys.modules
-    check_runnable(preset)
-    assert preset.pairs is not None
-    assert pair_maker(preset)[0].words == 5
-    for wrong, said in {
-        "pairs.word=5": "pairs.word is an unknown key",
-        "pairs.kind=isotrope.terms.infonce:InfoNCE": "is not a component of pairs",
-    }.items():
-        with pytest.raises(UserError, match=said):
-            check_runnable(read_preset("simcse", ["pairs.kind=pairs_of_theirs:First", wrong]))

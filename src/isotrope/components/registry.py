@@ -12,7 +12,6 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -129,12 +128,7 @@ def _places(room: str) -> dict[str, str]:
 
     A class is called as its file, or by its own words: ``NoMask`` is no_mask. A leading underscore hides either.
     """
-    return _read(room, tuple(importlib.import_module(f"isotrope.{room}").__path__))
-
-
-@cache
-def _read(room: str, folders: Iterable[str]) -> dict[str, str]:
-    found = {}
+    found, folders = {}, importlib.import_module(f"isotrope.{room}").__path__
     for file in (file for folder in folders for file in Path(folder).glob("[!_]*.py")):
         for name in re.findall(r"^class ([A-Za-z]\w*)", file.read_text(encoding="utf-8"), re.MULTILINE):
             own = name.lower() == file.stem.replace("_", "")

@@ -35,8 +35,7 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
             "at": dict(entry.at) if entry else {},
             "cells": {str(seed): key for seed, key in keys.items()},
             "scores": {str(seed): results[key]["scores"] for seed, key in keys.items() if key in results},
-            "published": shown.published,
-            "published_sd": shown.published_sd,
+            **shown.model_dump(include={"published", "published_sd"}),
             "source": entry.row.source if entry else "",
             "failed": {str(seed): lost[key] for seed, key in keys.items() if key in lost},
         }
@@ -52,18 +51,13 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
     baseline = (named or trained or [*plan.entries])[0]  # the named row, if it is run
     column = "Avg." if "Avg." in columns else next(iter(columns), "Avg.")
     record: Record = {
-        "name": spec.name,
-        "title": spec.title,
-        "source": spec.source,
-        "note": spec.note,
+        **spec.model_dump(include={"name", "title", "source", "note"}),
         "scale": {
+            **spec.run.model_dump(include={"sentences", "seeds", "test"}),
             "backbones": sorted({without_paths(str(cell.settings["base"])) for cell in plan.cells.values()}),
-            "sentences": spec.run.sentences,
-            "seeds": spec.run.seeds,
             "corpora": sorted({r["data"]["corpus"]["key"] for r in results.values() if "corpus" in r["data"]}),
             "cells": len(plan.cells),
             "finished": len(results),
-            "test": spec.run.test,
         },
         "columns": columns,
         "column": column,
@@ -183,12 +177,10 @@ def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
     of = plan.spec.rows
     first, second = (of[side].published.get(claim.column) if side in of else None for side in (row, than))
     return {
+        **claim.model_dump(include={"text", "source", "column"}),
         "claim": label,
-        "text": claim.text,
-        "source": claim.source,
         "row": names.get(row, row),
         "than": names.get(than, than),
-        "column": claim.column,
         "margin": claim.margin if claim.margin is not None else 0.5 if gain else 0.0,
         "published": None if first is None or second is None else first - second,
     }

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from isotrope.store.atomic import new_file
 from isotrope.store.job import Job
 from isotrope.store.records import Record, RecordLog
 from isotrope.study.spec import CommonSettings, RowSettings
@@ -82,11 +81,6 @@ class Cell:
         path = self.numbers / DRAWS
         return dict(np.load(path, allow_pickle=False)) if path.is_file() else {}
 
-    def keep_draws(self, draws: Mapping[str, Any]) -> None:
-        """Write what `draws` reads."""
-        with new_file(self.numbers / DRAWS) as file:
-            np.savez(file, **draws)
-
     def metrics(self) -> list[Record]:
         """The records that the run logged."""
         return RecordLog(self.numbers / METRICS, writing=False).records
@@ -109,12 +103,10 @@ def cells_summary(results: Mapping[str, Mapping[str, Any]]) -> Record:
         checksum = xxhash.xxh3_64_hexdigest(json.dumps(settings, sort_keys=True).encode())
         record["settings"][checksum] = settings
         record["cells"][key] = {
-            "preset": result["preset"],
-            "seed": result["seed"],
+            **{name: result[name] for name in ("preset", "seed", "seconds")},
             "settings": checksum,
             "data": place("data", result["data"]),
             "environment": place("environments", result["environment"]),
-            "seconds": result["seconds"],
         }
     return record
 

@@ -18,6 +18,8 @@ from isotrope.study.document import means
 from isotrope.study.plan import StudyPlan
 from isotrope.study.spec import FigureSettings
 
+LOGGED = ["dev", "alignment", "uniformity"]  # at every evaluation of a run
+
 
 def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
     """Draw every figure that has numbers -> title: file name."""
@@ -79,9 +81,10 @@ def sweep_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
 
 def curve_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
     """What was logged at every evaluation (alignment, uniformity, dev), the mean over seeds, over the steps."""
-    figure = Figure(figsize=(4.2 * len(wanted.columns), 2.9))
-    for place, column in enumerate(wanted.columns):
-        axes = figure.add_subplot(1, len(wanted.columns), place + 1)
+    columns = [column for column in LOGGED if column in wanted.columns] or LOGGED
+    figure = Figure(figsize=(4.2 * len(columns), 2.9))
+    for place, column in enumerate(columns):
+        axes = figure.add_subplot(1, len(columns), place + 1)
         name, scale = ("score", 100) if column == "dev" else (column, 1)
         for i, row in enumerate(rows):
             metrics = [cell.metrics() for cell in _finished(plan, row)]

@@ -50,7 +50,8 @@ class StudyPlan:
         self.rows: dict[str, dict[int, str]] = {}  # label -> seed -> key
         self.models: dict[str, str] = {}  # a teacher's name -> key
         self.spec, self.place, run = spec, place, spec.run
-        self.read, self.checksum, self.pairs = cache(read_preset), cache(_source_checksum), cache(self._pairs)
+        self.read, self.pairs = cache(read_preset), cache(self._pairs)
+        self.checksum = cache(lambda name: file_checksum(Path(name)) if Path(name).is_file() else files_checksum(name))
         files = corpus_files(run.corpus, place.data)
         self.corpus = text.open(files, split=run.split, keep_duplicates=run.keep_duplicates)
         self.text = self.corpus.texts().key
@@ -176,11 +177,6 @@ class StudyPlan:
         needed = self.spec.backbones[base].set if base in self.spec.backbones else ()
         common = [one for one in (*self.spec.run.set, *needed) if has_component(one, recipe)]
         return (*common, *entry.overrides, *(one for one in self.place.forced if has_component(one, recipe)))
-
-
-def _source_checksum(name: str) -> str:
-    """Of a model's files, or of a file of word vectors."""
-    return file_checksum(Path(name)) if Path(name).is_file() else files_checksum(name)
 
 
 def _checksum(decides: Any) -> str:

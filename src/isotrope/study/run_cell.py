@@ -30,7 +30,7 @@ from isotrope.report.space import pair_cosines
 from isotrope.store.atomic import in_turn
 from isotrope.store.mark import kind_of, remove
 from isotrope.store.records import Record
-from isotrope.study.cell import COSINES, METRICS, Cell
+from isotrope.study.cell import COSINES, DRAWS, METRICS, Cell
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.text.sample import Sample
 from isotrope.training.folder import KIND, RunFolder, write_cosines
@@ -59,7 +59,8 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
             began = time.monotonic()
             record = _trained(cell, run, console) if cell.row.train else _measured(cell)
             judged = cell.cosines()
-            cell.keep_draws(resample(judged))  # with them, any two cells can be compared
+            # with the draws, any two cells can be compared
+            np.savez(cell.numbers / DRAWS, **resample(judged))  # type: ignore[arg-type]
             record["seconds"]["cell"] = round(time.monotonic() - began, 1)  # since the last start
             record["data"]["tests"] = {task: xxhash.xxh3_64_hexdigest(g.tobytes()) for task, (g, _) in judged.items()}
             what = {

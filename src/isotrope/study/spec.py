@@ -30,7 +30,6 @@ def _known(column: str) -> str:
 
 Column = Annotated[str, AfterValidator(_known)]
 Published = dict[Column, float]  # column -> the printed number
-CURVE_COLUMNS = ("dev", "alignment", "uniformity")  # at every evaluation of a run
 
 
 def _named(suites: Any) -> Any:
@@ -189,8 +188,9 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     except ValidationError as error:
         mistake = explain(error, Spec)
         raise UserError(f"study {name}: {mistake.problem}", mistake.remedy) from error
-    for place, why in _idle(spec):
-        raise UserError(f"study {name}: {place} has no effect: {why}", "leave it out")
+    for key in _idle(spec):
+        remedy = "leave it out: rows that are swept, not trained, or of word vectors do not read every key"
+        raise UserError(f"study {name}: {key} has no effect", remedy)
     for key, values in spec.search.keys.items() if spec.search else ():
         if isinstance(values, Range) and (values.low > values.high or (values.log and values.low <= 0)):
             remedy = "choose a low that is at most high, and with log = true above 0"
@@ -227,20 +227,15 @@ def with_tuned(spec: Spec, file: str | Path) -> Spec:
     return spec.model_copy(update={"rows": rows})
 
 
-def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
-    """(Place, why) of each key that has no effect."""
+def _idle(spec: Spec) -> Iterator[str]:
+    """The keys that have no effect."""
     if spec.run.vectors and not any(row.vectors for row in spec.rows.values()):
-        yield "run.vectors", "no row has vectors = true"
+        yield "run.vectors"
     for label, row in spec.rows.items():
-        if row.sweep and row.published:
-            yield f"rows.{label}.published", "the sweep makes several rows of this one"
-        idle, why = set[str](), "word vectors have no preset" if row.vectors else "the row is not trained"
+        idle = {"published"} if row.sweep else set[str]()
         if row.vectors:
             idle = {"preset", "set", "teachers", "sweep", "train"}
         elif not row.train:
             read = {"sentences"} if row.then else set[str]()  # the step in ``then`` is fitted on them
-            idle = {"sentences", "scale", "teachers"} - read | ({"sweep"} if row.sweep.keys() - read else set())
-        yield from ((f"rows.{label}.{key}", why) for key in sorted(row.model_fields_set & idle))
-    for label, figure in spec.figures.items():
-        if figure.kind == "curve" and not set(figure.columns) <= set(CURVE_COLUMNS):
-            yield f"figures.{label}.columns", f"a run logs only {', '.join(CURVE_COLUMNS)}"
+            idle |= {"sentences", "scale", "teachers"} - read | ({"sweep"} if row.sweep.keys() - read else set())
+        yield from (f"rows.{label}.{key}" for key in sorted(row.model_fields_set & idle))

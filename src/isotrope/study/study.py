@@ -1,6 +1,5 @@
 """A whole study: a file in; finished cells, tables, tests and figures out. Or a search for the best settings."""
 
-import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -171,7 +170,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
 
 
 def trials_of(space: Mapping[str, Range | Values], count: int, seed: int) -> list[list[str]]:
-    """The first ``count`` trials of a seed, each as ``key=value``. If no key has bounds, none is drawn twice."""
+    """The first ``count`` different trials of a seed, each as ``key=value``; all of a small grid."""
     generator = np.random.default_rng(seed)
 
     def draw(values: Range | Values) -> Any:
@@ -181,18 +180,18 @@ def trials_of(space: Mapping[str, Range | Values], count: int, seed: int) -> lis
             return float(np.exp(generator.uniform(np.log(values.low), np.log(values.high))))
         return float(generator.uniform(values.low, values.high))
 
-    if any(isinstance(values, Range) for values in space.values()):
-        drawn = [{key: draw(values) for key, values in space.items()} for _ in range(count)]
-    else:
-        grid = list(itertools.product(*(values for values in space.values() if not isinstance(values, Range))))
-        drawn = [dict(zip(space, grid[i], strict=True)) for i in generator.permutation(len(grid))[:count]]
-    return [[f"{key}={json.dumps(value)}" for key, value in trial.items()] for trial in drawn]
+    drawn: dict[tuple[str, ...], None] = {}
+    for _ in range(100 * count):
+        drawn[tuple(f"{key}={json.dumps(draw(values))}" for key, values in space.items())] = None
+        if len(drawn) == count:
+            break
+    return [[*trial] for trial in drawn]
 
 
 def _best(planned: StudyPlan, label: str, trials: Mapping[str, list[str]]) -> dict[str, Any]:
-    records = {name: planned.cells[planned.rows[name][0]].record() for name in trials}
-    found = {name: record["selection"]["best_score"] for name, record in records.items() if record}
-    scores = {name: score for name, score in found.items() if score is not None}
+    cells = {name: planned.cells[planned.rows[name][0]] for name in trials}
+    ended = {name: record["selection"]["best_score"] for name, cell in cells.items() if (record := cell.record())}
+    scores = {name: score for name, score in ended.items() if score is not None}
     if not scores:
         raise UserError(f"no trial of {label} has ended", "see the logs in cells/; the same command goes on")
     best = max(scores, key=scores.__getitem__)
