@@ -92,8 +92,7 @@ def models_of(recipe: Preset, row: RowSettings) -> dict[str, tuple[str, ...]]:
 
 def sentences_of(entry: PlannedRow, common: int | None, recipe: Preset) -> int | None:
     """How many sentences a row takes. A number up to 1 is a share of the run's sentences."""
-    asked = entry.at.get(SENTENCES, entry.row.sentences or common)
-    if asked is None:
+    if (asked := entry.at.get(SENTENCES, entry.row.sentences or common)) is None:
         return None
     if not isinstance(asked, int | float) or asked <= 0 or (asked <= 1 and common is None):
         remedy = "choose a number, or with run.sentences a share of them"
