@@ -197,6 +197,8 @@ def has_component(override: str, recipe: Preset) -> bool:
 
 def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
     """Files that a study's patterns name, in the current folder or else in the data folder."""
+    if not patterns:
+        raise UserError("the study names no corpus", "add --documents FILE, or run.corpus")
     found: list[str] = []
     for pattern in patterns:
         places = Path(pattern), Path(data or "", pattern)

@@ -98,7 +98,7 @@ def study(
     console = options.get("console") or plain_console()
     with watch("planning", console):
         planned = StudyPlan(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
-    job = Job(place.output, "study", {}, [planned.corpus], restart=options.get("restart", False))
+    job = Job(options["output"], "study", {}, [planned.corpus], restart=options.get("restart", False))
     with job.held():  # it has no identity, since more rows and seeds, and other studies, add cells
         job.begin()
         try:
@@ -160,7 +160,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     test = "dev-half" if spec.run.test == "dev-half" else "none"
     run = spec.run.model_copy(update={"baseline": "", "test": test})
     planned = StudyPlan(spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}}), place)
-    job = Job(place.output, "study", {}, [planned.corpus], restart=options.get("restart", False))
+    job = Job(options["output"], "study", {}, [planned.corpus], restart=options.get("restart", False))
     with job.held():
         job.begin()
         run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
