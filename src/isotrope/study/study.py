@@ -157,6 +157,8 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
         trials[label] = {f"{label}, trial {n}": settings for n, settings in enumerate(drawn)}
         for name, settings in trials[label].items():
             rows[name] = row.model_copy(update={"sweep": {}, "then": "", "set": (*row.set, *settings)})
+    if not rows:
+        raise UserError(f"study {spec.name} trains none of these rows", f"choose from {', '.join(spec.rows)}")
     test = "dev-half" if spec.run.test == "dev-half" else "none"
     run = spec.run.model_copy(update={"baseline": "", "test": test})
     planned = StudyPlan(spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}}), place)
