@@ -94,8 +94,9 @@ def measured(made: StudyPlan, scores: Callable[[Cell], dict[str, float]], draws:
     for i, cell in enumerate(made.cells.values()):
         (cell.model if cell.keep_model else cell.folder).mkdir(parents=True)
         cell.job.begin()
+        cell.numbers.mkdir()
         if draws:
-            cell.keep_draws({"STS12": np.random.default_rng(i).normal(0.5, 0.01, draws)})
+            np.savez(cell.numbers / "draws.npz", STS12=np.random.default_rng(i).normal(0.5, 0.01, draws))
         given = {"scores": scores(cell), "environment": {}, "data": {}, "seconds": {}}
         cell.finish({"preset": cell.row.preset, "seed": cell.seed, "settings": cell.settings, **given})
     return made

@@ -23,7 +23,7 @@ from isotrope.components.registry import READING, STAGES, component_class, kinds
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.post.names import STEPS
-from isotrope.preset.preset import build_objective, check_third_parties, open_teachers, read_preset
+from isotrope.preset.preset import build_objective, check_runnable, open_teachers, read_preset
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.terms.infonce import InfoNCE
 
@@ -162,9 +162,9 @@ def test_a_third_partys_components(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert scale.detach().eq(2).all()
     assert scale.grad.abs().max() > 0
     with pytest.raises(UserError, match=r"views\.scale\.start = 'much'"):
-        check_third_parties(read_preset(str(preset), ["views.scale.start=much"]))
+        check_runnable(read_preset(str(preset), ["views.scale.start=much"]))
     with pytest.raises(UserError, match=r"terms\.plain\.weight is an unknown key"):
-        check_third_parties(read_preset(str(preset), ["terms.plain.weight=2"]))
+        check_runnable(read_preset(str(preset), ["terms.plain.weight=2"]))
     for kind, said in (
         ("thirdparty:Nope", "Nope"),
         ("nowhere:Nope", "nowhere"),
@@ -172,7 +172,7 @@ def test_a_third_partys_components(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("subprocess:Popen", 'its class must declare stage = "terms"'),
     ):
         with pytest.raises(UserError, match=said):
-            check_third_parties(read_preset(str(preset), [f"terms.plain.kind={kind}"]))
+            check_runnable(read_preset(str(preset), [f"terms.plain.kind={kind}"]))
 
 
 def test_every_component_and_post_step_names_papers_that_have_an_entry() -> None:
@@ -180,6 +180,16 @@ def test_every_component_and_post_step_names_papers_that_have_an_entry() -> None
     keys = cited_keys([*parts, *STEPS.values()])
     assert len(keys) > 8
     assert set(keys) <= set(entries())
+
+
+def test_each_paper_once_and_isotrope_last() -> None:
+    class One:
+        """A method. BibTeX: gao2021simcse. And, with a line break, a third party's. BibTeX:
+        nobody2026x."""
+
+    assert cited_keys([One, One, int]) == ["gao2021simcse", "nobody2026x"]
+    found = [line.partition("{")[2] for line in bibtex(cited_keys([One, One])).splitlines() if line.startswith("@")]
+    assert found == ["gao2021simcse,", "isotrope,"]
 
 
 def test_every_entry_is_whole() -> None:
@@ -196,21 +206,6 @@ def test_the_papers_of_the_project_s_own_citation_are_there() -> None:
     for key in ("gao2021simcse", "zhou2022dclr", "liu2023rankcse", "zhuo2023whitenedcse"):
         address = entries()[key].partition("url = {")[2].partition("}")[0]
         assert address in ours
-
-
-def test_each_paper_once_and_isotrope_last() -> None:
-    class One:
-        """A method. BibTeX: gao2021simcse."""
-
-    class Two:
-        """Another one, with a line break. BibTeX:
-        zhou2022dclr. And a third party's. BibTeX: nobody2026x."""
-
-    keys = cited_keys([One, Two, One, int])
-    assert keys == ["gao2021simcse", "zhou2022dclr", "nobody2026x"]
-    text = bibtex([*keys, *keys])
-    found = [line.partition("{")[2] for line in text.splitlines() if line.startswith("@")]
-    assert found == ["gao2021simcse,", "zhou2022dclr,", "isotrope,"]
 
 
 def objective(model: SentenceTransformer, dims: list[int] | None = None) -> Objective:

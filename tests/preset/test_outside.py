@@ -273,12 +273,7 @@ def test_a_class_of_ones_own(
         (["loss=a:B"], r"\[views\] has no effect with loss = 'a:B': leave it out; .* goes with NAME = false"),
         ([*BARE, "loss=MSELoss"], "loss = 'MSELoss' is not possible"),
         ([*BARE, "loss=a:B", "tokens.shuffle={}"], r"\[tokens\] has no effect"),
-        ([*BARE, "loss=a:B", "train.mini_batch_size=8"], "train.mini_batch_size has no effect"),
         (["loss_options.scale=1"], r"\[loss_options\] has no effect with loss = None"),
-        (
-            [*BARE, "loss=a:B", "teachers.x.kind=initial"],
-            r"\[teachers.x\], unless it is one model that an option of the loss names, has no effect",
-        ),
         (
             [*BARE, "loss=a:B", "loss_options.guide=x", 'teachers.x.models=["a", "b"]'],
             r"\[teachers.x\], unless it is one model",
@@ -316,7 +311,6 @@ def test_known_losses_are_cited() -> None:
         ("MultipleNegativesRankingLoss", ["loss_options.scal=1.0"], "loss_options.scal is an unknown key.*takes scale"),
         ("GISTEmbedLoss", ["loss_options.guide=before"], "cannot be made for"),
         ("CosineSimilarityLoss", [], "cannot be computed from these texts.*needs no labels"),
-        ("DenoisingAutoEncoderLoss", ["loss_options.tie_encoder_decoder=false"], "cannot be made for"),
     ],
 )
 def test_a_loss_that_cannot_be_is_refused_before_anything_is_written(

@@ -7,12 +7,10 @@ import importlib.util
 import json
 from pathlib import Path
 
-import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
@@ -95,25 +93,6 @@ def test_what_is_alike_does_not_depend_on_what_all_share(
 
 def test_a_teacher_that_finds_all_alike_stays_finite() -> None:
     assert relative_to_mean(torch.ones(4, 4)).isfinite().all()
-
-
-@pytest.mark.slow
-def test_a_run_keeps_the_models_form_and_logs_both_terms(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    overrides = ["train.batch_size=32", "train.eval_steps=6", "train.learning_rate=1e-3"]
-    run = isotrope.train(
-        corpus_file, output=tmp_path / "run", preset="adapt", model=str(tiny_model), sentences=384, dev="none",
-        labels="none", overrides=overrides, console=Console(quiet=True),
-    )  # fmt: skip
-    records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
-    logged = {key for record in records for key in record}
-    assert {"infonce", "hold"} <= logged
-    before, after = isotrope.load(tiny_model), isotrope.load(run.folder / "model")
-    assert [type(module) for module in after] == [type(module) for module in before]
-    assert after.max_seq_length == before.max_seq_length
-    assert torch.tensor(after.encode(TEXT)).isfinite().all()
-    assert not torch.allclose(torch.tensor(after.encode(TEXT)), torch.tensor(before.encode(TEXT)), atol=1e-4)
 
 
 def test_the_presets_ask_for_no_other_model() -> None:

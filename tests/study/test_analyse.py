@@ -1,6 +1,5 @@
 """What a study says of its scores: differences, claims, who is compared with whom."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -122,14 +121,6 @@ def test_a_suites_scores_are_points_and_its_average_is_of_the_papers_tasks() -> 
     assert suite_scores("retrieval", found) == pytest.approx({"CACM": 20, "NPL": 10, "nDCG Avg.": 15})
 
 
-def test_a_lost_teacher_is_told_of(corpus_file: Path, tmp_path: Path) -> None:
-    rows = '[run]\nbackbone = "isotrope/tiny"\nseeds = 1\n[rows.rank]\npreset = "rankcse-listmle"\n'
-    made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
-    teacher, row = made.cells
-    record = study_record(made, {teacher: "the memory is full", row: "a model that it needs failed"}) | {"figures": {}}
-    assert "the memory is full" in study_pages(record)["table.md"]
-
-
 def test_pages_escape_what_a_row_is_called(corpus_file: Path, tmp_path: Path) -> None:
     rows = """[run]\nseeds = 2\n[rows."φ_1 < x^2 & 5 %"]\n[rows."a|b"]\nset = ["views.passes=3"]\n"""
     made = measured(planned(spec_of(tmp_path, corpus_file, rows), tmp_path), lambda cell: {"Avg.": 50.0 - cell.seed})
@@ -202,9 +193,7 @@ def result(seed: int = 0, epochs: int = 1, cores: int = 2, corpus: str = "a") ->
 def test_what_cells_share_stands_once() -> None:
     cells = {"a": result(), "b": result(seed=1), "c": result(epochs=2, corpus="b"), "d": result(cores=8)}
     record = cells_summary(cells)
-    assert len(record["settings"]) == 2
-    assert record["data"] == [{"corpus": "a"}, {"corpus": "b"}]
-    assert record["environments"] == [{"cores": 2}, {"cores": 8}]
+    assert len(record["settings"]) == len(record["data"]) == len(record["environments"]) == 2
     for key, one in cells.items():
         kept = record["cells"][key]
         assert record["settings"][kept["settings"]] == one["settings"]
@@ -212,29 +201,10 @@ def test_what_cells_share_stands_once() -> None:
         assert record["environments"][kept["environment"]] == one["environment"]
         assert (kept["seed"], kept["preset"], kept["seconds"]) == (one["seed"], "simcse", {"cell": 1.5})
         assert "scores" not in kept, "the rows have them"
-    assert json.loads(json.dumps(record)) == record
 
 
-def test_the_same_model_elsewhere_is_the_same_settings(tmp_path: Path) -> None:
-    one, other = result(), result(seed=1)
-    for place, each in (("one", one), ("other", other)):
-        each["settings"] = {"encoder": {"backbone": str(tmp_path / place / "cells" / "model")}}
-    (kept,) = cells_summary({"x": one, "y": other})["settings"].values()
-    assert kept == {"encoder": {"backbone": "cells/model"}}
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("/home/me/models/bert", "models/bert"),
-        ("/bert", "bert"),
-        ("bert-base-uncased", "bert-base-uncased"),
-        ("princeton-nlp/sup-simcse", "princeton-nlp/sup-simcse"),
-        ("a/b/c/d", "a/b/c/d"),
-        ({"x": ["/a/b/c", 3, None, True]}, {"x": ["b/c", 3, None, True]}),
-        (0.5, 0.5),
-    ],
-)
-def test_of_absolute_paths_two_names_stay(value: Any, expected: Any) -> None:
-    assert without_paths(value) == expected
-    assert without_paths(without_paths(value)) == without_paths(value)
+def test_of_absolute_paths_two_names_stay() -> None:
+    """So the same model elsewhere is the same settings."""
+    value = {"x": ["/home/me/models/bert", "/bert", "princeton-nlp/sup-simcse", "a/b/c/d", 3, None, True]}
+    expected = {"x": ["models/bert", "bert", "princeton-nlp/sup-simcse", "a/b/c/d", 3, None, True]}
+    assert without_paths(value) == without_paths(expected) == expected

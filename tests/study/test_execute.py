@@ -54,7 +54,7 @@ def test_a_stopped_study_shows_what_is_finished(write: Write, tmp_path: Path, mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr("isotrope.study.execute._finished", stop)
-    with pytest.raises(Stopped, match=r"table\.md shows them"):
+    with pytest.raises(Stopped, match="the same command goes on"):
         study(write(f"{RAW}{RAW.replace('raw', 'cls')}{CLS}"), output=tmp_path / "out", console=quiet())
     record = json.loads((tmp_path / "out" / "study.json").read_text())
     assert record["scale"]["finished"] == 1
@@ -140,7 +140,7 @@ def cell(corpus_file: Path, tmp_path: Path) -> Cell:
     made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 1\n[rows.A]\n"), tmp_path)
     (cell,) = measured(made, lambda _: {"Avg.": 50.0}, draws=9).cells.values()
     assert cell.record()
-    assert not cell.damaged
+    assert not cell.job.lost
     return cell
 
 
@@ -151,4 +151,4 @@ def cell(corpus_file: Path, tmp_path: Path) -> Cell:
 def test_a_damaged_record_or_a_damaged_file_beside_it_counts_as_missing(cell: Cell, name: str, text: str) -> None:
     (cell.folder / name).write_text(text)
     assert cell.record() is None
-    assert cell.damaged
+    assert cell.job.lost

@@ -173,12 +173,6 @@ def test_a_study_does_not_write_into_its_corpus(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "text").iterdir()] == ["a.txt"]
 
 
-def test_a_component_of_a_third_party_is_checked_before_a_cell_runs(corpus_file: Path, tmp_path: Path) -> None:
-    rows = """[rows.A]\nset = ["terms.x.kind='subprocess:Popen'"]\n"""
-    with pytest.raises(UserError, match="subprocess:Popen"):
-        planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
-
-
 @pytest.mark.parametrize(
     ("key", "of_simcse", "of_loss"),
     [

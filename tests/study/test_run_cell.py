@@ -22,8 +22,7 @@ from isotrope.study import study
 from isotrope.study.cell import Cell
 from isotrope.study.columns import sts_scores
 from isotrope.study.plan import Place, StudyPlan
-from isotrope.study.post_step import fresh, with_post_step
-from isotrope.study.run_cell import reading, run_cell
+from isotrope.study.run_cell import reading, run_cell, with_post_step
 from isotrope.study.spec import read_study
 from isotrope.text.sample import RowOrder
 from isotrope.training.pairs import dev_pairs, judges
@@ -50,19 +49,6 @@ def test_an_untrained_row_is_judged_as_the_others_by_half_of_every_dev_set(
     assert again_.model.is_dir(), "another study that shares the cell may need it"
     with pytest.raises(UserError, match="without dev pairs of your own"):
         planned(spec.model_copy(update={"run": run.model_copy(update={"dev": ("none",)})}), tmp_path)
-
-
-def test_the_memory_of_a_training_that_a_stopped_process_has_ended_is_not_known(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (stopped,) = plan("[rows.SimCSE]\n").cells.values()
-    with monkeypatch.context() as patch:
-        patch.setattr(isotrope.study.run_cell, "_suites", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            run_cell(stopped)
-    scores = run_cell(stopped)["scores"]
-    assert "memory" not in scores
-    assert scores["minutes"] > 0
 
 
 def test_an_untrained_row_can_be_a_student_of_its_backbone(plan: Plan) -> None:
@@ -292,15 +278,16 @@ def test_word_vectors_are_a_row_where_a_file_is_named(tmp_path: Path, corpus_fil
         planned(read_study(file, {"vectors": str(tmp_path / "words.txt")}), tmp_path / "other")
 
 
-def test_vectors_are_remembered_until_they_are_asked_for_anew(tiny_model: Path, corpus_file: Path) -> None:
+def test_vectors_are_remembered_until_they_are_asked_for_anew(tiny_model: Path, plan: Plan) -> None:
     encoder = load(tiny_model, "mean")
-    for then in ("", "whitening:k=4", "whitening:k=4,fit=target"):
-        judged = with_post_step(encoder, then, isotrope.text.open(corpus_file), 96, 0)
+    for then in ("", "whitening:k=4"):
+        (cell,) = plan(f'[rows.raw]\ntrain = false\nthen = "{then}"\n').cells.values()
+        judged = with_post_step(encoder, cell)
         texts = sentences(20)
         before = judged.encode(texts)
         with reading(encoder, 4, "fp32"):
             assert np.array_equal(judged.encode(texts), before), then
-            assert not np.allclose(fresh(judged).encode(texts), before, atol=1e-3), then
+            assert not np.allclose(judged.fresh().encode(texts), before, atol=1e-3), then
 
 
 @pytest.mark.parametrize(("keep_head", "step"), [("true", Whitening(exponent=0)), ("false", Whitening())])

@@ -22,9 +22,8 @@ class ObjectiveCardData(SentenceTransformerModelCardData):
 
     def to_yaml(self, line_break: str | None = None) -> str:
         """The card's metadata. sentence-transformers knows no name of a licence."""
-        parts = [super().to_yaml(line_break)]
-        parts += [yaml.safe_dump({key: value}, allow_unicode=True) for key, value in self.named.items()]
-        return "\n".join(part.strip() for part in parts)
+        own = yaml.safe_dump(self.named, allow_unicode=True) if self.named else ""
+        return f"{super().to_yaml(line_break).strip()}\n{own}".strip()
 
     def set_widget_examples(self, dataset: Any) -> None:
         """None: they would be texts of the data."""
@@ -90,8 +89,6 @@ def _named(part: Any) -> Any:
 
 def _told(part: Any) -> dict[str, Any]:
     """A component's name and those of its options that are plain values."""
-    part = _named(part)
-    names = inspect.signature(type(part)).parameters
-    options = {name: getattr(part, name, None) for name in names}
+    options = {name: getattr(_named(part), name, None) for name in inspect.signature(type(_named(part))).parameters}
     plain = {name: value for name, value in options.items() if isinstance(value, bool | int | float | str)}
-    return {"kind": type(part).__name__, **plain}
+    return {"kind": type(_named(part)).__name__, **plain}

@@ -15,10 +15,7 @@ from isotrope.types import Views
 
 OF_PASSES = ("tokens", "peers")  # stages whose components are on for some passes
 EQUAL = 1e-4  # views that differ by less, as a share of the largest value, differ by rounding
-HALF = {
-    torch.bfloat16: "bfloat16, where most small updates are lost",
-    torch.float16: "float16, where Adam's steps are far too large",
-}
+HALF = {torch.bfloat16, torch.float16}
 
 
 class LossTerms(dict[str, Tensor]):
@@ -44,9 +41,9 @@ def refuse(model: Any, passes: int, dims: Sequence[int], parts: Sequence[Any]) -
         problem = f"the model has truncate_dim = {cut}, which training does not use"
         remedy = "set model.truncate_dim = None (in a saved model: remove it from config_sentence_transformers.json)"
         raise UserError(problem, f"{remedy}; Objective(…, dims=[{cut}]) trains that width")
-    for dtype in HALF.keys() & {weight.dtype for weight in model.parameters() if weight.requires_grad}:
+    for dtype in HALF & {weight.dtype for weight in model.parameters() if weight.requires_grad}:
         remedy = "Call model.float(), and give bf16=True or fp16=True to the training arguments for speed"
-        warnings.warn(f"The model's weights are in {HALF[dtype]}. {remedy}.", stacklevel=3)
+        warnings.warn(f"Weights in {str(dtype)[6:]} lose small updates or diverge. {remedy}.", stacklevel=3)
     width = model.get_embedding_dimension()
     if not all(1 <= dim <= (width or dim) for dim in dims):
         raise UserError(f"dims = {list(dims)} is not possible", f"list widths from 1 to the model's, which is {width}")
@@ -89,8 +86,6 @@ def check_columns(objective: Any, columns: Sequence[Mapping[str, Any]], labels: 
     if labels is not None and (labels.is_floating_point() or 2 * len(set(labels.tolist())) < len(labels)):
         problem = "the data has a column of labels or scores, which Objective does not use"
         raise UserError(problem, "remove it: Objective needs no labels, and takes the numbers for row ids for teachers")
-    if not columns:
-        raise UserError("there are no texts", "give a column of texts")
     ids = columns[0]["input_ids"]
     # Not before training, where rows come in the file's order and may share a long beginning.
     if torch.is_grad_enabled() and ids.dim() == 2 and len(ids) > 1 and bool((ids == ids[0]).all()):

@@ -12,9 +12,8 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
 
@@ -79,23 +78,23 @@ def component(stage: str, kind: str, **options: Any) -> Any:
     try:
         checked = model(**options)
     except ValidationError as error:
-        raise explain(error, f"{stage}.{kind}", list(fields)) from error
+        raise explain(error, model, f"{stage}.{kind}") from error
     return cls(**{name: getattr(checked, name) for name in fields})
 
 
-_PLAIN = {  # what pydantic calls "a valid …"
-    "integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text in quotes",
-    "dictionary": "a table of keys", "list": "a list", "tuple": "a list",
-}  # fmt: skip
 _KIND = re.compile(r"constrained-\w+$|(literal|tuple|list)\[")  # as in ('max_length', 'constrained-int')
 
 
-def explain(error: ValidationError, where: str, known: list[str], keys: Iterable[str] = ()) -> UserError:
-    """The first of pydantic's findings as one line: key, value, remedy.
+def explain(error: ValidationError, record: Any, where: str = "", keys: Iterable[str] = ()) -> UserError:
+    """The first of pydantic's findings about a ``record`` as one line: key, value, remedy.
 
-    ``known`` are the keys that stand beside the wrong one, ``keys`` others that may be meant, with their tables.
+    ``keys`` are those that may be meant, with their tables, beside the keys of the table in which the mistake is.
     """
-    first, *others = error.errors()
+    first = error.errors()[0]
+    for part in first["loc"][:-1]:  # to the record of that table
+        hint = record.model_fields[part].annotation if part in record.model_fields else None
+        record = next((one for one in (hint, *get_args(hint)) if hasattr(one, "model_fields")), record)
+    known = list(record.model_fields)
     key = _key(where, first)
     if first["type"] == "extra_forbidden":
         table = key.rpartition(".")[0]
@@ -104,11 +103,9 @@ def explain(error: ValidationError, where: str, known: list[str], keys: Iterable
         return UserError(f"{key} is an unknown key", f"{near}{takes} {', '.join(known) or 'none'}")
     if first["type"] == "missing":
         return UserError(f"{key} is missing", "give it a value")
-    message = _wanted(first)
-    for other in others:  # a key that takes several kinds of values has a finding for each
-        if _key(where, other) == key:
-            message += " or " + _wanted(other).removeprefix("it should be ")
-    return UserError(f"{key} = {first['input']!r} is not possible", message)
+    # a key that takes several kinds of values has a finding for each
+    wanted = " or ".join(one["msg"] for one in error.errors() if _key(where, one) == key)
+    return UserError(f"{key} = {first['input']!r} is not possible", wanted.replace("Input should", "it should"))
 
 
 def _key(where: str, finding: Mapping[str, Any]) -> str:
@@ -117,25 +114,11 @@ def _key(where: str, finding: Mapping[str, Any]) -> str:
     return ".".join(part for part in parts if not _KIND.match(part)).strip(".")
 
 
-def _wanted(finding: Mapping[str, Any]) -> str:
-    message = re.sub(r"^(Input|Value) ", "it ", finding["msg"])
-    message = re.sub(r"a valid (\w+).*", lambda found: _PLAIN.get(found[1], found[0]), message)
-    return message.replace("True", "true").replace("False", "false")  # as TOML writes them
-
-
-_ELSEWHERE = {  # names of other tools -> of here
-    "lr": "learning_rate", "bs": "batch_size", "per_device_train_batch_size": "batch_size", "tau": "temperature",
-    "num_train_epochs": "epochs", "warmup_ratio": "warmup", "max_seq_length": "max_length",
-}  # fmt: skip
-
-
 def _meant(key: str, value: object, keys: list[str]) -> str:
     """As `nearest`, for a key that may lack its table (batch_size), or have a mistyped one."""
     while isinstance(value, Mapping) and value:
         inner, value = next(iter(value.items()))
         key = f"{key}.{inner}"
-    head, dot, last = key.rpartition(".")
-    key = f"{head}{dot}{_ELSEWHERE.get(last, last)}"
     same = [known for known in keys if known.endswith("." + key)]
     return f"did you mean {same[0]!r}? " if same else nearest(key, keys)
 
@@ -145,12 +128,7 @@ def _places(room: str) -> dict[str, str]:
 
     A class is called as its file, or by its own words: ``NoMask`` is no_mask. A leading underscore hides either.
     """
-    return _read(room, tuple(importlib.import_module(f"isotrope.{room}").__path__))
-
-
-@cache
-def _read(room: str, folders: Iterable[str]) -> dict[str, str]:
-    found = {}
+    found, folders = {}, importlib.import_module(f"isotrope.{room}").__path__
     for file in (file for folder in folders for file in Path(folder).glob("[!_]*.py")):
         for name in re.findall(r"^class ([A-Za-z]\w*)", file.read_text(encoding="utf-8"), re.MULTILINE):
             own = name.lower() == file.stem.replace("_", "")

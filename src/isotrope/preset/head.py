@@ -22,9 +22,8 @@ def head_layers(objective: Any) -> list[nn.Module]:
 
 def with_head(objective: Any, model: SentenceTransformer | None = None) -> SentenceTransformer:
     """``model``, else the objective's, with the head behind it. It shares the model's weights and copies the head's."""
-    model = model or objective.model
-    whole: SentenceTransformer = copy(model)
-    whole._modules = dict(model._modules)
+    whole: SentenceTransformer = copy(model or objective.model)
+    whole._modules = dict(whole._modules)
     for layer in head_layers(objective):
         whole.append(layer)
     return whole

@@ -1,24 +1,18 @@
 """A loss of sentence-transformers, or of a third party, in the place of an objective: for baselines.
 
-A preset names the class, and its options in a table:
-
     loss = "sentence_transformers.sentence_transformer.losses:GISTEmbedLoss"
 
     [loss_options]
     guide = "before"       # the name of a teacher
-    temperature = 0.05
 
     [teachers.before]
     kind = "initial"
 
-The teacher called ``labels``, if there is one, gives the loss its labels: the vectors of the batch's texts.
-
-A third party's class declares ``stage = "loss"``. It is made as ``Class(student, **options)``, and called as
-sentence-transformers calls a loss.
+The teacher called ``labels``, if there is one, gives the loss its labels: the vectors of the batch's texts. A third
+party's class declares ``stage = "loss"``. It is made as ``Class(student, **options)``.
 """
 
 import inspect
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -44,7 +38,6 @@ from isotrope.types import Batch
 DELETED = 0.6  # of a sentence's words: TSDAE Sec. 3
 EVERY = 8  # pairs, of which one has equal sentences: CT Sec. 3
 LABELS = "labels"  # the name of the teacher whose vectors are the labels
-REMEDIES = {"DenoisingAutoEncoderLoss": "choose a model with the architecture of BERT or RoBERTa"}
 CITED = {
     "GISTEmbedLoss": "solatorio2024gistembed", "ContrastiveTensionLoss": "carlsson2021tension",
     "ContrastiveTensionLossInBatchNegatives": "carlsson2021tension", "DenoisingAutoEncoderLoss": "wang2021tsdae",
@@ -105,8 +98,8 @@ READ_BY = {  # what a loss reads of one process's batch; all others read `twice`
 class OutsideLoss(nn.Module):
     """What a run trains instead of an `Objective`. Weights of the loss, such as a decoder, train with the student.
 
-    ``inner`` is the loss, ``guides`` are models without gradient that it holds too. ``teacher``, if there is one, gives
-    the loss its labels: row ids (N,) -> (N, T); until the run opens it, it only tells its ``width``.
+    ``guides`` are models without gradient that the loss holds too. ``teacher``, if there is one, gives the loss its
+    labels: row ids (N,) -> (N, T); until the run opens it, it only tells its ``width``.
     """
 
     def __init__(
@@ -154,12 +147,12 @@ class OutsideLoss(nn.Module):
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The student, and what the loss has of its own. What it shares with the student or a guide is left out."""
-        state = super().state_dict(*args, **kwargs)
-        known = {_place(tensor) for part in (self.model, *self.guides) for tensor in part.state_dict().values()}
-        for name, tensor in [*state.items()]:
-            if name.startswith("inner.") and _place(tensor) in known:
+        state, owners = super().state_dict(*args, **kwargs), super().state_dict(keep_vars=True)
+        known = {id(one) for part in (self.model, *self.guides) for one in part.state_dict(keep_vars=True).values()}
+        for name, tensor in owners.items():
+            if name.startswith("inner.") and id(tensor) in known:
                 del state[name]
-            known.add(_place(tensor))
+            known.add(id(tensor))
         return state
 
     def get_extra_state(self) -> Tensor:
@@ -244,24 +237,19 @@ def build_outside(
     An option that is a teacher's name becomes that model: the student as it is now, or the one that the table names.
     """
     options, teachers = preset.loss_options or {}, preset.teachers
-    check_options(preset.loss, options)
     cls, device = outside_class(preset.loss), model.device
     named = {key: teachers[name] for key, name in options.items() if isinstance(name, str) and name in teachers}
     guides = {key: load(table["models"][0]) if "models" in table else deepcopy(model) for key, table in named.items()}
     for guide in guides.values():
         guide.eval().requires_grad_(False)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    level = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)  # transformers reports every weight of a decoder that the encoder's files lack
     try:
-        with quiet():
+        with quiet(reports=False):  # every weight of a decoder that the encoder's files lack
             made = cls(model, **{**options, **guides})
     except Exception as error:
         problem = f"{cls.__name__} cannot be made for {preset.encoder.backbone} ({_line(error)})"
-        usual = REMEDIES.get(cls.__name__, "correct [loss_options]")
-        raise UserError(problem, "leave out [encoder.lora]" if has_adapter(model) else usual) from error
-    finally:
-        logging.disable(level)
+        remedy = "correct [loss_options]; a decoder needs a model with the architecture of BERT or RoBERTa"
+        raise UserError(problem, "leave out [encoder.lora]" if has_adapter(model) else remedy) from error
     whole = OutsideLoss(model, made, [*guides.values()], context, seed, preset.train.max_length, teacher)
     whole.float().to(device)
     model.load_state_dict(before)  # a decoder that is tied to the student brought the weights of the backbone's files
@@ -277,8 +265,3 @@ def cited_by_loss(loss: str | None) -> list[str]:
 def _line(error: Exception) -> str:
     """The first line of what another library says."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-
-def _place(tensor: Tensor) -> tuple[int, int]:
-    """Where a tensor's numbers lie; one without numbers lies nowhere."""
-    return (tensor.data_ptr(), tensor.numel()) if tensor.numel() else (id(tensor), 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from sentence_transformers import SentenceTransformer
 
 from isotrope.components.refusals import OF_PASSES
@@ -26,8 +26,7 @@ from isotrope.types import AboveZero, Count, Fraction, NonNegative, Teacher
 PROBABILITY = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Record(BaseModel, extra="forbid", frozen=True): ...
 
 
 class LoraSettings(_Record):
@@ -86,10 +85,8 @@ LOG_FIELDS = {"step", "epoch", "loss", "score", "grad_norm", "learning_rate"}  #
 SELF = "self"  # instance weights from the student's own cosines need no teacher
 
 
-class PairSettings(_Record):
+class PairSettings(_Record, extra="allow"):
     """``[pairs]``: how documents are read. What else stands there are options of the component."""
-
-    model_config = ConfigDict(extra="allow")
 
     kind: str
     rounds: Annotated[int, Field(ge=1, le=64)] | None = None  # pairs of each document; None: one
@@ -183,15 +180,14 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
 
     Raises:
         UserError: unknown preset, broken TOML, unknown key, impossible value; names file, key, value and remedy.
-            Nothing of a third party is imported: for its components, see `check_third_parties`.
+            Nothing of a third party is imported: for its components, see `check_runnable`.
     """
     tables = resolved_tables(str(name), overrides)
     tables.setdefault("name", Path(name).stem if str(name).endswith(".toml") else str(name))
     try:
         preset = Preset(**tables)
     except ValidationError as error:
-        table = ".".join(map(str, error.errors()[0]["loc"][:-1]))
-        mistake = explain(error, "", list(RECORDS.get(table, Preset).model_fields), _keys(tables))
+        mistake = explain(error, Preset, keys=_keys(tables))
         raise UserError(f"preset {name}: {mistake.problem}", mistake.remedy) from error
     check_loss(preset)
     if not preset.loss and not preset.parts("terms"):
@@ -206,11 +202,15 @@ def _keys(tables: TomlTable) -> list[str]:
     return [f"{table}.{key}" for table, record in RECORDS.items() for key in record.model_fields] + [*leaves(given)]
 
 
-def check_third_parties(preset: Preset) -> None:
-    """Import what a preset names as ``module:Class``, and check its options: when a run starts."""
+def check_runnable(preset: Preset) -> None:
+    """What is checked when a run starts: classes named as ``module:Class``, which are imported, and a head to keep."""
     if preset.loss:
         check_options(preset.loss, preset.loss_options or {})
     _check_parts(preset, third_parties=True)
+    without = [part.label for part in preset.parts("views") if not hasattr(part.cls, "layers")]
+    if preset.train.keep_head and (without or not preset.head):
+        why = f"views.{without[0]} has no method layers()" if without else f"{preset.name} has no head"
+        raise UserError(f"train.keep_head = true, and {why}", "leave it out, or choose a head such as [views.mlp]")
 
 
 def _check_parts(preset: Preset, third_parties: bool) -> None:
@@ -220,14 +220,6 @@ def _check_parts(preset: Preset, third_parties: bool) -> None:
             if asked != SELF and asked not in preset.teachers:
                 problem = f"{part.stage}.{part.label}.teacher = {asked!r}, which does not exist"
                 raise UserError(problem, f"add a table [teachers.{asked}]")
-
-
-def check_head(preset: Preset) -> None:
-    """Check that the preset has a head to keep, if it asks for that."""
-    without = [part.label for part in preset.parts("views") if not hasattr(part.cls, "layers")]
-    if preset.train.keep_head and (without or not preset.head):
-        why = f"views.{without[0]} has no method layers()" if without else f"{preset.name} has no head"
-        raise UserError(f"train.keep_head = true, and {why}", "leave it out, or choose a head such as [views.mlp]")
 
 
 def pair_maker(preset: Preset) -> tuple[PairMaker, int]:

@@ -52,18 +52,16 @@ def read_toml(kind: str, name: str, children: Sequence[Any] = ()) -> tuple[Any, 
 def preset_layers(name: str) -> dict[Any, TomlTable]:
     """Path -> tables, of a preset's file and those that it extends; the one that extends nothing comes first."""
     layers: dict[Any, TomlTable] = {}
-    wanted: str | None = name
+    wanted = name
     while wanted:
         path, own = read_toml("preset", wanted, [*layers])
         if path in layers:
             circle = " → ".join(part.name.removesuffix(".toml") for part in [*layers, path])
             raise UserError(f"preset {name} extends itself ({circle})", "break the circle")
-        parent = own.pop("extends", None)
-        if not isinstance(parent, str | None):
-            raise UserError(f"preset {wanted}: extends = {parent!r} is not possible", "name one preset or .toml file")
+        wanted = str(own.pop("extends", ""))
         if layers:
             own.pop("description", None)
-        layers[path], wanted = own, parent
+        layers[path] = own
     return dict(reversed(layers.items()))
 
 

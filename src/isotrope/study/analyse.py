@@ -1,6 +1,7 @@
 """What a study found: scores by row and seed, tested differences, answered claims. The record is plain JSON."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict
 from typing import Any
 
@@ -14,8 +15,6 @@ from isotrope.study.plan import StudyPlan
 from isotrope.study.rows import PlannedRow
 from isotrope.study.spec import Claim, RowSettings
 from isotrope.study.statistics import ALPHA, holm, paired_test, seeds_needed
-
-OverPairs = Callable[[Record, Record, str, Sequence[str]], Record | None]  # two rows, a column, seeds -> over pairs
 
 
 def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Record:
@@ -36,20 +35,10 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
             "at": dict(entry.at) if entry else {},
             "cells": {str(seed): key for seed, key in keys.items()},
             "scores": {str(seed): results[key]["scores"] for seed, key in keys.items() if key in results},
-            "published": shown.published,
-            "published_sd": shown.published_sd,
+            **shown.model_dump(include={"published", "published_sd"}),
             "source": entry.row.source if entry else "",
             "failed": {str(seed): lost[key] for seed, key in keys.items() if key in lost},
         }
-
-    def pairs(a: Record, b: Record, column: str, seeds: Sequence[str]) -> Record | None:
-        """Interval and p of a − b over pairs, or None if the column has no pairs."""
-        first, second = (_draws(plan, _cells(row, seeds), column) for row in (a, b))
-        if first is None or second is None:
-            return None
-        # interval and p come from the draws only; the scores are in the record already
-        found = compare_draws(0.0, 0.0, second, first)
-        return {"low": found.low, "high": found.high, "p": found.p}
 
     rows = [
         measured("row" if entry.row.train else "untrained", label, plan.rows[label], entry)
@@ -59,60 +48,46 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
     columns = _columns(plan, rows)
     trained = [label for label, entry in plan.entries.items() if entry.row.train]
     named = [label for label, entry in plan.entries.items() if spec.run.baseline in (label, entry.base)]
+    baseline = (named or trained or [*plan.entries])[0]  # the named row, if it is run
+    column = "Avg." if "Avg." in columns else next(iter(columns), "Avg.")
     record: Record = {
-        "name": spec.name,
-        "title": spec.title,
-        "source": spec.source,
-        "note": spec.note,
+        **spec.model_dump(include={"name", "title", "source", "note"}),
         "scale": {
+            **spec.run.model_dump(include={"sentences", "seeds", "test"}),
             "backbones": sorted({without_paths(str(cell.settings["base"])) for cell in plan.cells.values()}),
-            "sentences": spec.run.sentences,
-            "seeds": spec.run.seeds,
             "corpora": sorted({r["data"]["corpus"]["key"] for r in results.values() if "corpus" in r["data"]}),
             "cells": len(plan.cells),
             "finished": len(results),
-            "test": spec.run.test,
         },
         "columns": columns,
-        "column": "Avg." if "Avg." in columns else next(iter(columns), "Avg."),
+        "column": column,
         "rows": rows,
         "references": {label: row.model_dump() for label, row in spec.reference.items()},
-        "baseline": (named or trained or [*plan.entries])[0],  # the named row, if it is run
+        "baseline": baseline,
+        "differences": [{"row": label, "than": baseline, "column": column} for label in trained if label != baseline],
         "claims": [_asked(plan, label, claim) for label, claim in spec.claims.items()],
         **cells_summary(results),
     }
-    return with_tests(record, pairs)
+    for one in record["differences"] + record["claims"]:
+        one["pairs"] = _over_pairs(plan, rows, one)
+    return recomputed(record)
 
 
 def recomputed(record: Record) -> Record:
-    """A study's record with its tests computed again from its scores, without the cells.
+    """A study's record with its tests computed from its scores: differences, spread, and the answers to its claims.
 
     The tests over pairs stay as they are: they need every cell's resamples.
     """
-    found = {(one["row"], one["than"], one["column"]): one["pairs"] for one in record["differences"] + record["claims"]}
-
-    def pairs(a: Record, b: Record, column: str, seeds: Sequence[str]) -> Record | None:
-        known = found.get((a["label"], b["label"], column))
-        return known and dict(known)  # each comparison corrects its own
-
-    return with_tests(record, pairs)
-
-
-def with_tests(record: Record, pairs: OverPairs) -> Record:
-    """The record with the differences to its baseline, the baseline's spread, and the answers to its claims."""
-    # a claim may name a teacher; if a row has the same name, the claim means the row
-    rows = {row["label"]: row for row in sorted(record["rows"], key=lambda row: row["kind"] != "teacher")}
-    baseline, column = record["baseline"], record["column"]
-    others = [row["label"] for row in record["rows"] if row["kind"] == "row" and row["label"] != baseline]
-    differences = [_compare(rows, label, baseline, column, pairs) for label in others]
-    claims = [
-        claim | _compare(rows, claim["row"], claim["than"], claim["column"], pairs, claim["margin"])
-        for claim in record["claims"]
-    ]
-    for claim in _corrected(claims):
+    record = deepcopy(record)
+    for one in record["differences"] + record["claims"]:
+        left, right, one["same"] = _paired(record["rows"], one)
+        tested = paired_test([*left.values()], [*right.values()], one.get("margin", 0)) if left else None
+        one["seeds"] = tested and asdict(tested)
+    _correct(record["differences"])
+    _correct(record["claims"])
+    for claim in record["claims"]:
         claim["answer"], claim["why"] = claim_answer(claim)
-    spread = _spread(rows.get(baseline), column)
-    return record | {"spread": spread, "differences": _corrected(differences), "claims": claims}
+    return record | {"spread": _spread(_named(record["rows"], record["baseline"]), record["column"])}
 
 
 def _columns(plan: StudyPlan, rows: Iterable[Record]) -> list[str]:
@@ -123,17 +98,28 @@ def _columns(plan: StudyPlan, rows: Iterable[Record]) -> list[str]:
     return ordered(found & set(plan.spec.run.tasks) if plan.spec.run.tasks else found - set(UNSHOWN))
 
 
-def _spread(row: Record | None, column: str) -> Record | None:
+def _spread(row: Record, column: str) -> Record | None:
     """The baseline's standard deviation over seeds, and the seeds that differences of 0.5 and 1 would need.
 
-    This assumes independent rows: a difference then has twice the variance of a row. What pairing by seed saves is not
-    known before the other row is run.
+    This assumes independent rows, so that a difference has twice the variance of a row.
     """
-    values = [scores[column] for scores in row["scores"].values() if column in scores] if row else []
+    values = [scores[column] for scores in row["scores"].values() if column in scores]
     if len(values) < 2:
         return None
     sd = float(np.std(values, ddof=1))
     return {"sd": sd, "n": len(values), "needed": {str(d): seeds_needed(d, 2**0.5 * sd) for d in (0.5, 1.0)}}
+
+
+def _over_pairs(plan: StudyPlan, rows: Sequence[Record], one: Record) -> Record | None:
+    """Interval and p of a difference over pairs, or None if its column has no pairs."""
+    left, right, _ = _paired(rows, one)
+    sides = (one["row"], left), (one["than"], right)
+    first, second = (_draws(plan, _cells(_named(rows, name), seeds), one["column"]) for name, seeds in sides)
+    if not left or first is None or second is None:
+        return None
+    # interval and p come from the draws only; the scores are in the record already
+    found = compare_draws(0.0, 0.0, second, first)
+    return {"low": found.low, "high": found.high, "p": found.p}
 
 
 def _draws(plan: StudyPlan, keys: Iterable[str], column: str) -> Any:
@@ -147,35 +133,31 @@ def _draws(plan: StudyPlan, keys: Iterable[str], column: str) -> Any:
     return np.mean(drawn, axis=0) if drawn else None
 
 
-def _compare(
-    rows: Mapping[str, Record], first: str, second: str, column: str, pairs: OverPairs, margin: float = 0
-) -> Record:
-    """The difference first − second: paired over seeds, and over pairs for the mean of the same seeds."""
-    record: Record = {"row": first, "than": second, "column": column, "seeds": None, "pairs": None, "same": False}
-    if first not in rows or second not in rows:
-        return record
-    a, b = rows[first], rows[second]
-    left, right = ({seed: s[column] for seed, s in row["scores"].items() if column in s} for row in (a, b))
-    if a["kind"] != "row" and right:  # one run is compared with every seed
-        left = dict.fromkeys(right, *left.values()) if left else {}
-    elif b["kind"] != "row" and left:
-        right = dict.fromkeys(left, *right.values()) if right else {}
+def _named(rows: Sequence[Record], name: str) -> Record:
+    """The row of a name, or else the teacher; a row that is not run has no cells."""
+    return next((row for row in rows if row["label"] == name), {"kind": "row", "cells": {}, "scores": {}})
+
+
+def _paired(rows: Sequence[Record], one: Record) -> tuple[dict[str, float], dict[str, float], bool]:
+    """Seed -> score of either side of a difference, for the seeds of both; and whether their cells are the same."""
+    a, b = (_named(rows, one[side]) for side in ("row", "than"))
+    left, right = ({s: of[one["column"]] for s, of in row["scores"].items() if one["column"] in of} for row in (a, b))
+    if a["kind"] != "row" and left and right:  # one run is compared with every seed
+        left = dict.fromkeys(right, *left.values())
+    elif b["kind"] != "row" and left and right:
+        right = dict.fromkeys(left, *right.values())
     common = sorted(left.keys() & right.keys(), key=int)
-    if not common:
-        return record
-    record["seeds"] = asdict(paired_test([left[seed] for seed in common], [right[seed] for seed in common], margin))
-    record["same"] = _cells(a, common) == _cells(b, common)
-    record["pairs"] = pairs(a, b, column, common)
-    return record
+    same = bool(common) and _cells(a, common) == _cells(b, common)
+    return {seed: left[seed] for seed in common}, {seed: right[seed] for seed in common}, same
 
 
-def _cells(row: Record, seeds: Sequence[str]) -> list[str]:
+def _cells(row: Record, seeds: Iterable[str]) -> list[str]:
     """The row's cells of these seeds. A teacher or an untrained row has one cell."""
     return [row["cells"][s] for s in seeds if s in row["cells"]] if row["kind"] == "row" else [*row["cells"].values()]
 
 
-def _corrected(records: list[Record]) -> list[Record]:
-    """The records with p values corrected for the number of comparisons, over seeds and over pairs separately.
+def _correct(records: list[Record]) -> None:
+    """Correct the p values for the number of comparisons, over seeds and over pairs separately.
 
     Two rows with the same cells are not compared, and do not count.
     """
@@ -184,7 +166,6 @@ def _corrected(records: list[Record]) -> list[Record]:
         for record, value in zip(records, found, strict=True):
             if record[kind]:
                 record[kind][f"{name}_holm"] = value
-    return records
 
 
 def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
@@ -196,13 +177,11 @@ def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
     of = plan.spec.rows
     first, second = (of[side].published.get(claim.column) if side in of else None for side in (row, than))
     return {
+        **claim.model_dump(include={"text", "source", "column"}),
         "claim": label,
-        "text": claim.text,
-        "source": claim.source,
         "row": names.get(row, row),
         "than": names.get(than, than),
-        "column": claim.column,
-        "margin": claim.least,
+        "margin": claim.margin if claim.margin is not None else 0.5 if gain else 0.0,
         "published": None if first is None or second is None else first - second,
     }
 

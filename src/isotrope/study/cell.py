@@ -1,7 +1,6 @@
-"""A cell of a study: what it runs, and the only code that reads and writes its folder.
+"""A cell of a study: what it runs, and the files of its folder, which is a job (`isotrope.store.job`).
 
-The folder is a job (`isotrope.store.job`). Its result is ``result.json``. What is too long for it is in ``numbers/``:
-the cosines of the test pairs, their bootstrap draws and the training curve.
+Beside ``result.json``, ``numbers/`` has the cosines of the test pairs, their bootstrap draws and the training curve.
 """
 
 import json
@@ -13,8 +12,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from isotrope.store.atomic import new_file
-from isotrope.store.job import RESULT, Job
+from isotrope.store.job import Job
 from isotrope.store.records import Record, RecordLog
 from isotrope.study.spec import CommonSettings, RowSettings
 from isotrope.text import Opened
@@ -46,7 +44,7 @@ class Cell:
 
     @property
     def model(self) -> Path:
-        """The folder of the trained model, if it is kept."""
+        """The trained model, if it is kept."""
         return self.folder / MODEL
 
     @property
@@ -63,11 +61,6 @@ class Cell:
         """The folder as a job."""
         return Job(self.folder, "cell", {"key": self.key})
 
-    @property
-    def damaged(self) -> bool:
-        """Whether there is a record that does not count, since it or a file that it names is damaged."""
-        return (self.folder / RESULT).is_file() and self.job.result() is None
-
     def record(self) -> Record | None:
         """What came out; None if something is left to do, also if the model is needed and was not kept."""
         record = self.job.result()
@@ -75,7 +68,6 @@ class Cell:
 
     def finish(self, record: Mapping[str, Any]) -> Record:
         """Write the record. From then on the cell is finished."""
-        self.numbers.mkdir(exist_ok=True)
         kept = self.model.is_dir()
         whole = {**record, "label": self.label, "key": self.key, "kept_model": kept}
         return self.job.finish(whole, [NUMBERS, MODEL] if kept else [NUMBERS])
@@ -87,16 +79,7 @@ class Cell:
     def draws(self) -> dict[str, Any]:
         """Task -> Spearman on every resample of its pairs (R,); {} if no pairs judged the cell."""
         path = self.numbers / DRAWS
-        if not path.is_file():
-            return {}
-        with np.load(path, allow_pickle=False) as file:
-            return {task: file[task] for task in file.files}
-
-    def keep_draws(self, draws: Mapping[str, Any]) -> None:
-        """Write what `draws` reads."""
-        self.numbers.mkdir(parents=True, exist_ok=True)
-        with new_file(self.numbers / DRAWS) as file:
-            np.savez(file, **draws)
+        return dict(np.load(path, allow_pickle=False)) if path.is_file() else {}
 
     def metrics(self) -> list[Record]:
         """The records that the run logged."""
@@ -120,12 +103,10 @@ def cells_summary(results: Mapping[str, Mapping[str, Any]]) -> Record:
         checksum = xxhash.xxh3_64_hexdigest(json.dumps(settings, sort_keys=True).encode())
         record["settings"][checksum] = settings
         record["cells"][key] = {
-            "preset": result["preset"],
-            "seed": result["seed"],
+            **{name: result[name] for name in ("preset", "seed", "seconds")},
             "settings": checksum,
             "data": place("data", result["data"]),
             "environment": place("environments", result["environment"]),
-            "seconds": result["seconds"],
         }
     return record
 

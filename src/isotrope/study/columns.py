@@ -38,13 +38,12 @@ def suite_scores(suite: str, result: Mapping[str, Any]) -> dict[str, float]:
     if suite == "geometry":
         measures = next(iter(result.values()))
         return {column: float(measures[column.replace(" ", "_")]) for column in GEOMETRY}
-    if suite == "transfer":
-        found = {("SST" if task == "SST2" else task): 100 * scores["accuracy"] for task, scores in result.items()}
-        found.pop("SST5", None)  # not one of the papers' seven
-        return found | {"Transfer Avg.": sum(found.values()) / len(found)}
-    if suite == "retrieval":
-        found = {task: 100 * score for task, score in main_scores("retrieval", result).items()}
-        return found | {"nDCG Avg.": sum(found.values()) / len(found)}
+    if suite != "ranking":
+        scores = main_scores(suite, result)
+        scores.pop("SST5", None)  # not one of the papers' seven
+        found = {("SST" if task == "SST2" else task): 100 * score for task, score in scores.items()}
+        average = "Transfer Avg." if suite == "transfer" else "nDCG Avg."
+        return found | {average: sum(found.values()) / len(found)}
     columns: dict[str, float] = {}
     for name, key in MEASURES.items():
         found = {f"{name} {SHORT_NAMES.get(task, task)}": 100 * scores[key] for task, scores in result.items()}

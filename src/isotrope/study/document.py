@@ -12,7 +12,7 @@ from isotrope.store.disk import writing
 from isotrope.store.records import Record
 from isotrope.study.columns import LOWER_IS_BETTER, shown
 
-Means = dict[str, tuple[float, float | None, int]]  # column -> mean, standard deviation (None for one seed), seeds
+Means = dict[str, tuple[float, float | None]]  # column -> mean, standard deviation (None for one seed)
 
 TEST_NOTE = """Over seeds: a t-test paired by seed, from three seeds on. Over pairs: a paired bootstrap of the test \
 pairs, on the mean over the same seeds. All rows use the same resamples. It answers for the choice of test pairs only. \
@@ -56,12 +56,12 @@ def study_pages(record: Record, folder: Path | None = None) -> dict[str, str]:
 
 
 def means(row: Record) -> Means:
-    """Column -> mean, standard deviation and number of a row's seeds."""
+    """Column -> mean and standard deviation over a row's seeds."""
     values: dict[str, list[float]] = {}
     for of_seed in row["scores"].values():
         for column, value in of_seed.items():
             values.setdefault(column, []).append(value)
-    return {c: (float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else None, len(v)) for c, v in values.items()}
+    return {c: (float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else None) for c, v in values.items()}
 
 
 JUDGES = {
@@ -89,9 +89,8 @@ def _scale(record: Record) -> str:
 def score_table(record: Record) -> Table:
     """Measured mean ± standard deviation of every row, and the published numbers."""
     columns, found = record["columns"], [means(row) for row in record["rows"]]
-    nothing = (float("nan"), None, 0)
     marks = best_marks(
-        [[own.get(column, nothing)[0] for own in found] for column in columns],
+        [[own.get(column, (float("nan"),))[0] for own in found] for column in columns],
         [column in LOWER_IS_BETTER for column in columns],
         first=2,
     )
@@ -100,7 +99,7 @@ def score_table(record: Record) -> Table:
     for row, own in zip(record["rows"], found, strict=True):
         title = {"teacher": "teacher {}", "untrained": "{} (not trained)"}.get(row["kind"], "{}").format(row["label"])
         places.append(len(rows))
-        rows.append([title, str(len(row["scores"])), *(_number(c, *own[c][:2]) if c in own else "" for c in columns)])
+        rows.append([title, str(len(row["scores"])), *(_number(c, *own[c]) if c in own else "" for c in columns)])
         if row["published"]:
             rows.append(_published("published", row, columns))
     rows += [_published(f"{label}, published", row, columns) for label, row in record["references"].items()]

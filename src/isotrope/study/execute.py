@@ -6,10 +6,8 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -18,7 +16,6 @@ from rich.console import Console
 
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import duration, progress
-from isotrope.console.threads import usable_cores
 from isotrope.errors import Stopped, UserError
 from isotrope.store.atomic import open_log, write_text
 from isotrope.store.records import Record
@@ -26,14 +23,6 @@ from isotrope.study.cell import Cell
 from isotrope.study.plan import StudyPlan
 
 PATIENCE = 120  # seconds that a stopped cell has to save its checkpoint
-
-
-@dataclass(slots=True)
-class _Running:
-    cell: Cell
-    process: BaseProcess
-    slot: int
-    began: float
 
 
 def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
@@ -50,7 +39,7 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
     needed = {key for cell in plan.cells.values() for key in cell.needs}
     waiting = [cell for cell in plan.cells.values() if cell.key not in done]
     waiting.sort(key=lambda cell: cell.key not in needed)  # those whose models others need come first
-    running: list[_Running] = []
+    running: dict[int, tuple[BaseProcess, Cell]] = {}  # by the slot that a process has, and so the GPU
 
     def say(line: str) -> None:
         """Print a line as it is, on whatever console the caller gave."""
@@ -61,12 +50,8 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
         say(f"{_name(cell)} failed: {why}")
 
     for cell in waiting:
-        if cell.damaged:
+        if cell.job.lost:
             say(f"{cell.folder} is damaged: {_name(cell)} is run again")
-    if waiting and not torch.cuda.is_available():
-        threads, cores = waiting[0].run.threads, usable_cores()
-        if (possible := min(len(waiting), cores // threads)) > workers:
-            say(f"{workers * threads} of {cores} cores are used: --workers {possible} is faster")
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
     if forks:  # the server imports everything once, and each cell is a fork of it
@@ -80,33 +65,34 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
                     fail(cell, "a model that it needs failed")
                 for cell in [c for c in waiting if done >= set(c.needs)][: workers - len(running)]:
                     waiting.remove(cell)
-                    slot = min(set(range(workers)) - {one.slot for one in running})
+                    slot = min(set(range(workers)) - running.keys())
                     cell.folder.parent.mkdir(exist_ok=True)
                     process = context.Process(target=_work, args=(cell, slot), name=cell.key)
                     process.start()
-                    running.append(_Running(cell, process, slot, time.monotonic()))
-                multiprocessing.connection.wait([one.process.sentinel for one in running], timeout=1)
-                for one in [one for one in running if not one.process.is_alive()]:
-                    running.remove(one)
-                    one.process.join()
-                    if record := one.cell.record():
-                        done.add(one.cell.key)
-                        say(_finished(one, record))
+                    running[slot] = process, cell
+                multiprocessing.connection.wait([process.sentinel for process, _ in running.values()], timeout=1)
+                for slot, (process, cell) in [*running.items()]:
+                    if process.is_alive():
+                        continue
+                    del running[slot]
+                    process.join()
+                    if record := cell.record():
+                        done.add(cell.key)
+                        say(_finished(cell, record))
                     else:
-                        fail(one.cell, _why(one))
+                        fail(cell, _why(cell, process.exitcode or 0))
     except KeyboardInterrupt:
-        _stop(running)
+        _stop([process for process, _ in running.values()])
         raise Stopped("stopped; finished cells are kept, and the same command goes on") from None
     return lost
 
 
-def _why(one: _Running) -> str:
+def _why(cell: Cell, code: int) -> str:
     """One line for a cell that ended without a result."""
-    if (file := one.cell.beside("error.txt")).is_file():
+    if (file := cell.beside("error.txt")).is_file():
         return file.read_text(encoding="utf-8").strip()
-    code = one.process.exitcode or 0
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"code {code}"
-    return f"its process ended with {name} (out of memory?); see {_log(one.cell)}"
+    return f"its process ended with {name} (out of memory?); see {_log(cell)}"
 
 
 def _log(cell: Cell) -> str:
@@ -114,18 +100,18 @@ def _log(cell: Cell) -> str:
     return f"cells/{cell.beside('log').name}"
 
 
-def _stop(running: Iterable[_Running]) -> None:
+def _stop(running: Iterable[BaseProcess]) -> None:
     """Ask every running cell to save a checkpoint and end. A second Ctrl-C ends them at once."""
     try:
-        for one in running:
-            if one.process.is_alive() and one.process.pid:
-                os.kill(one.process.pid, signal.SIGINT)
-        for one in running:
-            one.process.join(PATIENCE)
+        for process in running:
+            if process.is_alive() and process.pid:
+                os.kill(process.pid, signal.SIGINT)
+        for process in running:
+            process.join(PATIENCE)
     finally:
-        for one in running:
-            one.process.kill()
-            one.process.join()
+        for process in running:
+            process.kill()
+            process.join()
 
 
 def _work(cell: Cell, slot: int) -> None:
@@ -165,12 +151,10 @@ def _die_with_the_study() -> None:
         os._exit(1)
 
 
-def _finished(one: _Running, record: Record) -> str:
+def _finished(cell: Cell, record: Record) -> str:
     """A finished cell with its score and its time, as a line."""
-    scores = record["scores"]
-    column = next((name for name in ("Avg.", "dev") if name in scores), None)
-    said = f": {column} {scores[column]:.2f}" if column else ""
-    return f"{_name(one.cell)}{said} ({duration(time.monotonic() - one.began)})"
+    scores = [f": {column} {record['scores'][column]:.2f}" for column in ("Avg.", "dev") if column in record["scores"]]
+    return f"{_name(cell)}{''.join(scores[:1])} ({duration(record['seconds']['cell'])})"
 
 
 def _name(cell: Cell) -> str:

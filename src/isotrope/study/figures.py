@@ -18,6 +18,8 @@ from isotrope.study.document import means
 from isotrope.study.plan import StudyPlan
 from isotrope.study.spec import FigureSettings
 
+LOGGED = ["dev", "alignment", "uniformity"]  # at every evaluation of a run
+
 
 def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
     """Draw every figure that has numbers -> title: file name."""
@@ -26,29 +28,31 @@ def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
         rows = [row for row in record["rows"] if not wanted.rows or {row["label"], row["base"]} & set(wanted.rows)]
         rows = [row for row in rows if row["scores"] and row["kind"] != "teacher"]
         with style(), writing(folder):
-            if rows and (figure := KINDS[wanted.kind](plan, rows, wanted)):
+            figure = KINDS[wanted.kind](plan, rows, wanted)
+            if rows and any(axes.has_data() for axes in figure.axes):
+                if any(figure.axes[0].get_legend_handles_labels()):
+                    add_legend(figure.axes[0], 2)
                 write_text(folder / f"{name}.svg", svg(figure))
                 drawn[wanted.title + (f" (after {wanted.source})" if wanted.source else "")] = f"{name}.svg"
     return drawn
 
 
-def bars_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
+def bars_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
     """Means of the columns with one standard deviation; one group for each row."""
     figure, axes = new_figure(0.9 + 0.2 * len(rows) * len(wanted.columns), 5.4)
     for i, column in enumerate(wanted.columns):
-        found = [means(row).get(column, (np.nan, None, 0)) for row in rows]
+        found = [means(row).get(column, (np.nan, None)) for row in rows]
         places = np.arange(len(rows))[::-1] - 0.8 * (i + 0.5) / len(wanted.columns) + 0.4
-        values, spread = [mean for mean, _, _ in found], [sd or 0 for _, sd, _ in found]
-        axes.errorbar(values, places, xerr=spread, fmt="o", color=SERIES[i % len(SERIES)], label=column)
+        values, spread = [mean for mean, _ in found], [sd or 0 for _, sd in found]
+        label = column if len(wanted.columns) > 1 else ""
+        axes.errorbar(values, places, xerr=spread, fmt="o", color=SERIES[i % len(SERIES)], label=label)
     axes.set_yticks(np.arange(len(rows))[::-1], [row["label"] for row in rows])
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set(xlabel="mean ± standard deviation over seeds", ylim=(-0.6, len(rows) - 0.4))
-    if len(wanted.columns) > 1:
-        add_legend(axes, 2)
     return figure
 
 
-def sweep_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
+def sweep_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
     """Means over the values of one key. A line for each swept row, column, and combination of other keys' values."""
     lines: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
@@ -59,30 +63,28 @@ def sweep_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
             if column in (found := means(row)):
                 name = ", ".join([row["base"], *others, *([column] if len(wanted.columns) > 1 else [])])
                 lines.setdefault(name, []).append((float(row["at"][wanted.x]), found[column][0], found[column][1] or 0))
-    if not lines:
-        return None
     figure, axes = new_figure(2.9, 5.4)
     for i, (name, points) in enumerate(lines.items()):
         x, y, spread = map(list, zip(*sorted(points), strict=True))
-        axes.errorbar(x, y, yerr=spread, marker="o", color=SERIES[i % len(SERIES)], label=name)
+        label = name if len(lines) > 1 else ""
+        axes.errorbar(x, y, yerr=spread, marker="o", color=SERIES[i % len(SERIES)], label=label)
     places = sorted({x for points in lines.values() for x, _, _ in points})
-    if places[0] > 0 and places[-1] > 20 * places[0]:
+    if places and places[-1] > 20 * places[0] > 0:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if len(places) < 10:
         axes.set_xticks(places, [f"{x:g}" for x in places])
         axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlabel=wanted.x, ylabel=", ".join(wanted.columns))
-    if len(lines) > 1:
-        add_legend(axes, 2)
     return figure
 
 
-def curve_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
+def curve_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
     """What was logged at every evaluation (alignment, uniformity, dev), the mean over seeds, over the steps."""
-    figure = Figure(figsize=(4.2 * len(wanted.columns), 2.9))
-    for place, column in enumerate(wanted.columns):
-        axes = figure.add_subplot(1, len(wanted.columns), place + 1)
+    columns = [column for column in LOGGED if column in wanted.columns] or LOGGED
+    figure = Figure(figsize=(4.2 * len(columns), 2.9))
+    for place, column in enumerate(columns):
+        axes = figure.add_subplot(1, len(columns), place + 1)
         name, scale = ("score", 100) if column == "dev" else (column, 1)
         for i, row in enumerate(rows):
             metrics = [cell.metrics() for cell in _finished(plan, row)]
@@ -93,17 +95,13 @@ def curve_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
                 marker = "o" if len(steps) < 10 else ""
                 axes.plot(steps, values, color=SERIES[i % len(SERIES)], label=row["label"], marker=marker)
         axes.set(xlabel="step", ylabel=UNITS.get(column, column))
-        if place == 0:
-            add_legend(axes, 2)
-    return figure if any(axes.lines for axes in figure.axes) else None
+    return figure
 
 
-def plane_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
+def plane_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
     """Alignment against uniformity: a dot for each row, with its name and its score in the first column."""
     found = {row["label"]: means(row) for row in rows}
     found = {label: own for label, own in found.items() if "alignment" in own and "uniformity" in own}
-    if not found:
-        return None
     figure, axes = new_figure(2.9, 5.4)
     for i, (label, own) in enumerate(found.items()):
         at = own["uniformity"][0], own["alignment"][0]
@@ -115,7 +113,7 @@ def plane_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
     return figure
 
 
-def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
+def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
     """Cosines of test pairs by bands of their gold score, all seeds together: medians, and the middle 80 %."""
     figure, axes = new_figure(3.3, 5.4)
     labels: list[str] = []
@@ -132,15 +130,12 @@ def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettin
                 y = place + 0.7 * (i + 0.5) / len(rows)
                 axes.hlines(y, low, high, color=SERIES[i % len(SERIES)], label=row["label"] if place == 0 else "")
                 axes.plot(middle, y, "o", color=SERIES[i % len(SERIES)])
-    if not labels:
-        return None
     axes.set_yticks(np.arange(len(labels)) + 0.35, labels)
     axes.set(xlabel="cosine of the pair", ylabel="gold score")
-    add_legend(axes, 2)
     return figure
 
 
-def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
+def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
     """Cosines of unrelated sentences of the corpus: a line for each row, all seeds together."""
     figure, axes = new_figure(2.9, 5.4)
     for i, row in enumerate(rows):
@@ -150,8 +145,7 @@ def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSetti
             edges = np.linspace(-1, 1, len(total) + 1)
             axes.stairs(100 * total / total.sum(), edges, color=SERIES[i % len(SERIES)], label=row["label"], lw=1.5)
     axes.set(xlabel="cosine of two sentences of the corpus", ylabel="% of the pairs")
-    add_legend(axes, 2)
-    return figure if axes.patches else None
+    return figure
 
 
 def _finished(plan: StudyPlan, row: Record) -> list[Cell]:

@@ -1,7 +1,7 @@
 """What a study runs: cells. A cell is a row with one seed, or a shared teacher; its key is what decides its result."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,12 +17,11 @@ from isotrope.errors import UserError
 from isotrope.evaluation.sets.known import data_checksum, data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
-from isotrope.preset.preset import RESERVED, Preset, check_head, check_third_parties, preset_names, read_preset
+from isotrope.preset.preset import RESERVED, Preset, check_runnable, preset_names, read_preset
 from isotrope.store.cache import file_checksum
 from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell
-from isotrope.study.post_step import row_step
-from isotrope.study.rows import PlannedRow, expand_rows, models_of, scaled, sentences_of
+from isotrope.study.rows import PlannedRow, check_step, expand_rows, models_of, scaled, sentences_of
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
 from isotrope.training.inputs import STUDENT
 from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
@@ -50,9 +49,11 @@ class StudyPlan:
         self.cells: dict[str, Cell] = {}  # key -> cell
         self.rows: dict[str, dict[int, str]] = {}  # label -> seed -> key
         self.models: dict[str, str] = {}  # a teacher's name -> key
-        self.spec, self.place, self.used, run = spec, place, set[str](), spec.run
-        self.read, self.checksum, self.pairs = cache(read_preset), cache(_source_checksum), cache(self._pairs)
-        self.corpus = corpus_of(spec, place)
+        self.spec, self.place, run = spec, place, spec.run
+        self.read, self.pairs = cache(read_preset), cache(self._pairs)
+        self.checksum = cache(lambda name: file_checksum(Path(name)) if Path(name).is_file() else files_checksum(name))
+        files = corpus_files(run.corpus, place.data)
+        self.corpus = text.open(files, split=run.split, keep_duplicates=run.keep_duplicates)
         self.text = self.corpus.texts().key
         for suite, asked in run.suites.items():
             checked_tasks(suite, asked.tasks or None, asked.setting)
@@ -69,18 +70,19 @@ class StudyPlan:
                 self.rows[label] = {seed: self._cell(entry, seed) for seed in seeds}
             except UserError as error:
                 raise UserError(f"study {spec.name}: row {label!r}: {error.problem}", error.remedy) from error
+        recipes = [self.read(cell.row.preset, cell.overrides) for cell in self.cells.values()]
         left_out = [self.read(row.preset, row.set) for row in spec.rows.values()]  # by --rows, for one
         for one in (*run.set, *place.forced):
-            unused = one not in self.used
-            if unused and (one in place.forced or not any(has_component(one, recipe) for recipe in left_out)):
+            of = recipes if one in place.forced else recipes + left_out
+            if not any(has_component(one, recipe) for recipe in of):
                 raise UserError(f"{one}: no row has such a component", "correct the key, or leave it out")
 
     def _cell(self, entry: PlannedRow, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
         """Add a cell, and the cells that it needs, to the plan -> its key."""
         row, run, made = entry.row, self.spec.run, self.cells
+        check_step(row.then, words=row.vectors)
         if row.then and row.train:
             return self._behind(entry, seed, backbone)
-        row_step(row.then, words=row.vectors)
         recipe = self.read(row.preset, tuple(entry.overrides))
         needs: dict[str, None] = {}  # in order
 
@@ -105,8 +107,7 @@ class StudyPlan:
         overrides = self._overrides(entry, recipe, base)
         overrides = (*overrides, *scaled(entry, run.sentences, self.read(row.preset, overrides)))
         recipe = self.read(row.preset, overrides)
-        check_third_parties(recipe)
-        check_head(recipe)
+        check_runnable(recipe)
         taught = models_of(recipe, row) if row.train else {}
         teachers = {label: tuple(map(own, models)) for label, models in taught.items()}
         sentences = sentences_of(entry, run.sentences, recipe)
@@ -139,7 +140,6 @@ class StudyPlan:
     def _behind(self, entry: PlannedRow, seed: int, backbone: str | None) -> str:
         """A trained row with a step behind its model. Rows with and without the step share one training."""
         row = entry.row
-        row_step(row.then, words=False)
         bare = replace(entry, row=row.model_copy(update={"then": ""}))
         trained = self._cell(bare, seed, backbone, needed_by=(f"then = {row.then}",))
         cell = self.cells[trained]
@@ -174,19 +174,9 @@ class StudyPlan:
 
         Only the row's own may add a component.
         """
-
-        def fitting(overrides: Iterable[str]) -> list[str]:
-            found = [override for override in overrides if has_component(override, recipe)]
-            self.used.update(found)
-            return found
-
         needed = self.spec.backbones[base].set if base in self.spec.backbones else ()
-        return (*fitting((*self.spec.run.set, *needed)), *entry.overrides, *fitting(self.place.forced))
-
-
-def _source_checksum(name: str) -> str:
-    """Of a model's files, or of a file of word vectors."""
-    return file_checksum(Path(name)) if Path(name).is_file() else files_checksum(name)
+        common = [one for one in (*self.spec.run.set, *needed) if has_component(one, recipe)]
+        return (*common, *entry.overrides, *(one for one in self.place.forced if has_component(one, recipe)))
 
 
 def _checksum(decides: Any) -> str:
@@ -205,25 +195,16 @@ def has_component(override: str, recipe: Preset) -> bool:
     return of_stage or label in (getattr(recipe, stage) or {})
 
 
-def corpus_of(spec: Spec, place: Place) -> text.Opened:
-    """The text of all rows, not read yet; UserError as `corpus_files`."""
-    run = spec.run
-    return text.open(corpus_files(run.corpus, place.data), split=run.split, keep_duplicates=run.keep_duplicates)
-
-
 def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
     """Files that a study's patterns name, in the current folder or else in the data folder."""
     if not patterns:
         raise UserError("the study names no corpus", "add --documents FILE, or run.corpus")
     found: list[str] = []
     for pattern in patterns:
-        named = [path for path in (Path(pattern), Path(data or "", pattern)) if path.exists()][:1]
-        if is_url(pattern) or named:  # a file name may contain * or ?
-            found.append(pattern if is_url(pattern) else str(named[0]))
-            continue
-        here = Path(Path(pattern).anchor)  # the current folder, or the root
-        matches = sorted(here.glob(pattern.removeprefix(str(here)) if here.root else pattern))
-        matches = matches or (sorted(Path(data).glob(pattern)) if data else [])
+        places = Path(pattern), Path(data or "", pattern)
+        named = [place for place in places if place.exists()][:1]  # a file name may contain * or ?
+        globbed = (sorted(Path(at.anchor).glob(str(at.relative_to(at.anchor)))) for at in places)
+        matches = [pattern] if is_url(pattern) else named or next(filter(None, globbed), [])
         if not matches:
             raise UserError(f"corpus {pattern} does not exist", "check the path, or give --documents or --data")
         found += map(str, matches)

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isotrope.errors import UserError
+from isotrope.post.fitted import TARGET
+from isotrope.post.names import post_step
+from isotrope.post.sif import Sif
 from isotrope.preset.preset import Preset
 from isotrope.study.spec import RowSettings, Spec
 
@@ -42,20 +45,15 @@ def expand_rows(
         for values in itertools.product(*axes.values()):
             at = dict(zip(axes, values, strict=True))
             label = ", ".join([base, *(f"{key.rsplit('.', 1)[-1]} = {_short(value)}" for key, value in at.items())])
-            if label in everything:
-                raise UserError(f"study {spec.name}: two rows are {label!r}", "rename one, or name each value once")
             everything[label] = PlannedRow(label, row, base, at)
-    _check_names(spec, everything)
-    names = {name for entry in everything.values() for name in (entry.label, entry.base)}
-    if unknown := [name for name in only if name not in names]:
-        raise UserError(f"study {spec.name} has no row {unknown[0]!r}", f"choose from {', '.join(spec.rows)}")
+    _check_names(spec, everything, only)
     return {label: entry for label, entry in everything.items() if not only or {label, entry.base} & set(only)}
 
 
-def _check_names(spec: Spec, entries: Mapping[str, PlannedRow]) -> None:
-    bases = {entry.base for entry in entries.values()}
-    both = {*entries, *bases}
-    named = [("run.baseline", spec.run.baseline, both)] if spec.run.baseline else []
+def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[str]) -> None:
+    both = {*entries, *(entry.base for entry in entries.values())}
+    named = [("--rows", name, both) for name in only]
+    named += [("run.baseline", spec.run.baseline, both)] if spec.run.baseline else []
     for label, claim in spec.claims.items():
         named += [(f"claims.{label}", side, {*both, *spec.teachers}) for side in (claim.better, claim.than)]
     for label, figure in spec.figures.items():
@@ -74,6 +72,14 @@ def _short(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
+def check_step(then: str, words: bool) -> None:
+    """Check that the step that a row's ``then`` names can stand behind the row's model, or its ``words``."""
+    step = post_step(then, f"then = {then!r}") if then else None
+    if step and (step.fit != TARGET or step.sentences is not None or (isinstance(step, Sif) and not words)):
+        remedy = "write whitening or flow, fitted on the row's sentences or with fit=target; sif if vectors = true"
+        raise UserError(f"then = {then!r} is not possible", remedy)
+
+
 def models_of(recipe: Preset, row: RowSettings) -> dict[str, tuple[str, ...]]:
     """A preset's teacher -> the models that the row, or else the preset, names."""
     if unknown := [label for label in row.teachers if label not in recipe.teachers]:
@@ -86,8 +92,7 @@ def models_of(recipe: Preset, row: RowSettings) -> dict[str, tuple[str, ...]]:
 
 def sentences_of(entry: PlannedRow, common: int | None, recipe: Preset) -> int | None:
     """How many sentences a row takes. A number up to 1 is a share of the run's sentences."""
-    asked = entry.at.get(SENTENCES, entry.row.sentences or common)
-    if asked is None:
+    if (asked := entry.at.get(SENTENCES, entry.row.sentences or common)) is None:
         return None
     if not isinstance(asked, int | float) or asked <= 0 or (asked <= 1 and common is None):
         remedy = "choose a number, or with run.sentences a share of them"

@@ -1,5 +1,6 @@
 """One cell of a study: train, measure, keep the numbers, delete the rest. Runs in its own process."""
 
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -19,17 +20,18 @@ from isotrope.encoder.prompts import used_prompt
 from isotrope.encoder.student import student_of
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.evaluation.geometry import diversity, unit
+from isotrope.evaluation.models import RememberingEncoder
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
+from isotrope.post.names import post_step
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.report.space import pair_cosines
-from isotrope.store.atomic import in_turn, new_file
+from isotrope.store.atomic import in_turn
 from isotrope.store.mark import kind_of, remove
 from isotrope.store.records import Record
-from isotrope.study.cell import COSINES, Cell
+from isotrope.study.cell import COSINES, DRAWS, METRICS, Cell
 from isotrope.study.columns import sts_scores, suite_scores
-from isotrope.study.post_step import fresh, with_post_step
 from isotrope.text.sample import Sample
 from isotrope.training.folder import KIND, RunFolder, write_cosines
 from isotrope.training.pairs import dev_pairs, judges, pair_names
@@ -40,6 +42,7 @@ from isotrope.views.mlp import MLP
 
 BATCH, BINS = 256, 40  # sentences whose cosines are counted (DCLR Fig. 1), and bins from -1 to 1
 BATCHES = 8  # whose positives are measured
+MOST = 20_000  # sentences that fit a step: a covariance of 768 channels changes little after that
 
 
 def run_cell(cell: Cell, console: Console | None = None) -> Record:
@@ -50,13 +53,14 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
     job = cell.job
     with in_turn(cell.folder), job.held():
         job.begin()
+        cell.numbers.mkdir(exist_ok=True)
         run = RunFolder(cell.folder / "run")
         if (record := cell.record()) is None:
             began = time.monotonic()
             record = _trained(cell, run, console) if cell.row.train else _measured(cell)
-            if judged := cell.cosines():
-                # with the draws, any two cells can be compared without encoding again
-                cell.keep_draws(resample(judged))
+            judged = cell.cosines()
+            # with the draws, any two cells can be compared
+            np.savez(cell.numbers / DRAWS, **resample(judged))  # type: ignore[arg-type]
             record["seconds"]["cell"] = round(time.monotonic() - began, 1)  # since the last start
             record["data"]["tests"] = {task: xxhash.xxh3_64_hexdigest(g.tobytes()) for task, (g, _) in judged.items()}
             what = {
@@ -80,17 +84,12 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
         labels="none" if cell.run.labels else None,  # judged below; else every run would judge the same backbone again
     ).record  # fmt: skip
     memory = 0.0 if trained_before else _peak_memory()
-    for source in (run.path / COSINES, run.metrics_file):
-        if source.is_file():
-            cell.numbers.mkdir(exist_ok=True)
-            with new_file(cell.numbers / source.name) as file:
-                file.write(source.read_bytes())
+    shutil.copyfile(run.metrics_file, cell.numbers / METRICS)
     trained = load(run.model)
     if cell.keep_model:
         save(trained, cell.model)
-    model = with_post_step(trained, cell.row.then, cell.corpus, cell.sentences, cell.seed)
-    scores = sts_scores(finished.get("after", {})) or _judged(cell, model)
-    scores |= _suites(cell, model, trained) | _positives(cell, str(run.model))
+    model = with_post_step(trained, cell)
+    scores = _judged(cell, model) | _suites(cell, model, trained) | _positives(cell, str(run.model))
     selection = dict(finished["selection"])
     if selection["best_score"] is not None:
         scores["dev"] = 100 * selection["best_score"]
@@ -123,19 +122,33 @@ def _measured(cell: Cell) -> Record:
         # what this study trained has its pooling, and perhaps a head behind it, which another pooling would replace
         pooling = None if cell.settings["train"].get("keep_head") and cell.needs else how.get("pooling")
         backbone = student_of(load(cell.backbone, pooling, **options), how.get("student"))
-    model = with_post_step(backbone, cell.row.then, cell.corpus, cell.sentences, cell.seed)
+    model = with_post_step(backbone, cell)
     scores = _judged(cell, model) | _suites(cell, model, backbone) | _positives(cell, cell.backbone)
     if cell.keep_model:
         save(backbone, cell.model)
     return {"scores": scores, "data": {}, "seconds": {}}
 
 
+def with_post_step(encoder: Encoder, cell: Cell) -> Encoder:
+    """``encoder`` with the row's step after it, if it has one.
+
+    The step is fitted on the sentences that this seed trains on, and then no sentence is encoded twice. With
+    ``fit=target`` it is fitted on those of each evaluation.
+    """
+    if not cell.row.then:
+        return RememberingEncoder(encoder)
+    step = post_step(cell.row.then, "then")
+    if "fit" in step.model_fields_set:
+        return step.behind(encoder)
+    texts = Sample(cell.corpus.texts(), cell.sentences, cell.seed).texts(MOST)
+    return RememberingEncoder(step.behind(encoder).fit(texts))
+
+
 def _positives(cell: Cell, model: str) -> dict[str, float]:
     """Two diversities: of the views as the encoder gives them, and as they enter the head, so after whitening.
 
-    The views are those of the row's preset in training, with its dropout and token steps, on `BATCHES` batches of the
-    row's sentences. A row with a step behind its model has the views of the row without; it gets {}. So do word vectors
-    and outside losses, which have no views. With one pass, the encoder gives one view, which has no diversity.
+    The views are those of the preset in training, on `BATCHES` batches of the row's sentences. Word vectors and outside
+    losses have none, and those of a row with a step behind its model are those of the row without.
     """
     recipe = read_preset(cell.row.preset, cell.overrides)
     if not cell.run.positives or cell.row.then or recipe.loss or Path(model).is_file():
@@ -156,7 +169,7 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
         column = {k: v.to(student.device) if isinstance(v, Tensor) else v for k, v in features.items()}
         with torch.no_grad():
             views = objective.encode([column], None)
-            if len(views.stack) > 1:
+            if len(views.stack) > 1:  # one view lies apart from no other
                 found["feature diversity"].append(diversity(list(views.stack)))
             for step in objective.views:
                 views = views if isinstance(step, MLP) else step(views)
@@ -172,7 +185,6 @@ def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
     if not sets:
         return {}
     cosines = similarities(model, sets)
-    cell.numbers.mkdir(exist_ok=True)
     write_cosines(cell.numbers / COSINES, sets, cosines)
     return sts_scores(score(sets, cosines))
 
@@ -182,8 +194,9 @@ def _suites(cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVecto
     found: dict[str, float] = {}
     for suite, asked in cell.run.suites.items():
         with reading(model, asked.max_length, asked.precision):
-            whole = (asked.max_length, asked.precision) == (None, "fp32")
-            judged = encoder if whole else fresh(encoder)  # it knows other vectors of the same texts
+            judged, whole = encoder, (asked.max_length, asked.precision) == (None, "fp32")
+            if isinstance(encoder, RememberingEncoder) and not whole:
+                judged = encoder.fresh()  # it knows other vectors of the same texts
             found |= suite_scores(suite, evaluate(judged, suite, cell.data, asked.tasks or None, asked.setting))
     return found
 

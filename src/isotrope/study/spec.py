@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, FiniteFloat, ValidationError
 from pydantic_core import PydanticCustomError
 
 from isotrope.components.registry import explain
 from isotrope.errors import UserError
 from isotrope.preset.tables import read_toml
-from isotrope.study.columns import KNOWN, LOWER_IS_BETTER
+from isotrope.study.columns import KNOWN
 from isotrope.types import Count, NonNegative
 
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -30,7 +30,6 @@ def _known(column: str) -> str:
 
 Column = Annotated[str, AfterValidator(_known)]
 Published = dict[Column, float]  # column -> the printed number
-CURVE_COLUMNS = ("dev", "alignment", "uniformity")  # at every evaluation of a run
 
 
 def _named(suites: Any) -> Any:
@@ -39,8 +38,7 @@ def _named(suites: Any) -> Any:
     return {name: {} for name in listed} if isinstance(listed, list | tuple) else listed
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Record(BaseModel, extra="forbid", frozen=True): ...
 
 
 class SuiteSettings(_Record):
@@ -95,7 +93,15 @@ class TeacherSettings(_Record):
     seed: Seed = 0
 
 
-class RowSettings(_Record):
+class Reference(_Record):
+    """``[reference."NAME"]``: published numbers of a method that is not run."""
+
+    published: Published = {}
+    published_sd: Published = {}
+    source: str = ""
+
+
+class RowSettings(Reference):
     """``[rows."NAME"]``: a preset with overrides; ``sweep`` makes a row of each combination of values."""
 
     preset: str = "simcse"
@@ -107,17 +113,6 @@ class RowSettings(_Record):
     then: str = ""  # a step behind the model, as whitening:k=128; on the row's sentences, with fit=target on the test's
     train: bool = True  # False: the backbone as it is, read with the preset's pooling
     vectors: bool = False  # True: the word vectors of run.vectors, averaged; without that file, published numbers alone
-    published: Published = {}
-    published_sd: Published = {}
-    source: str = ""
-
-
-class Reference(_Record):
-    """``[reference."NAME"]``: published numbers of a method that is not run."""
-
-    published: Published
-    published_sd: Published = {}
-    source: str = ""
 
 
 class Claim(_Record):
@@ -129,11 +124,6 @@ class Claim(_Record):
     source: str = ""
     column: Column = "Avg."
     margin: NonNegative | None = None  # less is no advantage; None: half a point, or 0 if the column is not in points
-
-    @property
-    def least(self) -> float:
-        """The smallest difference that counts as an advantage."""
-        return self.margin if self.margin is not None else 0.0 if self.column in LOWER_IS_BETTER else 0.5
 
 
 class FigureSettings(_Record):
@@ -196,10 +186,11 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     try:
         spec = Spec(**tables)
     except ValidationError as error:
-        mistake = explain(error, "", _keys(error))
+        mistake = explain(error, Spec)
         raise UserError(f"study {name}: {mistake.problem}", mistake.remedy) from error
-    for place, why in _idle(spec):
-        raise UserError(f"study {name}: {place} has no effect: {why}", "leave it out")
+    for key in _idle(spec):
+        remedy = "leave it out: rows that are swept, not trained, or of word vectors do not read every key"
+        raise UserError(f"study {name}: {key} has no effect", remedy)
     for key, values in spec.search.keys.items() if spec.search else ():
         if isinstance(values, Range) and (values.low > values.high or (values.log and values.low <= 0)):
             remedy = "choose a low that is at most high, and with log = true above 0"
@@ -236,38 +227,15 @@ def with_tuned(spec: Spec, file: str | Path) -> Spec:
     return spec.model_copy(update={"rows": rows})
 
 
-def _keys(error: ValidationError) -> list[str]:
-    """The keys of the table in which a mistake was found."""
-    records: dict[str, type[BaseModel]] = {
-        "run": CommonSettings, "suites": SuiteSettings, "backbones": BackboneSettings, "teachers": TeacherSettings,
-        "rows": RowSettings, "reference": Reference, "claims": Claim, "figures": FigureSettings,
-        "search": SearchSettings,
-    }  # fmt: skip
-    table, *inner = map(str, error.errors()[0]["loc"])
-    if not inner:
-        return [key for key in Spec.model_fields if key != "name"]
-    return [*records.get("suites" if (table, inner[0]) == ("run", "suites") else table, Spec).model_fields]
-
-
-def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
-    """(Place, why) of each key that has no effect."""
+def _idle(spec: Spec) -> Iterator[str]:
+    """The keys that have no effect."""
     if spec.run.vectors and not any(row.vectors for row in spec.rows.values()):
-        yield "run.vectors", "no row has vectors = true"
+        yield "run.vectors"
     for label, row in spec.rows.items():
-        if row.sweep and row.published:
-            yield f"rows.{label}.published", "the sweep makes several rows of this one"
-        idle, why = set[str](), "word vectors have no preset" if row.vectors else "the row is not trained"
+        idle = {"published"} if row.sweep else set[str]()
         if row.vectors:
             idle = {"preset", "set", "teachers", "sweep", "train"}
         elif not row.train:
             read = {"sentences"} if row.then else set[str]()  # the step in ``then`` is fitted on them
-            idle = {"sentences", "scale", "teachers"} - read | ({"sweep"} if row.sweep.keys() - read else set())
-        yield from ((f"rows.{label}.{key}", why) for key in sorted(row.model_fields_set & idle))
-    for label, figure in spec.figures.items():
-        kind = f"the figure is of the kind {figure.kind}"
-        if figure.x and figure.kind != "sweep":
-            yield f"figures.{label}.x", kind
-        if "columns" in figure.model_fields_set and figure.kind in ("cosines", "in_batch"):
-            yield f"figures.{label}.columns", kind
-        if figure.kind == "curve" and not set(figure.columns) <= set(CURVE_COLUMNS):
-            yield f"figures.{label}.columns", f"{kind}, and a run logs only {', '.join(CURVE_COLUMNS)}"
+            idle |= {"sentences", "scale", "teachers"} - read | ({"sweep"} if row.sweep.keys() - read else set())
+        yield from (f"rows.{label}.{key}" for key in sorted(row.model_fields_set & idle))

@@ -70,12 +70,7 @@ def power(difference: float, sd: float, n: int) -> float:
 
 def detectable(sd: float, n: int) -> float:
     """The smallest true difference that n seeds find with a power of 0.8."""
-    if sd == 0:
-        return 0.0
-    high = sd / n**0.5
-    while power(high, sd, n) < POWER:
-        high *= 1.5
-    return float(optimize.brentq(lambda d: power(d, sd, n) - POWER, 1e-6 * sd, high))
+    return sd and float(optimize.brentq(lambda d: power(d, sd, n) - POWER, 1e-6 * sd, 10 * sd))
 
 
 def seeds_needed(difference: float, sd: float, most: int = 1000) -> int | None:

@@ -18,7 +18,7 @@ from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
-from isotrope.preset.preset import Preset, check_head, check_third_parties, pair_maker, preset_names, read_preset
+from isotrope.preset.preset import Preset, check_runnable, pair_maker, preset_names, read_preset
 from isotrope.preset.sources import flat
 from isotrope.store.cache import cache_folder
 from isotrope.store.remote import is_url
@@ -151,8 +151,7 @@ def fitting_preset(model: str | None) -> str:
 
 
 def _check(preset: Preset) -> None:
-    check_third_parties(preset)
-    check_head(preset)
+    check_runnable(preset)
     check_fsdp(preset)
     backbone = preset.encoder.backbone
     for name in (backbone, *(teacher for table in preset.teachers.values() for teacher in _models(table))):
