@@ -15,8 +15,6 @@ from isotrope.encoder import save
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.evaluation.sts import main_pairs, similarities, spearman
-from isotrope.improvement.whiten import whiten
-from isotrope.store.records import read_record
 from isotrope.training.pairs import dev_names, dev_pairs, named_pairs
 from isotrope.training.train import Run
 from small_runs import small_run, unfinished
@@ -115,25 +113,6 @@ def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, ti
     assert not [sentence for sentence in corpus_file.read_text().splitlines() if sentence and sentence in text]
 
 
-def test_a_whitened_model_goes_on_from_the_card_before(finished: Run, corpus_file: Path, tmp_path: Path) -> None:
-    whiten(finished.folder / "model", corpus_file, output=tmp_path / "white", sentences=200, k=8)
-    text = (tmp_path / "white" / "model" / "README.md").read_text(encoding="utf-8")
-    record = read_record(tmp_path / "white" / "result.json")
-    for words in (
-        "### 1. Trained with `simcse`",
-        "### 2. Whitened with `BERT-whitening`",
-        "| `k` | `8` | set for this run |",
-        "| `exponent` | `0.25` | isotrope's default |",
-        record["corpus"]["key"],
-        "a vector of 8 numbers",
-        "su2021whitening",
-        "gao2021simcse",
-        "**Not judged.**" if record["self_made"] is None else "texts that the fit did not see",
-    ):
-        assert words in text, words
-    assert not [sentence for sentence in corpus_file.read_text().splitlines() if sentence and sentence in text]
-
-
 def test_without_pairs_the_last_checkpoint_is_kept(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,18 +141,6 @@ def test_none_and_several_names(pairs_file: Path, tmp_path: Path) -> None:
     assert named_pairs("none", ["stsb"], None, None) == ({}, {})
     other = shutil.copy(pairs_file, tmp_path / "other.tsv")
     assert set(dev_pairs([str(pairs_file), str(other)], None)) == {"pairs", "other"}
-    with pytest.raises(UserError, match="two dev sets are called 'pairs'"):
-        dev_pairs([str(pairs_file), str(pairs_file)], None)
-
-
-def test_missing_transfer_tasks_are_refused_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
-    with pytest.raises(UserError, match=r"senteval/downstream/.* does not exist"):
-        named_pairs("transfer-dev", [], None, tmp_path)
-    with pytest.raises(UserError, match="no data folder given"):
-        named_pairs("transfer-dev", [], None, None)
-    with pytest.raises(UserError, match="dev set 'transfer-dev' is unknown"):  # whitening judges by pairs alone
-        dev_pairs(["transfer-dev"], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -182,10 +149,19 @@ def test_missing_transfer_tasks_are_refused_before_training(tmp_path: Path, monk
         (("none", [], "stts", None), r"labels = 'stts' is unknown: did you mean 'sts'"),
         (("stsb-dve", [], "none", None), r"dev set 'stsb-dve' is unknown: did you mean 'stsb-dev'"),
         ((None, ["stsb-dve"], None, None), r"dev set 'stsb-dve' is unknown"),
+        ((["a.tsv", "b/a.tsv"], [], None, None), "two dev sets are called 'a'"),
+        (("transfer-dev", [], None, "b"), r"senteval/downstream/.* does not exist"),
+        (("transfer-dev", [], None, None), "no data folder given"),
     ],
-    ids=["labels", "dev", "the preset's, without a data folder"],
 )
-def test_an_unknown_name_is_refused(given: Any, problem: str) -> None:
+def test_what_cannot_select_or_judge_is_refused_before_training(
+    given: Any, problem: str, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is never passed over, and nothing else judges in its place."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
+    (tmp_path / "b").mkdir()
+    for folder in (".", "b"):
+        shutil.copy(pairs_file, Path(folder) / "a.tsv")
     with pytest.raises(UserError, match=problem):
         named_pairs(*given)

@@ -37,31 +37,20 @@ WATCHED, WATCHED_SEED = 1000, 0  # sentences for the label-free signals, the sam
 
 @dataclass(frozen=True)
 class RunInputs:
-    """What a run reads.
+    """What a run reads."""
 
-    Attributes:
-        text: as it was given; a preset with ``[pairs]`` reads it as documents.
-        preset: the resolved preset.
-        corpus: what is trained on.
-        selecting: dev set -> pairs or tasks that choose the checkpoint.
-        judging: task -> part -> pairs that judge the result.
-        searched: queries that judge it instead.
-        chosen: whether the preset was chosen for the model, as none was named.
-        identity: what ``job.json`` holds.
-    """
-
-    text: Opened
-    preset: Preset
-    corpus: Texts
-    selecting: Mapping[str, Pairs | TransferDev]
-    judging: Sets
-    searched: Domain | None
+    text: Opened  # as it was given; a preset with ``[pairs]`` reads it as documents
+    preset: Preset  # the resolved one
+    corpus: Texts  # what is trained on
+    selecting: Mapping[str, Pairs | TransferDev]  # dev set -> pairs or tasks that choose the checkpoint
+    judging: Sets  # task -> part -> pairs that judge the result
+    searched: Domain | None  # queries that judge it instead
     seed: int
     sentences: int | None
     held_out: int
     log_to: Sequence[str]
-    chosen: bool
-    identity: Mapping[str, Any]
+    chosen: bool  # whether the preset was chosen for the model, as none was named
+    identity: Mapping[str, Any]  # what ``job.json`` holds
 
 
 def read_inputs(
@@ -192,9 +181,7 @@ def _models(table: Mapping[str, Any]) -> list[str]:
     return [str(model) for model in (*table.get("models", ()), *([table["model"]] if "model" in table else ()))]
 
 
-def training_text(
-    text: Opened, preset: Preset, sentences: int | None, seed: int = 0, held_out: int = 0
-) -> Texts:  # fmt: skip
+def training_text(text: Opened, preset: Preset, sentences: int | None, seed: int = 0, held_out: int = 0) -> Texts:
     """What to train on: the texts as they are, or pairs drawn from documents if the preset has ``[pairs]``."""
     if preset.pairs is not None:
         maker, rounds = pair_maker(preset)

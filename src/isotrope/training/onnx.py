@@ -35,23 +35,16 @@ _PACKAGES = ("onnxscript", "onnxruntime")
 INPUTS = ("input_ids", "attention_mask")
 _SENTENCES = (
     "Rain.",
-    "Thank you very much!",
     "The quick brown fox jumps over the lazy dog.",
-    "A man is playing a guitar on a small stage.",
     "Where can I change the address of my order?",
-    "The parliament voted on the new law late on Thursday night.",
     "Water boils at 100 °C at sea level, and earlier on a mountain.",
-    "In 1969, two astronauts walked on the moon for the first time.",
     "def mean(values): return sum(values) / len(values)",
     "Zwei Hunde laufen durch den Schnee, während die Kinder zusehen.",
-    "Le train pour Lyon part à huit heures dix, quai numéro trois.",
     "彼女は毎朝公園を散歩します。",
     "The patient was given 20 mg twice a day; after a week the fever was gone.",
-    "Shares of the company fell by 4.2% after it had reported a loss for the third quarter in a row.",
-    "Although the bridge had been closed for repairs since spring, hundreds of cyclists used it every day.",
     "Our service was not available between 9:10 and 9:45 UTC. We are sorry, and we explain below what went wrong.",
 )
-_TEXTS = (*_SENTENCES, " ".join(_SENTENCES[:9]), " ".join(_SENTENCES * 40))  # the last is longer than most models read
+_TEXTS = (*_SENTENCES, " ".join(_SENTENCES), " ".join(_SENTENCES * 80))  # the last is longer than most models read
 
 
 def export_onnx(
@@ -75,7 +68,7 @@ def export_onnx(
 
     Args:
         model: as `isotrope.load` takes it.
-        output: a new folder, which is given back.
+        output: a new folder, or one that an earlier export wrote; it is given back.
         int8: write the quantised graph too. Its cosine to torch is reported, not checked.
         pooling: as `isotrope.load` takes it.
         role: ``query`` or ``document``, for a model that reads them by two routes: each is a graph of its own.
@@ -88,8 +81,6 @@ def export_onnx(
     folder, shown = Path(output), console or plain_console(quiet=True)
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         raise UserError(f"{' and '.join(missing)} cannot be imported", "pip install 'isotrope[onnx]'")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty", "choose a new folder")
     check_replaceable(folder, "onnx")
     if role not in (None, *ROLES):
         raise UserError(f"role = {role!r} is unknown", one_of(role, ROLES))
@@ -220,5 +211,4 @@ def run_onnx(graph: Path, texts: Sequence[str], prompt: str = "", batch_size: in
 
 def farthest_apart(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
     """The largest distance of two vectors, as a part of the expected one's length."""
-    lengths = np.linalg.norm(expected, axis=1)
-    return float((np.linalg.norm(found - expected, axis=1) / np.maximum(lengths, 1e-12)).max())
+    return float((np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)).max())
