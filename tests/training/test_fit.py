@@ -25,7 +25,7 @@ from isotrope.training.page import dev_curves, loss_curves
 from isotrope.training.processes import PACKAGES, environment
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState, Trainer
-from small_runs import SHORT, small_run, unfinished
+from small_runs import SHORT, Small, unfinished
 
 LAST = "checkpoint-20"
 
@@ -44,41 +44,37 @@ def ctrl_c_in_step(number: int) -> Callable[..., None]:
 
 
 def test_after_ctrl_c_the_same_call_goes_on_and_ends_as_if_nothing_had_been(
-    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    small: Small, finished: Run, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = tmp_path / "run"
     before = signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patched:
         patched.setattr(ObjectiveState, "on_step_begin", ctrl_c_in_step(7))
         with pytest.raises(Stopped, match="stopped after step 7 of 20"):
-            small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+            small(begun, dev=str(pairs_file))
     assert signal.getsignal(signal.SIGINT) is before
     kept = {path.name for path in (begun / "checkpoints").glob("checkpoint-*")}
     assert kept == {"checkpoint-5", "checkpoint-7"}, "the best one, and the last"
     assert not (begun / "model").exists()
-    small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+    small(begun, dev=str(pairs_file))
     assert same_weights(begun, finished.folder)
     first, second = ([json.loads(line) for line in (f / "metrics.jsonl").open()] for f in (finished.folder, begun))
     assert [record["step"] for record in first] == [record["step"] for record in second], "each step is logged once"
     assert [record for record in first if "score" in record] == [record for record in second if "score" in record]
 
 
-def test_ctrl_c_in_the_last_step_stops_too(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_in_the_last_step_stops_too(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes after the training, such as the next one of `improve`, must not begin."""
     with monkeypatch.context() as patched:
         patched.setattr(ObjectiveState, "on_step_begin", ctrl_c_in_step(4))
         with pytest.raises(Stopped, match="stopped after step 4 of 4"):
-            small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT)
-    assert small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT).record["selection"]["steps"] == 4
+            small("run", **SHORT)
+    assert small("run", **SHORT).record["selection"]["steps"] == 4
 
 
 def test_what_is_trained_to_its_end_is_not_trained_again(
-    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    small: Small, finished: Run, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Killed between the last step and the result, or its model was lost or damaged since: the best weights come back.
 
     The log comes back from the checkpoint, and nothing that is not ours is deleted.
@@ -92,7 +88,7 @@ def test_what_is_trained_to_its_end_is_not_trained_again(
     monkeypatch.setattr(Trainer, "training_step", lambda *_, **__: pytest.fail("a step was trained again"))
     for damage in (lambda: None, (begun / "model" / "model.safetensors").unlink):
         damage()
-        again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+        again = small(begun, dev=str(pairs_file))
         for key in ("steps", "best_step", "best_score"):
             assert again.record["selection"][key] == finished.record["selection"][key]
         assert same_weights(begun, finished.folder)
@@ -101,15 +97,15 @@ def test_what_is_trained_to_its_end_is_not_trained_again(
 
 
 def test_a_run_that_was_stopped_early_is_not_trained_on(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Small, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after patience ended it, with steps left: it has still ended."""
     settings = ["train.patience=1", "train.learning_rate=1e-12"]
-    whole = small_run(tiny_model, corpus_file, tmp_path / "whole", *settings, dev=str(pairs_file))
+    whole = small("whole", *settings, dev=str(pairs_file))
     assert (whole.record["selection"]["steps"], whole.record["selection"]["best_step"]) == (10, 5)
     begun = unfinished(whole, tmp_path / "run")
     monkeypatch.setattr(Trainer, "training_step", lambda *_, **__: pytest.fail("a step was trained again"))
-    again = small_run(tiny_model, corpus_file, begun, *settings, dev=str(pairs_file))
+    again = small(begun, *settings, dev=str(pairs_file))
     assert again.record["selection"]["steps"] == 10
 
 
@@ -119,12 +115,17 @@ def cut(path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "damage"), [("model.safetensors", cut), ("rng_state.pth", Path.unlink)])
 def test_a_damaged_checkpoint_is_left_for_the_older_one(
-    name: str, damage: Callable[[Path], None], finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path,
-    tmp_path: Path, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    small: Small,
+    name: str,
+    damage: Callable[[Path], None],
+    finished: Run,
+    pairs_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     begun = unfinished(finished, tmp_path / "run")
     damage(begun / "checkpoints" / LAST / name)
-    again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+    again = small(begun, dev=str(pairs_file))
     out = capsys.readouterr().out
     assert f"{LAST} is damaged; it is not used" in " ".join(out.split()), out
     assert out.count("step 5:") == 0, "the older checkpoint is at step 10"
@@ -133,9 +134,7 @@ def test_a_damaged_checkpoint_is_left_for_the_older_one(
     assert again.record["selection"]["best_score"] == finished.record["selection"]["best_score"]
 
 
-def test_a_second_ctrl_c_ends_it_at_once(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_ctrl_c_ends_it_at_once(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(*_: object, **__: object) -> None:
         for _time in range(2):
             os.kill(os.getpid(), signal.SIGINT)
@@ -143,7 +142,7 @@ def test_a_second_ctrl_c_ends_it_at_once(
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(ObjectiveState, "on_step_begin", twice)
     with pytest.raises(KeyboardInterrupt):
-        small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT)
+        small("run", **SHORT)
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -17,7 +17,7 @@ from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.evaluation.sts import main_pairs, similarities, spearman
 from isotrope.training.pairs import dev_names, dev_pairs, named_pairs
 from isotrope.training.train import Run
-from small_runs import small_run, unfinished
+from small_runs import Small, small_run, unfinished
 
 SHORT = {"sentences": 32, "dev": "none"}
 
@@ -66,14 +66,14 @@ def test_before_is_the_model_as_it_was_given(
     assert "--set encoder.pooling=mean keeps it" in " ".join(said.getvalue().split())
 
 
-def test_what_selects_does_not_judge(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
+def test_what_selects_does_not_judge(small: Small, pairs_file: Path) -> None:
     with pytest.raises(UserError, match="both selects and judges: leave labels out"):
-        small_run(tiny_model, corpus_file, tmp_path / "run", dev=str(pairs_file), labels=str(pairs_file))
+        small("run", dev=str(pairs_file), labels=str(pairs_file))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "missing"])
 def test_damaged_cosines_are_made_again(
-    damage: str, finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+    small: Small, damage: str, finished: Run, pairs_file: Path, tmp_path: Path
 ) -> None:
     begun = unfinished(finished, tmp_path / "run")
     kept = begun / "before.npz"
@@ -81,7 +81,7 @@ def test_damaged_cosines_are_made_again(
         kept.unlink()
     else:
         kept.write_bytes(kept.read_bytes()[:100])
-    again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+    again = small(begun, dev=str(pairs_file))
     assert again.record["comparison"] == finished.record["comparison"]
 
 
@@ -113,10 +113,8 @@ def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, ti
     assert not [sentence for sentence in corpus_file.read_text().splitlines() if sentence and sentence in text]
 
 
-def test_without_pairs_the_last_checkpoint_is_kept(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = small_run(tiny_model, corpus_file, tmp_path / "run", dev="none", labels="none")
+def test_without_pairs_the_last_checkpoint_is_kept(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
+    run = small("run", dev="none", labels="none")
     assert run.verdict.word == "not tested"
     assert "**Not judged.**" in (run.folder / "model" / "README.md").read_text(encoding="utf-8")
     assert run.record["selection"]["best_step"] is None

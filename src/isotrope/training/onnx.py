@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from importlib.metadata import version
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from isotrope.encoder.load import load
 from isotrope.encoder.locate import public_name
 from isotrope.encoder.prompts import ROLES, Role, routed
 from isotrope.encoder.routes import one_route
-from isotrope.errors import UserError, one_of
+from isotrope.errors import UserError, needs, one_of
 from isotrope.report.card import FLOAT32, INT8, Card, graph_card
 from isotrope.store.atomic import check_replaceable, new_folder, write_json, write_text
 from isotrope.store.disk import writing
@@ -79,8 +78,8 @@ def export_onnx(
             vectors differ from torch's; ``output`` holds something.
     """
     folder, shown = Path(output), console or plain_console(quiet=True)
-    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
-        raise UserError(f"{' and '.join(missing)} cannot be imported", "pip install 'isotrope[onnx]'")
+    for package in _PACKAGES:
+        needs("onnx", package)
     check_replaceable(folder, "onnx")
     if role not in (None, *ROLES):
         raise UserError(f"role = {role!r} is unknown", one_of(role, ROLES))

@@ -32,7 +32,7 @@ from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.sample import PermutedBatches, Sample
 from isotrope.training.folder import RunFolder
 from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs
-from isotrope.training.processes import process_count, process_number
+from isotrope.training.processes import process_count, process_number, refuse_several
 from isotrope.training.sharded import check_parts
 
 SHOWN = 500  # of these, kept for the report
@@ -135,8 +135,8 @@ def _objective(preset: Preset, model: SentenceTransformer, seed: int, context: B
             check_parts(objective)
         return objective
     outside = build_outside(preset, model, seed, context, unopened_teachers(preset, context).get(LABELS))
-    if outside.has_weights and process_count() > 1:
-        raise UserError(f"loss = {preset.loss!r} has weights, which {process_count()} processes train apart", "run one")
+    if outside.has_weights:  # several processes would train them apart
+        refuse_several(f"loss = {preset.loss!r}")
     return outside
 
 

@@ -29,7 +29,7 @@ from isotrope.training.judge import judge, measure, run_card
 from isotrope.training.page import write_report
 from isotrope.training.pairs import given_labels
 from isotrope.training.prepare import prepare
-from isotrope.training.processes import process_count, process_number, with_others
+from isotrope.training.processes import process_count, process_number, refuse_several, with_others
 
 PROBED = 64  # texts that say how fast a model reads
 STEP_COST = 8  # a training step on a text, read twice, costs about as much as encoding it so many times
@@ -119,8 +119,8 @@ def train(
     """
     first = process_number() == 0
     console = console or plain_console(quiet=not first)
-    if process_count() > 1 and train_teachers:
-        raise UserError("train_teachers needs one process", "train the teachers by themselves, and name them")
+    if train_teachers:
+        refuse_several("train_teachers")
     if process_count() > 1 and output is None:
         raise UserError("several processes need a folder that all can read", "name an output")
     opened = isotrope.text.open(
