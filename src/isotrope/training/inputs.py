@@ -77,7 +77,7 @@ def read_inputs(
     """
     given = {"backbone": model, "prompt": prompt, "prompt_name": prompt_name, "positive_prompt": positive_prompt}
     own = [f"encoder.{tomli_w.dumps({key: value})}" for key, value in given.items() if value is not None]
-    resolved = _resolved(preset, model, [*overrides, *own], teachers or {})
+    resolved = resolved_preset(preset, model, [*overrides, *own], teachers or {})
     _check(resolved)
     _refuse_without_effect(text, resolved, held_out)
     searched, data = labels if isinstance(labels, Domain) else None, data or os.environ.get("ISOTROPE_DATA")
@@ -109,10 +109,10 @@ def read_inputs(
     )  # fmt: skip
 
 
-def _resolved(
+def resolved_preset(
     preset: str | Path | None, model: str | None, overrides: Sequence[str], teachers: Mapping[str, Sequence[str]]
 ) -> Preset:
-    """The preset with the given teachers."""
+    """The preset, or the one that fits the model, with the given teachers."""
     found = read_preset(preset or fitting_preset(model), overrides)
     tables = {label: dict(table) for label, table in found.teachers.items()}
     known = {name for label, table in tables.items() for name in (label, *table.get("models", ()))}
@@ -126,12 +126,10 @@ def _resolved(
     return found.model_copy(update={"teachers": tables})
 
 
-def untrained_teachers(
-    preset: str | Path | None, model: str | None, overrides: Sequence[str], teachers: Mapping[str, Sequence[str]]
-) -> list[str]:
+def untrained_teachers(preset: Preset) -> list[str]:
     """The presets among a preset's teachers: they name models that nobody has trained yet."""
-    tables = _resolved(preset, model, overrides, teachers).teachers.values()
-    return [name for name in dict.fromkeys(one for table in tables for one in _models(table)) if name in preset_names()]
+    models = (one for table in preset.teachers.values() for one in _models(table))
+    return [name for name in dict.fromkeys(models) if name in preset_names()]
 
 
 def fitting_preset(model: str | None) -> str:

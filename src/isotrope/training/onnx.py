@@ -71,7 +71,7 @@ def export_onnx(
         int8: write the quantised graph too. Its cosine to torch is reported, not checked.
         pooling: as `isotrope.load` takes it.
         role: ``query`` or ``document``, for a model that reads them by two routes: each is a graph of its own.
-        console: where a line is shown at each stage; None: nowhere.
+        console: where to report; None: nowhere.
 
     Raises:
         UserError: the extra ``onnx`` is not installed; no such model, or not one that can be written as a graph; its
@@ -90,16 +90,15 @@ def export_onnx(
     encoder = one_route(encoder, role) if role else encoder
     tokenizer = _tokenizer(encoder, str(model))
 
-    def stage(doing: str) -> None:
-        shown.print(f"{doing} …")
-        tell(doing)
-
-    bar = watch("writing", shown if shown.is_interactive else plain_console(quiet=True))  # elsewhere the lines tell
-    with bar, writing(folder.parent, again="run the same command again"), new_folder(folder, "onnx") as draft:
+    with (
+        watch("writing", shown),
+        writing(folder.parent, again="run the same command again"),
+        new_folder(folder, "onnx") as draft,
+    ):
         write_text(draft / "tokenizer.json", tokenizer.to_str())
-        stage("writing the graph")
+        tell("writing the graph")
         _write_graph(encoder, str(model), draft / FLOAT32)
-        stage("comparing with torch")
+        tell("comparing with torch")
         expected = np.asarray(encoder.encode(list(_TEXTS), show_progress_bar=False))  # (N, D)
         prompt = encoder.prompts.get(encoder.default_prompt_name or "", "")
         found = [run_onnx(draft / FLOAT32, _TEXTS, prompt, size) for size in (1, len(_TEXTS))]  # alone, and padded
@@ -118,7 +117,7 @@ def export_onnx(
             "versions": {name: version(name) for name in ("isotrope", "torch", *_PACKAGES, "transformers")},
         }
         if int8:
-            stage("quantising")
+            tell("quantising")
             from onnxruntime.quantization import QuantType, quantize_dynamic
 
             quantize_dynamic(draft / FLOAT32, draft / INT8, weight_type=QuantType.QInt8, per_channel=True)
