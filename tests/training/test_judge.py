@@ -31,7 +31,7 @@ def test_the_verdict_is_on_pairs_that_did_not_select(finished: Run, pairs_file: 
     assert comparison["after"] == pytest.approx(scored["spearman"]["test"], abs=1e-12)
     assert verdict.scores == (comparison["before"], comparison["after"])
     assert verdict.difference == pytest.approx(comparison["after"] - comparison["before"])
-    assert verdict.judge == "60 of your own graded pairs (pairs)"
+    assert verdict.judge == "60 graded pairs of pairs"
     assert "a raw language model, pooled as sentence-transformers loads it" in verdict.before
     assert finished.record["selection"]["sets"] == [task] == ["pairs"]
     assert list(finished.table.index) == ["pairs"]
@@ -60,7 +60,7 @@ def test_before_is_the_model_as_it_was_given(
     gold, cosines = main_pairs(pairs, similarities(load(own_pooling, device="cpu"), pairs))["pairs"]
     assert run.verdict.scores is not None
     assert run.verdict.scores[0] == pytest.approx(spearman(cosines, gold), abs=1e-6)
-    assert (run.verdict.before, run.verdict.judge) == ("model", "120 of your own graded pairs (pairs)")
+    assert (run.verdict.before, run.verdict.judge) == ("model", "120 graded pairs of pairs")
     line = "note: the preset replaces the pooling of model (mean, Normalize) by cls"
     assert " ".join(said.getvalue().split()).count(line) == 1
     assert "--set encoder.pooling=mean keeps it" in " ".join(said.getvalue().split())
@@ -91,7 +91,7 @@ def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, ti
     (scores,) = result["comparison"]["per_task"].values()
     for words in (
         f"{finished.verdict.word}**: ",
-        "60 of your own graded pairs (pairs)",
+        "60 graded pairs of pairs",
         f"{100 * scores['before']:.2f} | {100 * scores['after']:.2f}",
         f"## Is it better than {tiny_model.name} (a raw language model",
         "### 1. Trained with `simcse`",

@@ -72,9 +72,7 @@ def _judge_words(sets: Sets) -> str:
     """What judges: "1,379 graded pairs of STS-B"."""
     count = sum(len(pairs) for parts in sets.values() for pairs in parts.values())
     named = "the seven STS tasks" if set(sets) == set(STS_TASKS) else ", ".join(SHORT_NAMES.get(t, t) for t in sets)
-    if set(sets) <= set(STS_TASKS):
-        return f"{count:,} graded pairs of {named}"
-    return f"{count:,} of your own graded pairs ({named})"
+    return f"{count:,} graded pairs of {named}"
 
 
 def _judged(plan: TrainingPlan) -> dict[str, Any]:

@@ -137,10 +137,10 @@ def train(
         name: [located(one) for one in ([given] if isinstance(given, GivenModel) else given)]
         for name, given in (teachers or {}).items()
     }
-    method = resolved_preset(preset, common["model"], overrides, named)
-    untrained = untrained_teachers(method) if train_teachers else []
+    method = resolved_preset(preset, common["model"], overrides, named) if train_teachers else None
+    untrained = untrained_teachers(method) if method else []
     count = len(untrained) + 1
-    if untrained:
+    if method and untrained:
         seconds = count * _seconds(opened, method, common["model"] or method.encoder.backbone, sentences)
         console.print(f"{count} trainings, of {', '.join(untrained)} first, take about {duration(seconds)}")
     for place, name in enumerate(untrained, start=1):
