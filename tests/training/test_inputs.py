@@ -21,8 +21,8 @@ from isotrope.training.train import Run
 from small_runs import small_run
 
 DECIDING = {
-    "documents": "other documents", "model": "another model", "dev": "other dev: pairs",
-    "labels": "other labels: pairs/test", "processes": "processes = 1, not 2", "seed": "seed = 0, not 304",
+    "documents": "other documents", "model": "another model", "dev": "dev: other pairs",
+    "labels": "labels: another pairs/test", "processes": "processes = 1, not 2", "seed": "seed = 0, not 304",
     "sentences": "sentences = 320, not 304", "warmup": "preset: train.warmup = 0.0, not 0.5",
 }  # fmt: skip
 
