@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -14,6 +15,7 @@ from isotrope.training.train import Run
 
 SMALL = ["train.batch_size=16", "train.eval_steps=5", "train.save_steps=10"]
 SMALL += ["train.learning_rate=1e-3", "encoder.pooling=mean"]
+Small = Callable[..., Run]  # of the fixture `small`: the folder, overrides, options
 SHORT = {"dev": "none", "labels": "none", "sentences": 64}  # four steps, and nothing judges
 
 

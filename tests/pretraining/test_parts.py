@@ -15,12 +15,18 @@ import isotrope.text
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.evaluation.geometry import mean_cosine
-from isotrope.pretraining.masking import Blocks, MaskingCollator, hide
 from isotrope.pretraining.model import begin_from, build_model, sentence_sums
 from isotrope.pretraining.recipe import RECIPES, Schedule, reschedule
-from isotrope.pretraining.text import SPECIAL, blocks_of, train_tokenizer, write_ids
-from isotrope.pretraining.trainer import Keeper
-from isotrope.pretraining.vectors import cooccurrence, factorise, ppmi, warm_embeddings
+from isotrope.pretraining.text import (
+    SPECIAL,
+    blocks_of,
+    cooccurrence,
+    ppmi,
+    train_tokenizer,
+    warm_embeddings,
+    write_ids,
+)
+from isotrope.pretraining.trainer import Blocks, Keeper, collate, hide
 from isotrope.training.checkpoints import checkpoint_folder
 from toy import TOY, curve, run_toy, weights
 
@@ -76,7 +82,7 @@ def counted_naively(ids, window: int, vocabulary: int) -> np.ndarray:
 @pytest.mark.parametrize("at_a_time", [3, 1000])
 @pytest.mark.parametrize("window", [1, 5])
 def test_cooccurrences_are_counted_as_a_double_loop_counts_them(monkeypatch, window, at_a_time):
-    monkeypatch.setattr("isotrope.pretraining.vectors.TOKENS_AT_A_TIME", at_a_time)
+    monkeypatch.setattr("isotrope.pretraining.text.TOKENS_AT_A_TIME", at_a_time)
     assert np.array_equal(cooccurrence(STREAM, 10, window).toarray(), counted_naively(STREAM, window, 10))
 
 
@@ -93,19 +99,14 @@ def test_ppmi_is_the_positive_log_ratio_with_smoothed_contexts():
             assert found[a, b] == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
-def test_vectors_are_the_truncated_singular_vectors_scaled_by_root_values():
-    matrix = ppmi(cooccurrence(STREAM, 10, 2))
-    left, values, _ = np.linalg.svd(matrix.toarray())
-    expected = left[:, :3] * np.sqrt(values[:3])
-    found = factorise(matrix, 3, seed=0)
-    assert np.allclose(found @ found.T, expected @ expected.T, atol=1e-4)  # equal but for the signs
-
-
-def test_warm_embeddings_keep_cold_rows_for_tokens_without_a_vector():
+def test_warm_embeddings_are_scaled_singular_vectors_and_cold_rows_for_tokens_without_one():
     cold = np.full((12, 3), 7.0, dtype=np.float32)
     warm = warm_embeddings(STREAM, cold, 2, scale=0.06, seed=0)
     assert (warm[[0, 1, 2, 3, 4, 10, 11]] == 7.0).all()
-    assert np.sqrt(np.mean(warm[5:10] ** 2)) == pytest.approx(0.06, rel=1e-5)
+    left, values, _ = np.linalg.svd(ppmi(cooccurrence(STREAM, 12, 2)).toarray())
+    expected = (left[:, :3] * np.sqrt(values[:3]))[5:10]
+    expected *= 0.06 / np.sqrt(np.mean(expected**2))
+    assert np.allclose(warm[5:10] @ warm[5:10].T, expected @ expected.T, atol=1e-6)  # equal but for the signs
 
 
 def test_hiding_is_a_pure_function_of_seed_and_place_with_a_fixed_count():
@@ -131,7 +132,7 @@ def test_of_the_chosen_tokens_the_recipe_s_parts_are_masked_and_random():
 
 
 def test_every_pass_reads_every_block_once_in_a_new_order():
-    rows = Blocks(np.arange(30, dtype=np.uint16).reshape(10, 3), 30, seed=0)
+    rows = Blocks(np.arange(30, dtype=np.uint16).reshape(10, 3), 30, TOY, 120, seed=0)
     passes = [[int(rows[place]["ids"][0]) for place in range(start, start + 10)] for start in (0, 10, 20)]
     assert all(sorted(order) == list(range(0, 30, 3)) for order in passes)
     assert passes[0] != passes[1] != passes[2]
@@ -142,9 +143,8 @@ def test_a_sentence_in_a_block_is_encoded_as_if_it_stood_alone(tokenizer, attent
     model = build_model(TOY, tokenizer, seed=0, attention=attention).eval()
     alone = [tokenizer(text)["input_ids"] for text in ("the cat sees a dog .", "a red bird .", "the")]
     block = np.array([id for ids in alone for id in ids], dtype=np.uint16)
-    batch = MaskingCollator(TOY, len(tokenizer), seed=0, attention=attention)([{"ids": block, "place": 0}])
+    mask = collate([{"ids": block.astype(int)}])["attention_mask"]
     with torch.no_grad():
-        mask = batch["attention_mask"]
         packed = model.model(input_ids=torch.tensor(block.astype(int))[None], attention_mask=mask).last_hidden_state[0]
         single = torch.cat([model.model(input_ids=torch.tensor([ids])).last_hidden_state[0] for ids in alone])
     assert torch.allclose(packed, single, atol=1e-5)
@@ -196,7 +196,7 @@ def test_the_last_two_checkpoints_and_the_start_of_the_decay_are_kept(tmp_path):
 def test_a_held_out_loss_that_is_not_finite_ends_the_run_before_a_checkpoint(tmp_path):
     keeper = Keeper(tmp_path / "metrics.jsonl", Schedule(10, 8), 64, 3.0, QUIET, None)
     args, state = SimpleNamespace(learning_rate=0.5), SimpleNamespace(global_step=7)
-    with pytest.raises(UserError, match=r"diverged at step 7: .*: lower the recipe's learning_rate \(now 0\.5\)"):
+    with pytest.raises(UserError, match=r"diverged before step 7: .*: lower the recipe's learning_rate \(now 0\.5\)"):
         keeper.on_evaluate(args, state, None, {"eval_loss": math.nan})
 
 

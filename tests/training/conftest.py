@@ -6,7 +6,7 @@ import pytest
 
 from conftest import sentences
 from isotrope.training.train import Run
-from small_runs import small_run
+from small_runs import Small, small_run
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +21,11 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """With dev pairs: half of them select, half of them judge."""
     return small_run(tiny_model, corpus_file, tmp_path_factory.mktemp("run") / "one", dev=str(pairs_file))
+
+
+@pytest.fixture
+def small(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> Small:
+    """A `small_run` in a folder of this name."""
+    return lambda folder, *overrides, **options: small_run(
+        tiny_model, corpus_file, tmp_path / folder, *overrides, **options
+    )

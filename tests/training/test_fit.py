@@ -13,21 +13,19 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerState
 
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.store.cache import CONTENTS
-from isotrope.store.job import Job
 from isotrope.store.mark import claim
-from isotrope.training.callbacks import CtrlC
-from isotrope.training.checkpoints import checkpoint_folder, checkpoint_step, keep_only, seal, whole_checkpoints
+from isotrope.training.checkpoints import checkpoint_folder, checkpoint_step, seal, whole_checkpoints
 from isotrope.training.folder import read_cosines, write_cosines
 from isotrope.training.page import dev_curves, loss_curves
 from isotrope.training.processes import PACKAGES, environment
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState, Trainer
-from small_runs import SHORT, small_run, unfinished
+from small_runs import SHORT, Small, unfinished
 
 LAST = "checkpoint-20"
 
@@ -46,41 +44,37 @@ def ctrl_c_in_step(number: int) -> Callable[..., None]:
 
 
 def test_after_ctrl_c_the_same_call_goes_on_and_ends_as_if_nothing_had_been(
-    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    small: Small, finished: Run, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = tmp_path / "run"
     before = signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patched:
         patched.setattr(ObjectiveState, "on_step_begin", ctrl_c_in_step(7))
         with pytest.raises(Stopped, match="stopped after step 7 of 20"):
-            small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+            small(begun, dev=str(pairs_file))
     assert signal.getsignal(signal.SIGINT) is before
     kept = {path.name for path in (begun / "checkpoints").glob("checkpoint-*")}
     assert kept == {"checkpoint-5", "checkpoint-7"}, "the best one, and the last"
     assert not (begun / "model").exists()
-    small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+    small(begun, dev=str(pairs_file))
     assert same_weights(begun, finished.folder)
     first, second = ([json.loads(line) for line in (f / "metrics.jsonl").open()] for f in (finished.folder, begun))
     assert [record["step"] for record in first] == [record["step"] for record in second], "each step is logged once"
     assert [record for record in first if "score" in record] == [record for record in second if "score" in record]
 
 
-def test_ctrl_c_in_the_last_step_stops_too(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_in_the_last_step_stops_too(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes after the training, such as the next one of `improve`, must not begin."""
     with monkeypatch.context() as patched:
         patched.setattr(ObjectiveState, "on_step_begin", ctrl_c_in_step(4))
         with pytest.raises(Stopped, match="stopped after step 4 of 4"):
-            small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT)
-    assert small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT).record["selection"]["steps"] == 4
+            small("run", **SHORT)
+    assert small("run", **SHORT).record["selection"]["steps"] == 4
 
 
 def test_what_is_trained_to_its_end_is_not_trained_again(
-    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    small: Small, finished: Run, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Killed between the last step and the result, or its model was lost or damaged since: the best weights come back.
 
     The log comes back from the checkpoint, and nothing that is not ours is deleted.
@@ -94,7 +88,7 @@ def test_what_is_trained_to_its_end_is_not_trained_again(
     monkeypatch.setattr(Trainer, "training_step", lambda *_, **__: pytest.fail("a step was trained again"))
     for damage in (lambda: None, (begun / "model" / "model.safetensors").unlink):
         damage()
-        again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+        again = small(begun, dev=str(pairs_file))
         for key in ("steps", "best_step", "best_score"):
             assert again.record["selection"][key] == finished.record["selection"][key]
         assert same_weights(begun, finished.folder)
@@ -103,15 +97,15 @@ def test_what_is_trained_to_its_end_is_not_trained_again(
 
 
 def test_a_run_that_was_stopped_early_is_not_trained_on(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Small, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after patience ended it, with steps left: it has still ended."""
     settings = ["train.patience=1", "train.learning_rate=1e-12"]
-    whole = small_run(tiny_model, corpus_file, tmp_path / "whole", *settings, dev=str(pairs_file))
+    whole = small("whole", *settings, dev=str(pairs_file))
     assert (whole.record["selection"]["steps"], whole.record["selection"]["best_step"]) == (10, 5)
     begun = unfinished(whole, tmp_path / "run")
     monkeypatch.setattr(Trainer, "training_step", lambda *_, **__: pytest.fail("a step was trained again"))
-    again = small_run(tiny_model, corpus_file, begun, *settings, dev=str(pairs_file))
+    again = small(begun, *settings, dev=str(pairs_file))
     assert again.record["selection"]["steps"] == 10
 
 
@@ -121,12 +115,17 @@ def cut(path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "damage"), [("model.safetensors", cut), ("rng_state.pth", Path.unlink)])
 def test_a_damaged_checkpoint_is_left_for_the_older_one(
-    name: str, damage: Callable[[Path], None], finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path,
-    tmp_path: Path, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    small: Small,
+    name: str,
+    damage: Callable[[Path], None],
+    finished: Run,
+    pairs_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     begun = unfinished(finished, tmp_path / "run")
     damage(begun / "checkpoints" / LAST / name)
-    again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+    again = small(begun, dev=str(pairs_file))
     out = capsys.readouterr().out
     assert f"{LAST} is damaged; it is not used" in " ".join(out.split()), out
     assert out.count("step 5:") == 0, "the older checkpoint is at step 10"
@@ -135,28 +134,16 @@ def test_a_damaged_checkpoint_is_left_for_the_older_one(
     assert again.record["selection"]["best_score"] == finished.record["selection"]["best_score"]
 
 
-def test_the_first_ctrl_c_asks_for_the_end_of_the_step_and_the_second_is_at_once(tmp_path: Path) -> None:
-    arguments, state = TrainingArguments(output_dir=str(tmp_path), report_to="none"), TrainerState()
-    before, listening, control = signal.getsignal(signal.SIGINT), CtrlC(), TrainerControl()
-    listening.on_train_begin(arguments, state, control)
-    try:
-        listening.on_step_end(arguments, state, control)
-        assert not control.should_training_stop
-        os.kill(os.getpid(), signal.SIGINT)
-        listening.on_step_end(arguments, state, control)
-        assert control.should_training_stop
-        assert control.should_save
-        with pytest.raises(KeyboardInterrupt):
+def test_a_second_ctrl_c_ends_it_at_once(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(*_: object, **__: object) -> None:
+        for _time in range(2):
             os.kill(os.getpid(), signal.SIGINT)
-    finally:
-        listening.close()
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(ObjectiveState, "on_step_begin", twice)
+    with pytest.raises(KeyboardInterrupt):
+        small("run", **SHORT)
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_two_trainings_in_one_folder_are_kept_apart(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    with Job(tmp_path / "run", "run", {}).held(), pytest.raises(UserError, match="run is in use by another process"):
-        small_run(tiny_model, corpus_file, tmp_path / "run")
-    assert not (tmp_path / "run").exists(), "no run has begun there"
 
 
 def test_cosines_come_back_to_the_last_bit_and_every_damage_is_told(tmp_path: Path) -> None:
@@ -170,9 +157,9 @@ def test_cosines_come_back_to_the_last_bit_and_every_damage_is_told(tmp_path: Pa
     write_cosines(path, sets, cosines)
 
     def same() -> bool:
-        found = read_cosines(path)
-        return found.keys() == sets.keys() and all(
-            np.array_equal(found[task][part], (pairs.gold, cosines[task][part]))
+        found, gold = read_cosines(path)
+        return found.keys() == gold.keys() == sets.keys() and all(
+            np.array_equal((found[task][part], gold[task][part]), (cosines[task][part], pairs.gold))
             for task, parts in sets.items() for part, pairs in parts.items()
         )  # fmt: skip
 
@@ -196,20 +183,15 @@ def test_the_environment_has_versions_and_nothing_of_the_machines_owner(monkeypa
     assert not [secret for secret in ("my-own-machine", "somebody", f"{Path.home()}/") if secret in json.dumps(found)]
 
 
-def test_one_term_is_drawn_under_its_name_and_several_beside_the_loss() -> None:
-    logged = {"grad_norm": 9.0, "learning_rate": 1e-5}
-    one = {"step": 1, "loss": 0.5, "infonce": 0.5, **logged}
-    assert loss_curves([one, {"step": 2, "score": 0.1, "pairs": 0.1}]) == {"infonce": ([1], [0.5])}
+def test_a_single_part_is_drawn_under_its_name_and_several_beside_their_sum_or_mean() -> None:
+    logged, space = {"grad_norm": 9.0, "learning_rate": 1e-5}, {"alignment": 0.3, "uniformity": -2.0}
+    one = [{"step": 1, "loss": 0.5, "infonce": 0.5, **logged}, {"step": 2, "score": 0.25, "stsb": 0.25, **space}]
+    assert loss_curves(one) == {"infonce": ([1], [0.5])}
+    assert dev_curves(one) == {"stsb": ([2], [25.0])}
     two = {"step": 3, "loss": 0.9, "infonce": 0.5, "rank": 0.4, **logged}
     assert loss_curves([two]) == {"loss": ([3], [0.9]), "infonce": ([3], [0.5]), "rank": ([3], [0.4])}
-
-
-def test_dev_scores_are_times_100_and_the_mean_is_drawn_where_there_are_several_sets() -> None:
-    space = {"alignment": 0.3, "uniformity": -2.0}
-    one = {"step": 2, "score": 0.25, "stsb": 0.25, **space}
-    assert dev_curves([one, {"step": 3, "loss": 1.0}]) == {"score": ([2], [25.0])}
     two = {"step": 5, "score": 0.5, "stsb": 0.75, "sickr": 0.25, **space}
-    assert dev_curves([two]) == {"mean": ([5], [50.0]), "stsb": ([5], [75.0]), "sickr": ([5], [25.0])}
+    assert dev_curves([two]) == {"score": ([5], [50.0]), "stsb": ([5], [75.0]), "sickr": ([5], [25.0])}
 
 
 def made(folder: Path, *steps: int) -> None:
@@ -238,15 +220,3 @@ def test_a_damaged_checkpoint_does_not_count_and_is_named(tmp_path, name, damage
     said: list[str] = []
     assert steps_of(whole_checkpoints(tmp_path, said.append)) == [10]
     assert ["checkpoint-20" in line for line in said] == ([] if (name, damage) == (CONTENTS, "missing") else [True])
-
-
-def test_a_foreign_checkpoint_is_refused_and_stays(tmp_path):
-    made(tmp_path, 10)
-    foreign = tmp_path / "checkpoint-20"
-    foreign.mkdir()
-    (foreign / "model.safetensors").write_bytes(b"somebody's")
-    with pytest.raises(UserError, match="checkpoint-20"):
-        whole_checkpoints(tmp_path)
-    with pytest.raises(UserError, match="checkpoint-20"):
-        keep_only(tmp_path, [])
-    assert (foreign / "model.safetensors").read_bytes() == b"somebody's"

@@ -15,11 +15,9 @@ from isotrope.encoder import save
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.evaluation.sts import main_pairs, similarities, spearman
-from isotrope.improvement.whiten import whiten
-from isotrope.store.records import read_record
 from isotrope.training.pairs import dev_names, dev_pairs, named_pairs
 from isotrope.training.train import Run
-from small_runs import small_run, unfinished
+from small_runs import Small, small_run, unfinished
 
 SHORT = {"sentences": 32, "dev": "none"}
 
@@ -33,7 +31,7 @@ def test_the_verdict_is_on_pairs_that_did_not_select(finished: Run, pairs_file: 
     assert comparison["after"] == pytest.approx(scored["spearman"]["test"], abs=1e-12)
     assert verdict.scores == (comparison["before"], comparison["after"])
     assert verdict.difference == pytest.approx(comparison["after"] - comparison["before"])
-    assert verdict.judge == "60 of your own graded pairs (pairs)"
+    assert verdict.judge == "60 graded pairs of pairs"
     assert "a raw language model, pooled as sentence-transformers loads it" in verdict.before
     assert finished.record["selection"]["sets"] == [task] == ["pairs"]
     assert list(finished.table.index) == ["pairs"]
@@ -62,20 +60,20 @@ def test_before_is_the_model_as_it_was_given(
     gold, cosines = main_pairs(pairs, similarities(load(own_pooling, device="cpu"), pairs))["pairs"]
     assert run.verdict.scores is not None
     assert run.verdict.scores[0] == pytest.approx(spearman(cosines, gold), abs=1e-6)
-    assert (run.verdict.before, run.verdict.judge) == ("model", "120 of your own graded pairs (pairs)")
+    assert (run.verdict.before, run.verdict.judge) == ("model", "120 graded pairs of pairs")
     line = "note: the preset replaces the pooling of model (mean, Normalize) by cls"
     assert " ".join(said.getvalue().split()).count(line) == 1
     assert "--set encoder.pooling=mean keeps it" in " ".join(said.getvalue().split())
 
 
-def test_what_selects_does_not_judge(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
+def test_what_selects_does_not_judge(small: Small, pairs_file: Path) -> None:
     with pytest.raises(UserError, match="both selects and judges: leave labels out"):
-        small_run(tiny_model, corpus_file, tmp_path / "run", dev=str(pairs_file), labels=str(pairs_file))
+        small("run", dev=str(pairs_file), labels=str(pairs_file))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "missing"])
 def test_damaged_cosines_are_made_again(
-    damage: str, finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+    small: Small, damage: str, finished: Run, pairs_file: Path, tmp_path: Path
 ) -> None:
     begun = unfinished(finished, tmp_path / "run")
     kept = begun / "before.npz"
@@ -83,7 +81,7 @@ def test_damaged_cosines_are_made_again(
         kept.unlink()
     else:
         kept.write_bytes(kept.read_bytes()[:100])
-    again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+    again = small(begun, dev=str(pairs_file))
     assert again.record["comparison"] == finished.record["comparison"]
 
 
@@ -93,7 +91,7 @@ def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, ti
     (scores,) = result["comparison"]["per_task"].values()
     for words in (
         f"{finished.verdict.word}**: ",
-        "60 of your own graded pairs (pairs)",
+        "60 graded pairs of pairs",
         f"{100 * scores['before']:.2f} | {100 * scores['after']:.2f}",
         f"## Is it better than {tiny_model.name} (a raw language model",
         "### 1. Trained with `simcse`",
@@ -115,29 +113,8 @@ def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, ti
     assert not [sentence for sentence in corpus_file.read_text().splitlines() if sentence and sentence in text]
 
 
-def test_a_whitened_model_goes_on_from_the_card_before(finished: Run, corpus_file: Path, tmp_path: Path) -> None:
-    whiten(finished.folder / "model", corpus_file, output=tmp_path / "white", sentences=200, k=8)
-    text = (tmp_path / "white" / "model" / "README.md").read_text(encoding="utf-8")
-    record = read_record(tmp_path / "white" / "result.json")
-    for words in (
-        "### 1. Trained with `simcse`",
-        "### 2. Whitened with `BERT-whitening`",
-        "| `k` | `8` | set for this run |",
-        "| `exponent` | `0.25` | isotrope's default |",
-        record["corpus"]["key"],
-        "a vector of 8 numbers",
-        "su2021whitening",
-        "gao2021simcse",
-        "**Not judged.**" if record["self_made"] is None else "texts that the fit did not see",
-    ):
-        assert words in text, words
-    assert not [sentence for sentence in corpus_file.read_text().splitlines() if sentence and sentence in text]
-
-
-def test_without_pairs_the_last_checkpoint_is_kept(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = small_run(tiny_model, corpus_file, tmp_path / "run", dev="none", labels="none")
+def test_without_pairs_the_last_checkpoint_is_kept(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
+    run = small("run", dev="none", labels="none")
     assert run.verdict.word == "not tested"
     assert "**Not judged.**" in (run.folder / "model" / "README.md").read_text(encoding="utf-8")
     assert run.record["selection"]["best_step"] is None
@@ -162,18 +139,6 @@ def test_none_and_several_names(pairs_file: Path, tmp_path: Path) -> None:
     assert named_pairs("none", ["stsb"], None, None) == ({}, {})
     other = shutil.copy(pairs_file, tmp_path / "other.tsv")
     assert set(dev_pairs([str(pairs_file), str(other)], None)) == {"pairs", "other"}
-    with pytest.raises(UserError, match="two dev sets are called 'pairs'"):
-        dev_pairs([str(pairs_file), str(pairs_file)], None)
-
-
-def test_missing_transfer_tasks_are_refused_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
-    with pytest.raises(UserError, match=r"senteval/downstream/.* does not exist"):
-        named_pairs("transfer-dev", [], None, tmp_path)
-    with pytest.raises(UserError, match="no data folder given"):
-        named_pairs("transfer-dev", [], None, None)
-    with pytest.raises(UserError, match="dev set 'transfer-dev' is unknown"):  # whitening judges by pairs alone
-        dev_pairs(["transfer-dev"], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -182,10 +147,19 @@ def test_missing_transfer_tasks_are_refused_before_training(tmp_path: Path, monk
         (("none", [], "stts", None), r"labels = 'stts' is unknown: did you mean 'sts'"),
         (("stsb-dve", [], "none", None), r"dev set 'stsb-dve' is unknown: did you mean 'stsb-dev'"),
         ((None, ["stsb-dve"], None, None), r"dev set 'stsb-dve' is unknown"),
+        ((["a.tsv", "b/a.tsv"], [], None, None), "two dev sets are called 'a'"),
+        (("transfer-dev", [], None, "b"), r"senteval/downstream/.* does not exist"),
+        (("transfer-dev", [], None, None), "no data folder given"),
     ],
-    ids=["labels", "dev", "the preset's, without a data folder"],
 )
-def test_an_unknown_name_is_refused(given: Any, problem: str) -> None:
+def test_what_cannot_select_or_judge_is_refused_before_training(
+    given: Any, problem: str, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is never passed over, and nothing else judges in its place."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
+    (tmp_path / "b").mkdir()
+    for folder in (".", "b"):
+        shutil.copy(pairs_file, Path(folder) / "a.tsv")
     with pytest.raises(UserError, match=problem):
         named_pairs(*given)

@@ -127,7 +127,7 @@ def test_what_cannot_be_exported_is_one_line_before_any_work(
     monkeypatch.setattr(onnx, "load", lambda *_, **__: encoder)
     with pytest.raises(UserError, match="leaves the prompt out of its pooling"):
         onnx.export_onnx("prompted", tmp_path / "out")
-    monkeypatch.setattr(onnx, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'isotrope\[onnx\]'"):
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(UserError, match=r"needs onnxscript, .*: pip install 'isotrope\[onnx\]'"):
         onnx.export_onnx(source, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -141,7 +141,6 @@ def test_a_missing_backbone_is_told(run: Path, tiny_model: Path) -> None:
     [
         (lambda run: (run / "job.json").unlink(), "holds no run"),
         (lambda run: (run / "result.json").write_text("{"), "result.json is damaged"),
-        (lambda run: (run / "before.npz").write_bytes((run / "before.npz").read_bytes()[:99]), "before.npz is damaged"),
         (lambda run: (run / "before.npz").write_text("no zip"), "before.npz is damaged"),
     ],
 )

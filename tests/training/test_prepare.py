@@ -51,7 +51,6 @@ def prepared(
     [
         ([], {"log_to": ["notes"]}, "tracker 'notes' is unknown or not installed: install its package"),
         (["train.max_length=65"], {}, r"cannot read texts with train.max_length = 65: choose .* at most 64"),
-        ([], {"sentences": 15}, "a batch of 16 is larger than the 15 sentences to train on"),
         (["encoder.dropout=0.0"], {}, "equal.*dropout"),
     ],
 )

@@ -15,21 +15,10 @@ from conftest import ROOT, sentences
 from isotrope import load
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
-from isotrope.training.processes import process_count, process_number, refuse_several
 from isotrope.training.sharded import check_fsdp, check_parts
 from small_runs import TORCHRUN, lose, torchrun
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-def test_one_process_and_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (process_number(), process_count()) == (0, 1)
-    refuse_several("compress")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "1")
-    assert (process_number(), process_count()) == (1, 2)
-    with pytest.raises(UserError, match="compress needs one process, not 2: start it without a launcher"):
-        refuse_several("compress")
 
 
 def table_of_pairs(folder: Path, count: int = 320) -> Path:

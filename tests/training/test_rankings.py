@@ -17,6 +17,7 @@ from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.retrieval import Lists
 from isotrope.post.ranking_map import ranking_loss
 from isotrope.training import rankings
+from isotrope.training.callbacks import CtrlC
 from isotrope.training.rankings import SCALE, RankingLoss, learn_rankings
 from isotrope.training.trainer import Trainer
 
@@ -99,7 +100,7 @@ def test_a_model_with_routes_is_refused(tiny_model: Path, tmp_path: Path) -> Non
 
 
 def test_ctrl_c_stops_it(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rankings.CtrlC, "_agree", lambda self, device: setattr(self, "asked", True))
+    monkeypatch.setattr(CtrlC, "_agree", lambda self, device: setattr(self, "asked", True))
     with pytest.raises(Stopped, match="stopped after step 1 of 10"):
         learn(tiny_model, tmp_path)
 

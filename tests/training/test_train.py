@@ -23,7 +23,7 @@ from isotrope.encoder.checksum import model_checksum
 from isotrope.errors import UserError
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState
-from small_runs import SHORT, SMALL, small_run
+from small_runs import SHORT, SMALL, Small, small_run
 
 
 def test_a_run_leaves_its_record(finished: Run) -> None:
@@ -75,9 +75,9 @@ def test_the_default_method_fits_the_model_and_is_said(
         assert f"--preset {preset}" in " ".join(capsys.readouterr().out.split())
 
 
-def test_seeds_differ_and_a_seed_repeats(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+def test_seeds_differ_and_a_seed_repeats(small: Small) -> None:
     def weights(name: str, seed: int) -> torch.Tensor:
-        run = small_run(tiny_model, corpus_file, tmp_path / name, seed=seed, **SHORT)
+        run = small(name, seed=seed, **SHORT)
         return load_file(run.folder / "model" / "model.safetensors")["embeddings.word_embeddings.weight"]
 
     first = weights("a", 1)
@@ -85,14 +85,14 @@ def test_seeds_differ_and_a_seed_repeats(tiny_model: Path, corpus_file: Path, tm
     assert not torch.equal(first, weights("c", 2))
 
 
-def test_a_finished_run_is_only_read_until_it_begins_anew(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    run = small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT)
+def test_a_finished_run_is_only_read_until_it_begins_anew(small: Small) -> None:
+    run = small("run", **SHORT)
     before = (run.folder / "model" / "model.safetensors").stat().st_mtime_ns
-    assert small_run(tiny_model, corpus_file, run.folder, **SHORT).record == run.record
+    assert small(run.folder, **SHORT).record == run.record
     assert (run.folder / "model" / "model.safetensors").stat().st_mtime_ns == before
     with pytest.raises(UserError, match="seed = 0, not 7: choose another --output, or begin anew with --restart"):
-        small_run(tiny_model, corpus_file, run.folder, seed=7, **SHORT)
-    assert small_run(tiny_model, corpus_file, run.folder, seed=7, restart=True, **SHORT).record["seed"] == 7
+        small(run.folder, seed=7, **SHORT)
+    assert small(run.folder, seed=7, restart=True, **SHORT).record["seed"] == 7
 
 
 @pytest.fixture(scope="module")
@@ -123,29 +123,29 @@ def test_objects_give_the_same_model_as_files(
     assert not folder.exists()
 
 
-def test_each_file_is_opened_once(tiny_model: Path, corpus_file: Path, cached: Path, tmp_path: Path) -> None:
+def test_each_file_is_opened_once(small: Small, corpus_file: Path, cached: Path) -> None:
     """By a first training, with nothing in the cache."""
     opened: list[str] = []
     sys.addaudithook(lambda event, words: opened.append(str(words[0])) if event == "open" and opened_by_test else None)
     opened_by_test = [True]
-    small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT)
+    small("run", **SHORT)
     opened_by_test.clear()
     assert opened.count(str(corpus_file)) == 1
 
 
-def test_a_teacher_that_is_a_preset_is_trained_first(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+def test_a_teacher_that_is_a_preset_is_trained_first(small: Small, tmp_path: Path) -> None:
     """As if it had been trained by itself and named; the same call goes on with both."""
     given = {"preset": "rankcse-listnet", "labels": "none", "dev": "none", "sentences": 64}
     said = io.StringIO()
     console = plain_console(file=said)
-    run = small_run(tiny_model, corpus_file, tmp_path / "run", train_teachers=True, console=console, **given)
+    run = small("run", train_teachers=True, console=console, **given)
     assert re.search(r"2 trainings, of simcse first, take about \d+ s\n", said.getvalue())
     teacher = tmp_path / "run.teachers" / "simcse" / "model"
     assert json.loads((teacher.parent / "result.json").read_text())["preset"] == "simcse"
-    named = small_run(tiny_model, corpus_file, tmp_path / "named", teachers={"simcse": teacher}, **given)
+    named = small("named", teachers={"simcse": teacher}, **given)
     assert model_checksum(run.model) == model_checksum(named.model)
     before = (tmp_path / "run" / "result.json").stat().st_mtime_ns
-    small_run(tiny_model, corpus_file, tmp_path / "run", train_teachers=True, **given)
+    small("run", train_teachers=True, **given)
     assert (tmp_path / "run" / "result.json").stat().st_mtime_ns == before
 
 

@@ -28,7 +28,7 @@ from isotrope.report.card import Card, save_card
 from isotrope.report.outcome import framed
 from isotrope.text.opened import Given, Opened
 from isotrope.text.sample import Sample
-from isotrope.training.folder import RunFolder, only_cosines
+from isotrope.training.folder import RunFolder, read_cosines
 from isotrope.training.pairs import given_labels, named_pairs
 from isotrope.training.prepare import untrained
 from isotrope.training.processes import refuse_several
@@ -185,7 +185,7 @@ def _measured(
     large, small = load(teacher, frozen=True), load(folder.model, frozen=True)
     start = untrained(encoder)
     with watch("judging", console):
-        known = similarities(start, judging) if judging else {}, only_cosines(folder.path / "after.npz")
+        known = similarities(start, judging) if judging else {}, read_cosines(folder.path / "after.npz")[0]
         quality, shown = compare_quality(large, start, small, held_out, judging, known, asked)
     texts = (held_out if len(held_out) >= TIMED else similarity_pairs().first)[:TIMED]
     with watch("measuring speed and memory", console):

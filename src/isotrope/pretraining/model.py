@@ -11,10 +11,9 @@ from transformers import ModernBertConfig, ModernBertForMaskedLM
 
 from isotrope.encoder.export import for_transformers_4
 from isotrope.evaluation.geometry import mean_cosine
-from isotrope.pretraining.masking import within_sentences
 from isotrope.pretraining.recipe import Recipe
-from isotrope.pretraining.text import SPECIAL, START, Ids
-from isotrope.pretraining.vectors import Array
+from isotrope.pretraining.text import SPECIAL, START, Array, Ids
+from isotrope.pretraining.trainer import within_sentences
 from isotrope.store.atomic import write_json, write_text
 from isotrope.training.processes import environment
 
@@ -82,7 +81,7 @@ def sentence_sums(encoder: Any, blocks: Ids) -> np.ndarray[Any, Any]:
     begins = ids == START
     begins[:, 0] = True
     sentence = begins.flatten().cumsum(0).view_as(ids) - 1  # (B, L): the number of each token's sentence
-    inside = within_sentences(sentence, encoder.config._attn_implementation)  # (B, 1, L, L)
+    inside = within_sentences(sentence)  # (B, 1, L, L)
     hidden = encoder(input_ids=ids, attention_mask=inside).last_hidden_state  # (B, L, D)
     sums = hidden.new_zeros(int(sentence.max()) + 1, hidden.shape[-1])
     return np.asarray(sums.index_add_(0, sentence.flatten(), hidden.flatten(0, 1)).double().cpu())

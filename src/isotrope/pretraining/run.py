@@ -7,24 +7,21 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
-from transformers import PrinterCallback
 
 import isotrope.text
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress
 from isotrope.console.threads import threads_line
 from isotrope.encoder.locate import short_name
-from isotrope.errors import Stopped, UserError, one_of
-from isotrope.pretraining.masking import Blocks, MaskingCollator
+from isotrope.errors import UserError, one_of
 from isotrope.pretraining.model import begin_from, build_model, write_card, write_encoder
 from isotrope.pretraining.recipe import RECIPES, Recipe, Schedule, reschedule
-from isotrope.pretraining.text import prepare_blocks, prepare_tokenizer
-from isotrope.pretraining.trainer import Keeper, PretrainingTrainer, pretraining_arguments
-from isotrope.pretraining.vectors import prepare_vectors
+from isotrope.pretraining.text import prepare_text, prepare_vectors
+from isotrope.pretraining.trainer import Blocks, Keeper, PretrainingTrainer, collate, pretraining_arguments
 from isotrope.store.atomic import check_replaceable, new_folder, write_json
 from isotrope.store.job import Job
 from isotrope.store.records import read_record
-from isotrope.training.callbacks import CtrlC
+from isotrope.training.callbacks import train_from
 from isotrope.training.checkpoints import keep_only, whole_checkpoints
 
 KIND = "pretraining"
@@ -100,10 +97,8 @@ def pretrain(
             return model_folder
         job.begin()
         write_json(job.folder / "plan.json", asdict(schedule))
-        tokenizer = prepare_tokenizer(prepared / "tokenizer", text, recipe, console)
-        blocks, unseen = prepare_blocks(prepared / "text", text, held, tokenizer, recipe, console)
-        attention = "sdpa" if torch.cuda.is_available() else "eager"
-        model = build_model(recipe, tokenizer, seed, attention)
+        tokenizer, blocks, unseen = prepare_text(prepared / "text", text, held, recipe, console)
+        model = build_model(recipe, tokenizer, seed, "sdpa" if torch.cuda.is_available() else "eager")
         if not done:
             cold = model.model.embeddings.tok_embeddings.weight.detach().numpy()
             warm = None if cold_start else prepare_vectors(prepared / "vectors", blocks, cold, recipe, seed, console)
@@ -117,20 +112,12 @@ def pretrain(
             trainer = PretrainingTrainer(
                 model=model,
                 args=pretraining_arguments(job.folder / "checkpoints", recipe, schedule, seed, compile),
-                data_collator=MaskingCollator(recipe, len(tokenizer), seed, attention),
-                train_dataset=Blocks(blocks, schedule.steps * recipe.batch, seed),
-                eval_dataset=Blocks(unseen, len(unseen), seed),
+                data_collator=collate,
+                train_dataset=Blocks(blocks, schedule.steps * recipe.batch, recipe, len(tokenizer), seed),
+                eval_dataset=Blocks(unseen, len(unseen), recipe, len(tokenizer), seed),
                 callbacks=[keeper],
             )
-            ctrl_c = CtrlC()
-            trainer.callback_handler.callbacks.insert(0, ctrl_c)  # before the keeper: it asks for a checkpoint
-            trainer.remove_callback(PrinterCallback)
-            try:
-                trainer.train(resume_from_checkpoint=str(done[-1]) if done else None)
-            finally:
-                ctrl_c.close()
-            if ctrl_c.asked and (step := trainer.state.global_step) < schedule.steps:
-                raise Stopped(f"stopped after step {step} of {schedule.steps}")
+            train_from(trainer, done[-1] if done else None)
             loss = float(trainer.evaluate()["eval_loss"])
         with new_folder(model_folder, "model") as draft:
             write_encoder(model, tokenizer, draft, half=half)

@@ -1,4 +1,4 @@
-"""Text to token ids: the vocabulary that is learnt from it, and one long row of ids on disk.
+"""What is made of the text: a vocabulary, one long row of token ids on disk, and word vectors for the warm start.
 
 Each part is a folder with checksums. A damaged one is made again.
 """
@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from scipy import sparse
+from sklearn.utils.extmath import randomized_svd
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -21,31 +23,27 @@ from isotrope.store.cache import cached
 from isotrope.text.opened import Opened
 
 Ids = np.ndarray[Any, np.dtype[np.uint16]]
+Array = np.ndarray[Any, np.dtype[np.float32]]
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}  # ids 0 to 4
 INNER = "##"  # begins a piece that goes on a word
 CHARACTERS = 1000  # the most frequent ones; a word with another character is unknown
-REPEATS = 10_000  # of a word in one piece of text for the trainer
 START = list(SPECIAL).index("cls")  # id of the token that begins a sentence
-SENTENCES_AT_A_TIME = 20_000
+SENTENCES_AT_A_TIME, TOKENS_AT_A_TIME = 20_000, 2_000_000
 
 
-def prepare_tokenizer(folder: Path, text: Opened, recipe: Recipe, console: Console) -> Any:
-    """The tokenizer that is learnt from the text."""
+def prepare_text(
+    folder: Path, text: Opened, held_out: Opened | None, recipe: Recipe, console: Console
+) -> tuple[Any, Ids, Ids]:
+    """A tokenizer learnt from the text; blocks to train on (B, L); unseen ones (H, L).
+
+    The unseen ones are those of ``held_out``, or else the text's last ones.
+    """
 
     def make(draft: Path) -> None:
         with watch("learning a vocabulary", console):
             lines = (line for rows in text.texts().dataset.iter(SENTENCES_AT_A_TIME) for line in rows["text"])
-            train_tokenizer(lines, recipe.vocabulary, recipe.max_positions).save_pretrained(draft)
-
-    return AutoTokenizer.from_pretrained(cached(folder, make))
-
-
-def prepare_blocks(
-    folder: Path, text: Opened, held_out: Opened | None, tokenizer: Any, recipe: Recipe, console: Console
-) -> tuple[Ids, Ids]:
-    """Blocks to train on (B, L), and unseen ones (H, L): of ``held_out``, or else the text's last ones."""
-
-    def make(draft: Path) -> None:
+            tokenizer = train_tokenizer(lines, recipe.vocabulary, recipe.max_positions)
+        tokenizer.save_pretrained(draft)
         write_ids(text, tokenizer, draft / "tokens.bin", console)
         if held_out:
             write_ids(held_out, tokenizer, draft / "held_out.bin", console)
@@ -58,7 +56,7 @@ def prepare_blocks(
         blocks, unseen = blocks[:seen], blocks[seen:]
     if not len(blocks) or not len(unseen):
         raise UserError(f"{text.name}: too little text", f"give more than {10 * recipe.block} tokens of it")
-    return blocks, unseen
+    return AutoTokenizer.from_pretrained(folder), blocks, unseen
 
 
 def write_ids(text: Opened, tokenizer: Any, target: Path, console: Console) -> None:
@@ -126,13 +124,71 @@ def _pieces(words: Counter[str], vocabulary: int) -> dict[str, int]:
         show_progress=False,
     )
     learner = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk"]))
-    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    # each word as often as it was counted
-    repeated = (
-        " ".join([word] * min(REPEATS, count - start))
-        for word, count in words.items()
-        for start in range(0, count, REPEATS)
-    )
-    learner.train_from_iterator(repeated, trainer)
+    learner.train_from_iterator(words.elements(), trainer)
     pieces: dict[str, int] = learner.get_vocab()
     return pieces
+
+
+def cooccurrence(ids: np.ndarray[Any, Any], vocabulary: int, window: int) -> Any:
+    """How often two tokens stand at most `window` places apart in one sentence: symmetric CSR (V, V), float32.
+
+    ids (T,) is a row of sentences that each begin with [CLS]; special tokens are not counted.
+    """
+    counts = sparse.csr_matrix((vocabulary, vocabulary), dtype=np.float32)
+    for start in range(0, len(ids), TOKENS_AT_A_TIME):
+        # the next chunk's first tokens come along, so that no pair is lost at the seam
+        chunk = np.asarray(ids[start : start + TOKENS_AT_A_TIME + window]).astype(np.int32)
+        words, sentence = chunk >= len(SPECIAL), np.cumsum(chunk == START)
+        pairs = []
+        for distance in range(1, window + 1):
+            left = np.arange(min(TOKENS_AT_A_TIME, max(0, len(chunk) - distance)))
+            right = left + distance
+            near = words[left] & words[right] & (sentence[left] == sentence[right])
+            pairs.append(np.stack([chunk[left[near]], chunk[right[near]]]))  # (2, n)
+        places = np.concatenate(pairs, axis=1)
+        ones = np.ones(places.shape[1], dtype=np.float32)
+        counts += sparse.coo_matrix((ones, places), shape=counts.shape).tocsr()
+    return (counts + counts.T).tocsr()
+
+
+def ppmi(counts: Any, smoothing: float = 0.75) -> Any:
+    """Positive pointwise mutual information max(0, log p(a, b) / (p(a) p_s(b))) of counts (V, V), CSR to CSR.
+
+    p_s ∝ p^smoothing damps the weight of rare contexts (Levy, Goldberg and Dagan 2015,
+    https://aclanthology.org/Q15-1016, section 3.1).
+    """
+    row = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()  # (V,)
+    context = row**smoothing / (row**smoothing).sum()
+    pairs = counts.tocoo()
+    information = np.log(pairs.data / (row[pairs.row] * context[pairs.col]))
+    kept = information > 0
+    data = information[kept].astype(np.float32)
+    return sparse.csr_matrix((data, (pairs.row[kept], pairs.col[kept])), shape=counts.shape)
+
+
+def warm_embeddings(ids: np.ndarray[Any, Any], cold: Array, window: int, scale: float, seed: int) -> Array:
+    """Token embeddings (V, D) from the corpus ids (T,): rows U √S of the PPMI's truncated SVD, with RMS `scale`.
+
+    Tokens without a vector (special ones, tokens that never occur) keep their row of `cold` (V, D).
+    """
+    information = ppmi(cooccurrence(ids, len(cold), window))
+    left, values, _ = randomized_svd(information, n_components=cold.shape[1], n_iter=4, random_state=seed)
+    vectors: Array = (left * np.sqrt(values)).astype(np.float32)
+    known = np.linalg.norm(vectors, axis=1) > 1e-6  # (V,)
+    vectors *= scale / np.sqrt(np.mean(vectors[known] ** 2))
+    return np.where(known[:, None], vectors, cold).astype(np.float32)
+
+
+def prepare_vectors(folder: Path, blocks: Ids, cold: Array, recipe: Recipe, seed: int, console: Console) -> Array:
+    """Token embeddings (V, D) to begin from: `warm_embeddings` of blocks (B, L) and of random ones, ``cold`` (V, D)."""
+    if len(cold) < cold.shape[1]:
+        problem = f"the text has {len(cold)} different tokens, too few for word vectors of width {cold.shape[1]}"
+        raise UserError(problem, "give more text, or a cold start")
+
+    def make(draft: Path) -> None:
+        with watch("factorising the co-occurrences", console):
+            found = warm_embeddings(blocks.reshape(-1), cold, recipe.window, recipe.vector_scale, seed)
+        np.save(draft / "vectors.npy", found)
+
+    vectors: Array = np.load(cached(folder, make) / "vectors.npy")
+    return vectors

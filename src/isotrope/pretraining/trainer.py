@@ -1,37 +1,85 @@
-"""transformers' trainer, as pretraining uses it, and what happens between its steps."""
+"""transformers' trainer, as pretraining uses it: what it reads, its settings, and what happens between its steps."""
 
 import math
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from torch import Tensor
+from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from isotrope.console.progress import Bar
 from isotrope.errors import UserError
 from isotrope.pretraining.recipe import Recipe, Schedule
+from isotrope.pretraining.text import SPECIAL, START, Ids
 from isotrope.store.records import RecordLog
 from isotrope.training.checkpoints import MarkedCheckpoints, checkpoint_folder, keep_only, seal, whole_checkpoints
 
 
+class Blocks(Dataset[dict[str, Any]]):
+    """The run's blocks (B, L) in order, ``length`` of them, and what is hidden in each.
+
+    Every pass over the corpus is a fresh permutation. The trainer reads places one after the other, so a resumed run
+    only has to know its step.
+    """
+
+    def __init__(self, blocks: Ids, length: int, recipe: Recipe, vocabulary: int, seed: int) -> None:
+        self.blocks, self.length, self.recipe, self.vocabulary, self.seed = blocks, length, recipe, vocabulary, seed
+        self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        epoch, within = divmod(place, len(self.blocks))
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._order = np.random.default_rng([self.seed, epoch]).permutation(len(self.blocks))
+        ids = self.blocks[self._order[within]].astype(np.int64)
+        shown, labels = hide(ids, self.recipe, self.vocabulary, self.seed, place)
+        return {"ids": ids, "input_ids": shown, "labels": labels}
+
+
+def hide(ids: np.ndarray[Any, Any], recipe: Recipe, vocabulary: int, seed: int, place: int) -> Any:
+    """Choose the tokens of one block (L,) to predict, and how they are shown: (shown (L,), labels (L,)).
+
+    Exactly round(mask · L) tokens are chosen, never a special one while others are left: equal counts give equal
+    shapes, hence the same compiled kernels before and after a resume.
+    Labels are -100 where nothing is to be predicted. BERT's masking: Devlin et al. 2019.
+    """
+    generator, special = np.random.default_rng([seed, place]), len(SPECIAL)  # [MASK] is the last of these
+    keys = generator.random(len(ids)) + (ids < special)  # (L,): special tokens sort behind all others
+    chosen = np.argsort(keys)[: round(recipe.mask * len(ids))]
+    how, random_ids = generator.random(len(chosen)), generator.integers(special, vocabulary, len(chosen))
+    shown, labels = ids.copy(), np.full(len(ids), -100, dtype=np.int64)
+    labels[chosen] = ids[chosen]
+    as_random = np.where(how < recipe.masked_by_mask + recipe.masked_by_random, random_ids, ids[chosen])
+    shown[chosen] = np.where(how < recipe.masked_by_mask, special - 1, as_random)
+    return shown, labels
+
+
+def within_sentences(sentence: Tensor) -> Tensor:
+    """What is added to attention scores (B, 1, L, L): 0 within each number of sentence (B, L), else -inf."""
+    apart = (sentence[:, :, None] != sentence[:, None, :])[:, None]
+    return torch.zeros(apart.shape, device=apart.device).masked_fill_(apart, -torch.inf)
+
+
+def collate(rows: list[dict[str, Any]]) -> dict[str, Tensor]:
+    """Blocks to a batch: input_ids (B, L), labels (B, L), attention_mask (B, 1, L, L).
+
+    Attention stays inside each sentence, so a block trains what a lone sentence meets.
+    """
+    batch = {name: torch.from_numpy(np.stack([row[name] for row in rows])) for name in rows[0]}
+    sentence = (batch.pop("ids") == START).cumsum(dim=1)
+    return {**batch, "attention_mask": within_sentences(sentence)}
+
+
 class PretrainingTrainer(MarkedCheckpoints, Trainer):
-    """Marks its checkpoints, and stops when the loss is not finite."""
-
-    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        """One step, whose loss is checked."""
-        loss: Tensor = super().training_step(*args, **kwargs)
-        refuse_divergence(loss.item(), self.state.global_step + 1, self.args.learning_rate)
-        return loss
-
-
-def refuse_divergence(loss: float, step: int, rate: float) -> None:
-    """Raise UserError if a loss is not finite."""
-    if not math.isfinite(loss):
-        remedy = f"lower the recipe's learning_rate (now {rate:g}), and choose another folder"
-        raise UserError(f"training diverged at step {step}: the loss is not finite", remedy)
+    """Marks its checkpoints."""
 
 
 def pretraining_arguments(checkpoints: Path, recipe: Recipe, schedule: Schedule, seed: int, compile: bool) -> Any:
@@ -105,7 +153,10 @@ class Keeper(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **_: Any) -> None:
         """Note the held-out loss. If it is not finite, no checkpoint of such weights is written."""
-        refuse_divergence(metrics["eval_loss"], state.global_step, args.learning_rate)
+        if not math.isfinite(metrics["eval_loss"]):
+            problem = f"training diverged before step {state.global_step}: the held-out loss is not finite"
+            remedy = f"lower the recipe's learning_rate (now {args.learning_rate:g}), and choose another folder"
+            raise UserError(problem, remedy)
         self._row["held_out_loss"] = round(metrics["eval_loss"], 4)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -14,11 +15,14 @@ import torch.nn.functional as F
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.util import batch_to_device
 from transformers import TrainerCallback
+from transformers.trainer_callback import PrinterCallback
 
 from isotrope.console.progress import Bar, progress
 from isotrope.encoder.embed import freed_memory
 from isotrope.encoder.prompts import used_prompt
+from isotrope.errors import Stopped
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
 from isotrope.evaluation.sets.pairs import Pairs
@@ -78,8 +82,8 @@ class Signals(BaseEvaluator):
         prompt, parts = used_prompt(model) or None, []
         for start in range(0, len(self.sentences), 64):
             features = model.preprocess(self.sentences[start : start + 64], prompt=prompt, max_length=self.max_length)
-            features = {k: v.to(model.device) if isinstance(v, torch.Tensor) else v for k, v in features.items()}
-            parts.append(F.normalize(model(features)["sentence_embedding"], dim=-1).float().cpu())
+            vectors = model(batch_to_device(features, model.device))["sentence_embedding"]
+            parts.append(F.normalize(vectors, dim=-1).float().cpu())
         return torch.cat(parts).numpy()
 
 
@@ -104,7 +108,6 @@ class Narrator(TrainerCallback):
 
     def __init__(self, console: Console, log: RecordLog, patience: int | None) -> None:
         self.console, self.log, self.patience = console, log, patience
-        self.notes: dict[str, str] = {}
         self._shown = ExitStack()
 
     @property
@@ -127,7 +130,7 @@ class Narrator(TrainerCallback):
         """Loss, its terms, gradient norm and learning rate, into the log."""
         if "loss" in logs:
             self.log.add({"step": state.global_step, **{key: value for key, value in logs.items() if key != "epoch"}})
-            self._note(loss=f"{logs['loss']:.4f}")
+            self.bar.update(note=f"loss {logs['loss']:.4f}")
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **_: Any) -> None:
         """Log the evaluation, and ask for a checkpoint if it is the best so far."""
@@ -138,8 +141,6 @@ class Narrator(TrainerCallback):
         record = {"step": step, **values}
         self.log.add(record)
         shown = {name: f"{100 * v:.2f}" if name == "score" else f"{v:.4f}" for name, v in values.items()}
-        if "score" in shown:
-            self._note(dev=shown["score"])
         self.console.print(f"step {step}: {'  '.join(map(' '.join, shown.items()))}")
         control.should_training_stop |= self.exhausted
         control.should_save |= control.should_training_stop or record == best_of(self.log.records)
@@ -148,10 +149,6 @@ class Narrator(TrainerCallback):
         """Remove the bar, also after an error."""
         self._shown.close()
 
-    def _note(self, **values: str) -> None:
-        self.notes |= values
-        self.bar.update(note="  ".join(map(" ".join, self.notes.items())))
-
 
 class CtrlC(TrainerCallback):
     """The first Ctrl-C ends the run after the current step, with a checkpoint. The second ends it at once."""
@@ -159,14 +156,9 @@ class CtrlC(TrainerCallback):
     def __init__(self) -> None:
         self.heard = False  # by this process; another one may hear it first, and ask for all
         self.asked = False
-        self.previous: Any = None
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Catch Ctrl-C, unless it is ignored, as under nohup. Only the main thread can."""
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-            self.previous = signal.signal(signal.SIGINT, self._hear)
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        """The handler of the signal."""
         if self.heard:
             raise KeyboardInterrupt
         self.heard = self.asked = True
@@ -188,11 +180,27 @@ class CtrlC(TrainerCallback):
             dist.all_reduce(asked, op=dist.ReduceOp.MAX)
             self.asked = bool(asked)
 
-    def close(self) -> None:
-        """Restore the earlier handler of Ctrl-C."""
-        if self.previous is not None:
-            signal.signal(signal.SIGINT, self.previous)
-            self.previous = None
+
+def train_from(trainer: Any, start: Path | None) -> None:
+    """Train to the end, from a checkpoint or from the beginning.
+
+    Raises:
+        Stopped: Ctrl-C; there is a checkpoint to go on from.
+    """
+    ctrl_c, before = CtrlC(), signal.getsignal(signal.SIGINT)
+    trainer.callback_handler.callbacks.insert(0, ctrl_c)  # the others see what it asks for
+    trainer.remove_callback(PrinterCallback)
+    # Only the main thread can catch it, and under nohup it is ignored.
+    catches = threading.current_thread() is threading.main_thread() and before != signal.SIG_IGN
+    if catches:
+        signal.signal(signal.SIGINT, ctrl_c.hear)
+    try:
+        trainer.train(resume_from_checkpoint=str(start) if start else None)
+    finally:
+        if catches:
+            signal.signal(signal.SIGINT, before)
+    if ctrl_c.asked:
+        raise Stopped(f"stopped after step {trainer.state.global_step} of {trainer.state.max_steps}")
 
 
 class GiveBack(TrainerCallback):

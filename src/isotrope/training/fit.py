@@ -1,26 +1,25 @@
 """The second step of a run: train the student in place, from the start or from the last whole checkpoint."""
 
 import time
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from isotrope.console.progress import watch
 from isotrope.encoder.adapters import merge
-from isotrope.errors import Stopped
 from isotrope.preset.head import head_layers, with_head
 from isotrope.store.records import RecordLog
 from isotrope.text.tokens import token_data
 from isotrope.training import checkpoints
-from isotrope.training.callbacks import CtrlC, DevScore, GiveBack, Narrator, Signals, WithHead
+from isotrope.training.callbacks import DevScore, GiveBack, Narrator, Signals, WithHead, train_from
 from isotrope.training.checkpoints import best_of, checkpoint_folder
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_number
 from isotrope.training.sharded import ShardedTrainer
-from isotrope.training.trainer import ObjectiveState, Trainer, against_divergence, training_arguments
+from isotrope.training.trainer import ObjectiveState, Trainer, training_arguments
 
 
 def fit(plan: TrainingPlan) -> dict[str, Any]:
@@ -44,7 +43,7 @@ def fit(plan: TrainingPlan) -> dict[str, Any]:
     (start,) = found
     log = RecordLog(plan.folder.metrics_file, writing=process_number() == 0)
     log.keep(checkpoints.records_of(start))  # what a killed run wrote after its last checkpoint is dropped
-    narrator, ctrl_c = Narrator(plan.console, log, preset.train.patience), CtrlC()
+    narrator, state = Narrator(plan.console, log, preset.train.patience), ObjectiveState(plan.objective)
     with watch("making tokens", plan.console):
         length, others = preset.train.max_length, preset.encoder.positive_prompt
         dataset, collator = token_data(model, plan.corpus, plan.sample.rows, length, plan.console, others)
@@ -55,23 +54,17 @@ def fit(plan: TrainingPlan) -> dict[str, Any]:
         loss=plan.objective,
         evaluator=WithHead(evaluator, partial(with_head, plan.objective)) if preset.train.keep_head else evaluator,
         data_collator=collator,
-        callbacks=[ObjectiveState(plan.objective), narrator, ctrl_c, GiveBack(), checkpoints.Sealing(log)],
-        remedy=against_divergence(preset),
+        callbacks=[state, narrator, GiveBack(), checkpoints.Sealing(log)],
+        remedy=f"lower train.learning_rate (now {preset.train.learning_rate:g}), or undo what you set besides",
     )
-    for callback in (PrinterCallback, ProgressCallback):
-        trainer.remove_callback(callback)
     began = time.monotonic()
-    try:
+    with closing(narrator):
         if not narrator.exhausted:
-            trainer.train(resume_from_checkpoint=str(start) if start else None)
-    finally:
-        narrator.close()
-        ctrl_c.close()
-    if ctrl_c.asked:
-        raise Stopped(f"stopped after step {trainer.state.global_step} of {trainer.state.max_steps}")
-    trainer.refuse_divergence(weights=True)
+            train_from(trainer, start)
+    trainer.refuse_divergence()
     if best := best_of(log.records):
-        trainer.take_weights(checkpoint_folder(folder, best["step"]))
+        trainer._load_from_checkpoint(str(checkpoint_folder(folder, best["step"])))
+        state.load(checkpoint_folder(folder, best["step"]))
     if isinstance(trainer, ShardedTrainer):
         plan.objective.model = trainer.collect().to(trainer.student.device)
     if preset.train.keep_head:

@@ -18,8 +18,7 @@ from isotrope.types import Vector
 
 KIND = "run"  # the mark of the folder
 AGAIN = "delete it, and give the same isotrope train again"
-Scored = dict[str, dict[str, tuple[Vector, Vector]]]  # task -> part -> gold scores (N,), cosines (N,)
-TaskCosines = dict[str, tuple[Vector, Vector]]  # task -> the same of all its parts, joined
+TaskCosines = dict[str, tuple[Vector, Vector]]  # task -> gold scores (N,) and cosines (N,) of all its parts
 
 
 class RunFolder:
@@ -100,30 +99,25 @@ def write_cosines(path: Path, sets: Sets, cosines: Cosines) -> None:
         np.savez(file, **flat)  # type: ignore[arg-type]
 
 
-def read_cosines(path: Path) -> Scored:
-    """What `write_cosines` wrote; {} if there is no such file."""
-    found: Scored = {}
+def read_cosines(path: Path) -> tuple[Cosines, Cosines]:
+    """What `write_cosines` wrote: the cosines, and the gold scores. Both are empty if there is no such file."""
+    cosines, gold = dict[str, dict[str, Vector]](), dict[str, dict[str, Vector]]()
     if not path.is_file():
-        return found
+        return cosines, gold
     try:
         with np.load(path, allow_pickle=False) as file:
-            for key in file.files:
-                if not key.endswith("/gold"):
-                    task, part = key.split("/")
-                    found.setdefault(task, {})[part] = (file[f"{key}/gold"], file[key])
+            for key in (name for name in file.files if not name.endswith("/gold")):
+                task, part = key.split("/")
+                cosines.setdefault(task, {})[part], gold.setdefault(task, {})[part] = file[key], file[f"{key}/gold"]
     except Exception as error:  # a damaged archive raises nearly anything: RuntimeError, NotImplementedError, …
         raise UserError(f"{path} is damaged", AGAIN) from error
-    return found
+    return cosines, gold
 
 
 def task_cosines(path: Path) -> TaskCosines:
     """The same, the parts of each task joined."""
+    cosines, gold = read_cosines(path)
     return {
-        task: (np.concatenate([gold for gold, _ in parts.values()]), np.concatenate([c for _, c in parts.values()]))
-        for task, parts in read_cosines(path).items()
+        task: (np.concatenate([gold[task][part] for part in parts]), np.concatenate([*parts.values()]))
+        for task, parts in cosines.items()
     }
-
-
-def only_cosines(path: Path) -> dict[str, dict[str, Vector]]:
-    """The same without the gold scores."""
-    return {task: {part: c for part, (_, c) in parts.items()} for task, parts in read_cosines(path).items()}

@@ -37,31 +37,20 @@ WATCHED, WATCHED_SEED = 1000, 0  # sentences for the label-free signals, the sam
 
 @dataclass(frozen=True)
 class RunInputs:
-    """What a run reads.
+    """What a run reads."""
 
-    Attributes:
-        text: as it was given; a preset with ``[pairs]`` reads it as documents.
-        preset: the resolved preset.
-        corpus: what is trained on.
-        selecting: dev set -> pairs or tasks that choose the checkpoint.
-        judging: task -> part -> pairs that judge the result.
-        searched: queries that judge it instead.
-        chosen: whether the preset was chosen for the model, as none was named.
-        identity: what ``job.json`` holds.
-    """
-
-    text: Opened
-    preset: Preset
-    corpus: Texts
-    selecting: Mapping[str, Pairs | TransferDev]
-    judging: Sets
-    searched: Domain | None
+    text: Opened  # as it was given; a preset with ``[pairs]`` reads it as documents
+    preset: Preset  # the resolved one
+    corpus: Texts  # what is trained on
+    selecting: Mapping[str, Pairs | TransferDev]  # dev set -> pairs or tasks that choose the checkpoint
+    judging: Sets  # task -> part -> pairs that judge the result
+    searched: Domain | None  # queries that judge it instead
     seed: int
     sentences: int | None
     held_out: int
     log_to: Sequence[str]
-    chosen: bool
-    identity: Mapping[str, Any]
+    chosen: bool  # whether the preset was chosen for the model, as none was named
+    identity: Mapping[str, Any]  # what ``job.json`` holds
 
 
 def read_inputs(
@@ -88,7 +77,7 @@ def read_inputs(
     """
     given = {"backbone": model, "prompt": prompt, "prompt_name": prompt_name, "positive_prompt": positive_prompt}
     own = [f"encoder.{tomli_w.dumps({key: value})}" for key, value in given.items() if value is not None]
-    resolved = _resolved(preset, model, [*overrides, *own], teachers or {})
+    resolved = resolved_preset(preset, model, [*overrides, *own], teachers or {})
     _check(resolved)
     _refuse_without_effect(text, resolved, held_out)
     searched, data = labels if isinstance(labels, Domain) else None, data or os.environ.get("ISOTROPE_DATA")
@@ -120,10 +109,10 @@ def read_inputs(
     )  # fmt: skip
 
 
-def _resolved(
+def resolved_preset(
     preset: str | Path | None, model: str | None, overrides: Sequence[str], teachers: Mapping[str, Sequence[str]]
 ) -> Preset:
-    """The preset with the given teachers."""
+    """The preset, or the one that fits the model, with the given teachers."""
     found = read_preset(preset or fitting_preset(model), overrides)
     tables = {label: dict(table) for label, table in found.teachers.items()}
     known = {name for label, table in tables.items() for name in (label, *table.get("models", ()))}
@@ -137,12 +126,10 @@ def _resolved(
     return found.model_copy(update={"teachers": tables})
 
 
-def untrained_teachers(
-    preset: str | Path | None, model: str | None, overrides: Sequence[str], teachers: Mapping[str, Sequence[str]]
-) -> list[str]:
+def untrained_teachers(preset: Preset) -> list[str]:
     """The presets among a preset's teachers: they name models that nobody has trained yet."""
-    tables = _resolved(preset, model, overrides, teachers).teachers.values()
-    return [name for name in dict.fromkeys(one for table in tables for one in _models(table)) if name in preset_names()]
+    models = (one for table in preset.teachers.values() for one in _models(table))
+    return [name for name in dict.fromkeys(models) if name in preset_names()]
 
 
 def fitting_preset(model: str | None) -> str:
@@ -191,9 +178,7 @@ def _models(table: Mapping[str, Any]) -> list[str]:
     return [str(model) for model in (*table.get("models", ()), *([table["model"]] if "model" in table else ()))]
 
 
-def training_text(
-    text: Opened, preset: Preset, sentences: int | None, seed: int = 0, held_out: int = 0
-) -> Texts:  # fmt: skip
+def training_text(text: Opened, preset: Preset, sentences: int | None, seed: int = 0, held_out: int = 0) -> Texts:
     """What to train on: the texts as they are, or pairs drawn from documents if the preset has ``[pairs]``."""
     if preset.pairs is not None:
         maker, rounds = pair_maker(preset)

@@ -21,7 +21,7 @@ from isotrope.preset.sources import sourced
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import COMPARED, SHORT_NAMES, comparison_rows, verdict_table, with_average
 from isotrope.report.tables import Table
-from isotrope.training.folder import only_cosines, write_cosines
+from isotrope.training.folder import read_cosines, write_cosines
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_count, process_number
 
@@ -56,7 +56,7 @@ def measure(plan: TrainingPlan, time: str) -> Cosines:
         return {}
     path = plan.folder.path / f"{time}.npz"
     try:
-        if kept := only_cosines(path):
+        if kept := read_cosines(path)[0]:
             return kept
     except UserError as error:  # it can be made again
         plan.console.print(f"{error.problem}; it is made again")
@@ -72,9 +72,7 @@ def _judge_words(sets: Sets) -> str:
     """What judges: "1,379 graded pairs of STS-B"."""
     count = sum(len(pairs) for parts in sets.values() for pairs in parts.values())
     named = "the seven STS tasks" if set(sets) == set(STS_TASKS) else ", ".join(SHORT_NAMES.get(t, t) for t in sets)
-    if set(sets) <= set(STS_TASKS):
-        return f"{count:,} graded pairs of {named}"
-    return f"{count:,} of your own graded pairs ({named})"
+    return f"{count:,} graded pairs of {named}"
 
 
 def _judged(plan: TrainingPlan) -> dict[str, Any]:
@@ -105,9 +103,6 @@ def _judged(plan: TrainingPlan) -> dict[str, Any]:
 
 
 SET = "set for this run"
-HOW_GRADED = "Pairs: Spearman's correlation × 100 between cosines and graded similarity."
-HEAD_KEPT = "The new model is judged with its training head, which is part of it."
-HOW_TESTED = "A paired bootstrap tests the change. It covers the choice of pairs and texts, not the training seed."
 
 
 def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
@@ -135,7 +130,12 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
         verdict = replace(verdict, before=f"the model before step {len(card.steps)}")
     if not (comparison := result.get("comparison")):
         return card.judged(verdict, verdict_table(verdict)) if verdict.scores else card
-    how = [HOW_GRADED, HOW_TESTED, *([HEAD_KEPT] if "head" in result else [])]
+    how = [
+        "Pairs: Spearman's correlation × 100 between cosines and graded similarity.",
+        "A paired bootstrap tests the change. It covers the choice of pairs and texts, not the training seed.",
+    ]
+    if "head" in result:
+        how.append("The new model is judged with its training head, which is part of it.")
     return card.judged(verdict, Table("", ["", *COMPARED], comparison_rows(with_average(comparison)), notes=how))
 
 

@@ -167,26 +167,21 @@ def _series(metrics: Sequence[Record], *keys: str) -> "list[Curve]":
 
 
 def loss_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
-    """Loss and its terms over the steps. With one term only the loss, under the term's name."""
-    return _curves(metrics, "loss", set(), "loss", "")
+    """Loss and its terms over the steps; a single term is the loss."""
+    return _curves(metrics, "loss", {"step", "grad_norm", "learning_rate"})
 
 
 def dev_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
-    """Dev score over the steps as Spearman × 100: the mean that selects, and with several sets also each set."""
-    curves = _curves(metrics, "score", {"alignment", "uniformity"}, "mean", "score")
+    """Dev score over the steps as Spearman × 100: each set, and the mean of several, which selects."""
+    curves = _curves(metrics, "score", {"step", "alignment", "uniformity"})
     return {name: (steps, [100 * value for value in values]) for name, (steps, values) in curves.items()}
 
 
-def _curves(metrics: Sequence[Record], key: str, known: set[str], several: str, one: str) -> "dict[str, Curve]":
-    """A number that is logged, and the parts that are logged with it.
-
-    With several parts it is called ``several``. Else it is drawn without them, as ``one``, or under the part's name.
-    """
-    known = {"step", "grad_norm", "learning_rate", key, *known}
-    parts = dict.fromkeys(name for row in metrics if key in row for name in row if name not in known)
-    chosen = {several: key, **{p: p for p in parts}} if len(parts) > 1 else {one or next(iter(parts), key): key}
-    curves = {name: _series(metrics, key, logged)[1] for name, logged in chosen.items()}
-    return {name: curve for name, curve in curves.items() if curve[0]}
+def _curves(metrics: Sequence[Record], key: str, known: set[str]) -> "dict[str, Curve]":
+    """A number that is logged, and the parts that are logged with it; a single part is the number itself."""
+    parts = list(dict.fromkeys(name for row in metrics if key in row for name in row if name not in {key, *known}))
+    drawn = parts if len(parts) == 1 else [key, *parts]
+    return {name: curve for name in drawn if (curve := _series(metrics, key, name)[1])[0]}
 
 
 def _facts(run: RunFolder, method: str, identity: Record) -> Table:

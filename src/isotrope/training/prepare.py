@@ -8,6 +8,7 @@ import torch
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
+from sentence_transformers.util import batch_to_device
 from torch import Tensor
 from transformers.integrations import get_available_reporting_integrations
 
@@ -31,7 +32,7 @@ from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.sample import PermutedBatches, Sample
 from isotrope.training.folder import RunFolder
 from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs
-from isotrope.training.processes import process_count, process_number
+from isotrope.training.processes import process_count, process_number, refuse_several
 from isotrope.training.sharded import check_parts
 
 SHOWN = 500  # of these, kept for the report
@@ -134,21 +135,20 @@ def _objective(preset: Preset, model: SentenceTransformer, seed: int, context: B
             check_parts(objective)
         return objective
     outside = build_outside(preset, model, seed, context, unopened_teachers(preset, context).get(LABELS))
-    if outside.has_weights and process_count() > 1:
-        raise UserError(f"loss = {preset.loss!r} has weights, which {process_count()} processes train apart", "run one")
+    if outside.has_weights:  # several processes would train them apart
+        refuse_several(f"loss = {preset.loss!r}")
     return outside
 
 
 def _rehearse(objective: Objective | OutsideLoss, corpus: Texts, preset: Preset) -> None:
     """Make the checks of the objective's first step now, before long work. The objective's state does not change."""
     model, rows = objective.model, corpus.dataset[: preset.train.batch_size]
-    first, others = used_prompt(model), preset.encoder.positive_prompt
+    first, others, length = used_prompt(model), preset.encoder.positive_prompt, preset.train.max_length
     prompts = [first, *[first if others is None else others] * (len(corpus.columns) - 1)]
-    columns = [
-        model.preprocess(rows[name], prompt=prompt or None, max_length=preset.train.max_length)
+    features = [
+        batch_to_device(model.preprocess(rows[name], prompt=prompt or None, max_length=length), model.device)
         for name, prompt in zip(corpus.columns, prompts, strict=True)
     ]
-    features = [{k: v.to(model.device) if isinstance(v, Tensor) else v for k, v in c.items()} for c in columns]
     objective.to(model.device)
     if isinstance(objective, OutsideLoss):
         objective.rehearse([dict(column) for column in features], torch.tensor(rows["label"]))

@@ -12,20 +12,17 @@ import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import Tensor, nn
-from transformers import TrainerCallback
-from transformers.trainer_callback import PrinterCallback
 
 from datasets import Dataset
 from isotrope.encoder import save
 from isotrope.encoder.embed import Vectors, cut
 from isotrope.encoder.prompts import role_prompt, used_prompt
 from isotrope.encoder.routes import refuse_routes
-from isotrope.errors import Stopped
 from isotrope.evaluation.retrieval import Lists
 from isotrope.post.ranking_map import ranking_loss
 from isotrope.store.records import RecordLog
-from isotrope.training.callbacks import CtrlC, GiveBack
-from isotrope.training.checkpoints import Sealing, last_checkpoint
+from isotrope.training.callbacks import GiveBack, train_from
+from isotrope.training.checkpoints import Sealing, checkpoint_step, last_checkpoint
 from isotrope.training.trainer import Trainer
 
 SCALE = 20.0  # of the student's cosines: one over the temperature 0.05
@@ -35,40 +32,22 @@ LENGTH = 128  # tokens of a query
 
 
 class RankingLoss(nn.Module):
-    """`ranking_loss` of the queries of a batch, whose labels are their numbers.
-
-    Args:
-        model: the student.
-        documents: (M, D) vectors, which stay.
-        lists: the documents of each query, with the teacher's scores.
-    """
-
-    documents: Tensor
-    places: Tensor
-    scores: Tensor
+    """`ranking_loss` of a batch of queries: their documents, of vectors (M, D), in the lists of the teacher."""
 
     def __init__(self, model: SentenceTransformer, documents: Vectors, lists: Lists) -> None:
         super().__init__()
         self.model, self.step = model, 0
         unit = F.normalize(torch.from_numpy(np.asarray(documents, dtype=np.float32)), dim=-1)
-        self.register_buffer("documents", unit, persistent=False)
-        self.register_buffer("places", torch.from_numpy(lists.documents), persistent=False)
-        self.register_buffer("scores", torch.from_numpy(np.asarray(lists.scores, dtype=np.float32)), persistent=False)
+        scores = torch.from_numpy(np.asarray(lists.scores, dtype=np.float32))
+        self.documents: Tensor = nn.Buffer(unit, persistent=False)
+        self.places: Tensor = nn.Buffer(torch.from_numpy(lists.documents), persistent=False)
+        self.scores: Tensor = nn.Buffer(scores, persistent=False)
 
     def forward(self, features: list[dict[str, Any]], labels: Tensor) -> Tensor:
         """The texts of a batch and the numbers of its queries (B,) -> ()."""
+        self.step += self.training
         queries = F.normalize(self.model(features[0])["sentence_embedding"], dim=-1)  # (B, D)
         return ranking_loss(queries, self.documents[self.places[labels]], self.scores[labels], SCALE)
-
-
-class _Step(TrainerCallback):
-    """Tells the loss at which step a training goes on: the dropout of a step depends on its number alone."""
-
-    def __init__(self, loss: RankingLoss) -> None:
-        self.loss = loss
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.loss.step = state.global_step
 
 
 def learn_rankings(
@@ -103,8 +82,9 @@ def learn_rankings(
         return output / "model"
     checkpoints = output / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
-    start, log, ctrl_c = last_checkpoint(checkpoints, lambda line: None), RecordLog(output / "metrics.jsonl"), CtrlC()
+    start, log = last_checkpoint(checkpoints, lambda line: None), RecordLog(output / "metrics.jsonl")
     loss, batch = RankingLoss(model, documents, lists), min(batch, len(queries))
+    loss.step = checkpoint_step(start) if start else 0  # the dropout of a step depends on its number alone
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(checkpoints), max_steps=max(1, texts // batch), per_device_train_batch_size=batch,
         learning_rate=RATE, warmup_steps=WARMUP, weight_decay=0.01, save_steps=CHECKPOINTED, logging_steps=50,
@@ -113,17 +93,11 @@ def learn_rankings(
         use_cpu=model.device.type == "cpu", report_to="none", disable_tqdm=True,
     )  # fmt: skip
     trainer = Trainer(
-        model=model, args=arguments, loss=loss, callbacks=[_Step(loss), ctrl_c, GiveBack(), Sealing(log)],
+        model=model, args=arguments, loss=loss, callbacks=[GiveBack(), Sealing(log)],
         train_dataset=Dataset.from_dict({"query": queries, "label": list(range(len(queries)))}),
     )  # fmt: skip
-    trainer.remove_callback(PrinterCallback)
-    try:
-        with cut(model, LENGTH):
-            trainer.train(resume_from_checkpoint=str(start) if start else None)
-    finally:
-        ctrl_c.close()
-    if ctrl_c.asked:
-        raise Stopped(f"stopped after step {trainer.state.global_step} of {trainer.state.max_steps}")
-    trainer.refuse_divergence(weights=True)
+    with cut(model, LENGTH):
+        train_from(trainer, start)
+    trainer.refuse_divergence()
     save(model, output / "model")
     return output / "model"

@@ -16,7 +16,7 @@ from isotrope.encoder import load, save
 from isotrope.encoder.checksum import GivenModel, located
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
-from isotrope.preset.preset import read_preset
+from isotrope.preset.preset import Preset
 from isotrope.report.card import save_card
 from isotrope.report.outcome import Outcome
 from isotrope.store.job import Job
@@ -24,12 +24,12 @@ from isotrope.text import Opened
 from isotrope.text.permutation import evenly
 from isotrope.training.fit import fit
 from isotrope.training.folder import KIND, RunFolder
-from isotrope.training.inputs import fitting_preset, read_inputs, training_text, untrained_teachers
+from isotrope.training.inputs import read_inputs, resolved_preset, training_text, untrained_teachers
 from isotrope.training.judge import judge, measure, run_card
 from isotrope.training.page import write_report
 from isotrope.training.pairs import given_labels
 from isotrope.training.prepare import prepare
-from isotrope.training.processes import process_count, process_number, with_others
+from isotrope.training.processes import process_count, process_number, refuse_several, with_others
 
 PROBED = 64  # texts that say how fast a model reads
 STEP_COST = 8  # a training step on a text, read twice, costs about as much as encoding it so many times
@@ -119,8 +119,8 @@ def train(
     """
     first = process_number() == 0
     console = console or plain_console(quiet=not first)
-    if process_count() > 1 and train_teachers:
-        raise UserError("train_teachers needs one process", "train the teachers by themselves, and name them")
+    if train_teachers:
+        refuse_several("train_teachers")
     if process_count() > 1 and output is None:
         raise UserError("several processes need a folder that all can read", "name an output")
     opened = isotrope.text.open(
@@ -137,20 +137,21 @@ def train(
         name: [located(one) for one in ([given] if isinstance(given, GivenModel) else given)]
         for name, given in (teachers or {}).items()
     }
-    untrained = untrained_teachers(preset, common["model"], overrides, named) if train_teachers else []
-    if untrained:
-        seconds = (len(untrained) + 1) * _seconds(opened, preset, common["model"], overrides, sentences)
-        told = f"{len(untrained) + 1} trainings, of {', '.join(untrained)} first, take about {duration(seconds)}"
-        console.print(told)
+    method = resolved_preset(preset, common["model"], overrides, named) if train_teachers else None
+    untrained = untrained_teachers(method) if method else []
+    count = len(untrained) + 1
+    if method and untrained:
+        seconds = count * _seconds(opened, method, common["model"] or method.encoder.backbone, sentences)
+        console.print(f"{count} trainings, of {', '.join(untrained)} first, take about {duration(seconds)}")
     for place, name in enumerate(untrained, start=1):
-        console.print(f"training {place} of {len(untrained) + 1}: the teacher {name}")
+        console.print(f"training {place} of {count}: the teacher {name}")
         taught = train(
             opened, preset=name, output=output and Path(f"{output}.teachers", name), labels="none", restart=restart,
             overrides=[one for one in overrides if one.startswith(("train.", "encoder."))], console=console, **common,
         )  # fmt: skip
         named[name] = [located(taught.model)]
     if untrained:
-        console.print(f"training {len(untrained) + 1} of {len(untrained) + 1}: the student")
+        console.print(f"training {count} of {count}: the student")
     with watch("reading the text", console):
         inputs = read_inputs(opened, preset=preset, labels=labels, overrides=overrides, teachers=named, **common)
     job = Job(output, KIND, inputs.identity, [opened], restart=restart)
@@ -174,12 +175,9 @@ def train(
         return Run(job, job.finish(result))
 
 
-def _seconds(
-    text: Opened, preset: str | Path | None, model: str | None, overrides: Sequence[str], sentences: int | None
-) -> float:
+def _seconds(text: Opened, method: Preset, model: str, sentences: int | None) -> float:
     """About how long a training takes on this machine, by how long it takes to encode some of its texts."""
-    method = read_preset(preset or fitting_preset(model), overrides)
-    corpus, encoder = training_text(text, method, sentences), load(model or method.encoder.backbone)
+    corpus, encoder = training_text(text, method, sentences), load(model)
     some = corpus.texts(np.array(evenly(len(corpus), PROBED)))
     with cut(encoder, method.train.max_length):
         vectors_of(encoder, some[:2])  # the first call is slower

@@ -30,13 +30,12 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
     """Clips the objective together with the encoder, and ends with one line when training diverges.
 
     The dropout of a step depends only on (seed, step, process). It does not matter how often a run is evaluated,
-    killed or resumed. ``remedy`` says what to do against divergence: see `against_divergence`.
+    killed or resumed. ``remedy`` says what to do against divergence.
     """
 
     def __init__(self, *args: Any, remedy: str = "lower the learning rate", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.remedy = remedy
-        self._first_bad: Tensor | None = None  # the step whose loss was the first that is not finite; on the device
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """No card: it would encode examples at every save."""
@@ -53,67 +52,42 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
         else:
             super()._load_from_checkpoint(checkpoint_path)
 
-    def take_weights(self, checkpoint: Path) -> None:
-        """Put a checkpoint's weights into the student and the objective."""
-        self._load_from_checkpoint(str(checkpoint))
-        for callback in self.callback_handler.callbacks:
-            if isinstance(callback, ObjectiveState):
-                callback.load(checkpoint)
-
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         return self.accelerator.clip_grad_norm_(list(self.loss.parameters()), self.args.max_grad_norm)  # type: ignore[no-any-return]
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        """One batch. On a CPU its loss is checked at once; on a GPU, where a check costs time, at the next log."""
+        """One batch. Whether training diverges is only asked when it is logged, because on a GPU it costs time."""
         torch.manual_seed(derive(derive(self.args.seed, self.loss.step), process_number()))
         try:
-            loss: Tensor = super().training_step(*args, **kwargs)
+            return super().training_step(*args, **kwargs)  # type: ignore[no-any-return]
         except (UserError, LINALG_ERROR):  # a step that was given NaN
-            self.refuse_divergence(weights=True)
-            raise
-        bad = torch.where(loss.isfinite(), math.inf, float(self.state.global_step + 1))
-        self._first_bad = bad if self._first_bad is None else torch.minimum(self._first_bad, bad)
-        if loss.device.type == "cpu":
             self.refuse_divergence()
-        return loss
+            raise
 
-    def log(self, *args: Any, **kwargs: Any) -> None:
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        if not math.isfinite(logs.get("loss", 0.0)):  # in fp16, steps that it would spoil are left out
+            raise self._diverged("the loss is not finite")
         self.refuse_divergence()
-        super().log(*args, **kwargs)
+        super().log(logs, *args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        self.refuse_divergence(weights=True)
+        self.refuse_divergence()
         try:
             return super().evaluate(*args, **kwargs)
         except UserError as error:  # the sentences are the run's own: it is the model that is wrong
-            raise self._diverged(self.state.global_step, error.problem) from error
+            raise self._diverged(error.problem) from error
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        self.refuse_divergence(weights=True)
+        self.refuse_divergence()
         super()._save_checkpoint(*args, **kwargs)
 
-    def refuse_divergence(self, weights: bool = False) -> None:
-        """Check the losses so far and, if asked, the weights."""
-        if self._first_bad is not None and math.isfinite(step := self._first_bad.item()):
-            raise self._diverged(int(step), "the loss is not finite")
-        if weights and not all(bool(p.isfinite().all()) for p in self.loss.parameters()):
-            raise self._diverged(self.state.global_step, "the weights are not finite")
+    def refuse_divergence(self) -> None:
+        """Check the weights."""
+        if not all(bool(p.isfinite().all()) for p in self.loss.parameters()):
+            raise self._diverged("some weights are not finite")
 
-    def _diverged(self, step: int, how: str) -> UserError:
-        return UserError(f"training diverged at step {step} ({how})", self.remedy)
-
-
-def against_divergence(preset: Preset) -> str:
-    """What to change when a run diverges; unusual settings come first."""
-    t = preset.train
-    small = [
-        f"raise {stage}.{label}.{key} (now {value:g})"
-        for stage, table in (("terms", preset.terms), ("scores", preset.scores))
-        for label, options in table.items() if isinstance(options, dict)
-        for key, value in options.items() if key.endswith("temperature") and 0 < value < 0.005
-    ]  # fmt: skip
-    decay = [f"lower train.weight_decay (now {t.weight_decay:g})"] if t.weight_decay > 0.1 else []
-    return ", or ".join([*small, *decay, f"lower train.learning_rate (now {t.learning_rate:g})"])
+    def _diverged(self, how: str) -> UserError:
+        return UserError(f"training diverged before step {self.state.global_step + 1} ({how})", self.remedy)
 
 
 class _Epochs(TrainerCallback):
