@@ -168,6 +168,8 @@ def test_a_mistake_is_named_as_it_stands_in_the_preset(preset: str, override: st
         ("train.batchsize=32", "train.batch_size"),
         ("batch_size=32", "train.batch_size"),
         ("max_len=64", "train.max_length"),
+        ("lr=1e-3", "train.learning_rate"),
+        ("train.lr=1e-3", "train.learning_rate"),
         ("temperature=0.1", "terms.infonce.temperature"),
         ("term.infonce.temperature=0.1", "terms.infonce.temperature"),
         ("terms.infonc.temperature=0.1", "infonce"),

@@ -114,11 +114,19 @@ def _key(where: str, finding: Mapping[str, Any]) -> str:
     return ".".join(part for part in parts if not _KIND.match(part)).strip(".")
 
 
+_ELSEWHERE = {  # names of other tools -> of here
+    "lr": "learning_rate", "bs": "batch_size", "per_device_train_batch_size": "batch_size", "tau": "temperature",
+    "num_train_epochs": "epochs", "warmup_ratio": "warmup", "max_seq_length": "max_length",
+}  # fmt: skip
+
+
 def _meant(key: str, value: object, keys: list[str]) -> str:
     """As `nearest`, for a key that may lack its table (batch_size), or have a mistyped one."""
     while isinstance(value, Mapping) and value:
         inner, value = next(iter(value.items()))
         key = f"{key}.{inner}"
+    head, dot, last = key.rpartition(".")
+    key = f"{head}{dot}{_ELSEWHERE.get(last, last)}"
     same = [known for known in keys if known.endswith("." + key)]
     return f"did you mean {same[0]!r}? " if same else nearest(key, keys)
 
