@@ -71,7 +71,7 @@ def teach(lines: int, folder: Path) -> None:
     path = folder / f"{lines}.bin"
     with path.open("wb") as file:
         file.truncate(4 * WIDTH * lines)
-    store = CorpusEmbeddings(np.memmap(path, np.float32, "r", shape=(lines, WIDTH)), Visited(range(lines)))
+    store = CorpusEmbeddings(np.memmap(path, np.float32, "r", shape=(lines, WIDTH)), Visited(range(lines), np.arange(lines)))
     for rows in islice(PermutedBatches(range(lines), BATCH, seed=1), BATCHES):
         store(Batch(torch.tensor(rows), torch.Generator()))
 

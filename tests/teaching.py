@@ -25,10 +25,3 @@ def batch(*rows: int) -> Batch:
 
 def files(cache: Path) -> set[str]:
     return {path.name for path in cache.iterdir() if not path.name.startswith(".")} if cache.is_dir() else set()
-
-
-class Progress(list[int]):
-    """Remembers where each shard began."""
-
-    def __call__(self, model: str, done: int, total: int) -> None:
-        self.append(done)

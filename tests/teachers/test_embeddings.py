@@ -18,16 +18,13 @@ from isotrope.errors import UserError
 from isotrope.store import disk
 from isotrope.store.mark import DRAFT
 from isotrope.text.corpus import Texts
-from teaching import Progress, files, known, teacher
+from teaching import files, known, teacher
 
 
 class TestCache:
-    def test_is_written_once_and_mapped(self, corpus: Texts, tiny_model: Path, cache: Path) -> None:
-        first, second = Progress(), Progress()
-        taught = teacher("cached", known(corpus, progress=first), model=str(tiny_model))
-        again = teacher("cached", known(corpus, progress=second), model=str(tiny_model))
-        assert first == [0, 100, 200, 300, 400, 500, 600]
-        assert second == []
+    def test_is_written_once_and_mapped(self, corpus: Texts, tiny_model: Path, cache: Path, shards: Any) -> None:
+        taught, again = (teacher("cached", known(corpus), model=str(tiny_model)) for _ in range(2))
+        assert shards == [0, 100, 200, 300, 400, 500]
         for store in (taught, again):
             assert isinstance(store.vectors, np.memmap)
             assert store.vectors.shape == (600, 32)
@@ -84,35 +81,29 @@ class TestCache:
         assert len(files(cache)) == len(every)
 
     @pytest.mark.parametrize("sample", [False, True])
-    def test_goes_on_after_kills(self, corpus: Texts, tiny_model: Path, cache: Path, sample: bool) -> None:
-        rows = np.arange(0, 600, 2) if sample else None
-        total = 300 if sample else 600
-        undisturbed = np.array(teacher("cached", known(corpus, rows=rows), model=str(tiny_model)).vectors)
+    def test_goes_on_after_kills(self, corpus: Texts, tiny_model: Path, cache: Path, shards: Any, sample: bool) -> None:
+        context = known(corpus, rows=np.arange(0, 600, 2) if sample else None)
+        undisturbed = np.array(teacher("cached", context, model=str(tiny_model)).vectors)
         shutil.rmtree(cache)
-
         for kill_at in (100, 200):
-
-            def kill(model: str, done: int, total: int, at: int = kill_at) -> None:
-                if done == at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
             child = os.fork()
             if not child:
+                shards.kill_at = kill_at
                 try:
-                    teacher("cached", known(corpus, rows=rows, progress=kill), model=str(tiny_model))
+                    teacher("cached", context, model=str(tiny_model))
                 finally:
                     os._exit(1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
             assert not files(cache)
-
-        progress = Progress()
-        resumed = teacher("cached", known(corpus, rows=rows, progress=progress), model=str(tiny_model))
-        assert progress == list(range(200, total + 1, 100))
+        shards.clear()
+        resumed = teacher("cached", context, model=str(tiny_model))
+        assert shards == list(range(200, len(undisturbed), 100))
         assert np.array_equal(resumed.vectors, undisturbed)
 
-    def test_asks_for_space_first(self, corpus: Texts, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_asks_for_space_first(
+        self, corpus: Texts, tiny_model: Path, shards: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(disk, "free_bytes", lambda folder: 70_000)
-        progress = Progress()
         with pytest.raises(UserError, match="live = true"):
-            teacher("cached", known(corpus, progress=progress), model=str(tiny_model))
-        assert progress == []
+            teacher("cached", known(corpus), model=str(tiny_model))
+        assert not shards
