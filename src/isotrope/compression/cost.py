@@ -8,9 +8,9 @@ import json
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import psutil
@@ -81,21 +81,13 @@ def peak_memory(model: str, texts: Sequence[str]) -> int | None:
 
 def growth(work: Callable[[], object]) -> int:
     """How many bytes this process holds at most while it works, beyond those that it holds before."""
-    process, done = psutil.Process(), threading.Event()
+    process = psutil.Process()
     before = most = process.memory_info().rss
-
-    def watch() -> None:
-        nonlocal most
-        while not done.wait(_PAUSE):
+    with ThreadPoolExecutor(1) as worker:
+        working = worker.submit(work)
+        while wait([working], _PAUSE).not_done:
             most = max(most, process.memory_info().rss)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        work()
-    finally:
-        done.set()
-        watcher.join()
+        working.result()
     return int(max(most, process.memory_info().rss) - before)
 
 

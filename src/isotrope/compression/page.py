@@ -1,11 +1,10 @@
-"""What a student keeps of its teacher and what it saves, as tables, a line, and the verdict of its card."""
+"""What a student keeps of its teacher and what it saves: tables, the verdict, and the page."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isotrope.compression.quality import PAIRS, PARTS, QUERIES
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.bars import interval_bars, map_figure
@@ -19,6 +18,7 @@ from isotrope.training.folder import RunFolder
 from isotrope.training.page import write_report
 
 FASTER = 1.05  # a smaller ratio of speeds is noise
+QUERIES, PARTS, PAIRS = "labelled queries", "parts of texts", "graded pairs"  # the kinds of tasks
 _JUDGES = {
     QUERIES: "your labelled queries",
     PARTS: "your own documents that were held out",
@@ -101,7 +101,7 @@ def compression_verdict(record: Mapping[str, Any]) -> Verdict:
         measure="points on average",
     )  # fmt: skip
     teacher, own = record["teacher"], found["start"]
-    use = f"use it where {teacher} is too slow or too large" if _gains(record) else f"keep {teacher}"
+    use = f"use it where {teacher} is too slow or too large" if _saves(record) else f"keep {teacher}"
     word = {"better": "gained", "worse": "lost"}.get(own["verdict"], "changed nothing significant:")
     gained = f"Training it {word} {signed(own['difference'])} points."
     return replace(verdict, advice=f"It {kept_line(record)}; {use}. {gained}")
@@ -128,11 +128,10 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
         output,
         title=f"Compress: {found['teacher']}",
         verdict=compression_verdict(found),
-        lead=[f"{student_advice(found)} It {kept_line(found)}."],
         tables=[
             *compression_tables(found),
             *([examples_table(searched["shown"], names=names)] if searched["shown"] else []),
-            *([how_to_switch()] if _gains(found) else []),
+            *([how_to_switch()] if _saves(found) else []),
         ],
         figures=[
             PageFigure("kept", "How far the student is from its teacher", drawn, caption),
@@ -141,14 +140,7 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
     )
 
 
-def student_advice(record: Mapping[str, Any]) -> str:
-    """The sentence for a reader who reads only one."""
-    if gains := " and ".join(_gains(record)):
-        return f"Use the student where {gains} matter{'' if ' and ' in gains else 's'} more than the last points."
-    return "Keep your model: the student is neither faster nor smaller."
-
-
-def _gains(record: Mapping[str, Any]) -> list[str]:
-    """What the student saves."""
-    ratio, (big, little) = record["cost"]["faster"]["median"], record["cost"]["weights"]
-    return [*(["speed"] if ratio > FASTER else []), *(["memory"] if little < big else [])]
+def _saves(record: Mapping[str, Any]) -> bool:
+    """Whether the student is faster or smaller."""
+    big, little = record["cost"]["weights"]
+    return bool(record["cost"]["faster"]["median"] > FASTER or little < big)
