@@ -241,7 +241,8 @@ def compare_quality(
         shown = searched(domain, *(search_vectors(one, domain.queries, domain.corpus) for one in known[::2]))
     own: Sets = {SIMILARITY: {"test": similarity_pairs()}}
     every = {**own, **sets}
-    of_sets = [*(similarities(model, every) for model in models[:2]), {**similarities(models[2], own), **cosines}]
+    of_sets: list[Cosines] = [similarities(model, every) for model in models[:2]]
+    of_sets.append({**similarities(models[2], own), **cosines})
     found[PAIRS] = compared(compare, [main_pairs(every, each) for each in of_sets])
     return found, shown
 
