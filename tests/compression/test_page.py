@@ -3,7 +3,6 @@
 from typing import Any
 
 from isotrope.compression.page import (
-    compression_tables,
     compression_verdict,
     cost_table,
     kept_line,
@@ -55,4 +54,3 @@ def test_one_line_and_one_verdict() -> None:
     cost = {**RECORD["cost"], "faster": {"median": 0.9, "low": 0.8, "high": 1.0}, "weights": [10, 14]}
     larger = compression_verdict({**RECORD, "cost": cost})
     assert "is not faster, and is not smaller; keep large." in larger.advice
-    assert len(compression_tables(RECORD)) == 2

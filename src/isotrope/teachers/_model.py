@@ -137,45 +137,35 @@ class Visited:
         return places
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusEmbeddings:
-    """The embeddings of the rows that a run visits."""
+def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> Taught:
+    """A teacher that looks up rows: found in the cache, or encoded; of several processes one encodes, the others wait.
 
-    vectors: npt.NDArray[np.float32]  # (R, T) unit rows, mapped
-    visited: Visited
+    The key is a checksum of the model, its settings, the corpus and the rows. What a killed pass had done counts in the
+    next: the array grows beside the folder that it is for.
+    """
+    visited = Visited.by(context)
+    count, key = len(visited), visited.key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16))
 
-    @classmethod
-    def open(cls, encoder: TeacherEncoder, context: BuildContext) -> Self:
-        """Find them in the cache, or encode the corpus; of several processes one does, the others wait.
+    def write(draft: Path) -> None:
+        array = GrowingArray(draft.with_name(f".{key}.vectors{DRAFT}"), count, encoder.width)
+        begun = array.rows_written(TEACHER_SHARD)
+        needed = 4 * encoder.width * (count - begun)  # bytes
+        check_space(draft, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
+        for start, texts in visited.read(TEACHER_SHARD, begun):
 
-        The key is a checksum of the model, its settings, the corpus and the rows. What a killed pass had done counts in
-        the next.
-        """
-        visited = Visited.by(context)
-        key = visited.key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16))
-        folder = cached(cache_folder("teachers", key), lambda draft: _write(draft, key, encoder, visited))
-        return cls(np.load(folder / VECTORS, mmap_mode="r"), visited)
+            def told(done: int, start: int = start) -> None:
+                tell(f"encoded by {encoder.name}", start + done, count)
 
-    @property
-    def width(self) -> int:
-        return int(self.vectors.shape[1])
+            array.append(start, encoder(texts, told).numpy())  # (≤ S, T)
+        array.finish(draft / VECTORS)
 
-    def __call__(self, batch: Batch) -> Tensor:
-        """(N, T) for the batch's rows, on their device."""
-        return torch.from_numpy(self.vectors[self.visited.places(batch.rows)]).to(batch.rows.device)
+    return looked_up(np.load(cached(cache_folder("teachers", key), write) / VECTORS, mmap_mode="r"), visited)
 
 
-def _write(folder: Path, key: str, encoder: TeacherEncoder, visited: Visited) -> None:
-    """Fill an empty folder. The array grows beside it, so that the next call goes on after a kill."""
-    count = len(visited)
-    array = GrowingArray(folder.with_name(f".{key}.vectors{DRAFT}"), count, encoder.width)
-    begun = array.rows_written(TEACHER_SHARD)
-    needed = 4 * encoder.width * (count - begun)  # bytes
-    check_space(folder, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
-    for start, texts in visited.read(TEACHER_SHARD, begun):
+def looked_up(vectors: npt.NDArray[np.float32], visited: Visited) -> Taught:
+    """The teacher that has these vectors (R, T), unit rows, of the rows that a run visits."""
 
-        def told(done: int, start: int = start) -> None:
-            tell(f"encoded by {encoder.name}", start + done, count)
+    def embed(batch: Batch) -> Tensor:
+        return torch.from_numpy(vectors[visited.places(batch.rows)]).to(batch.rows.device)
 
-        array.append(start, encoder(texts, told).numpy())  # (≤ S, T)
-    array.finish(folder / VECTORS)
+    return Taught(vectors.shape[1], embed)

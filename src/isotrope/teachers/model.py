@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext
-from isotrope.teachers._model import INITIAL, CorpusEmbeddings, Length, Precision, Taught, TeacherModel
+from isotrope.teachers._model import INITIAL, Length, Precision, Taught, TeacherModel, encoded_once
 from isotrope.types import Batch, Teacher
 
 
@@ -19,7 +19,7 @@ class Cached(TeacherModel):
     stage = "teachers"
 
     def build(self, context: BuildContext) -> Teacher:
-        return CorpusEmbeddings.open(self.load(context), context)
+        return encoded_once(self.load(context), context)
 
 
 @dataclass(frozen=True)
