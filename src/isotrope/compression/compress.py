@@ -17,10 +17,10 @@ from isotrope.compression.page import (
     PARTS,
     QUERIES,
     compression_verdict,
-    quality_scores,
+    each_task,
     student_evidence,
     write_student_report,
-)  # fmt: skip
+)
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
@@ -69,7 +69,10 @@ class Compression(Run):
     @property
     def table(self) -> Any:
         """Task → teacher, start, student, as fractions; a DataFrame if pandas is installed."""
-        return framed(quality_scores(self.record["compression"]))
+        return framed({
+            task: {"teacher": far["before"], "start": own["before"], "student": far["after"]}
+            for task, far, own in each_task(self.record["compression"])
+        })  # fmt: skip
 
     def report(self, file: str | Path) -> Path:
         """Write the page of the student, an .html file."""

@@ -51,7 +51,7 @@ def quality_table(record: Mapping[str, Any]) -> Table:
             f"{100 * far['after'] / far['before']:.0f} %" if far["before"] > 0 else "",
             *(f"{signed(of['difference'])} ({signed(of['low'])} … {signed(of['high'])})" for of in (own, far)),
         ]
-        for task, far, own in _tasks(record)
+        for task, far, own in each_task(record)
     ]  # fmt: skip
     header = ["task", "teacher", "before training", "student", "kept", "by training (95 %)", "to the teacher (95 %)"]
     return Table("Points kept", header, rows, notes=[HOW])
@@ -70,15 +70,7 @@ def cost_table(cost: Mapping[str, Any]) -> Table:
     return Table("Speed and size", ["", "teacher", "student", "ratio"], rows, notes=[note])
 
 
-def quality_scores(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Task -> the scores of teacher, start and student, as fractions."""
-    return {
-        task: {"teacher": far["before"], "start": own["before"], "student": far["after"]}
-        for task, far, own in _tasks(record)
-    }
-
-
-def _tasks(record: Mapping[str, Any]) -> Iterator[tuple[str, Record, Record]]:
+def each_task(record: Mapping[str, Any]) -> Iterator[tuple[str, Record, Record]]:
     """Each task with how far the student is from its teacher, and from its own start."""
     for kind in record["quality"].values():
         for task, far in kind["teacher"]["per_task"].items():
@@ -119,7 +111,7 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
     if not found:
         return write_report(run, output)
     drawn = interval_bars({
-        SHORT_NAMES.get(task, task): (far["difference"], far["low"], far["high"]) for task, far, _ in _tasks(found)
+        SHORT_NAMES.get(task, task): (far["difference"], far["low"], far["high"]) for task, far, _ in each_task(found)
     })  # fmt: skip
     caption = "The student's points less its teacher's; the line is the 95 % interval."
     searched, names = found.get("searched") or {"shown": [], "map": None}, ("teacher", "student")

@@ -59,9 +59,7 @@ def ranking_map(
     both: bool = False,
     seed: int = 0,
 ) -> Matrix:
-    """W (D, D) that minimises `map_loss` over all queries.
-
-    W begins at zero, so what training does not change stays as it was. The scale of the cosines is learned with it.
+    """W (D, D) that minimises `map_loss` over all queries, and begins at zero; the scale of the cosines is learned too.
 
     The vectors need no unit length. Lists and scores are what `isotrope.evaluation.retrieval` gives. A query's own
     document should not be in its list: it would teach to find words. ``both`` maps the documents too, and ``seed`` is
