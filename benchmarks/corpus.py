@@ -34,7 +34,7 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 from datasets import disable_progress_bars
 from isotrope import load
-from isotrope.teachers._model import CorpusEmbeddings, Visited
+from isotrope.teachers._model import Visited, looked_up
 from isotrope.text.corpus import Texts, read_texts
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns
@@ -71,7 +71,7 @@ def teach(lines: int, folder: Path) -> None:
     path = folder / f"{lines}.bin"
     with path.open("wb") as file:
         file.truncate(4 * WIDTH * lines)
-    store = CorpusEmbeddings(np.memmap(path, np.float32, "r", shape=(lines, WIDTH)), Visited(range(lines)))
+    store = looked_up(np.memmap(path, np.float32, "r", shape=(lines, WIDTH)), Visited(range(lines), np.arange(lines)))
     for rows in islice(PermutedBatches(range(lines), BATCH, seed=1), BATCHES):
         store(Batch(torch.tensor(rows), torch.Generator()))
 

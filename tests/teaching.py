@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import isotrope
@@ -27,8 +28,7 @@ def files(cache: Path) -> set[str]:
     return {path.name for path in cache.iterdir() if not path.name.startswith(".")} if cache.is_dir() else set()
 
 
-class Progress(list[int]):
-    """Remembers where each shard began."""
-
-    def __call__(self, model: str, done: int, total: int) -> None:
-        self.append(done)
+def vectors(cache: Path) -> np.ndarray:
+    """Of the one teacher that is in the cache."""
+    (name,) = files(cache)
+    return np.load(cache / name / "vectors.npy")

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from conftest import build_bert, sentences
 from isotrope.compression import cost
-from isotrope.compression.cost import costs, growth, peak_memory, speed
+from isotrope.compression.cost import costs, growth, peak_memory
 from isotrope.encoder import load
 
 TEXTS = sentences(16)
@@ -25,25 +24,6 @@ def test_the_smaller_model_is_faster_in_every_round(tmp_path: Path, monkeypatch:
     assert found["weights"][1] < found["weights"][0] / 10
     assert found["memory"] == [10**9, None]
     assert found["texts"] == 16
-
-
-def test_models_take_turns_and_the_first_round_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns, clock, before = list[str](), iter(range(10_000)), torch.get_num_threads()
-
-    def encode(model: str, texts: list[str]) -> None:
-        assert torch.get_num_threads() == 1
-        turns.append(model)
-
-    torch.set_num_threads(2)
-    monkeypatch.setattr("time.process_time", lambda: float(next(clock)))
-    monkeypatch.setattr(cost, "_encode", encode)
-    found = speed(["large", "small"], TEXTS)  # type: ignore[list-item]
-    assert turns[:4] == ["small", "large", "large", "small"]
-    assert len(turns) == 2 * (cost.ROUNDS + 1)
-    assert found["faster"] == {"median": 1.0, "low": 1.0, "high": 1.0}
-    assert found["speed"] == [16.0, 16.0]
-    assert torch.get_num_threads() == 2
-    torch.set_num_threads(before)
 
 
 def test_growth_is_what_the_work_holds_at_its_peak() -> None:

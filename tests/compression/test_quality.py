@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from conftest import build_bert, sentences
-from isotrope.compression import quality
-from isotrope.compression.quality import PAIRS, PARTS, QUERIES, SIMILARITY, compare_quality, kept_share
+from isotrope.compression import compress as module
+from isotrope.compression.compress import SIMILARITY, compare_quality, kept_share
+from isotrope.compression.page import PAIRS, PARTS, QUERIES
 from isotrope.encoder import load
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import read_labels
@@ -26,13 +27,13 @@ def test_the_kept_share_is_that_of_the_means_over_all_tasks() -> None:
 
 
 def test_the_student_is_after_both_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quality, "similarity_pairs", lambda: PAIR)
+    monkeypatch.setattr(module, "similarity_pairs", lambda: PAIR)
     teacher = load(build_bert(tmp_path / "teacher", hidden=64), device="cpu")
     student = load(build_bert(tmp_path / "student", hidden=16), device="cpu")
     held = [f"{first} {second}" for first, second in zip(sentences(60), sentences(60, seed=1), strict=True)]
     sets = {"own pairs": {"test": PAIR}}
-    cosines = similarities(student, sets)
-    found, searched = compare_quality(teacher, student, student, held, sets, (cosines, cosines))
+    models = (teacher, student, student)
+    found, searched = compare_quality(models, held, sets, similarities(student, sets))
     assert searched is not None
     assert len(searched["map"]["before"]) >= 50
     assert list(found) == [PARTS, PAIRS]
@@ -41,10 +42,10 @@ def test_the_student_is_after_both_others(tmp_path: Path, monkeypatch: pytest.Mo
         assert kind["start"]["difference"] == 0, "the student is its own start here"
         assert kind["start"]["after"] == kind["teacher"]["after"]
     assert found[PARTS]["teacher"]["before"] != found[PARTS]["teacher"]["after"]
-    few, searched = compare_quality(teacher, student, student, held[:5], {}, ({}, {}))
+    few, searched = compare_quality(models, held[:5], {}, {})
     assert (list(few), searched) == ([PAIRS], None), "five texts say nothing"
     desk = read_labels([(text.split()[0], text) for text in held[:20]])
     assert isinstance(desk, Domain)
-    asked, _ = compare_quality(teacher, student, student, held[:5], {}, ({}, {}), desk)
+    asked, _ = compare_quality(models, held[:5], {}, {}, desk)
     assert list(asked) == [QUERIES, PAIRS], "labels come first"
     assert asked[QUERIES]["start"]["difference"] == 0

@@ -134,20 +134,6 @@ def test_each_width_has_its_own_state(tiny_model: Path) -> None:
     assert first == second
 
 
-def test_what_was_built_by_hand_is_copied_for_each_width(tiny_model: Path) -> None:
-    class Lazy(nn.Module):
-        def forward(self, scores: Scores) -> Scores:
-            keys = getattr(self, "keys", scores.views.stack[0, :2].detach())
-            self.keys = scores.views.stack[0, :2].detach()
-            return scores.with_extra(keys)
-
-    model = student(tiny_model).train()
-    objective = Objective(model, {"infonce": InfoNCE()}, scores=[Lazy()], dims=[8, 32])
-    for seed in range(2):
-        objective(columns(model, sentences(6, seed)), None)
-    assert [part.keys.shape[1] for part in objective.components] == [8, 32]
-
-
 def test_components_hear_of_each_optimizer_step(tiny_model: Path, tmp_path: Path) -> None:
     """Once a step of the optimizer, not once a batch."""
     model = student(tiny_model)
@@ -162,17 +148,6 @@ def test_components_hear_of_each_optimizer_step(tiny_model: Path, tmp_path: Path
     ).train()  # fmt: skip
     assert objective.step == 6
     assert objective.scores[0].told == 3
-
-
-def test_a_step_that_lengthens_its_pass_leaves_the_others(tiny_model: Path) -> None:
-    """Word repetition widens pass 1; what the padding hides changes nothing in pass 0."""
-    model = student(tiny_model, dropout=0.0).eval()
-    repeat = component("tokens", "repeat", ratio=0.5)
-    objective = Objective(model, {"infonce": InfoNCE()}, tokens=[(repeat, [1])])
-    views = objective.encode(columns(model, sentences(6)), None)
-    plain = Objective(model, {"infonce": InfoNCE()}).encode(columns(model, sentences(6)), None)
-    assert torch.allclose(views.stack[0], plain.stack[0], atol=1e-5)
-    assert not torch.allclose(views.stack[1], plain.stack[1], atol=1e-3)
 
 
 class Longest:

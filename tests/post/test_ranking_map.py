@@ -143,9 +143,3 @@ def test_queries_keep_the_prompt_of_all_texts() -> None:
     new = with_map(model, 0 * matrix_for(model))
     np.testing.assert_allclose(new.encode_query(TEXTS), before, atol=1e-6)
     assert np.array_equal(new.encode_document(TEXTS), before)
-
-
-def test_a_model_with_routes_gets_no_other() -> None:
-    model = load("isotrope/small")
-    with pytest.raises(UserError, match="cannot get another one for queries: map both sides"):
-        with_map(with_map(model, matrix_for(model)), matrix_for(model))

@@ -12,7 +12,7 @@ from torch import Tensor
 from drawn import cosines_of, draw, scores
 from isotrope import load
 from isotrope.contract.context import BuildContext
-from isotrope.objective.passes import encode_passes
+from isotrope.objective.passes import Passes
 from isotrope.released.dclr import AgainstBatch, NoMask, SoftmaxBCE, ZeroLogit, gradient_against_batch, softmax_bce
 from isotrope.released.rankcse import Clamped, Floored, clamped_consistency, floored_listmle
 from isotrope.released.whitenedcse import Detach
@@ -110,7 +110,7 @@ def test_the_order_of_the_far_end_hardly_counts_for_listmle() -> None:
 def test_padding_is_read_as_by_an_encoder_without_a_mask(tiny_model: Path) -> None:
     model = load(tiny_model, "cls", dropout=0.0, device="cpu").eval()
     column = model.preprocess(["hello", "some words that are more than hello and more than those"])
-    (plain, read), _ = encode_passes(model, column, [0, 1], [(NoMask(), [1])], torch.Generator(), None)
+    (plain, read), _ = Passes(model, [(NoMask(), [1])], torch.Generator()).read(column, [0, 1])
     states = load(tiny_model, "cls", dropout=0.0, device="cpu", packed=False).eval()[0].auto_model
     naive = states(input_ids=column["input_ids"]).last_hidden_state[:, 0]
     assert torch.allclose(read, naive, atol=1e-5)

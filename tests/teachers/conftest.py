@@ -1,10 +1,14 @@
 """A corpus, a second model, and a cache of each test's own."""
 
+import os
+import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conftest import build_bert
+from isotrope.store.rows import GrowingArray
 from isotrope.teachers import _model
 from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
@@ -27,3 +31,23 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(_model, "TEACHER_SHARD", 100)
     return tmp_path / "cache" / "teachers"
+
+
+class Shards(list[int]):
+    """Where each shard began that was written; ``kill_at``: where the process dies before it writes."""
+
+    kill_at = -1
+
+
+@pytest.fixture
+def shards(monkeypatch: pytest.MonkeyPatch) -> Shards:
+    begun, append = Shards(), GrowingArray.append
+
+    def noted(self: GrowingArray, done: int, vectors: np.ndarray) -> None:
+        if done == begun.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        begun.append(done)
+        append(self, done, vectors)
+
+    monkeypatch.setattr(GrowingArray, "append", noted)
+    return begun

@@ -74,7 +74,6 @@ def test_of_a_sample_are_those_of_the_whole(corpus: Texts, tiny_model: Path) -> 
     rows = np.array([500, 17, 250, 3, 17])
     some = teacher("cached", known(corpus, rows=rows), model=str(tiny_model))
     every = teacher("cached", known(corpus), model=str(tiny_model))
-    assert len(some.vectors) == 4
     assert torch.allclose(some(batch(250, 3, 500, 17)), every(batch(250, 3, 500, 17)), atol=1e-6)
 
 
@@ -172,8 +171,6 @@ class TestMixture:
         ({"models": ["a"], "weights": [-1]}, r"teachers.mixture.weights.0 = -1"),
         ({"models": ["a"], "pooling": ["cls", "cls"]}, "pooling = .* for 1 models"),
         ({"models": ["a"], "pooling": ["best"]}, "teachers.mixture.pooling.0 = 'best'"),
-        ({"models": ["a"], "model": "b"}, "model is an unknown key"),
-        ({}, "teachers.mixture.models is missing"),
     ])  # fmt: skip
     def test_mistakes_are_named(self, options: dict[str, Any], said: str) -> None:
         with pytest.raises(UserError, match=said):

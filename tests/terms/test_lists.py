@@ -1,6 +1,5 @@
 """Lists of a teacher, a queue or a peer, beyond their equations: where they rest, and what they know."""
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -102,13 +101,3 @@ def test_equals_sentence_transformers(measure: Distance) -> None:
     assert found.item() == pytest.approx(expected.item(), rel=1e-6)
     (found + expected).backward()
     assert torch.allclose(ours.projection.weight.grad, theirs.projection.weight.grad, rtol=1e-4, atol=1e-7)
-
-
-@pytest.mark.parametrize("drop", [True, False])
-@pytest.mark.parametrize(
-    "equation", [lambda *given: listmle(*given[:3], given[4]), listnet], ids=["listmle", "listnet"]
-)
-def test_the_positive_has_a_gradient_only_where_it_stays(equation: Callable[..., torch.Tensor], drop: bool) -> None:
-    student = cosines_of(4, 4).requires_grad_()
-    equation(student, cosines_of(4, 4, seed=1), 0.3, 0.2, drop).backward()
-    assert bool((student.grad.diagonal() == 0).all()) is drop

@@ -18,7 +18,7 @@ from conftest import sentences
 from isotrope import Objective, component, load
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
-from isotrope.objective.passes import encode_columns
+from isotrope.objective.passes import Passes
 from isotrope.tokens._inner import inside
 from isotrope.tokens.hide import Phrase, phrases
 from isotrope.tokens.negate import Negate
@@ -37,9 +37,7 @@ def test_words_of_anchors_alone_are_hidden(tiny_model: Path) -> None:
     assert not torch.equal(shown, text["input_ids"])
     columns = [dict(text) for _ in range(3)]
     with torch.no_grad():
-        stack, further, readings = encode_columns(
-            model, columns, 1, [(step, [0])], torch.Generator().manual_seed(1), None
-        )
+        stack, further, readings = Passes(model, [(step, [0])], torch.Generator().manual_seed(1)).views(columns, 1)
         whole = model(dict(text))["sentence_embedding"]
     assert torch.equal(readings[0].read["input_ids"], shown)
     assert torch.allclose(stack[1], whole, atol=1e-5)

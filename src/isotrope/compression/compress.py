@@ -1,7 +1,8 @@
 """A teacher and text in; a small model that follows the teacher out, with what it keeps and what it saves."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,37 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 import isotrope.text
-from isotrope.compression.cost import costs
-from isotrope.compression.page import compression_verdict, quality_scores, student_evidence, write_student_report
-from isotrope.compression.quality import compare_quality, kept_share
+from isotrope.compression.cost import COST_LENGTH, costs
+from isotrope.compression.page import (
+    PAIRS,
+    PARTS,
+    QUERIES,
+    compression_verdict,
+    each_task,
+    student_evidence,
+    write_student_report,
+)
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.checksum import GivenModel, located
+from isotrope.encoder.embed import cut, search_vectors, vectors_of
 from isotrope.encoder.locate import check_hub, locate, public_name
 from isotrope.encoder.student import STATIC, check_student
 from isotrope.errors import UserError
+from isotrope.evaluation.document_tasks import tasks_of_texts
+from isotrope.evaluation.embed import Known
+from isotrope.evaluation.retrieval import OwnTask
+from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.evaluation.sts import Sets, similarities
+from isotrope.evaluation.significance import Comparison, compare
+from isotrope.evaluation.sts import Cosines, Sets, main_pairs, similarities
 from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.card import Card, save_card
+from isotrope.report.examples import searched
 from isotrope.report.outcome import framed
+from isotrope.store.records import Record
 from isotrope.text.opened import Given, Opened
 from isotrope.text.sample import Sample
 from isotrope.training.folder import RunFolder, read_cosines
@@ -38,6 +54,7 @@ PRESET = "distil"
 TINY = "isotrope/tiny"
 RATE = 1e-4  # of a student that knows something: a good model is spoilt by the rate of a raw one
 _HELD_OUT = 2000  # texts, or a fifth: they judge
+SIMILARITY = "English, 330 pairs"
 TIMED = 64  # texts that are encoded to measure speed and memory
 
 
@@ -52,7 +69,10 @@ class Compression(Run):
     @property
     def table(self) -> Any:
         """Task → teacher, start, student, as fractions; a DataFrame if pandas is installed."""
-        return framed(quality_scores(self.record["compression"]))
+        return framed({
+            task: {"teacher": far["before"], "start": own["before"], "student": far["after"]}
+            for task, far, own in each_task(self.record["compression"])
+        })  # fmt: skip
 
     def report(self, file: str | Path) -> Path:
         """Write the page of the student, an .html file."""
@@ -144,13 +164,10 @@ def _student(teacher: str, student: str) -> tuple[str, list[str]]:
     rate = f"train.learning_rate={RATE}"
     if student in ("tiny", TINY):
         return TINY, []
-    if student.partition(":")[0] in ("layers", "vocabulary", "inner", STATIC):
+    if "/" not in student and not (student and Path(student).expanduser().exists()):
         check_student(student)
         return teacher, [f"encoder.student={student!r}", *([rate] if student != STATIC else [])]
-    if "/" in student or (student and Path(student).expanduser().exists()):
-        return student, [rate]
-    remedy = "choose tiny, layers:3, static, a folder, or a hub name with its owner"
-    raise UserError(f"the student {student!r} is unknown", remedy)
+    return student, [rate]
 
 
 def _label(preset: Preset) -> str:
@@ -182,15 +199,66 @@ def _measured(
 ) -> dict[str, Any]:  # fmt: skip
     """Quality and costs -> what ``result.json`` holds under "compression"."""
     encoder = folder.preset.encoder
-    large, small = load(teacher, frozen=True), load(folder.model, frozen=True)
-    start = untrained(encoder)
+    models = load(teacher, frozen=True), untrained(encoder), load(folder.model, frozen=True)
     with watch("judging", console):
-        known = similarities(start, judging) if judging else {}, read_cosines(folder.path / "after.npz")[0]
-        quality, shown = compare_quality(large, start, small, held_out, judging, known, asked)
+        after = read_cosines(folder.path / "after.npz")[0]
+        quality, shown = compare_quality(models, held_out, judging, after, asked)
     texts = (held_out if len(held_out) >= TIMED else similarity_pairs().first)[:TIMED]
     with watch("measuring speed and memory", console):
-        cost = costs(large, small, [teacher, str(folder.model)], texts)
+        cost = costs(models[0], models[2], [teacher, str(folder.model)], texts)
     return {
         "teacher": public_name(teacher), "student": encoder.student or public_name(encoder.backbone),
         "kept": kept_share(quality), "quality": quality, "cost": cost, "searched": shown,
     }  # fmt: skip
+
+
+def compare_quality(
+    models: Sequence[SentenceTransformer],
+    held_out: Sequence[str],
+    sets: Sets,
+    cosines: Cosines,
+    asked: Domain | None = None,
+) -> tuple[dict[str, Any], Record | None]:
+    """A student against its teacher and against itself before training, by a paired bootstrap.
+
+    ``models`` are the teacher, the student before training, and the student. Tasks are made of the ``held_out`` texts
+    if there are enough. ``sets`` are graded pairs beside the 330 that ship with isotrope; the student's ``cosines`` of
+    them are known. Labelled queries, if any are ``asked``, come first.
+
+    Returns:
+        Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a dictionary, whose
+        "after" is the student; and what `isotrope.report.examples.searched` says of searches by teacher and student.
+    """
+    shown = None
+
+    def compared(by: Callable[..., Comparison], scores: Sequence[Any], *more: Any) -> dict[str, Any]:
+        large, first, small = scores
+        return {"teacher": asdict(by(large, small, *more)), "start": asdict(by(first, small, *more))}
+
+    found = {}
+    if asked is not None:
+        found[QUERIES] = compared(compare, [{asked.name: OwnTask(asked).score(model)} for model in models])
+    if tasks := tasks_of_texts(held_out):
+        known = [_known(model, tasks) for model in models]
+        found[PARTS] = compared(compare_on_documents, known, tasks)
+        domain = max(tasks, key=lambda task: task.size).domain
+        shown = searched(domain, *(search_vectors(one, domain.queries, domain.corpus) for one in known[::2]))
+    own: Sets = {SIMILARITY: {"test": similarity_pairs()}}
+    every = {**own, **sets}
+    of_sets: list[Cosines] = [similarities(model, every) for model in models[:2]]
+    of_sets.append({**similarities(models[2], own), **cosines})
+    found[PAIRS] = compared(compare, [main_pairs(every, each) for each in of_sets])
+    return found, shown
+
+
+def kept_share(quality: dict[str, Any]) -> float:
+    """The student's points over its teacher's, each the mean over all tasks."""
+    tasks = [task for kind in quality.values() for task in kind["teacher"]["per_task"].values()]
+    whole = float(np.mean([task["before"] for task in tasks]))
+    return float(np.mean([task["after"] for task in tasks])) / whole if whole > 0 else 0.0
+
+
+def _known(model: SentenceTransformer, tasks: Sequence[SelfMadeTask]) -> Known:
+    texts = list(dict.fromkeys(text for task in tasks for text in task.texts))
+    with cut(model, COST_LENGTH):
+        return Known(texts, vectors_of(model, texts, batch_size=32))

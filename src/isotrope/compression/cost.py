@@ -8,9 +8,9 @@ import json
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import psutil
@@ -30,7 +30,7 @@ _PAUSE = 0.002  # seconds between two looks
 def costs(
     teacher: SentenceTransformer, student: SentenceTransformer, names: Sequence[str], texts: Sequence[str]
 ) -> dict[str, Any]:
-    """Speed, weights and memory of two models, which are moved to the processor.
+    """Speed, weights and memory of two models, which are moved to the processor; time is the processor's.
 
     By the ``names`` of the two, `isotrope.load` loads each anew, to see how much memory it needs.
 
@@ -38,13 +38,7 @@ def costs(
         "texts"; "speed": texts a second of each; "faster": the median, smallest and largest ratio of a round;
         "weights": bytes of each; "memory": bytes of each, None where that could not be measured.
     """
-    found = speed([teacher.to("cpu"), student.to("cpu")], texts)
-    weights = [sum(t.numel() * t.element_size() for t in model.state_dict().values()) for model in (teacher, student)]
-    return {"texts": len(texts), **found, "weights": weights, "memory": [peak_memory(name, texts) for name in names]}
-
-
-def speed(models: Sequence[SentenceTransformer], texts: Sequence[str]) -> dict[str, Any]:
-    """Two models take turns, so that whatever else the machine does meets both; the time is that of the processor."""
+    models = [teacher.to("cpu"), student.to("cpu")]  # they take turns, so that other work on the machine meets both
     seconds: list[list[float]] = [[], []]
     count = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -59,8 +53,11 @@ def speed(models: Sequence[SentenceTransformer], texts: Sequence[str]) -> dict[s
         torch.set_num_threads(count)
     ratios = [slow / fast for slow, fast in zip(*seconds, strict=True)]
     return {
+        "texts": len(texts),
         "speed": [len(texts) / statistics.median(each) for each in seconds],
         "faster": {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios)},
+        "weights": [sum(t.numel() * t.element_size() for t in model.state_dict().values()) for model in models],
+        "memory": [peak_memory(name, texts) for name in names],
     }
 
 
@@ -81,21 +78,13 @@ def peak_memory(model: str, texts: Sequence[str]) -> int | None:
 
 def growth(work: Callable[[], object]) -> int:
     """How many bytes this process holds at most while it works, beyond those that it holds before."""
-    process, done = psutil.Process(), threading.Event()
+    process = psutil.Process()
     before = most = process.memory_info().rss
-
-    def watch() -> None:
-        nonlocal most
-        while not done.wait(_PAUSE):
+    with ThreadPoolExecutor(1) as worker:
+        working = worker.submit(work)
+        while wait([working], _PAUSE).not_done:
             most = max(most, process.memory_info().rss)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        work()
-    finally:
-        done.set()
-        watcher.join()
+        working.result()
     return int(max(most, process.memory_info().rss) - before)
 
 

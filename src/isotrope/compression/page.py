@@ -1,11 +1,10 @@
-"""What a student keeps of its teacher and what it saves, as tables, a line, and the verdict of its card."""
+"""What a student keeps of its teacher and what it saves: tables, the verdict, and the page."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isotrope.compression.quality import PAIRS, PARTS, QUERIES
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.bars import interval_bars, map_figure
@@ -19,6 +18,7 @@ from isotrope.training.folder import RunFolder
 from isotrope.training.page import write_report
 
 FASTER = 1.05  # a smaller ratio of speeds is noise
+QUERIES, PARTS, PAIRS = "labelled queries", "parts of texts", "graded pairs"  # the kinds of tasks
 _JUDGES = {
     QUERIES: "your labelled queries",
     PARTS: "your own documents that were held out",
@@ -51,7 +51,7 @@ def quality_table(record: Mapping[str, Any]) -> Table:
             f"{100 * far['after'] / far['before']:.0f} %" if far["before"] > 0 else "",
             *(f"{signed(of['difference'])} ({signed(of['low'])} … {signed(of['high'])})" for of in (own, far)),
         ]
-        for task, far, own in _tasks(record)
+        for task, far, own in each_task(record)
     ]  # fmt: skip
     header = ["task", "teacher", "before training", "student", "kept", "by training (95 %)", "to the teacher (95 %)"]
     return Table("Points kept", header, rows, notes=[HOW])
@@ -70,15 +70,7 @@ def cost_table(cost: Mapping[str, Any]) -> Table:
     return Table("Speed and size", ["", "teacher", "student", "ratio"], rows, notes=[note])
 
 
-def quality_scores(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Task -> the scores of teacher, start and student, as fractions."""
-    return {
-        task: {"teacher": far["before"], "start": own["before"], "student": far["after"]}
-        for task, far, own in _tasks(record)
-    }
-
-
-def _tasks(record: Mapping[str, Any]) -> Iterator[tuple[str, Record, Record]]:
+def each_task(record: Mapping[str, Any]) -> Iterator[tuple[str, Record, Record]]:
     """Each task with how far the student is from its teacher, and from its own start."""
     for kind in record["quality"].values():
         for task, far in kind["teacher"]["per_task"].items():
@@ -100,12 +92,10 @@ def compression_verdict(record: Mapping[str, Any]) -> Verdict:
         Comparison(**found["teacher"]), before=record["teacher"], after="the student", judge=_JUDGES[kind],
         measure="points on average",
     )  # fmt: skip
-    teacher, own = record["teacher"], found["start"]
-    needs = " or ".join({"speed": "too slow", "memory": "too large"}[gain] for gain in _gains(record))
-    use = f"use it where {teacher} is {needs}" if needs else f"keep {teacher}"
+    own = found["start"]
     word = {"better": "gained", "worse": "lost"}.get(own["verdict"], "changed nothing significant:")
     gained = f"Training it {word} {signed(own['difference'])} points."
-    return replace(verdict, advice=f"It {kept_line(record)}; {use}. {gained}")
+    return replace(verdict, advice=f"It {kept_line(record)}. {student_advice(record)} {gained}")
 
 
 def student_evidence(record: Mapping[str, Any]) -> Table:
@@ -120,7 +110,7 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
     if not found:
         return write_report(run, output)
     drawn = interval_bars({
-        SHORT_NAMES.get(task, task): (far["difference"], far["low"], far["high"]) for task, far, _ in _tasks(found)
+        SHORT_NAMES.get(task, task): (far["difference"], far["low"], far["high"]) for task, far, _ in each_task(found)
     })  # fmt: skip
     caption = "The student's points less its teacher's; the line is the 95 % interval."
     searched, names = found.get("searched") or {"shown": [], "map": None}, ("teacher", "student")
@@ -129,11 +119,11 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
         output,
         title=f"Compress: {found['teacher']}",
         verdict=compression_verdict(found),
-        lead=[f"{student_advice(found)} It {kept_line(found)}."],
+        lead=[f"The student {kept_line(found)}. {student_advice(found)}"],
         tables=[
             *compression_tables(found),
             *([examples_table(searched["shown"], names=names)] if searched["shown"] else []),
-            *([how_to_switch()] if _gains(found) else []),
+            *([how_to_switch()] if _saved(found) else []),
         ],
         figures=[
             PageFigure("kept", "How far the student is from its teacher", drawn, caption),
@@ -144,12 +134,11 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
 
 def student_advice(record: Mapping[str, Any]) -> str:
     """The sentence for a reader who reads only one."""
-    if gains := " and ".join(_gains(record)):
-        return f"Use the student where {gains} matter{'' if ' and ' in gains else 's'} more than the last points."
-    return "Keep your model: the student is neither faster nor smaller."
+    needs = " or ".join(_saved(record))
+    return f"Use it where {record['teacher']} is {needs}." if needs else f"Keep {record['teacher']}."
 
 
-def _gains(record: Mapping[str, Any]) -> list[str]:
-    """What the student saves."""
+def _saved(record: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a teacher that the student may replace."""
     ratio, (big, little) = record["cost"]["faster"]["median"], record["cost"]["weights"]
-    return [*(["speed"] if ratio > FASTER else []), *(["memory"] if little < big else [])]
+    return [*(["too slow"] if ratio > FASTER else []), *(["too large"] if little < big else [])]

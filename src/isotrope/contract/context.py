@@ -10,7 +10,7 @@ A component that needs nothing has no such method. One that looks up more than a
 weights, buffers or a queue a `WithState`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,6 @@ class BuildContext:
     rows: npt.NDArray[np.int64] | None = None  # (R,) the only rows that the run visits, in any order; None for all
     folder: Path | None = None  # the run's
     max_length: int | None = None  # tokens of a text that the student reads in training
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None  # called during long work
     teachers: Mapping[str, Any] = field(default_factory=dict)  # name -> teacher, or what tells its ``width`` for now
 
     @classmethod

@@ -16,7 +16,7 @@ from isotrope.components.described import Described, introduce
 from isotrope.components.refusals import LossTerms, check_columns, check_views, refuse
 from isotrope.contract.context import BuildContext, built
 from isotrope.contract.distributed import gather_rows, process_rank
-from isotrope.objective.passes import TextColumn, encode_columns
+from isotrope.objective.passes import Passes, TextColumn
 from isotrope.text.permutation import derive
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
 
@@ -104,8 +104,8 @@ class Objective(Described, nn.Module):
         # Each rank has its own sentences to change; their widths must not reach what all ranks share.
         own = torch.Generator().manual_seed(derive(derive(self.seed, self.step), -1 - process_rank()))
         states = any(getattr(part, "token_states", False) for part in self.parts)
-        settings = (self.passes, self.tokens, own, self.mini_batch_size, self.peers, states)
-        stack, negatives, readings = encode_columns(self.model, columns, *settings)
+        read = Passes(self.model, self.tokens, own, self.mini_batch_size, self.peers, states)
+        stack, negatives, readings = read.views(columns, self.passes)
         rows = torch.arange(stack.shape[1], device=stack.device) if labels is None else labels
         taught = {name: gather_rows(teacher(Batch(rows, generator))) for name, teacher in self.teachers.items()}
         stack, negatives = gather_rows(stack, dim=1), gather_rows(negatives)

@@ -45,6 +45,9 @@ class PostStep(BaseModel, ABC):
     def behind(self, base: Encoder) -> "FittedEncoder":
         return FittedEncoder(base, self)
 
+    def prepare(self, base: Encoder, sentences: Sequence[str]) -> None:
+        """What the encoder must know of the sentences, before it encodes them and the step is fitted on them."""
+
     @abstractmethod
     def fitted(self, vectors: Matrix) -> Transform:
         """The transformation fitted on vectors (N, D)."""
@@ -80,6 +83,7 @@ class FittedEncoder(ByRole):
 
     def fit(self, sentences: Sequence[str]) -> Self:
         """Fit on some sentences, and on nothing else from now on."""
+        self.step.prepare(self.base, sentences)
         if isinstance(self.base, FittedEncoder) and self.base.step.fit == TARGET:
             self.base.fit(sentences)
         self._transform = self.step.fitted(self._matrix(list(dict.fromkeys(sentences))))
@@ -89,6 +93,8 @@ class FittedEncoder(ByRole):
         """Sentences (N,) -> (N, K)."""
         self._read_corpus()
         distinct = list(dict.fromkeys(sentences))
+        if self._transform is None:
+            self.step.prepare(self.base, distinct)
         vectors = self._matrix(distinct, role)
         transform = self._transform or self.step.fitted(vectors)
         place = {sentence: row for row, sentence in enumerate(distinct)}

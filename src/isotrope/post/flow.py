@@ -17,7 +17,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from isotrope.console.progress import tell
-from isotrope.errors import UserError
 from isotrope.post.fitted import PostStep, Transform
 from isotrope.types import AboveZero, Count, Matrix
 
@@ -105,7 +104,7 @@ class Flow(PostStep):
     seed: int = Field(default=0, ge=0)  # of weights, permutations and the order of the sentences
 
     def fitted(self, vectors: Matrix) -> Transform:
-        """The map x -> z of maximum likelihood; refused if the fit diverges."""
+        """The map x -> z of maximum likelihood; NaN if ``lr`` is too large."""
         glow = self.train(torch.from_numpy(vectors).float())
 
         def transform(x: Matrix) -> Matrix:
@@ -126,8 +125,6 @@ class Flow(PostStep):
                 for number, picks in enumerate(torch.split(torch.randperm(len(x)), self.batch)):
                     tell("fitted the flow to", number * self.batch, len(x))
                     loss = negative_log_likelihood(*glow(x[picks]))
-                    if not torch.isfinite(loss):
-                        raise UserError(f"the flow's fit diverged at lr = {self.lr}", "choose a smaller lr")
                     optimizer.zero_grad()
                     loss.backward()  # type: ignore[no-untyped-call]
                     optimizer.step()

@@ -4,8 +4,8 @@ RankCSE's ListNet (Liu et al., ACL 2023, Eq. 4, https://aclanthology.org/2023.ac
 once. The lists come from `isotrope.evaluation.retrieval`. Training takes seconds, and no label and no encoder.
 """
 
-from collections.abc import Iterator
 from copy import copy
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Dropout
 from torch import Tensor
 
 from isotrope.encoder.pooling import dense
-from isotrope.encoder.prompts import routed
 from isotrope.encoder.routes import with_query_route
-from isotrope.errors import UserError
 from isotrope.post.fitted import with_linear
 from isotrope.terms.listnet import listnet
 from isotrope.types import Matrix
@@ -61,9 +59,7 @@ def ranking_map(
     both: bool = False,
     seed: int = 0,
 ) -> Matrix:
-    """W (D, D) that minimises `map_loss` over all queries.
-
-    W begins at zero, so what training does not change stays as it was. The scale of the cosines is learned with it.
+    """W (D, D) that minimises `map_loss` over all queries, and begins at zero; the scale of the cosines is learned too.
 
     The vectors need no unit length. Lists and scores are what `isotrope.evaluation.retrieval` gives. A query's own
     document should not be in its list: it would teach to find words. ``both`` maps the documents too, and ``seed`` is
@@ -75,7 +71,9 @@ def ranking_map(
     log_scale = torch.tensor(np.log(_SCALE), dtype=torch.float32, requires_grad=True)
     groups = [{"params": [matrix], "weight_decay": _DECAY}, {"params": [log_scale], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=_RATE)
-    for rows in _batches(len(q), seed):
+    generator = torch.Generator().manual_seed(seed)
+    orders = (torch.randperm(len(q), generator=generator) for _ in range(_EPOCHS))
+    for rows in chain.from_iterable(torch.split(order, _BATCH) for order in orders):
         loss = map_loss(q[rows], d[ids[rows]], scores[rows], matrix, log_scale.exp(), both)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -90,15 +88,11 @@ def with_map(encoder: SentenceTransformer, matrix: Matrix, *, both: bool = False
     texts that `encode` takes without a word, keep their vectors to the last bit, so that nobody has to index again.
 
     The two models share their modules. W (D, D) is what `ranking_map` gives for the vectors of the first.
-
-    Raises:
-        UserError: the model has routes of its own, and only queries are to be mapped.
+    A model with routes of its own cannot get another one for queries.
     """
     layer = np.eye(len(matrix)) + matrix
     if both:
         return with_linear(encoder, np.zeros(len(matrix)), layer)
-    if routed(encoder):
-        raise UserError("a model with routes cannot get another one for queries", "map both sides")
     shared, last = list(encoder), Dropout(0.0)  # which changes nothing: a route needs a module
     if isinstance(encoder[-1], Normalize):
         shared, last = shared[:-1], Normalize()  # unit length again after unit length would change the last bit
@@ -108,9 +102,3 @@ def with_map(encoder: SentenceTransformer, matrix: Matrix, *, both: bool = False
     layer = np.pad(layer, (0, beyond))
     moved = dense(torch.from_numpy(layer.T.copy()), torch.zeros(len(layer)))  # (D, D)
     return with_query_route(encoder, [last, moved, last], [last], shared)
-
-
-def _batches(count: int, seed: int) -> Iterator[Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(_EPOCHS):
-        yield from torch.split(torch.randperm(count, generator=generator), _BATCH)

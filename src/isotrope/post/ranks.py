@@ -5,6 +5,7 @@ Seonwoo et al., ACL 2023, Sec. 3, https://aclanthology.org/2023.acl-long.879.
 
 import numpy as np
 from scipy.stats import rankdata
+from sklearn.preprocessing import normalize
 
 from isotrope.post.fitted import PostStep, Transform
 from isotrope.types import Count, Fraction, Matrix
@@ -19,18 +20,14 @@ def ranks(vectors: Matrix, share: float = 0.0) -> Transform:
     lists of cosines. With a ``share`` λ > 0, x itself stands behind the ranks, and the cosine of two results is
     λ · cos(x, y) + (1 − λ) · that correlation: (N, M + D).
     """
-    corpus = _unit(vectors)
+    corpus = normalize(vectors)
 
     def ranked(x: Matrix) -> Matrix:
-        near = _unit(x) @ corpus.T  # (n, M)
-        centred = _unit(rankdata(near, axis=1) - (len(corpus) + 1) / 2)
-        return np.hstack([(1 - share) ** 0.5 * centred, share**0.5 * _unit(x)]) if share else centred
+        near = normalize(x) @ corpus.T  # (n, M)
+        centred: Matrix = normalize(rankdata(near, axis=1) - (len(corpus) + 1) / 2)
+        return np.hstack([(1 - share) ** 0.5 * centred, share**0.5 * normalize(x)]) if share else centred
 
     return lambda x: np.concatenate([ranked(x[i : i + _BLOCK]) for i in range(0, max(1, len(x)), _BLOCK)])
-
-
-def _unit(rows: Matrix) -> Matrix:
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny))
 
 
 class Ranks(PostStep):

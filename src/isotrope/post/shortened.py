@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from pydantic import ValidationError
 from sentence_transformers.util import quantize_embeddings
+from sklearn.preprocessing import normalize
 
 from isotrope.errors import UserError
 from isotrope.post.fitted import PostStep, Transform
@@ -29,8 +30,7 @@ def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "floa
         raise UserError(f"vectors of {width} dimensions cannot be cut to {k}", f"choose at most {width}")
 
     def cut(x: Matrix) -> Matrix:
-        x = x[:, :k]
-        return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.finfo(np.float64).tiny))
+        return np.asarray(normalize(x[:, :k]))
 
     if precision == "float32":
         return cut

@@ -7,20 +7,15 @@ https://openreview.net/forum?id=SyK00v5xx.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
-from isotrope.encoder.prompts import Role
 from isotrope.encoder.word_vectors import WordVectors, source_of
 from isotrope.errors import UserError
-from isotrope.post.fitted import TARGET, FittedEncoder, PostStep, Transform
+from isotrope.post.fitted import PostStep, Transform
 from isotrope.text.lines import lines
 from isotrope.types import AboveZero, Encoder, Matrix
-
-WordVector = npt.NDArray[np.float32]  # (D,), or rows (N, D)
 
 
 def read_counts(path: str | Path) -> dict[str, float]:
@@ -49,36 +44,22 @@ class Sif(PostStep):
     a: AboveZero = 1e-3
     remove: int = Field(default=1, ge=0)  # how many common directions, of the sentences that it is fitted on
 
-    def behind(self, base: Encoder) -> FittedEncoder:
+    def check(self) -> None:
+        super().check()
+        if self.freq is not None:
+            read_counts(self.freq)
+
+    def prepare(self, base: Encoder, sentences: Sequence[str]) -> None:
+        """Give the words their weights."""
         assert isinstance(base, WordVectors)  # see isotrope.post.names.check_name
-        return _SifEncoder(base, self)
+        if self.freq is None:
+            base.look_up(sentences)
+            counts: Mapping[str, float] = Counter(w.lower() for sentence in sentences for w in base.words(sentence))
+        else:
+            counts = read_counts(self.freq)
+        base.weight = smooth_inverse_frequency(counts, self.a)
 
     def fitted(self, vectors: Matrix) -> Transform:
         directions = np.linalg.eigh(vectors.T @ vectors)[1][:, ::-1]  # right singular vectors; nothing is centred
         common = directions[:, : self.remove]  # (D, k)
         return lambda x: x - x @ common @ common.T
-
-
-class _SifEncoder(FittedEncoder):
-    """Takes its words' weights before its vectors."""
-
-    def __init__(self, base: WordVectors, step: Sif) -> None:
-        super().__init__(base, step)
-        self._words, self._sif = base, step
-        if step.freq is not None:
-            base.weight = smooth_inverse_frequency(read_counts(step.freq), step.a)
-
-    def fit(self, sentences: Sequence[str]) -> Self:
-        self._count(sentences)
-        return super().fit(sentences)
-
-    def encode(self, sentences: list[str], role: Role | None = None) -> WordVector:
-        if self._transform is None and self._sif.fit == TARGET:
-            self._count(list(dict.fromkeys(sentences)))
-        return super().encode(sentences, role)
-
-    def _count(self, sentences: Sequence[str]) -> None:
-        if self._sif.freq is None:
-            self._words.look_up(sentences)
-            counts = Counter(word.lower() for sentence in sentences for word in self._words.words(sentence))
-            self._words.weight = smooth_inverse_frequency(counts, self._sif.a)

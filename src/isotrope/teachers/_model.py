@@ -92,85 +92,80 @@ class TeacherModel:
 
 
 @dataclass(frozen=True, slots=True)
+class Taught:
+    """A teacher made of a function: the rows of a batch -> (N, T)."""
+
+    width: int  # T
+    embed: Callable[[Batch], Tensor]
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return self.embed(batch)
+
+
+@dataclass(frozen=True, slots=True)
 class Visited:
     """The rows of a corpus that a run visits, for a teacher that keeps something of each."""
 
     corpus: Any
-    rows: RowIds | None = None  # (R,) rising; None: all
+    rows: RowIds  # (R,) rising
 
     @classmethod
     def by(cls, context: BuildContext) -> Self:
-        corpus, rows = context.needed("corpus"), None if context.rows is None else np.unique(context.rows)
-        return cls(corpus, None if rows is not None and len(rows) == len(corpus) else rows)
+        corpus = context.needed("corpus")
+        return cls(corpus, np.arange(len(corpus)) if context.rows is None else np.unique(context.rows))
 
     def __len__(self) -> int:
-        return len(self.corpus) if self.rows is None else len(self.rows)
+        return len(self.rows)
 
     def key(self, layout: int, teacher: str) -> str:
         """A checksum of all that decides what the teacher keeps."""
-        chosen = "all" if self.rows is None else xxhash.xxh3_128_hexdigest(self.rows.tobytes())
+        chosen = xxhash.xxh3_128_hexdigest(self.rows.tobytes())
         return xxhash.xxh3_128_hexdigest(json.dumps([layout, teacher, self.corpus.key, chosen]).encode())
 
     def read(self, size: int, begun: int = 0) -> Iterator[tuple[int, list[str]]]:
         """The texts from place ``begun`` on, ``size`` at a time, each part with the place where it begins."""
         for start in range(begun, len(self), size):
-            places = np.arange(start, min(start + size, len(self)))
-            yield start, self.corpus.texts(places if self.rows is None else self.rows[places])
+            yield start, self.corpus.texts(self.rows[start : start + size])
 
     def places(self, wanted: Tensor) -> RowIds:
         """Where rows of the corpus (N,) are among those that are kept: (N,)."""
         asked = wanted.cpu().numpy()
-        places = asked if self.rows is None else self.rows.searchsorted(asked)
-        inside = (places >= 0) & (places < len(self))
-        if self.rows is not None:
-            inside &= self.rows[np.where(inside, places, 0)] == asked
-        if not inside.all():
-            problem = f"the teacher has no embedding of row {asked[~inside][0]}"
+        places = self.rows.searchsorted(asked).clip(max=len(self) - 1)
+        if len(missing := asked[self.rows[places] != asked]):
+            problem = f"the teacher has no embedding of row {missing[0]}"
             raise UserError(problem, "let 'label' hold row numbers, and open the teacher with all rows of the run")
         return places
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusEmbeddings:
-    """The embeddings of the rows that a run visits."""
+def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> Taught:
+    """A teacher that looks up rows: found in the cache, or encoded; of several processes one encodes, the others wait.
 
-    vectors: npt.NDArray[np.float32]  # (R, T) unit rows, mapped
-    visited: Visited
+    The key is a checksum of the model, its settings, the corpus and the rows. What a killed pass had done counts in the
+    next: the array grows beside the folder that it is for.
+    """
+    visited = Visited.by(context)
+    count, key = len(visited), visited.key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16))
 
-    @classmethod
-    def open(cls, encoder: TeacherEncoder, context: BuildContext) -> Self:
-        """Find them in the cache, or encode the corpus; of several processes one does, the others wait.
+    def write(draft: Path) -> None:
+        array = GrowingArray(draft.with_name(f".{key}.vectors{DRAFT}"), count, encoder.width)
+        begun = array.rows_written(TEACHER_SHARD)
+        needed = 4 * encoder.width * (count - begun)  # bytes
+        check_space(draft, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
+        for start, texts in visited.read(TEACHER_SHARD, begun):
 
-        The key is a checksum of the model, its settings, the corpus and the rows. What a killed pass had done counts in
-        the next.
-        """
-        visited = Visited.by(context)
-        key = visited.key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16))
-        folder = cached(cache_folder("teachers", key), lambda draft: _write(draft, key, encoder, context, visited))
-        return cls(np.load(folder / VECTORS, mmap_mode="r"), visited)
+            def told(done: int, start: int = start) -> None:
+                tell(f"encoded by {encoder.name}", start + done, count)
 
-    @property
-    def width(self) -> int:
-        return int(self.vectors.shape[1])
+            array.append(start, encoder(texts, told).numpy())  # (≤ S, T)
+        array.finish(draft / VECTORS)
 
-    def __call__(self, batch: Batch) -> Tensor:
-        """(N, T) for the batch's rows, on their device."""
-        return torch.from_numpy(self.vectors[self.visited.places(batch.rows)]).to(batch.rows.device)
+    return looked_up(np.load(cached(cache_folder("teachers", key), write) / VECTORS, mmap_mode="r"), visited)
 
 
-def _write(folder: Path, key: str, encoder: TeacherEncoder, context: BuildContext, visited: Visited) -> None:
-    """Fill an empty folder. The array grows beside it, so that the next call goes on after a kill."""
-    count = len(visited)
-    array = GrowingArray(folder.with_name(f".{key}.vectors{DRAFT}"), count, encoder.width)
-    begun = array.rows_written(TEACHER_SHARD)
-    needed = 4 * encoder.width * (count - begun)  # bytes
-    check_space(folder, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
-    for start, texts in visited.read(TEACHER_SHARD, begun):
-        context.progress(encoder.name, start, count)
+def looked_up(vectors: npt.NDArray[np.float32], visited: Visited) -> Taught:
+    """The teacher that has these vectors (R, T), unit rows, of the rows that a run visits."""
 
-        def told(done: int, start: int = start) -> None:
-            tell(f"encoded by {encoder.name}", start + done, count)
+    def embed(batch: Batch) -> Tensor:
+        return torch.from_numpy(vectors[visited.places(batch.rows)]).to(batch.rows.device)
 
-        array.append(start, encoder(texts, told).numpy())  # (≤ S, T)
-    context.progress(encoder.name, count, count)
-    array.finish(folder / VECTORS)
+    return Taught(vectors.shape[1], embed)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from scipy.sparse import csr_array, load_npz, save_npz
 from torch import Tensor
 
+from isotrope.console.progress import tell
 from isotrope.contract.context import BuildContext
 from isotrope.contract.distributed import gather_rows
 from isotrope.store.cache import cache_folder, cached
@@ -49,9 +50,8 @@ class Bm25:
 
         def texts() -> Iterator[str]:
             for start, part in visited.read(_CHUNK):
-                context.progress("BM25", start, len(visited))
+                tell("counted the words of", start, len(visited))
                 yield from part
-            context.progress("BM25", len(visited), len(visited))
 
         def make(draft: Path) -> None:
             save_npz(draft / _WEIGHTS, Bm25Index.of(texts(), self.k1, self.b).weights, compressed=False)

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
-from isotrope.teachers._model import Length, Pooling, Precision
-from isotrope.teachers.cached import Cached
-from isotrope.teachers.live import Live
-from isotrope.types import Batch, NonNegative, Teacher
+from isotrope.teachers._model import Length, Pooling, Precision, Taught
+from isotrope.teachers.model import Cached, Live
+from isotrope.types import NonNegative, Teacher
 
 
 def mix(
@@ -45,7 +44,9 @@ class Mixture:
             self._each(name, None)
 
     def build(self, context: BuildContext) -> Teacher:
-        return _Mixed([model.build(context) for model in self._single()], self._each("weights", 1.0))
+        teachers: list[Any] = [model.build(context) for model in self._single()]
+        weights, width = self._each("weights", 1.0), sum(teacher.width for teacher in teachers)
+        return Taught(width, lambda batch: mix([teacher(batch) for teacher in teachers], weights))
 
     def width_in(self, context: BuildContext) -> int:
         return sum(model.width_in(context) for model in self._single())
@@ -64,12 +65,3 @@ class Mixture:
             problem = f"teachers.mixture.{name} = {list(values)} for {len(self.models)} models"
             raise UserError(problem, "give one entry a model, or leave it out")
         return values or [default] * len(self.models)
-
-
-class _Mixed:
-    def __init__(self, teachers: Sequence[Any], weights: Sequence[float]) -> None:
-        self.teachers, self.weights = teachers, weights
-        self.width = sum(teacher.width for teacher in teachers)
-
-    def __call__(self, batch: Batch) -> Tensor:
-        return mix([teacher(batch) for teacher in self.teachers], self.weights)

@@ -3,10 +3,8 @@
 Over a queue of texts it is ConGen (Limkonchotiwat et al., Findings of EMNLP 2022, Sec. 3,
 https://aclanthology.org/2022.findings-emnlp.483), after SEED (Fang et al., ICLR 2021) for images. SCT (Limkonchotiwat
 et al., TACL 2023) has it for training without a larger teacher. Over the batch it is the variant in DCLR's Table 2
-(Zhou et al., ACL 2022, Sec. 6.2), which says no more than "Hinton et al., 2015 (https://arxiv.org/abs/1503.02531), with
-SimCSE as the teacher". The classes are the texts, the logits their cosines. Hinton's factor T² makes up for a
-temperature other than the contrast's; at equal temperatures, the default, it is 1, and ``weight`` takes its place
-otherwise.
+(Zhou et al., ACL 2022, Sec. 6.2), after Hinton et al., 2015, https://arxiv.org/abs/1503.02531. The classes are the
+texts, the logits their cosines. In the place of Hinton's factor T² stands ``weight``.
 """
 
 from dataclasses import dataclass

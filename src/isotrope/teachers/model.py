@@ -1,0 +1,59 @@
+"""A model as a teacher: encoded once, or with every batch; and the student as it was before training."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from isotrope.contract.context import BuildContext
+from isotrope.teachers._model import INITIAL, Length, Precision, Taught, TeacherModel, encoded_once
+from isotrope.types import Batch, Teacher
+
+
+@dataclass(frozen=True)
+class Cached(TeacherModel):
+    """One model, one pass over the rows that the run visits: 4 · T bytes a row on disk, shared by all later runs.
+
+    From then on it is a look-up in a memory-mapped file.
+    """
+
+    stage = "teachers"
+
+    def build(self, context: BuildContext) -> Teacher:
+        return encoded_once(self.load(context), context)
+
+
+@dataclass(frozen=True)
+class Live(TeacherModel):
+    """One model, one more forward pass a step; the same embeddings as cached, to rounding.
+
+    For a corpus whose embeddings would fill the disk, or that is read once.
+    """
+
+    stage = "teachers"
+
+    def build(self, context: BuildContext) -> Teacher:
+        encoder, corpus = self.load(context), context.needed("corpus")
+
+        def embed(batch: Batch) -> Tensor:
+            return encoder(corpus.texts(batch.rows.cpu().numpy())).to(batch.rows.device)
+
+        return Taught(encoder.width, embed)
+
+
+@dataclass(frozen=True)
+class Initial:
+    """A cached teacher from the run's own model. What the student knows before training is held while it learns.
+
+    A resumed run loads the same model first, and finds the same cache. Without dropout and without the training-only
+    head; ``max_length`` 0 is the length that the model is used with.
+    """
+
+    stage = "teachers"
+    max_length: Length = 0
+    precision: Precision = "fp32"
+
+    def build(self, context: BuildContext) -> Teacher:
+        return Cached(INITIAL, max_length=self.max_length, precision=self.precision).build(context)
+
+    def width_in(self, context: BuildContext) -> int:
+        return int(context.needed("student").get_embedding_dimension())
