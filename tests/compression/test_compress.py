@@ -84,7 +84,7 @@ def test_a_student_of_the_teachers_layers_follows_it(teacher: Path, texts: Path,
     assert "Is it better than model?" in card
     assert "of the points of" in card
     page = write_student_report(run.folder).read_text(encoding="utf-8")
-    shown = ("use it where", "Points kept", "How far the student is", "How to switch", "Speed and size")
+    shown = ("Use it where", "Points kept", "How far the student is", "How to switch", "Speed and size")
     for words in (*shown, "times as fast", "layers:2"):
         assert words in page
     assert run.verdict.before == "model", "it is never better than its teacher for what training gained"
