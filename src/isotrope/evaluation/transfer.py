@@ -9,17 +9,15 @@
 Samples are sorted by number of words and class before they are cut into folds. Accuracies are rounded to two decimals
 of percent before they are compared. The first of equal penalties wins.
 
-SentEval trains one small classifier after another: its time goes into launching operations on matrices of 64 rows. Here
-all classifiers of a task take their steps together. F training sets share one matrix of features; each set has R
-classifiers that differ in the L2 penalty alone, so that they share its minibatches:
+SentEval trains one small classifier after another. Here all classifiers of a task take their steps together: F training
+sets share one matrix of features, and the R classifiers of a set, which differ in the L2 penalty, its minibatches:
 
     features (N, D) -> minibatches (F, B, D) -> log-odds (F, R, K - 1, B) -> gradients (F, R, K, D)
 
 Softmax over K classes needs K - 1 logits, those against class 0; the gradient of class 0 is minus the sum of the
 others. Training sets go through in blocks that fit into the cache, one thread a block, so the number of threads changes
-nothing. Every fit starts from SentEval's seed, in generators of our own, which leave the global ones untouched. Two
-things differ: every distinct sentence of a task is encoded once, and rounding, which over thousands of steps now and
-then moves one sample across the boundary.
+nothing. Every fit starts from SentEval's seed, in generators of our own. Only rounding differs, which over thousands of
+steps now and then moves one sample across the boundary.
 
 Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
 """
@@ -105,10 +103,6 @@ class TrainedClassifiers(NamedTuple):
     accuracy: Matrix  # (F, R)
     weights: Tensor  # (F, R, K, D + 1), the bias last
 
-    def predict(self, x: Tensor, member: int, penalty: int = 0) -> Indices:
-        """Classes (n,) of x (n, D + 1) by one of the classifiers."""
-        return np.asarray((x @ self.weights[member, penalty].T).argmax(dim=1).numpy())
-
 
 def evaluate_transfer(
     encoder: Encoder, tasks: Mapping[str, Mapping[str, LabelledTexts]], setting: str = "test"
@@ -161,7 +155,7 @@ def accuracies(parts: Mapping[str, Problem], classes: int, setting: ClassifierSe
         chosen = 0  # the only one
     predicted = np.zeros(len(y), dtype=np.int64)
     for fold, one in enumerate(outer):
-        predicted[one.dev] = trained.predict(x[one.dev], fold, chosen)
+        predicted[one.dev] = predictions(x[one.dev], trained.weights[fold])[:, chosen].numpy()
     correct, tested = predicted == y.numpy(), rows["all" if nested else "test"]
     means = (np.mean(each) for each in ([_percent(correct[one.dev]) for one in outer], [*map(max, percents)]))
     accuracy, dev_accuracy = (round(round(float(percent), 2) / 100, 4) for percent in means)
@@ -222,38 +216,29 @@ def _train_block(
     x: Tensor, y: Tensor, sets: list[TrainingSet], penalties: Matrix, classes: int, setting: ClassifierSetting
 ) -> tuple[Matrix, Tensor]:
     """Best accuracies (b, R) and weights (b, R, K, D + 1) of b sets with equally many steps an epoch."""
-    decay = torch.tensor(penalties, dtype=torch.float32)[:, :, None, None]  # (A, R, 1, 1) of the A sets still active
-    weights = _initial(classes, x.shape[1]).repeat(*penalties.shape, 1, 1)  # (A, R, K, D + 1)
+    decay = torch.tensor(penalties, dtype=torch.float32)[:, :, None, None]
+    weights = _initial(classes, x.shape[1]).repeat(*penalties.shape, 1, 1)  # (b, R, K, D + 1)
     optimizer = _OPTIMIZERS[setting.optimizer]([weights])
     best, accuracy = weights.clone(), np.full(penalties.shape, -1.0)
     misses = np.zeros(penalties.shape, dtype=np.int64)  # (b, R) checks without a better accuracy
-    active, orders, epoch = np.arange(len(sets)), [rows.orders() for rows in sets], 0
-    while len(active) and epoch <= MAX_EPOCH:
-        training = [sets[member] for member in active]
+    orders = [rows.orders() for rows in sets]
+    for _ in range(0, MAX_EPOCH + 1, setting.epoch_size):
         for _ in range(setting.epoch_size):
-            rows, shares = _minibatches(training, [next(orders[member]) for member in active], setting.batch_size)
+            rows, shares = _minibatches(sets, [next(order) for order in orders], setting.batch_size)
             _descend(x, y, rows, shares, weights, decay, optimizer)
-        epoch += setting.epoch_size
-        scores = np.stack([_score(x, y, one.dev, own) for one, own in zip(training, weights, strict=True)])  # (A, R)
-        running = misses[active] <= setting.tenacity
-        better = running & (scores > accuracy[active])
-        misses[active] += running & ~better
-        for row, penalty in zip(*np.nonzero(better), strict=True):
-            accuracy[active[row], penalty] = scores[row, penalty]
-            best[active[row], penalty] = weights[row, penalty]
-        left = (misses[active] <= setting.tenacity).any(axis=1)
-        if not left.all():
-            kept, known = torch.from_numpy(left), optimizer.state[weights]
-            active, decay, weights = active[left], decay[kept], weights[kept]
-            optimizer = _OPTIMIZERS[setting.optimizer]([weights])
-            optimizer.state[weights] = {key: value[kept] if value.ndim else value for key, value in known.items()}
+        found = (predictions(x[one.dev], own) == y[one.dev, None] for one, own in zip(sets, weights, strict=True))
+        scores = np.stack([right.numpy().mean(axis=0) for right in found])  # (b, R)
+        better = (misses <= setting.tenacity) & (scores > accuracy)
+        misses += ~better
+        accuracy[better], best[better] = scores[better], weights[better]
+        if (misses > setting.tenacity).all():
+            break
     return accuracy, best
 
 
-def _score(x: Tensor, y: Tensor, dev: Indices, weights: Tensor) -> Matrix:
-    """Accuracies (R,) of classifiers (R, K, D + 1)."""
-    logits = (x[dev] @ weights.flatten(0, 1).T).view(len(dev), *weights.shape[:2])  # (m, R, K)
-    return np.asarray((logits.argmax(dim=2) == y[dev][:, None]).sum(dim=0).numpy() / len(dev))
+def predictions(x: Tensor, weights: Tensor) -> Tensor:
+    """Classes (n, R) of x (n, D + 1) by classifiers (R, K, D + 1)."""
+    return (x @ weights.flatten(0, 1).T).view(len(x), *weights.shape[:2]).argmax(dim=2)
 
 
 def _descend(
