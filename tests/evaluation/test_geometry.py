@@ -83,7 +83,6 @@ def test_tensors_with_gradient_and_low_precision():
         (lambda: geometry.uniformity([1.0, 0.0]), "shape"),
         (lambda: geometry.mean_cosine([[1.0, 0.0], [0.0, 0.0]]), "row 1 is zero"),
         (lambda: geometry.mean_cosine([[1.0, np.nan], [0.0, 1.0]]), "row 0"),
-        (lambda: iso_score(np.ones((5, 3))), "all equal"),
         (lambda: geometry.alignment(np.ones((2, 3)), np.ones((3, 3))), "one positive for each row"),
     ],
 )
@@ -125,13 +124,11 @@ def test_bands_on_the_users_own_pairs(tmp_path):
         assert band["mean"] == pytest.approx(some.mean())
         assert band["sd"] == pytest.approx(some.std())
         assert band["quantiles"]["0.5"] == pytest.approx(np.median(some))
-        assert sum(band["histogram"]) == band["pairs"]
-        assert sum(band["histogram"][:20]) == 0  # no cosine is negative
     assert sum(result["spectrum"]) == pytest.approx(1)
     words = [f"word{i}" for i in range(12)]
     empty = geometry.pair_geometry(HashEncoder(), Pairs("own", words, words[::-1], np.linspace(0, 3, 12)))
     assert (empty["positives"], empty["alignment"]) == (0, None)
-    assert (empty["bands"][-1]["pairs"], empty["bands"][-1]["mean"]) == (0, None)
+    assert empty["bands"][-1] == {"band": "4–5", "pairs": 0}
     for one in (result, empty):
         assert json.loads(json.dumps(one)) == one
 
@@ -155,6 +152,7 @@ def test_iso_score_has_the_properties_its_paper_asks_for():
     assert iso_score(isotropic) == pytest.approx(1, abs=1e-12)
     assert iso_score(np.random.default_rng(1).standard_normal((20_000, 8))) == pytest.approx(1, abs=0.01)
     assert iso_score(np.outer(np.arange(30.0), np.arange(1.0, 6.0))) == pytest.approx(0, abs=1e-12)
+    assert iso_score(np.ones((5, 3))) == 0
     skewed = isotropic * np.linspace(1, 3, 12)
     rotation = np.linalg.qr(np.random.default_rng(2).standard_normal((12, 12)))[0]
     for same in (skewed + 100, 1e-3 * skewed, skewed @ rotation, skewed[::-1]):  # mean, scale, rotation, order

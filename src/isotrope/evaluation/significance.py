@@ -1,9 +1,8 @@
 """Is the new model better, or is the difference chance? A paired bootstrap over sentence pairs.
 
-Both models are scored on the same resampled pairs. What makes a pair hard for both models cancels out.
-The test covers the choice of test pairs, not the training seed: for the seed, train several times.
-Each task is resampled independently. STSBenchmark repeats pairs of STS12 … STS16, so the interval of their average is
-slightly too narrow.
+Both models are scored on the same resampled pairs. What makes a pair hard for both models cancels out. The test covers
+the choice of test pairs, not the training seed: for the seed, train several times. Each task is resampled
+independently. STSBenchmark repeats pairs of STS12 … STS16, so the interval of their average is slightly too narrow.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 16; for the paired form Koehn,
 Statistical Significance Tests for Machine Translation Evaluation (EMNLP 2004), https://aclanthology.org/W04-3250.
@@ -59,10 +58,10 @@ def compare(
     golds = [{task: of[0] for task, of in cases.items() if isinstance(of, tuple)} for cases in (before, after)]
     if before.keys() != after.keys() or any(not np.array_equal(golds[0][t], golds[1][t]) for t in golds[0]):
         raise UserError("the models were scored on different tasks", "score both on the same tasks")
-    drawn = {t: _differences(before[t], after[t], resamples, task_generator(t, seed)) for t in before}
-    per_task = {task: _judge(_score(before[task]), _score(after[task]), drawn[task]) for task in before}
+    drawn = {t: _differences(before[t], after[t], resamples, _generator(t, seed)) for t in before}
+    per_task = {task: judged(_score(before[task]), _score(after[task]), drawn[task]) for task in before}
     old, new = (float(np.mean([getattr(one, side) for one in per_task.values()])) for side in ("before", "after"))
-    return _judge(old, new, np.mean(list(drawn.values()), axis=0), per_task)
+    return judged(old, new, np.mean(list(drawn.values()), axis=0), per_task)
 
 
 def resample(measured: Mapping[str, Cases], resamples: int = 1000, seed: int = 0) -> dict[str, Vector]:
@@ -70,7 +69,7 @@ def resample(measured: Mapping[str, Cases], resamples: int = 1000, seed: int = 0
 
     The resamples depend only on the task's name, its size and ``seed``: any two models' draws can be compared later.
     """
-    return {task: _differences(None, cases, resamples, task_generator(task, seed)) for task, cases in measured.items()}
+    return {task: _differences(None, cases, resamples, _generator(task, seed)) for task, cases in measured.items()}
 
 
 def interval(drawn: Vector) -> tuple[float, float]:
@@ -79,19 +78,22 @@ def interval(drawn: Vector) -> tuple[float, float]:
     return float(ordered[tail - 1]), float(ordered[len(drawn) - tail])
 
 
-def compare_draws(before: float, after: float, drawn_before: Vector, drawn_after: Vector) -> Comparison:
-    """Two scores and their draws (R,) on the same resamples; of several runs of a method, give the means of both."""
-    return _judge(before, after, np.asarray(drawn_after) - np.asarray(drawn_before))
+def judged(before: float, after: float, drawn: Vector, per_task: Mapping[str, Comparison] | None = None) -> Comparison:
+    """Interval, p and verdict of two scores from the differences (R,) that the resamples gave."""
+    r = len(drawn)
+    low, high = interval(drawn)  # by order statistics, so that interval and p always agree
+    p = min(1.0, 2 * (1 + min(int(np.sum(drawn <= 0)), int(np.sum(drawn >= 0)))) / (r + 1))
+    verdict: Significance = "better" if low > 0 else "worse" if high < 0 else "not significant"
+    return Comparison(before, after, after - before, low, high, p, r, verdict, per_task or {})
 
 
 def compare_means(before: Vector, after: Vector, resamples: int = 1000, seed: int = 0) -> Comparison:
     """Test whether the mean of one number a case differs, such as a query's reciprocal rank: (N,), (N,)."""
     drawn = _differences(before, after, resamples, np.random.default_rng(seed))
-    return _judge(_score(before), _score(after), drawn)
+    return judged(_score(before), _score(after), drawn)
 
 
-def task_generator(task: str, seed: int) -> np.random.Generator:
-    """A task's own draws: they do not depend on the other tasks."""
+def _generator(task: str, seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(task.encode(errors="surrogateescape"))])
 
 
@@ -143,12 +145,3 @@ def _ranks(values: Vector, times: npt.NDArray[np.int64]) -> Vector:
     copies = np.add.reduceat(times[:, np.argsort(level, kind="stable")], starts, axis=1)  # (R, levels)
     mean_rank = np.cumsum(copies, axis=1) - (copies - 1) / 2
     return np.asarray(mean_rank[:, level], dtype=np.float64)
-
-
-def _judge(before: float, after: float, drawn: Vector, per_task: Mapping[str, Comparison] | None = None) -> Comparison:
-    """Interval, p and verdict from the resampled differences (R,)."""
-    r = len(drawn)
-    low, high = interval(drawn)  # by order statistics, so that interval and p always agree
-    p = min(1.0, 2 * (1 + min(int(np.sum(drawn <= 0)), int(np.sum(drawn >= 0)))) / (r + 1))
-    verdict: Significance = "better" if low > 0 else "worse" if high < 0 else "not significant"
-    return Comparison(before, after, after - before, low, high, p, r, verdict, per_task or {})
