@@ -53,7 +53,7 @@ def test_measures_equal_naive_ones_with_ties_and_grades(
         queries, grades = corpus, graded(seed, q=len(corpus))[2]
         grades[0, 1] = 1
         np.fill_diagonal(grades, 0)
-    ranked = retrieval.rank_corpus(queries, corpus, csr_array(grades), k, own)
+    ranked = retrieval.rank_search(retrieval.by_cosine(queries, corpus), csr_array(grades), k, own)
     for measure, ours in (
         ("ndcg", retrieval.ndcg_at),
         ("reciprocal_rank", retrieval.reciprocal_rank),

@@ -158,7 +158,7 @@ def test_triples_and_columns_of_any_name(tmp_path: Path) -> None:
         (["a\tb\tnan", *LINES], "line 1: the score 'nan'"),
         ([*LINES, "a\tb\t"], "line 13: the score ''"),
         ([*LINES, "\tb\t1"], "line 13: the first cell is empty"),
-        (["a\tb\t3"] * 20, "every score is 3"),
+        (["a\tb\t3"] * 20, r"20 pair\(s\) with 1 score"),
         ("\n".join(LINES).encode() + b"\ncaf\xe9\tb\t1\n", "line 13: not UTF-8"),
         (b"\0" * 50, "line 1: not UTF-8 text"),
         (["one\tx", "two\tx"], r"own: 2 texts of 1 class\(es\)"),
