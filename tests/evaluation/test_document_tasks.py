@@ -214,7 +214,6 @@ def test_plain_texts_make_tasks_and_a_language_without_spaces_is_cut_between_let
 
 
 def test_shares_of_common_word_triples_are_those_of_sets() -> None:
-    """Frequent triples and rare ones are counted in two ways."""
     generator = np.random.default_rng(0)
     texts = [" ".join(f"w{n}" for n in generator.zipf(1.5, size=30) % 20) for _ in range(60)] + ["a b c"] * 2
     words = [words_of(text)[0] for text in texts]

@@ -101,7 +101,7 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
         (("retrieval", None, None, [pairs]), "retrieval cannot use 40 graded pairs of mine"),
         (("sts", None, None, [pairs, own_pairs(seed=1)]), "two of the given labels are called 'mine'"),
         (("sts,ranking", None, None, [without_lists]), "lonely has no list to rank"),
-        ((None, "STS12", tmp_path, [pairs]), "tasks STS12 beside your own labels: name their suite"),
+        ((None, "STS12", tmp_path, [pairs]), "tasks STS12 beside your own labels: leave them out"),
     ):
         with pytest.raises(UserError, match=problem):
             asked_parts(*arguments)

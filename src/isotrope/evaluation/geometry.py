@@ -38,8 +38,7 @@ def alignment(x: Embeddings, y: Embeddings) -> float:
 def diversity(views: Sequence[Embeddings]) -> float:
     """How far apart the positives of a sentence lie: the `alignment` of two views (N, D), mean over all pairs of views.
 
-    WhitenedCSE (Zhuo et al., ACL 2023, Figure 1d, https://aclanthology.org/2023.acl-long.677) shows it as a plot alone.
-    The measure is ours.
+    The measure is ours, for a plot of WhitenedCSE (Zhuo et al., Figure 1d, https://aclanthology.org/2023.acl-long.677).
     """
     return float(np.mean([alignment(x, y) for x, y in combinations(views, 2)]))
 
@@ -158,10 +157,10 @@ def effective_rank(shares: Vector) -> float:
 def iso_score(rows: npt.ArrayLike) -> float:
     """IsoScore of rows (N, D): 0 where they vary along one direction, 1 where equally along all D.
 
-    Rudman et al., Findings of ACL 2022, https://aclanthology.org/2022.findings-acl.262, Algorithm 1. Its steps
-    start from the variances λ along the principal axes. They come down to (P − 1) / (D − 1), where
-    P = (Σλ)² / Σλ² is the participation ratio. So k equal directions out of D give (k − 1) / (D − 1). Mean, scale and
-    rotation do not count. With fewer than about ten rows a dimension it comes out too low.
+    Rudman et al., Findings of ACL 2022, https://aclanthology.org/2022.findings-acl.262, Algorithm 1. Its steps come
+    down to (P − 1) / (D − 1), where P = (Σλ)² / Σλ² is the participation ratio of the variances λ along the principal
+    axes. So k equal directions out of D give (k − 1) / (D − 1). With fewer than about ten rows a dimension it comes out
+    too low.
     Rows that are all equal have no direction at all: 0.
     """
     x = np.asarray(rows, dtype=np.float64)

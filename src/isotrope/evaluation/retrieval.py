@@ -24,7 +24,6 @@ from sklearn.preprocessing import normalize
 
 from isotrope.console.progress import tell
 from isotrope.encoder.embed import Vectors, search_vectors
-from isotrope.errors import UserError
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.types import Encoder, Vector
 
@@ -200,12 +199,8 @@ def ranked_lists(
     """The first ``count`` documents of each query by the fused ranking. No matrix of all scores is ever in memory.
 
     ``own`` (Q,) is the document that each query comes from, which is left out; -1: none. The weights should sum to 1.
-    With fewer than ``count`` documents, all but a query's own are listed.
-
-    Raises UserError for fewer than two documents, or no query.
+    With fewer than ``count`` documents, all but a query's own are listed. Two documents and one query are needed.
     """
-    if documents < 2 or not len(own):
-        raise UserError(f"{len(own)} queries cannot rank {documents} documents", "give more documents")
     together = search_with(teachers, weights)
     count, step = min(count, documents - 1), max(1, _BLOCK // documents)
     found, scores = [], []

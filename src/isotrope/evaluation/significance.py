@@ -9,7 +9,7 @@ Statistical Significance Tests for Machine Translation Evaluation (EMNLP 2004), 
 """
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -98,38 +98,33 @@ def _generator(task: str, seed: int) -> np.random.Generator:
 
 
 def _score(cases: Cases) -> float:
-    if not isinstance(cases, tuple):
-        return float(np.mean(cases))
-    return float(_spearman(*cases, np.ones((1, len(cases[0])), dtype=np.int64))[0])
+    return float(_scores(cases, np.ones((1, _count(cases)), dtype=np.int64))[0])
+
+
+def _count(cases: Cases) -> int:
+    return len(cases[0] if isinstance(cases, tuple) else cases)
 
 
 def _differences(old: Cases | None, new: Cases, resamples: int, generator: np.random.Generator) -> Vector:
     """The score of `new` minus that of `old` (None: 0) on each of R resamples of the cases: (R,)."""
-    if isinstance(new, tuple):
-        gold, cosines = new
-        blocks = []
-        for picks in _picks(len(gold), resamples, generator):
-            # How often each pair was drawn: one bincount for all rows, row r counting from r·n on.
-            shifted = picks + len(gold) * np.arange(len(picks))[:, None]
-            times = np.bincount(shifted.ravel(), minlength=picks.size).reshape(picks.shape)
-            scores = _spearman(gold, cosines, times)
-            blocks.append(scores - _spearman(gold, old[1], times) if isinstance(old, tuple) else scores)
-    else:
-        change = np.asarray(new) - np.asarray(0 if old is None else old)
-        blocks = [change[picks].mean(axis=1) for picks in _picks(len(change), resamples, generator)]
-    return np.asarray(np.concatenate(blocks))
+    if old is not None and not isinstance(new, tuple):
+        old, new = None, new - np.asarray(old)
+    n, blocks = _count(new), []
+    step = max(1, _BLOCK // n)
+    for start in range(0, resamples, step):
+        picks = generator.integers(n, size=(min(step, resamples - start), n))
+        # How often each case was drawn: one bincount for all rows, row r counting from r · n on.
+        shifted = picks + n * np.arange(len(picks))[:, None]
+        times = np.bincount(shifted.ravel(), minlength=picks.size).reshape(picks.shape)
+        blocks.append(_scores(new, times) - (0 if old is None else _scores(old, times)))
+    return np.concatenate(blocks)
 
 
-def _picks(n: int, resamples: int, generator: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
-    """R resamples of n cases, in blocks (rows, n)."""
-    for start in range(0, resamples, step := max(1, _BLOCK // n)):
-        yield generator.integers(n, size=(min(step, resamples - start), n))
-
-
-def _spearman(x: Vector, y: Vector, times: npt.NDArray[np.int64]) -> Vector:
-    """Spearman where pair i occurs `times[r, i]` times in resample r: (N,), (N,), (R, N) → (R,); 0 where undefined."""
-    middle = (len(x) + 1) / 2
-    a, b = _ranks(x, times) - middle, _ranks(y, times) - middle  # (R, N), centred
+def _scores(cases: Cases, times: npt.NDArray[np.int64]) -> Vector:
+    """The score where case i occurs `times[r, i]` times in resample r: (R, N) → (R,); 0 where it is undefined."""
+    if not isinstance(cases, tuple):
+        return np.asarray(times @ cases / len(cases))
+    a, b = (_ranks(values, times) - (len(values) + 1) / 2 for values in cases)  # (R, N), centred
     covariance = np.einsum("rn,rn,rn->r", times, a, b)
     variance = np.einsum("rn,rn,rn->r", times, a, a) * np.einsum("rn,rn,rn->r", times, b, b)
     return np.asarray(np.divide(covariance, np.sqrt(variance), out=np.zeros_like(covariance), where=variance > 0))
@@ -141,7 +136,6 @@ def _ranks(values: Vector, times: npt.NDArray[np.int64]) -> Vector:
     The values are sorted once for all resamples: a resample changes how many copies lie below a value, not the order.
     """
     _, level, sizes = np.unique(values, return_inverse=True, return_counts=True)  # equal values share a level
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    copies = np.add.reduceat(times[:, np.argsort(level, kind="stable")], starts, axis=1)  # (R, levels)
-    mean_rank = np.cumsum(copies, axis=1) - (copies - 1) / 2
+    copies = np.add.reduceat(times[:, np.argsort(level, kind="stable")], np.cumsum(sizes) - sizes, axis=1)
+    mean_rank = np.cumsum(copies, axis=1) - (copies - 1) / 2  # (R, levels)
     return np.asarray(mean_rank[:, level], dtype=np.float64)

@@ -15,8 +15,7 @@ sets share one matrix of features, and the R classifiers of a set, which differ 
     features (N, D) -> minibatches (F, B, D) -> log-odds (F, R, K - 1, B) -> gradients (F, R, K, D)
 
 Softmax over K classes needs K - 1 logits, those against class 0; the gradient of class 0 is minus the sum of the
-others. Training sets go through in blocks that fit into the cache, one thread a block, so the number of threads changes
-nothing. Every fit starts from SentEval's seed, in generators of our own. Only rounding differs, which over thousands of
+others. Every fit starts from SentEval's seed, in generators of our own. Only rounding differs, which over thousands of
 steps now and then moves one sample across the boundary.
 
 Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
@@ -24,7 +23,6 @@ Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -47,7 +45,6 @@ SEED = 1111  # SentEval's
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)  # weight decay of the optimizer
 MAX_EPOCH = 200
 HOLDOUT = 0.05  # share of a training set that is its dev set where none is given
-BLOCK = 1 << 18  # values in a block's minibatches (1 MiB): read twice in a step, they should stay in the cache
 
 Indices = npt.NDArray[np.int64]
 Problem = tuple[Tensor, Tensor]  # features (N, D + 1) and classes (N,)
@@ -189,30 +186,15 @@ def train_classifiers(
     x (N, D + 1) has a column of ones, y (N,) has classes 0 … K − 1.
     """
     trained = TrainedClassifiers(np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1]))
-    steps = [-(-len(rows.train) // setting.batch_size) for rows in sets]  # in an epoch
-    size = max(1, BLOCK // (setting.batch_size * x.shape[1]))
-    blocks = []  # sets of a block take equally many steps
-    for count in sorted(set(steps)):
-        members = [member for member, other in enumerate(steps) if other == count]
-        blocks += [members[start : start + size] for start in range(0, len(members), size)]
-
-    def train(block: list[int]) -> tuple[Matrix, Tensor]:
-        return _train_block(x, y, [sets[member] for member in block], penalties[block], classes, setting)
-
-    done, threads = 0, torch.get_num_threads()
-    torch.set_num_threads(1)  # each worker is alone at its block
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as workers:
-            for block, (accuracy, weights) in zip(blocks, workers.map(train, blocks), strict=True):
-                trained.accuracy[block], trained.weights[block] = accuracy, weights
-                done += len(block)
-                tell("trained", done, len(sets), "classifiers")
-    finally:
-        torch.set_num_threads(threads)
+    steps = np.array([-(-len(rows.train) // setting.batch_size) for rows in sets])  # in an epoch
+    for count in np.unique(steps):
+        group = np.flatnonzero(steps == count)
+        together = _train_together(x, y, [sets[member] for member in group], penalties[group], classes, setting)
+        trained.accuracy[group], trained.weights[group] = together
     return trained
 
 
-def _train_block(
+def _train_together(
     x: Tensor, y: Tensor, sets: list[TrainingSet], penalties: Matrix, classes: int, setting: ClassifierSetting
 ) -> tuple[Matrix, Tensor]:
     """Best accuracies (b, R) and weights (b, R, K, D + 1) of b sets with equally many steps an epoch."""
@@ -222,7 +204,8 @@ def _train_block(
     best, accuracy = weights.clone(), np.full(penalties.shape, -1.0)
     misses = np.zeros(penalties.shape, dtype=np.int64)  # (b, R) checks without a better accuracy
     orders = [rows.orders() for rows in sets]
-    for _ in range(0, MAX_EPOCH + 1, setting.epoch_size):
+    for epoch in range(0, MAX_EPOCH + 1, setting.epoch_size):
+        tell("trained for", epoch, MAX_EPOCH, "epochs")
         for _ in range(setting.epoch_size):
             rows, shares = _minibatches(sets, [next(order) for order in orders], setting.batch_size)
             _descend(x, y, rows, shares, weights, decay, optimizer)

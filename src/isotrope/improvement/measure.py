@@ -94,12 +94,11 @@ def measure_trial(
     hybrids = hybrid_scores(known, tasks) if learning else {}
     taught_by = used_teachers(scores[trial.name], hybrids, teachers) if learning else []
     rankings, steps = None, dict[str, Fitted]()
+    if len(basis.documents) < 2 or not basis.asked.texts:  # there is nothing to rank
+        taught_by = []
     if taught_by:
         models = [teachers[name].known for name in taught_by if name != BM25]
-        try:
-            rankings = Rankings.of(known, basis, BM25 in taught_by, models)
-        except UserError:  # too few documents
-            taught_by = []
+        rankings = Rankings.of(known, basis, BM25 in taught_by, models)
     for name, step in trial.candidates():
         with suppress(UserError):
             if step in WHITENINGS:

@@ -73,7 +73,7 @@ DAMAGE: list[tuple[str, str, Callable[[bytes], bytes] | None, str]] = [
     ("MR", "MR/rt-polarity.neg", None, "rt-polarity.neg does not exist"),
     ("TREC", "TREC/train_5500.label", lambda t: t.replace(b"DESC:manner", b"DESK:manner", 1), "damaged"),
     ("MRPC", PARAPHRASES.format("train"), lambda t: t.replace(b"1\t702876", b"2\t702876", 1), "damaged"),
-    ("MRPC", PARAPHRASES.format("train"), lambda t: t.replace(b"1\t702876", b"1\t0\t702876", 1), "not 5 columns"),
+    ("MRPC", PARAPHRASES.format("train"), lambda t: t.replace(b"1\t702876", b"1\t0\t702876", 1), "or too many"),
     ("MRPC", PARAPHRASES.format("test"), lambda t: t.replace(b"PCCW", b"\xe9", 1), "damaged .*utf-8"),
     ("SST5", "SST/fine/sentiment-dev", lambda t: b"7" + t[1:], "damaged"),
 ]

@@ -139,7 +139,8 @@ def _of_table(name: str, rows: list[Row], asked: Sequence[str]) -> Labels:
     head = [cell.strip().lower() for cell in first]
     if missing := [column for column in asked if column.lower() not in head]:
         raise UserError(f"{top} has no column {missing[0]!r}", f"choose from {', '.join(first)}")
-    names = [column.lower() for column in asked] or next((each for each in NAMED if {*each} <= {*head}), ())
+    known = next((each for each in NAMED if {*each} <= {*head}), ())
+    names = [column.lower() for column in asked] or list(known)
     chosen = [head.index(column) for column in names] if names else range(len(head))
     _check_columns(top, chosen, (2, 3), f"{_TABLE}, or name them (columns)")
     cut: list[Row] = []
