@@ -22,8 +22,9 @@ Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -77,21 +78,14 @@ class TrainingSet:
 
     train: Indices  # (n,)
     dev: Indices  # (m,)
-    drawn: int = 0  # size of the permutation that split off the dev set: the minibatches' orders are drawn after it
-
-    def orders(self) -> Iterator[Indices]:
-        """A permutation of the n rows for each epoch."""
-        generator = np.random.RandomState(SEED)
-        generator.permutation(self.drawn)
-        while True:
-            yield generator.permutation(len(self.train))
+    shuffler: np.random.RandomState = field(default_factory=lambda: np.random.RandomState(SEED))  # of each epoch
 
 
 def split_dev(rows: Indices) -> TrainingSet:
-    """A random twentieth of the rows becomes the dev set."""
-    order = rows[np.random.RandomState(SEED).permutation(len(rows))]
-    cut = int(HOLDOUT * len(rows))
-    return TrainingSet(train=order[cut:], dev=order[:cut], drawn=len(rows))
+    """A random twentieth of the rows becomes the dev set. The epochs go on with the same generator, as SentEval's."""
+    shuffler, cut = np.random.RandomState(SEED), int(HOLDOUT * len(rows))
+    order = rows[shuffler.permutation(len(rows))]
+    return TrainingSet(order[cut:], order[:cut], shuffler)
 
 
 class TrainedClassifiers(NamedTuple):
@@ -189,7 +183,9 @@ def train_classifiers(
     steps = np.array([-(-len(rows.train) // setting.batch_size) for rows in sets])  # in an epoch
     for count in np.unique(steps):
         group = np.flatnonzero(steps == count)
-        together = _train_together(x, y, [sets[member] for member in group], penalties[group], classes, setting)
+        together = _train_together(
+            x, y, [sets[member] for member in group.tolist()], penalties[group], classes, setting
+        )
         trained.accuracy[group], trained.weights[group] = together
     return trained
 
@@ -203,11 +199,12 @@ def _train_together(
     optimizer = _OPTIMIZERS[setting.optimizer]([weights])
     best, accuracy = weights.clone(), np.full(penalties.shape, -1.0)
     misses = np.zeros(penalties.shape, dtype=np.int64)  # (b, R) checks without a better accuracy
-    orders = [rows.orders() for rows in sets]
+    shufflers = [deepcopy(one.shuffler) for one in sets]
     for epoch in range(0, MAX_EPOCH + 1, setting.epoch_size):
         tell("trained for", epoch, MAX_EPOCH, "epochs")
         for _ in range(setting.epoch_size):
-            rows, shares = _minibatches(sets, [next(order) for order in orders], setting.batch_size)
+            orders = [own.permutation(one.train) for own, one in zip(shufflers, sets, strict=True)]
+            rows, shares = _minibatches(orders, setting.batch_size)
             _descend(x, y, rows, shares, weights, decay, optimizer)
         found = (predictions(x[one.dev], own) == y[one.dev, None] for one, own in zip(sets, weights, strict=True))
         scores = np.stack([right.numpy().mean(axis=0) for right in found])  # (b, R)
@@ -247,16 +244,15 @@ def _descend(
         optimizer.step()
 
 
-def _minibatches(sets: Sequence[TrainingSet], orders: Sequence[Indices], size: int) -> tuple[Tensor, Tensor]:
+def _minibatches(orders: Sequence[Indices], size: int) -> tuple[Tensor, Tensor]:
     """Rows of the minibatches (S, b, B) and their shares in the mean loss (S, b, 1, 1, B); 0 fills up the last ones."""
     steps = -(-len(orders[0]) // size)
-    rows = np.zeros((len(sets), steps * size), dtype=np.int64)
-    shares = np.zeros((len(sets), steps * size), dtype=np.float32)
-    for index, (members, order) in enumerate(zip(sets, orders, strict=True)):
+    rows, shares = (np.zeros((len(orders), steps * size), dtype=kind) for kind in (np.int64, np.float32))
+    for index, order in enumerate(orders):
         count, last = len(order), (steps - 1) * size
-        rows[index, :count] = members.train[order]
+        rows[index, :count] = order
         shares[index, :last], shares[index, last:count] = 1 / size, 1 / (count - last)
-    by_step = [torch.from_numpy(a.reshape(len(sets), steps, size).swapaxes(0, 1).copy()) for a in (rows, shares)]
+    by_step = [torch.from_numpy(a.reshape(-1, steps, size).swapaxes(0, 1).copy()) for a in (rows, shares)]
     return by_step[0], by_step[1][:, :, None, None]
 
 
