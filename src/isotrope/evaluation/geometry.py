@@ -159,9 +159,8 @@ def iso_score(rows: npt.ArrayLike) -> float:
 
     Rudman et al., Findings of ACL 2022, https://aclanthology.org/2022.findings-acl.262, Algorithm 1. Its steps come
     down to (P − 1) / (D − 1), where P = (Σλ)² / Σλ² is the participation ratio of the variances λ along the principal
-    axes. So k equal directions out of D give (k − 1) / (D − 1). With fewer than about ten rows a dimension it comes out
-    too low.
-    Rows that are all equal have no direction at all: 0.
+    axes. So k equal directions out of D give (k − 1) / (D − 1), and rows that are all equal give 0. With fewer than
+    about ten rows a dimension it comes out too low.
     """
     x = np.asarray(rows, dtype=np.float64)
     if not np.ptp(x, axis=0).any():

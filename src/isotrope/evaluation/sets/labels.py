@@ -118,10 +118,9 @@ def _texts(folder: Path, stem: str) -> dict[str, str]:
     for place, cells in rows:
         _check_columns(place, cells, (2,), _FOLDER)
         key, text = (cell.strip() for cell in cells)
-        if not key or not text:
-            raise UserError(f"{place}: the {'text' if key else 'id'} is empty", _FILL)
-        if key in texts:
-            raise UserError(f"{place}: the id {key!r} occurs twice", "delete one")
+        if not key or not text or key in texts:
+            wrong = "id is empty" if not key else f"id {key!r} occurs twice" if text else "text is empty"
+            raise UserError(f"{place}: the {wrong}", _FILL)
         texts[key] = text
     return texts
 
