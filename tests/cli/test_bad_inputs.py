@@ -103,7 +103,7 @@ MISTAKES: dict[str, Mistake] = {
         "model has no model.safetensors … pickled files are not opened",
     ),
     "dev: too few": (
-        lambda b: b.train("--dev", b.file("dev.tsv", "one a\ttwo b\t3\n")), "dev.tsv: 1 pair(s) … at least 10"
+        lambda b: b.train("--dev", b.file("dev.tsv", "one a\ttwo b\t3\n")), "dev: 1 pair(s) … at least 10"
     ),
     "unknown test set": (lambda b: b.train("--labels", "stsc"), "labels = 'stsc' is unknown … mean 'sts'? … a file"),
     "evaluate: second model missing": (

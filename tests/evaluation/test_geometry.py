@@ -12,7 +12,6 @@ import drawn
 from isotrope.errors import UserError
 from isotrope.evaluation import geometry, suite
 from isotrope.evaluation.geometry import by_gold_band, effective_rank, gold_scale, iso_score, variance_shares
-from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.views.sgw import group_whiten
@@ -62,17 +61,11 @@ def test_disturbance_is_equation_11(dtype, tolerance):
 
 def test_known_spaces():
     collapsed = np.outer([1.0, 2.0, 3.0], [1.0, 1.0])
-    assert geometry.uniformity(collapsed) == pytest.approx(0, abs=1e-12)
-    assert geometry.mean_cosine(collapsed) == pytest.approx(1)
-    assert geometry.uniformity(np.eye(3)) == pytest.approx(-4)
-    assert geometry.mean_cosine(np.eye(3)) == pytest.approx(0, abs=1e-12)
+    assert (geometry.uniformity(collapsed), geometry.mean_cosine(collapsed)) == pytest.approx((0, 1), abs=1e-12)
+    assert (geometry.uniformity(np.eye(3)), geometry.mean_cosine(np.eye(3))) == pytest.approx((-4, 0), abs=1e-12)
     assert geometry.alignment(np.eye(3), -np.eye(3)) == pytest.approx(4)
     assert geometry.alignment(np.eye(3), 5 * np.eye(3)) == 0
-
-
-def test_tensors_with_gradient_and_low_precision():
     x = torch.randn(6, 4, requires_grad=True)
-    assert geometry.uniformity(x) == pytest.approx(geometry.uniformity(x.detach().numpy()))
     assert geometry.mean_cosine(x.bfloat16()) == pytest.approx(geometry.mean_cosine(x), abs=0.05)
 
 
@@ -80,10 +73,8 @@ def test_tensors_with_gradient_and_low_precision():
     ("call", "words"),
     [
         (lambda: geometry.uniformity([[1.0, 0.0]]), "at least 2"),
-        (lambda: geometry.uniformity([1.0, 0.0]), "shape"),
         (lambda: geometry.mean_cosine([[1.0, 0.0], [0.0, 0.0]]), "row 1 is zero"),
         (lambda: geometry.mean_cosine([[1.0, np.nan], [0.0, 1.0]]), "row 0"),
-        (lambda: iso_score(np.ones((5, 3))), "all equal"),
         (lambda: geometry.alignment(np.ones((2, 3)), np.ones((3, 3))), "one positive for each row"),
     ],
 )
@@ -101,12 +92,11 @@ def test_suite_takes_the_positives_of_the_dev_set():
     assert result["positives"] == len(close)
     assert result["alignment"] == pytest.approx(naive.alignment(first, second), abs=1e-6)
     assert result["sentences"] == len({*pairs.first, *pairs.second})
-    assert sum(band["pairs"] for band in result["bands"]) == len(pairs)
     assert result["uniformity"] < -2
     assert 0 < result["mean_cosine"] < 0.5
 
 
-def test_bands_on_the_users_own_pairs(tmp_path):
+def test_bands_on_the_users_own_pairs():
     """Scores from 0 to 1; the cosine of each pair is known."""
     golds = np.linspace(0, 1, 21)
 
@@ -115,23 +105,19 @@ def test_bands_on_the_users_own_pairs(tmp_path):
             angles = [0.0 if s == "query" else np.arccos(float(s)) for s in sentences]
             return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
-    path = tmp_path / "own.tsv"
-    path.write_text("".join(f"query\t{g:.2f}\t{g:.2f}\n" for g in golds))
-    result = geometry.pair_geometry(Angles(), read_pairs(path))
+    pairs = Pairs("own", ["query"] * 21, [f"{g:.2f}" for g in golds], golds)
+    result = geometry.pair_geometry(Angles(), pairs)
     assert [band["band"] for band in result["bands"]] == ["0–0.2", "0.2–0.4", "0.4–0.6", "0.6–0.8", "0.8–1"]
     assert [band["pairs"] for band in result["bands"]] == [4, 4, 4, 4, 5]
     assert result["positives"] == 4  # above four fifths
-    for band, some in zip(result["bands"], [golds[:4], golds[4:8], golds[8:12], golds[12:16], golds[16:]], strict=True):
-        assert band["mean"] == pytest.approx(some.mean())
-        assert band["sd"] == pytest.approx(some.std())
+    for band, some in zip(result["bands"], np.split(golds, [4, 8, 12, 16]), strict=True):
+        assert (band["mean"], band["sd"]) == pytest.approx((some.mean(), some.std()))
         assert band["quantiles"]["0.5"] == pytest.approx(np.median(some))
-        assert sum(band["histogram"]) == band["pairs"]
-        assert sum(band["histogram"][:20]) == 0  # no cosine is negative
     assert sum(result["spectrum"]) == pytest.approx(1)
     words = [f"word{i}" for i in range(12)]
     empty = geometry.pair_geometry(HashEncoder(), Pairs("own", words, words[::-1], np.linspace(0, 3, 12)))
     assert (empty["positives"], empty["alignment"]) == (0, None)
-    assert (empty["bands"][-1]["pairs"], empty["bands"][-1]["mean"]) == (0, None)
+    assert empty["bands"][-1] == {"band": "4–5", "pairs": 0}
     for one in (result, empty):
         assert json.loads(json.dumps(one)) == one
 
@@ -155,6 +141,7 @@ def test_iso_score_has_the_properties_its_paper_asks_for():
     assert iso_score(isotropic) == pytest.approx(1, abs=1e-12)
     assert iso_score(np.random.default_rng(1).standard_normal((20_000, 8))) == pytest.approx(1, abs=0.01)
     assert iso_score(np.outer(np.arange(30.0), np.arange(1.0, 6.0))) == pytest.approx(0, abs=1e-12)
+    assert iso_score(np.ones((5, 3))) == 0
     skewed = isotropic * np.linspace(1, 3, 12)
     rotation = np.linalg.qr(np.random.default_rng(2).standard_normal((12, 12)))[0]
     for same in (skewed + 100, 1e-3 * skewed, skewed @ rotation, skewed[::-1]):  # mean, scale, rotation, order

@@ -63,16 +63,12 @@ def test_comparison_case_by_case(suite: str) -> None:
 
 
 def test_evaluator_in_a_training(data: Path) -> None:
-    evaluator = SuiteEvaluator(data=data, tasks=["SICKRelatedness"])
-    model = load("isotrope/tiny")
+    evaluator, model = SuiteEvaluator(data=data, tasks=["SICKRelatedness"]), load("isotrope/tiny")
     metrics = evaluator(model)
     assert metrics.keys() == {"sts_SICKRelatedness", "sts_score"}
     assert evaluator.primary_metric in metrics
-    assert metrics["sts_score"] == pytest.approx(
-        suite.run(model, "sts", data, ["SICKRelatedness"], "dev")["SICKRelatedness"]["spearman"]["dev"]
-    )
-    with pytest.raises(UserError, match="no task 'STS12'"):
-        SuiteEvaluator(tasks=["STS12"])
+    wanted = suite.run(model, "sts", data, ["SICKRelatedness"], "dev")["SICKRelatedness"]
+    assert metrics["sts_score"] == pytest.approx(wanted["spearman"]["dev"])
 
 
 def classes(pairs: Pairs) -> Domain:
@@ -101,7 +97,7 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
         (("retrieval", None, None, [pairs]), "retrieval cannot use 40 graded pairs of mine"),
         (("sts", None, None, [pairs, own_pairs(seed=1)]), "two of the given labels are called 'mine'"),
         (("sts,ranking", None, None, [without_lists]), "lonely has no list to rank"),
-        ((None, "STS12", tmp_path, [pairs]), "tasks STS12 beside your own labels: name their suite"),
+        ((None, "STS12", tmp_path, [pairs]), "tasks STS12 beside your own labels: leave them out"),
     ):
         with pytest.raises(UserError, match=problem):
             asked_parts(*arguments)
@@ -138,9 +134,7 @@ def test_results_are_remembered_until_data_or_code_change(cached: Path, monkeypa
         evaluate_models(["isotrope/tiny"], asked)
 
 
-def test_prompts_are_chosen_checked_first_and_remembered_apart(
-    cached: Path, prompted_model: Path, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_prompts_are_chosen_checked_first_and_remembered_apart(cached: Path, prompted_model: Path) -> None:
     pairs = own_pairs()
     texts = classes(pairs)
     asked = asked_parts(None, None, None, [pairs, texts])
@@ -169,12 +163,6 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
     own = SentenceTransformer(str(prompted_model), device="cpu")
     own.default_prompt_name = "query"
     assert named[0] == pytest.approx(results_of(own, "sts", pairs)["mine"]["spearman"]["test"], abs=1e-6)
-    with pytest.raises(UserError, match="has no prompt called 'question'"):
-        evaluate_models([str(prompted_model)], asked, prompts=Prompts(name="question"))
-    (tmp_path / "vectors.txt").write_text("a 1 2\n")
-    for name, problem in ((tiny_model, "it has none"), (tmp_path / "vectors.txt", "word vectors have no prompts")):
-        with pytest.raises(UserError, match=problem):
-            evaluate_models([str(prompted_model), str(name)], asked, prompts=Prompts(name="query"))
 
 
 def test_shortened_vectors_are_scored_beside_and_encoded_once(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,8 +182,6 @@ def test_shortened_vectors_are_scored_beside_and_encoded_once(cached: Path, monk
     assert len(set(spearman.values())) > 3
     assert len(encoded) == len(set(encoded))
     assert evaluate_models([name], asked, steps=steps) == found, "remembered, each under its own key"
-    with pytest.raises(UserError, match="isotrope/tiny has 256 dimensions, and is to be cut to 257"):
-        evaluate_models([name], asked, steps=shortenings("257", None))
 
 
 def test_labels_in_another_script_are_one_warning(cached: Path) -> None:

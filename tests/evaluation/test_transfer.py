@@ -8,15 +8,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from isotrope.evaluation import transfer
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.sets.senteval import TRANSFER_TASKS, LabelledTexts, load_transfer
+from isotrope.evaluation.sets.senteval import LabelledTexts
 from isotrope.evaluation.suite import run
 from isotrope.evaluation.transfer import (
     CLASSIFIER_SETTINGS,
     ClassifierSetting,
     TrainingSet,
     accuracies,
+    predictions,
     problem_of,
     split_dev,
     train_classifiers,
@@ -61,9 +61,9 @@ def test_equals_one_classifier_at_a_time(classes, name):
             epochs.add(one.epochs)
             assert trained.accuracy[member, column] == best
             torch.testing.assert_close(trained.weights[member, column], one.weights(), atol=1e-5, rtol=0)
-            predicted = trained.predict(problem(x, y)[0], member, column)
+            predicted = predictions(problem(x, y)[0], trained.weights[member])[:, column]
             assert predicted.tolist() == one.predict(x).tolist()
-    assert len(epochs) > 1  # else no set left before the others
+    assert len(epochs) > 1  # else all of them stopped together
 
 
 @pytest.mark.parametrize(
@@ -96,18 +96,13 @@ def test_global_generators_stay_as_they_are():
     assert (before[1] == np.random.get_state()[1]).all()  # noqa: NPY002
 
 
-def test_threads_change_nothing(monkeypatch):
-    """The blocks are cut the same way, and one thread computes each."""
-    monkeypatch.setattr(transfer, "BLOCK", 3 * 16 * 8)  # three sets a block
+def test_threads_change_nothing():
     x, y = problem(*toy(150))
-    sets = [
-        TrainingSet(rows[:100], rows[100:]) for rows in (np.random.default_rng(n).permutation(150) for n in range(8))
-    ]
-    results = []
+    cuts = [np.random.default_rng(n).permutation(150) for n in range(8)]
+    sets, results = [TrainingSet(rows[:100], rows[100:]) for rows in cuts], []
     for threads in (1, 3):
         torch.set_num_threads(threads)
         results.append(train_classifiers(x, y, sets, np.tile([1e-5, 1e-2], (8, 1)), 2, SMALL["adam"]))
-        assert torch.get_num_threads() == threads
         torch.set_num_threads(1)
     assert torch.equal(results[0].weights, results[1].weights)
     assert (results[0].accuracy == results[1].accuracy).all()
@@ -168,15 +163,6 @@ def test_fast_setting_gives_senteval_s_numbers(task):
     (sentences,) = encoder.calls
     assert len(sentences) == len(set(sentences))
     assert json.loads(json.dumps(result)) == result
-
-
-@pytest.mark.slow
-@needs_data
-def test_every_task_beats_its_largest_class():
-    for task in TRANSFER_TASKS:
-        labels = np.concatenate([part.labels for part in load_transfer(DATA, task).values()])
-        result = run(HashEncoder(), "transfer", DATA, [task], "fast")[task]
-        assert result["accuracy"] > np.bincount(labels).max() / len(labels) + 0.002, task
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isotrope.evaluation.significance import compare, compare_draws, interval, resample
+from isotrope.evaluation.significance import compare, interval, judged, resample
 from isotrope.study.analyse import claim_answer, study_record
 from isotrope.study.cell import cells_summary, without_paths
 from isotrope.study.columns import column_of, suite_scores
@@ -180,7 +180,7 @@ def test_draws_kept_apart_compare_as_the_two_models_would_together() -> None:
     old, new = gold + generator.normal(0, 3, 80), gold + generator.normal(0, 2, 80)
     together = compare({"a": (gold, old)}, {"a": (gold, new)})
     before, after = (resample({"a": (gold, values)})["a"] for values in (old, new))
-    assert compare_draws(together.before, together.after, before, after) == together.per_task["a"]
+    assert judged(together.before, together.after, after - before) == together.per_task["a"]
 
 
 def result(seed: int = 0, epochs: int = 1, cores: int = 2, corpus: str = "a") -> dict[str, Any]:

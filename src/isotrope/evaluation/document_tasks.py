@@ -8,9 +8,8 @@ Four tasks ask whether a part of a document finds another part of it, among the 
     neighbouring paragraphs   a paragraph; the next one
 
 Where most documents are short, half of the words, drawn from all places, must find the others, in place of the spans.
-Each task has the documents that allow it, so tasks have different documents. The measure is MRR@10; the queries of a
-document count as one. Queries are short, as a user's are: with long ones, a good model finds nearly every answer, and
-nothing is left to compare.
+Each task has the documents that allow it. The measure is MRR@10; the queries of a document count as one. Queries are
+short, as a user's are: with long ones, a good model finds nearly every answer, and nothing is left to compare.
 
 Such tasks see large harm, such as full whitening of a model that was trained on labels. They miss smaller harm: they
 preferred centring where labels show a loss (docs/whiten.md).
@@ -39,7 +38,6 @@ FEW_TO_FIND = 30  # words: where most documents have fewer, their parts say too 
 SHORTEST_PARAGRAPH = 6  # words: as many as a half has
 MOST_SPANS, SPAN_WORDS, SPAN_SHARE = 3, 16, 0.3  # of a text: spans, words of one, and their share of its words at most
 NEAR = 0.5  # two texts with so large a share of common word triples (Jaccard) are near-duplicates
-OFTEN = 0.05  # of the texts: a word triple that so many have is frequent
 TITLE, SPANS, NEIGHBOURS = "title → body", "spans → rest", "neighbouring paragraphs"
 # Halves judge short texts, and only check longer ones (`isotrope.improvement.decide`). So they have two names.
 HALVES, HALVES_OF_SHORT = "half → half", "half → half of short texts"
@@ -231,11 +229,6 @@ def _jaccard(texts: Sequence[str]) -> Matrix:
         binary=True, dtype=np.float32,
     )  # fmt: skip
     counted = counter.fit_transform(texts)  # (N, triples)
-    # Of frequent triples a dense product is faster, of others a sparse one; a triple of one text alone is in none.
-    occurs = np.asarray(counted.sum(axis=0)).ravel()
-    often = occurs > OFTEN * len(texts)
-    dense, rare = counted[:, often].toarray(), counted[:, ~often & (occurs > 1)]
-    common = dense @ dense.T + (rare @ rare.T).toarray()
-    sizes = np.asarray(counted.sum(axis=1)).ravel()
-    np.fill_diagonal(common, sizes)
+    common = (counted @ counted.T).toarray()
+    sizes = common.diagonal()
     return np.asarray(common / (sizes[:, None] + sizes[None, :] - common))

@@ -20,6 +20,7 @@ class Known:
 
     def __init__(self, texts: Sequence[str], vectors: Vectors, queries: "Known | None" = None) -> None:
         self.texts, self.vectors, self.queries = texts, vectors, queries
+        self.has_roles = queries is not None
         self._row = {text: row for row, text in enumerate(texts)}
 
     @classmethod
@@ -27,11 +28,6 @@ class Known:
         """The distinct texts, in order of first occurrence, encoded in one call of the encoder."""
         distinct = list(dict.fromkeys(texts))
         return cls(distinct, vectors_of(encoder, distinct))
-
-    @property
-    def has_roles(self) -> bool:
-        """Whether queries have vectors of their own."""
-        return self.queries is not None
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors (M, D) of M texts that were among those given."""
@@ -58,10 +54,10 @@ def row_cosines(a: Vectors, b: Vectors) -> Vector:
 def dot(a: Vectors, b: Vectors) -> Vectors:
     """Row-wise products of a (N, D) and b (N, D) → (N,), summed in one fixed order: the same bits on every machine.
 
-    The order matters. Pairs of equal sentences have cosine 1 up to the last bit, and that bit decides their rank. In
-    STS12 SMTeuroparl, every seventh pair is such a pair: its correlation differs by 0.001 from one CPU to another. The
-    order here is that of a dot product on a CPU with AVX-512, where SentEval's reference results come from. It has 64
-    lanes of fused multiply-adds, folded to 32, 8, 4, 2, 1.
+    Pairs of equal sentences have cosine 1 up to the last bit, and that bit decides their rank: in STS12 SMTeuroparl,
+    every seventh pair is such a pair, and its correlation differs by 0.001 from one CPU to another. The order here is
+    that of a dot product on a CPU with AVX-512, where SentEval's reference results come from: 64 lanes of fused
+    multiply-adds, folded to 32, 8, 4, 2, 1.
     """
     lanes = np.zeros((len(a), 64), a.dtype)
     for start in range(0, a.shape[1], 64):

@@ -68,19 +68,17 @@ def asked_parts(
 ) -> list[AskedPart]:
     """What "sts,transfer:fast" and "CR,MR" ask of the data folder, and of the user's own labels.
 
-    Own labels are evaluated by those of the suites that take them, queries by retrieval in any case. Without a data
-    folder nothing else is evaluated then; nor if no suites are named. All is checked before a model is loaded.
+    Own labels are evaluated by those of the suites that take them, queries by retrieval in any case. Without suites or
+    without a data folder, nothing else is evaluated then. All is checked before a model is loaded.
     """
     if not suites and labels:
-        if tasks:
-            raise UserError(f"tasks {tasks} beside your own labels", "name their suite too, or leave them out")
         data = None
     named = [suite.strip().partition(":") for suite in (suites or "sts").split(",") if suite.strip()]
     settings = {suite: setting or "test" for suite, _, setting in named}
     chosen = [task.strip() for task in tasks.split(",")] if tasks else None
     tasks_of = {suite: checked_tasks(suite, chosen, setting) for suite, setting in settings.items()}
     for own in labels:
-        check_takes([*settings, SEARCH], own)
+        check_takes([*settings, SEARCH], own, tasks if not suites else None)
         if isinstance(own, Pairs) and "ranking" in settings:
             lists_to_rank(own.name, [own])
     names = [(type(own), own.name) for own in labels]
@@ -132,12 +130,11 @@ def evaluate_models(
     """Evaluate models, as `open_encoder` takes them: model -> suite -> task -> result; own data as "SUITE, own data".
 
     Each model is evaluated as it is, then with each of the ``steps``, as "MODEL, 64 dimensions". It encodes its texts
-    once. ``progress`` is told how many results are there, and which one comes now. ``say`` is told of texts that a
-    model does not know, and of a model whose prompts nobody uses. ``begins`` is called before the long work, when the
-    data of the suite are read and checked.
+    once. ``progress`` is told how many results are there, and which one comes now; ``say`` of texts that a model does
+    not know, and of prompts that nobody uses. ``begins`` is called before the long work, when the data are read.
     """
     searches = [part.suite == SEARCH for part in parts]  # which have prompts of their own
-    if not any(searches) and (prompts.query is not None or prompts.document is not None):
+    if not any(searches) and (prompts.query, prompts.document) != (None, None):
         remedy = "name the suite retrieval, give queries of your own, or give the words as the prompt"
         raise UserError("prompts for queries or documents, and no search", remedy)
     for name in models:
@@ -147,9 +144,10 @@ def evaluate_models(
     done = 0
     for name in models:
         opened = open_encoder(name, pooling, prompts)
-        known: str | None = None
+        known: dict[str, Any] | None = None  # all that decides the vectors
+        encoder: Encoder = opened  # one that is fitted on the target wants it whole
         if isinstance(opened, SentenceTransformer):
-            known = model_checksum(opened)
+            known, encoder = {"model": model_checksum(opened)}, RememberingEncoder(opened, begins)
             width, most = opened.get_embedding_dimension(), max((step.k or 0 for step in steps), default=0)
             if width and most > width:
                 raise UserError(f"{name} has {width} dimensions, and is to be cut to {most}", f"choose at most {width}")
@@ -158,11 +156,9 @@ def evaluate_models(
         own = any(searches) and has_roles(opened)  # a search uses the model's prompts for queries and documents
         if not (own and all(searches)) and (note := prompts.note(opened, name, " outside searches" * own)):
             say(note)
-        # One that is fitted on the target wants it whole.
-        encoder: Encoder = RememberingEncoder(opened, begins) if known else opened
         for step in (None, *steps):
             label, behind = (f"{name}, {step}", step.behind(encoder)) if step else (name, encoder)
-            key = {"model": known, **({"step": step.model_dump()} if step else {})} if known else None
+            key = known and {**known, **({"step": step.model_dump()} if step else {})}
             results[label] = defaultdict(dict)
             for part in parts:
                 progress(done, f"{label}: {part.title}")

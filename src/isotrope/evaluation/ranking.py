@@ -130,10 +130,8 @@ def case_table(
 ) -> list[dict[str, Any]]:
     """The rows of a case table for any models and any query, best gold score first, else as given.
 
-    A model with prompts for queries and documents reads the query and its candidates with them.
-
     Each row has "sentence", "gold" and "gold_rank" (None without scores), and "models": name → "cosine", "rank". Ranks
-    count from 1; equal values share the best, as in Table 12. `ranking_lists` finds the queries of a set of pairs.
+    count from 1; equal values share the best, as in Table 12. Models read with their prompts for a search.
     """
     cosines = {}
     for name, encoder in encoders.items():
@@ -171,22 +169,18 @@ def _ranks(values: Vector) -> Vector:
 
 
 def _score(lists: list[Pairs], known: Known, choices: RankingChoices) -> dict[str, Any]:
+    ordered = [one for one in lists if np.ptp(one.gold) > 0]
+    kept = lists if choices.constant == "zero" else ordered
     per_list: dict[str, list[float]] = {"kendall": [], "ndcg": []}
-    constant = pairs = 0
-    for one in lists:
-        flat = np.ptp(one.gold) == 0
-        constant += int(flat)
-        if flat and choices.constant == "skip":
-            continue
-        pairs += len(one)
-        cosines = known.cosines(one)
+    for one in kept:
+        flat, cosines = np.ptp(one.gold) == 0, known.cosines(one)
         per_list["kendall"].append(0.0 if flat else kendall(cosines, one.gold, choices.tau))
         per_list["ndcg"].append(0.0 if flat else ndcg_of(cosines, one.gold, choices.gain, choices.at))
     return {
         **{name: float(np.mean(values)) for name, values in per_list.items()},
-        "lists": len(per_list["kendall"]),
-        "pairs": pairs,
-        "constant": constant,
+        "lists": len(kept),
+        "pairs": sum(map(len, kept)),
+        "constant": len(lists) - len(ordered),
         "choices": asdict(choices),
         "per_list": per_list,
     }

@@ -24,7 +24,6 @@ from sklearn.preprocessing import normalize
 
 from isotrope.console.progress import tell
 from isotrope.encoder.embed import Vectors, search_vectors
-from isotrope.errors import UserError
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.types import Encoder, Vector
 
@@ -56,13 +55,13 @@ def evaluate_domain(encoder: Encoder, domain: Domain) -> dict[str, Any]:
     """
     queries, corpus = search_vectors(encoder, domain.queries, domain.corpus)  # (Q, D), (M, D)
     measures = per_query(queries, corpus, domain)
-    result = {name: float(values.mean()) for name, values in measures.items()}
+    result: dict[str, Any] = {name: float(values.mean()) for name, values in measures.items()}
     if domain.labels is not None:
         tell("clustering")
         v = v_measures(queries, domain.labels)
         result |= {"v_measure": float(v.mean()), "v_measure_sd": float(v.std(ddof=1))}
-    counts = {"queries": len(measures["ndcg@10"]), "corpus": len(domain.corpus)}
-    return result | counts | {"per_query": {name: values.tolist() for name, values in measures.items()}}
+    result |= {"queries": len(measures["ndcg@10"]), "corpus": len(domain.corpus)}
+    return result | {"per_query": {name: values.tolist() for name, values in measures.items()}}
 
 
 class Lists(NamedTuple):
@@ -95,7 +94,7 @@ class OwnTask:
 
 def per_query(queries: Vectors, corpus: Vectors, domain: Domain) -> dict[str, Vector]:
     """Each measure of each query with something to find, (Q',): what `significance.compare_means` compares."""
-    ranked = rank_corpus(queries, corpus, domain.grades, max(CUTOFF, *RECALLS), domain.own)
+    ranked = rank_search(by_cosine(queries, corpus), domain.grades, max(CUTOFF, *RECALLS), domain.own)
     asked = ranked.relevant > 0
     measures = {f"ndcg@{CUTOFF}": ndcg_at(ranked, CUTOFF), f"mrr@{CUTOFF}": reciprocal_rank(ranked, CUTOFF)}
     measures |= {f"recall@{k}": recall_at(ranked, k) for k in RECALLS}
@@ -123,35 +122,27 @@ def recall_at(ranked: Ranked, k: int) -> Vector:
 def shares_behind(scores: npt.NDArray[np.floating[Any]], answers: npt.NDArray[np.int64]) -> Vector:
     """The share of the other texts that come behind a query's answer: (Q, M), (Q,) → (Q,).
 
-    As in `rank_corpus`, ties count against the model. With a single text there is nothing behind it: 0.
+    As in `rank_search`, ties count against the model. With a single text there is nothing behind it: 0.
     """
     rounded = np.round(np.asarray(scores, dtype=np.float64), DECIMALS)
     own = np.take_along_axis(rounded, answers[:, None], axis=1)  # (Q, 1)
     return np.asarray((rounded < own).sum(axis=1) / max(1, scores.shape[1] - 1))
 
 
-def v_measures(
-    vectors: Vectors, labels: npt.NDArray[np.int64], runs: int = RUNS, seed: int = 0
-) -> npt.NDArray[np.float64]:
-    """V-measure of k-means on unit rows (N, D) with as many clusters as there are classes (N,): (runs,), as fractions.
+def v_measures(vectors: Vectors, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """V-measure of k-means on unit rows (N, D) with as many clusters as there are classes (N,): (5,), as fractions.
 
-    Each run has its own start, k-means++ seeded by `seed` + run. Fewer distinct vectors than classes give fewer
-    clusters, so a collapsed encoder scores 0.
-    Source: Rosenberg and Hirschberg, EMNLP 2007, https://aclanthology.org/D07-1043.
+    Each run has its own start, k-means++. Fewer distinct vectors than classes give fewer clusters, so a collapsed
+    encoder scores 0. Source: Rosenberg and Hirschberg, EMNLP 2007, https://aclanthology.org/D07-1043.
     """
     rows = normalize(np.asarray(vectors, dtype=np.float32))
     clusters = min(len(np.unique(labels)), len(np.unique(rows, axis=0)))
-    found = [KMeans(clusters, n_init=1, random_state=seed + run).fit_predict(rows) for run in range(runs)]
+    found = [KMeans(clusters, n_init=1, random_state=run).fit_predict(rows) for run in range(RUNS)]
     return np.array([v_measure_score(labels, assigned) for assigned in found])
 
 
-def rank_corpus(queries: Vectors, corpus: Vectors, grades: csr_array, depth: int, own: bool = False) -> Ranked:
-    """As `rank_search`, by cosine: (Q, D), (M, D), (Q, M) → K = min(depth, M). A vector of zeros is at 0 from all."""
-    return rank_search(by_cosine(queries, corpus), grades, depth, own)
-
-
 def by_cosine(queries: Vectors, corpus: Vectors) -> Search:
-    """The search of a model, from vectors (Q, D) and (M, D)."""
+    """The search of a model, from vectors (Q, D) and (M, D). A vector of zeros is at 0 from all."""
     a, b = (
         torch.nn.functional.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float64)), dim=1, eps=1e-12)
         for rows in (queries, corpus)
@@ -208,13 +199,8 @@ def ranked_lists(
     """The first ``count`` documents of each query by the fused ranking. No matrix of all scores is ever in memory.
 
     ``own`` (Q,) is the document that each query comes from, which is left out; -1: none. The weights should sum to 1.
-    With fewer than ``count`` documents, all but a query's own are listed.
-
-    Raises:
-        UserError: there are fewer than two documents, or no query.
+    With fewer than ``count`` documents, all but a query's own are listed. Two documents and one query are needed.
     """
-    if documents < 2 or not len(own):
-        raise UserError(f"{len(own)} queries cannot rank {documents} documents", "give more documents")
     together = search_with(teachers, weights)
     count, step = min(count, documents - 1), max(1, _BLOCK // documents)
     found, scores = [], []

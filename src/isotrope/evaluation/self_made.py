@@ -1,7 +1,7 @@
 """A task that nobody labelled, made from documents (`document_tasks`), and how two models are compared on several."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from isotrope.encoder.embed import search_vectors
 from isotrope.evaluation.retrieval import CUTOFF, Search, by_cosine, rank_search, reciprocal_rank, shares_behind
 from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.significance import Comparison, compare_draws, compare_means
+from isotrope.evaluation.significance import Comparison, compare_means, judged
 from isotrope.text.permutation import evenly
 from isotrope.types import Encoder, Vector
 
@@ -90,14 +90,11 @@ def compare_on_documents(
     """
     old, new = ([task.score(encoder) for task in tasks] for encoder in (before, after))
     weights = document_weights([task.documents for task in tasks], [task.size for task in tasks], resamples, seed)
-
-    def drawn(scores: Sequence[Vector]) -> Vector:
-        """(R,) the mean over tasks on each resample of the documents."""
-        return np.asarray(np.mean([of @ cases for of, cases in zip(weights, scores, strict=True)], axis=0))
-
+    # (R,) for each task: the difference on each resample of the documents
+    drawn = [of @ (b - a) for of, a, b in zip(weights, old, new, strict=True)]
     points = [float(np.mean([cases.mean() for cases in scores])) for scores in (old, new)]
     per_task = {task.name: compare_means(a, b, resamples, seed) for task, a, b in zip(tasks, old, new, strict=True)}
-    return replace(compare_draws(points[0], points[1], drawn(old), drawn(new)), per_task=per_task)
+    return judged(points[0], points[1], np.mean(drawn, axis=0), per_task)
 
 
 def document_weights(

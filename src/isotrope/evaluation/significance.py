@@ -1,16 +1,15 @@
 """Is the new model better, or is the difference chance? A paired bootstrap over sentence pairs.
 
-Both models are scored on the same resampled pairs. What makes a pair hard for both models cancels out.
-The test covers the choice of test pairs, not the training seed: for the seed, train several times.
-Each task is resampled independently. STSBenchmark repeats pairs of STS12 … STS16, so the interval of their average is
-slightly too narrow.
+Both models are scored on the same resampled pairs. What makes a pair hard for both models cancels out. The test covers
+the choice of test pairs, not the training seed: for the seed, train several times. Each task is resampled
+independently. STSBenchmark repeats pairs of STS12 … STS16, so the interval of their average is slightly too narrow.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 16; for the paired form Koehn,
 Statistical Significance Tests for Machine Translation Evaluation (EMNLP 2004), https://aclanthology.org/W04-3250.
 """
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -59,10 +58,10 @@ def compare(
     golds = [{task: of[0] for task, of in cases.items() if isinstance(of, tuple)} for cases in (before, after)]
     if before.keys() != after.keys() or any(not np.array_equal(golds[0][t], golds[1][t]) for t in golds[0]):
         raise UserError("the models were scored on different tasks", "score both on the same tasks")
-    drawn = {t: _differences(before[t], after[t], resamples, task_generator(t, seed)) for t in before}
-    per_task = {task: _judge(_score(before[task]), _score(after[task]), drawn[task]) for task in before}
+    drawn = {t: _differences(before[t], after[t], resamples, _generator(t, seed)) for t in before}
+    per_task = {task: judged(_score(before[task]), _score(after[task]), drawn[task]) for task in before}
     old, new = (float(np.mean([getattr(one, side) for one in per_task.values()])) for side in ("before", "after"))
-    return _judge(old, new, np.mean(list(drawn.values()), axis=0), per_task)
+    return judged(old, new, np.mean(list(drawn.values()), axis=0), per_task)
 
 
 def resample(measured: Mapping[str, Cases], resamples: int = 1000, seed: int = 0) -> dict[str, Vector]:
@@ -70,7 +69,7 @@ def resample(measured: Mapping[str, Cases], resamples: int = 1000, seed: int = 0
 
     The resamples depend only on the task's name, its size and ``seed``: any two models' draws can be compared later.
     """
-    return {task: _differences(None, cases, resamples, task_generator(task, seed)) for task, cases in measured.items()}
+    return {task: _differences(None, cases, resamples, _generator(task, seed)) for task, cases in measured.items()}
 
 
 def interval(drawn: Vector) -> tuple[float, float]:
@@ -79,55 +78,53 @@ def interval(drawn: Vector) -> tuple[float, float]:
     return float(ordered[tail - 1]), float(ordered[len(drawn) - tail])
 
 
-def compare_draws(before: float, after: float, drawn_before: Vector, drawn_after: Vector) -> Comparison:
-    """Two scores and their draws (R,) on the same resamples; of several runs of a method, give the means of both."""
-    return _judge(before, after, np.asarray(drawn_after) - np.asarray(drawn_before))
+def judged(before: float, after: float, drawn: Vector, per_task: Mapping[str, Comparison] | None = None) -> Comparison:
+    """Interval, p and verdict of two scores from the differences (R,) that the resamples gave."""
+    r = len(drawn)
+    low, high = interval(drawn)  # by order statistics, so that interval and p always agree
+    p = min(1.0, 2 * (1 + min(int(np.sum(drawn <= 0)), int(np.sum(drawn >= 0)))) / (r + 1))
+    verdict: Significance = "better" if low > 0 else "worse" if high < 0 else "not significant"
+    return Comparison(before, after, after - before, low, high, p, r, verdict, per_task or {})
 
 
 def compare_means(before: Vector, after: Vector, resamples: int = 1000, seed: int = 0) -> Comparison:
     """Test whether the mean of one number a case differs, such as a query's reciprocal rank: (N,), (N,)."""
     drawn = _differences(before, after, resamples, np.random.default_rng(seed))
-    return _judge(_score(before), _score(after), drawn)
+    return judged(_score(before), _score(after), drawn)
 
 
-def task_generator(task: str, seed: int) -> np.random.Generator:
-    """A task's own draws: they do not depend on the other tasks."""
+def _generator(task: str, seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(task.encode(errors="surrogateescape"))])
 
 
 def _score(cases: Cases) -> float:
-    if not isinstance(cases, tuple):
-        return float(np.mean(cases))
-    return float(_spearman(*cases, np.ones((1, len(cases[0])), dtype=np.int64))[0])
+    return float(_scores(cases, np.ones((1, _count(cases)), dtype=np.int64))[0])
+
+
+def _count(cases: Cases) -> int:
+    return len(cases[0] if isinstance(cases, tuple) else cases)
 
 
 def _differences(old: Cases | None, new: Cases, resamples: int, generator: np.random.Generator) -> Vector:
     """The score of `new` minus that of `old` (None: 0) on each of R resamples of the cases: (R,)."""
-    if isinstance(new, tuple):
-        gold, cosines = new
-        blocks = []
-        for picks in _picks(len(gold), resamples, generator):
-            # How often each pair was drawn: one bincount for all rows, row r counting from r·n on.
-            shifted = picks + len(gold) * np.arange(len(picks))[:, None]
-            times = np.bincount(shifted.ravel(), minlength=picks.size).reshape(picks.shape)
-            scores = _spearman(gold, cosines, times)
-            blocks.append(scores - _spearman(gold, old[1], times) if isinstance(old, tuple) else scores)
-    else:
-        change = np.asarray(new) - np.asarray(0 if old is None else old)
-        blocks = [change[picks].mean(axis=1) for picks in _picks(len(change), resamples, generator)]
-    return np.asarray(np.concatenate(blocks))
+    if old is not None and not isinstance(new, tuple):
+        old, new = None, new - np.asarray(old)
+    n, blocks = _count(new), []
+    step = max(1, _BLOCK // n)
+    for start in range(0, resamples, step):
+        picks = generator.integers(n, size=(min(step, resamples - start), n))
+        # How often each case was drawn: one bincount for all rows, row r counting from r · n on.
+        shifted = picks + n * np.arange(len(picks))[:, None]
+        times = np.bincount(shifted.ravel(), minlength=picks.size).reshape(picks.shape)
+        blocks.append(_scores(new, times) - (0 if old is None else _scores(old, times)))
+    return np.concatenate(blocks)
 
 
-def _picks(n: int, resamples: int, generator: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
-    """R resamples of n cases, in blocks (rows, n)."""
-    for start in range(0, resamples, step := max(1, _BLOCK // n)):
-        yield generator.integers(n, size=(min(step, resamples - start), n))
-
-
-def _spearman(x: Vector, y: Vector, times: npt.NDArray[np.int64]) -> Vector:
-    """Spearman where pair i occurs `times[r, i]` times in resample r: (N,), (N,), (R, N) → (R,); 0 where undefined."""
-    middle = (len(x) + 1) / 2
-    a, b = _ranks(x, times) - middle, _ranks(y, times) - middle  # (R, N), centred
+def _scores(cases: Cases, times: npt.NDArray[np.int64]) -> Vector:
+    """The score where case i occurs `times[r, i]` times in resample r: (R, N) → (R,); 0 where it is undefined."""
+    if not isinstance(cases, tuple):
+        return np.asarray(times @ cases / len(cases))
+    a, b = (_ranks(values, times) - (len(values) + 1) / 2 for values in cases)  # (R, N), centred
     covariance = np.einsum("rn,rn,rn->r", times, a, b)
     variance = np.einsum("rn,rn,rn->r", times, a, a) * np.einsum("rn,rn,rn->r", times, b, b)
     return np.asarray(np.divide(covariance, np.sqrt(variance), out=np.zeros_like(covariance), where=variance > 0))
@@ -139,16 +136,6 @@ def _ranks(values: Vector, times: npt.NDArray[np.int64]) -> Vector:
     The values are sorted once for all resamples: a resample changes how many copies lie below a value, not the order.
     """
     _, level, sizes = np.unique(values, return_inverse=True, return_counts=True)  # equal values share a level
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    copies = np.add.reduceat(times[:, np.argsort(level, kind="stable")], starts, axis=1)  # (R, levels)
-    mean_rank = np.cumsum(copies, axis=1) - (copies - 1) / 2
+    copies = np.add.reduceat(times[:, np.argsort(level, kind="stable")], np.cumsum(sizes) - sizes, axis=1)
+    mean_rank = np.cumsum(copies, axis=1) - (copies - 1) / 2  # (R, levels)
     return np.asarray(mean_rank[:, level], dtype=np.float64)
-
-
-def _judge(before: float, after: float, drawn: Vector, per_task: Mapping[str, Comparison] | None = None) -> Comparison:
-    """Interval, p and verdict from the resampled differences (R,)."""
-    r = len(drawn)
-    low, high = interval(drawn)  # by order statistics, so that interval and p always agree
-    p = min(1.0, 2 * (1 + min(int(np.sum(drawn <= 0)), int(np.sum(drawn >= 0)))) / (r + 1))
-    verdict: Significance = "better" if low > 0 else "worse" if high < 0 else "not significant"
-    return Comparison(before, after, after - before, low, high, p, r, verdict, per_task or {})

@@ -62,19 +62,20 @@ def spearman(x: Vector, y: Vector) -> float:
 
     A constant orders nothing, so a collapsed encoder scores 0: a number that compares and fits into JSON, unlike NaN.
     """
-    return _mean(rank_products(x, y))
+    return _mean(products(x, y))
 
 
 def pearson(x: Vector, y: Vector) -> float:
     """Pearson's correlation of x (N,) and y (N,). Constant input earns 0, as in `spearman`."""
-    return _mean(_products(x, y))
+    return _mean(products(x, y, ranked=False))
 
 
-def rank_products(x: Vector, y: Vector) -> Vector:
-    """The products of two values' ranks in standard units (N,), whose mean is Spearman's correlation."""
-    if _is_constant(x) or _is_constant(y):
+def products(x: Vector, y: Vector, ranked: bool = True) -> Vector:
+    """The products of two values (N,), or of their ranks, in standard units (N,): their mean is the correlation."""
+    if any(float(np.ptp(values)) <= _CONSTANT * float(np.max(np.abs(values))) for values in (x, y)):
         return np.zeros(len(x))
-    return _products(rankdata(x), rankdata(y))
+    a, b = (rankdata(values) if ranked else values for values in (x, y))
+    return np.asarray((a - a.mean()) / a.std() * ((b - b.mean()) / b.std()))
 
 
 def main_pairs(sets: Sets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]:
@@ -82,14 +83,12 @@ def main_pairs(sets: Sets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]
 
     This is what a comparison of two models resamples (`isotrope.evaluation.significance.compare`).
     """
-    chosen = {task: ["test"] if "test" in parts else list(parts) for task, parts in sets.items()}
-    return {
-        task: (
-            np.concatenate([sets[task][part].gold for part in parts]),
-            np.concatenate([cosines[task][part] for part in parts]),
-        )
-        for task, parts in chosen.items()
-    }
+    found = {}
+    for task, parts in sets.items():
+        chosen = ["test"] if "test" in parts else list(parts)
+        gold = np.concatenate([parts[name].gold for name in chosen])
+        found[task] = gold, np.concatenate([cosines[task][name] for name in chosen])
+    return found
 
 
 class PairTask:
@@ -105,21 +104,21 @@ class PairTask:
 
     def score(self, encoder: Encoder) -> Vector:
         """The product of each pair's two ranks in standard units, by cosine and by grade: (N,)."""
-        return rank_products(Known.of(encoder, self.texts).cosines(self.pairs), self.pairs.gold)
+        return products(Known.of(encoder, self.texts).cosines(self.pairs), self.pairs.gold)
 
 
 def _score_task(parts: Mapping[str, Pairs], cosines: Mapping[str, Vector]) -> dict[str, Any]:
-    sizes = [len(pairs) for pairs in parts.values()]
+    sizes, golds = [len(pairs) for pairs in parts.values()], [pairs.gold for pairs in parts.values()]
+    found = [cosines[part] for part in parts]
     result: dict[str, Any] = {"nsamples": sum(sizes), "subsets": {p: {"nsamples": len(parts[p])} for p in parts}}
     for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
-        single = {part: correlate(cosines[part], pairs.gold) for part, pairs in parts.items()}
+        single = dict(zip(parts, map(correlate, found, golds), strict=True))
         for part, value in single.items():
             result["subsets"][part][measure] = value
         if not set(parts) <= set(SPLITS["STSBenchmark"]):
-            joined = [cosines[part] for part in parts], [pairs.gold for pairs in parts.values()]
             scores = list(single.values())
             single = {
-                "all": correlate(*map(np.concatenate, joined)),
+                "all": correlate(np.concatenate(found), np.concatenate(golds)),
                 "mean": float(np.mean(scores)),
                 "wmean": float(np.average(scores, weights=sizes)),
             }
@@ -127,17 +126,5 @@ def _score_task(parts: Mapping[str, Pairs], cosines: Mapping[str, Vector]) -> di
     return result
 
 
-def _products(x: Vector, y: Vector) -> Vector:
-    """The products of two values in standard units: (N,), (N,) → (N,)."""
-    if _is_constant(x) or _is_constant(y):
-        return np.zeros(len(x))
-    a, b = ((values - values.mean()) / values.std() for values in (x, y))
-    return np.asarray(a * b)
-
-
 def _mean(products: Vector) -> float:
     return float(np.clip(products.mean(), -1.0, 1.0))
-
-
-def _is_constant(x: Vector) -> bool:
-    return float(np.ptp(x)) <= _CONSTANT * float(np.max(np.abs(x)))

@@ -1,13 +1,12 @@
 """One door to every evaluation, and the numbers that papers compare."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 
@@ -49,14 +48,6 @@ class Measure:
         return float("nan") if found is None else float(found)
 
 
-class CaseColumns(NamedTuple):
-    """Where a result has its single cases, and what a reader calls them."""
-
-    plural: str
-    key: str
-    columns: tuple[str, ...]  # one number a case, or gold scores and cosines
-
-
 @dataclass(frozen=True, slots=True)
 class Suite:
     """What a suite can be asked, how it is read and judged, and how the answer is shown.
@@ -70,7 +61,7 @@ class Suite:
     measures: tuple[Measure, ...]  # the first is the one that papers compare
     averaged: tuple[str, ...] = ()  # their average is taken over these tasks, where all are there
     folders: tuple[str, ...] = ("senteval", "downstream")  # of the data folder, that hold what is read
-    cases: CaseColumns | None = None
+    cases: tuple[str, str, Sequence[str]] | None = None  # what they are called, where a result has them, their columns
     takes: type[Pairs] | type[Domain] | None = None  # labels of the user's own that can be judged too
 
 
@@ -81,18 +72,19 @@ def _splits(settings: Mapping[str, tuple[str, ...]]) -> Callable[[str | Path | N
 
 def cases_of(suite: str, results: TaskResults) -> dict[str, Cases]:
     """Task → its cases in a suite's results, as `isotrope.evaluation.significance.compare` takes them."""
-    known = SUITES[suite].cases
-    if known is None:
+    if (known := SUITES[suite].cases) is None:
         return {}
-    found = {task: [np.array(of[known.key][name], float) for name in known.columns] for task, of in results.items()}
-    return {task: values[0] if len(values) == 1 else (values[0], values[1]) for task, values in found.items()}
+    _, key, columns = known
+    found = {task: tuple(np.array(of[key][column], float) for column in columns) for task, of in results.items()}
+    return {task: values if len(values) == 2 else values[0] for task, values in found.items()}
 
 
 def cases_in_words(suite: str, results: TaskResults) -> str:
     """What judges, for a reader: "1,379 pairs of STSBenchmark"."""
-    cases, known = cases_of(suite, results), SUITES[suite].cases
+    cases = cases_of(suite, results)
     count = sum(len(values[0] if isinstance(values, tuple) else values) for values in cases.values())
-    return f"{count:,} {known and known.plural} of {', '.join(cases) if len(cases) < 4 else f'{len(cases)} tasks'}"
+    plural = (SUITES[suite].cases or ("cases",))[0]
+    return f"{count:,} {plural} of {', '.join(cases) if len(cases) < 4 else f'{len(cases)} tasks'}"
 
 
 SUITES: Mapping[str, Suite] = {
@@ -102,7 +94,7 @@ SUITES: Mapping[str, Suite] = {
         judge=lambda encoder, asked, _: evaluate_sets(encoder, asked),
         measures=(Measure("Spearman × 100", "spearman"),),
         averaged=STS_TASKS,
-        cases=CaseColumns("pairs", "per_pair", ("gold", "cosine")),
+        cases=("pairs", "per_pair", ("gold", "cosine")),
         takes=Pairs,
     ),
     "transfer": Suite(
@@ -111,7 +103,7 @@ SUITES: Mapping[str, Suite] = {
         judge=evaluate_transfer,
         measures=(Measure("accuracy", "accuracy"),),
         averaged=tuple(task for task in TRANSFER_TASKS if task != "SST5"),  # the papers' seven
-        cases=CaseColumns("samples", "per_sample", ("correct",)),
+        cases=("samples", "per_sample", ("correct",)),
     ),
     "ranking": Suite(
         tasks=dict.fromkeys(RANKING_SETTINGS, STS_TASKS),
@@ -119,7 +111,7 @@ SUITES: Mapping[str, Suite] = {
         judge=lambda encoder, asked, _: rank_sets(encoder, {task: sets.values() for task, sets in asked.items()}),
         measures=(Measure("KCC × 100", "kendall"), Measure("NDCG × 100", "ndcg")),
         averaged=STS_TASKS,
-        cases=CaseColumns("lists", "per_list", ("kendall",)),
+        cases=("lists", "per_list", ("kendall",)),
         takes=Pairs,
     ),
     "geometry": Suite(
@@ -150,7 +142,7 @@ SUITES: Mapping[str, Suite] = {
         ),
         averaged=DOMAINS,
         folders=("domain",),
-        cases=CaseColumns("queries", "per_query", ("ndcg@10",)),
+        cases=("queries", "per_query", ("ndcg@10",)),
         takes=Domain,
     ),
 }
@@ -192,29 +184,24 @@ def run(
     Raises:
         UserError: an unknown suite, task or setting; bad data; an encoder that does not give (n, D) finite numbers.
     """
-    own = read_labels(data, columns) if _are_labels(data) else None
-    if own is not None and tasks:
-        raise UserError(f"tasks {tasks} beside your own labels", "leave them out")
     chosen = checked_tasks(suite, tasks, setting)
+    own = read_labels(data, columns) if _are_labels(data) else None
     if own is not None:
-        check_takes([suite], own)
+        check_takes([suite], own, tasks)
     opened = open_encoder(str(encoder)) if isinstance(encoder, str | Path) else encoder
-    modes = [(module, module.training) for module in opened.modules()] if isinstance(opened, torch.nn.Module) else []
-    try:
-        if own is None:
-            asked = {task: SUITES[suite].read(data, task, setting) for task in chosen}
-        else:
-            asked = {own.name: {"test": own} if isinstance(own, Pairs) else own}
-            if isinstance(opened, SentenceTransformer) and (warning := unknown_warning(opened, texts_of(own))):
-                warnings.warn(warning, stacklevel=2)
-        return SUITES[suite].judge(opened, asked, setting)
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    if own is None:
+        asked: Asked = {task: SUITES[suite].read(data, task, setting) for task in chosen}
+    else:
+        asked = {own.name: {"test": own} if isinstance(own, Pairs) else own}
+        if isinstance(opened, SentenceTransformer) and (warning := unknown_warning(opened, texts_of(own))):
+            warnings.warn(warning, stacklevel=2)
+    return SUITES[suite].judge(opened, asked, setting)
 
 
-def check_takes(suites: Iterable[str], labels: Labels) -> None:
-    """UserError where no suite can use the user's own labels."""
+def check_takes(suites: Collection[str], labels: Labels, tasks: object = None) -> None:
+    """UserError where none of the suites can use the user's own labels, or where tasks are named, which they lack."""
+    if tasks:
+        raise UserError(f"tasks {tasks} beside your own labels", "leave them out")
     able = [name for name, suite in SUITES.items() if isinstance(labels, suite.takes or ())]
     if not set(able) & set(suites):
         raise UserError(f"{', '.join(suites)} cannot use {in_words(labels)}", f"choose {' or '.join(able)}")

@@ -9,25 +9,22 @@
 Samples are sorted by number of words and class before they are cut into folds. Accuracies are rounded to two decimals
 of percent before they are compared. The first of equal penalties wins.
 
-SentEval trains one small classifier after another: its time goes into launching operations on matrices of 64 rows. Here
-all classifiers of a task take their steps together. F training sets share one matrix of features; each set has R
-classifiers that differ in the L2 penalty alone, so that they share its minibatches:
+SentEval trains one small classifier after another. Here all classifiers of a task take their steps together: F training
+sets share one matrix of features, and the R classifiers of a set, which differ in the L2 penalty, its minibatches:
 
     features (N, D) -> minibatches (F, B, D) -> log-odds (F, R, K - 1, B) -> gradients (F, R, K, D)
 
 Softmax over K classes needs K - 1 logits, those against class 0; the gradient of class 0 is minus the sum of the
-others. Training sets go through in blocks that fit into the cache, one thread a block, so the number of threads changes
-nothing. Every fit starts from SentEval's seed, in generators of our own, which leave the global ones untouched. Two
-things differ: every distinct sentence of a task is encoded once, and rounding, which over thousands of steps now and
-then moves one sample across the boundary.
+others. Every fit starts from SentEval's seed, in generators of our own. Only rounding differs, which over thousands of
+steps now and then moves one sample across the boundary.
 
 Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -49,7 +46,6 @@ SEED = 1111  # SentEval's
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)  # weight decay of the optimizer
 MAX_EPOCH = 200
 HOLDOUT = 0.05  # share of a training set that is its dev set where none is given
-BLOCK = 1 << 18  # values in a block's minibatches (1 MiB): read twice in a step, they should stay in the cache
 
 Indices = npt.NDArray[np.int64]
 Problem = tuple[Tensor, Tensor]  # features (N, D + 1) and classes (N,)
@@ -82,21 +78,14 @@ class TrainingSet:
 
     train: Indices  # (n,)
     dev: Indices  # (m,)
-    drawn: int = 0  # size of the permutation that split off the dev set: the minibatches' orders are drawn after it
-
-    def orders(self) -> Iterator[Indices]:
-        """A permutation of the n rows for each epoch."""
-        generator = np.random.RandomState(SEED)
-        generator.permutation(self.drawn)
-        while True:
-            yield generator.permutation(len(self.train))
+    shuffler: np.random.RandomState = field(default_factory=lambda: np.random.RandomState(SEED))  # of each epoch
 
 
 def split_dev(rows: Indices) -> TrainingSet:
-    """A random twentieth of the rows becomes the dev set."""
-    order = rows[np.random.RandomState(SEED).permutation(len(rows))]
-    cut = int(HOLDOUT * len(rows))
-    return TrainingSet(train=order[cut:], dev=order[:cut], drawn=len(rows))
+    """A random twentieth of the rows becomes the dev set. The epochs go on with the same generator, as SentEval's."""
+    shuffler, cut = np.random.RandomState(SEED), int(HOLDOUT * len(rows))
+    order = rows[shuffler.permutation(len(rows))]
+    return TrainingSet(order[cut:], order[:cut], shuffler)
 
 
 class TrainedClassifiers(NamedTuple):
@@ -104,10 +93,6 @@ class TrainedClassifiers(NamedTuple):
 
     accuracy: Matrix  # (F, R)
     weights: Tensor  # (F, R, K, D + 1), the bias last
-
-    def predict(self, x: Tensor, member: int, penalty: int = 0) -> Indices:
-        """Classes (n,) of x (n, D + 1) by one of the classifiers."""
-        return np.asarray((x @ self.weights[member, penalty].T).argmax(dim=1).numpy())
 
 
 def evaluate_transfer(
@@ -161,7 +146,7 @@ def accuracies(parts: Mapping[str, Problem], classes: int, setting: ClassifierSe
         chosen = 0  # the only one
     predicted = np.zeros(len(y), dtype=np.int64)
     for fold, one in enumerate(outer):
-        predicted[one.dev] = trained.predict(x[one.dev], fold, chosen)
+        predicted[one.dev] = predictions(x[one.dev], trained.weights[fold])[:, chosen].numpy()
     correct, tested = predicted == y.numpy(), rows["all" if nested else "test"]
     means = (np.mean(each) for each in ([_percent(correct[one.dev]) for one in outer], [*map(max, percents)]))
     accuracy, dev_accuracy = (round(round(float(percent), 2) / 100, 4) for percent in means)
@@ -195,65 +180,45 @@ def train_classifiers(
     x (N, D + 1) has a column of ones, y (N,) has classes 0 … K − 1.
     """
     trained = TrainedClassifiers(np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1]))
-    steps = [-(-len(rows.train) // setting.batch_size) for rows in sets]  # in an epoch
-    size = max(1, BLOCK // (setting.batch_size * x.shape[1]))
-    blocks = []  # sets of a block take equally many steps
-    for count in sorted(set(steps)):
-        members = [member for member, other in enumerate(steps) if other == count]
-        blocks += [members[start : start + size] for start in range(0, len(members), size)]
-
-    def train(block: list[int]) -> tuple[Matrix, Tensor]:
-        return _train_block(x, y, [sets[member] for member in block], penalties[block], classes, setting)
-
-    done, threads = 0, torch.get_num_threads()
-    torch.set_num_threads(1)  # each worker is alone at its block
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as workers:
-            for block, (accuracy, weights) in zip(blocks, workers.map(train, blocks), strict=True):
-                trained.accuracy[block], trained.weights[block] = accuracy, weights
-                done += len(block)
-                tell("trained", done, len(sets), "classifiers")
-    finally:
-        torch.set_num_threads(threads)
+    steps = np.array([-(-len(rows.train) // setting.batch_size) for rows in sets])  # in an epoch
+    for count in np.unique(steps):
+        group = np.flatnonzero(steps == count)
+        together = _train_together(
+            x, y, [sets[member] for member in group.tolist()], penalties[group], classes, setting
+        )
+        trained.accuracy[group], trained.weights[group] = together
     return trained
 
 
-def _train_block(
+def _train_together(
     x: Tensor, y: Tensor, sets: list[TrainingSet], penalties: Matrix, classes: int, setting: ClassifierSetting
 ) -> tuple[Matrix, Tensor]:
     """Best accuracies (b, R) and weights (b, R, K, D + 1) of b sets with equally many steps an epoch."""
-    decay = torch.tensor(penalties, dtype=torch.float32)[:, :, None, None]  # (A, R, 1, 1) of the A sets still active
-    weights = _initial(classes, x.shape[1]).repeat(*penalties.shape, 1, 1)  # (A, R, K, D + 1)
+    decay = torch.tensor(penalties, dtype=torch.float32)[:, :, None, None]
+    weights = _initial(classes, x.shape[1]).repeat(*penalties.shape, 1, 1)  # (b, R, K, D + 1)
     optimizer = _OPTIMIZERS[setting.optimizer]([weights])
     best, accuracy = weights.clone(), np.full(penalties.shape, -1.0)
     misses = np.zeros(penalties.shape, dtype=np.int64)  # (b, R) checks without a better accuracy
-    active, orders, epoch = np.arange(len(sets)), [rows.orders() for rows in sets], 0
-    while len(active) and epoch <= MAX_EPOCH:
-        training = [sets[member] for member in active]
+    shufflers = [deepcopy(one.shuffler) for one in sets]
+    for epoch in range(0, MAX_EPOCH + 1, setting.epoch_size):
+        tell("trained for", epoch, MAX_EPOCH, "epochs")
         for _ in range(setting.epoch_size):
-            rows, shares = _minibatches(training, [next(orders[member]) for member in active], setting.batch_size)
+            orders = [own.permutation(one.train) for own, one in zip(shufflers, sets, strict=True)]
+            rows, shares = _minibatches(orders, setting.batch_size)
             _descend(x, y, rows, shares, weights, decay, optimizer)
-        epoch += setting.epoch_size
-        scores = np.stack([_score(x, y, one.dev, own) for one, own in zip(training, weights, strict=True)])  # (A, R)
-        running = misses[active] <= setting.tenacity
-        better = running & (scores > accuracy[active])
-        misses[active] += running & ~better
-        for row, penalty in zip(*np.nonzero(better), strict=True):
-            accuracy[active[row], penalty] = scores[row, penalty]
-            best[active[row], penalty] = weights[row, penalty]
-        left = (misses[active] <= setting.tenacity).any(axis=1)
-        if not left.all():
-            kept, known = torch.from_numpy(left), optimizer.state[weights]
-            active, decay, weights = active[left], decay[kept], weights[kept]
-            optimizer = _OPTIMIZERS[setting.optimizer]([weights])
-            optimizer.state[weights] = {key: value[kept] if value.ndim else value for key, value in known.items()}
+        found = (predictions(x[one.dev], own) == y[one.dev, None] for one, own in zip(sets, weights, strict=True))
+        scores = np.stack([right.numpy().mean(axis=0) for right in found])  # (b, R)
+        better = (misses <= setting.tenacity) & (scores > accuracy)
+        misses += ~better
+        accuracy[better], best[better] = scores[better], weights[better]
+        if (misses > setting.tenacity).all():
+            break
     return accuracy, best
 
 
-def _score(x: Tensor, y: Tensor, dev: Indices, weights: Tensor) -> Matrix:
-    """Accuracies (R,) of classifiers (R, K, D + 1)."""
-    logits = (x[dev] @ weights.flatten(0, 1).T).view(len(dev), *weights.shape[:2])  # (m, R, K)
-    return np.asarray((logits.argmax(dim=2) == y[dev][:, None]).sum(dim=0).numpy() / len(dev))
+def predictions(x: Tensor, weights: Tensor) -> Tensor:
+    """Classes (n, R) of x (n, D + 1) by classifiers (R, K, D + 1)."""
+    return (x @ weights.flatten(0, 1).T).view(len(x), *weights.shape[:2]).argmax(dim=2)
 
 
 def _descend(
@@ -279,16 +244,15 @@ def _descend(
         optimizer.step()
 
 
-def _minibatches(sets: Sequence[TrainingSet], orders: Sequence[Indices], size: int) -> tuple[Tensor, Tensor]:
+def _minibatches(orders: Sequence[Indices], size: int) -> tuple[Tensor, Tensor]:
     """Rows of the minibatches (S, b, B) and their shares in the mean loss (S, b, 1, 1, B); 0 fills up the last ones."""
     steps = -(-len(orders[0]) // size)
-    rows = np.zeros((len(sets), steps * size), dtype=np.int64)
-    shares = np.zeros((len(sets), steps * size), dtype=np.float32)
-    for index, (members, order) in enumerate(zip(sets, orders, strict=True)):
+    rows, shares = (np.zeros((len(orders), steps * size), dtype=kind) for kind in (np.int64, np.float32))
+    for index, order in enumerate(orders):
         count, last = len(order), (steps - 1) * size
-        rows[index, :count] = members.train[order]
+        rows[index, :count] = order
         shares[index, :last], shares[index, last:count] = 1 / size, 1 / (count - last)
-    by_step = [torch.from_numpy(a.reshape(len(sets), steps, size).swapaxes(0, 1).copy()) for a in (rows, shares)]
+    by_step = [torch.from_numpy(a.reshape(-1, steps, size).swapaxes(0, 1).copy()) for a in (rows, shares)]
     return by_step[0], by_step[1][:, :, None, None]
 
 

@@ -29,11 +29,8 @@ class Verdict:
     def of(cls, found: Comparison, *, before: str, after: str, judge: str, measure: str) -> Self:
         """The verdict of a paired test."""
         word: Word = "no difference found" if found.verdict == "not significant" else found.verdict
-        advice = {
-            "better": f"Use {after}.",
-            "worse": f"Keep {before}.",
-            "no difference found": f"Keep {before}, or judge by more: this many cases show only larger differences.",
-        }[word]
+        more = ", or judge by more: this many cases show only larger differences" * (word == "no difference found")
+        advice = f"Use {after}." if word == "better" else f"Keep {before}{more}."
         return cls(
             word, before, after, judge, measure, (found.before, found.after), found.difference, found.low, found.high,
             found.p, advice,

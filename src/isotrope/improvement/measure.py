@@ -135,15 +135,14 @@ def measure_trial(
             further[name] = reranker_score(teacher, known, tasks)
     taught_by = used_teachers(scores[trial.name], hybrids, further) if learning else []
     rankings, steps = None, dict[str, Fitted]()
+    if len(basis.documents) < 2 or not basis.asked.texts:  # there is nothing to rank
+        taught_by = []
     if taught_by:
         used = [teachers[name] for name in taught_by if name != BM25]
         models = [teacher.known for teacher in used if isinstance(teacher, TeachingModel)]
-        try:
-            rankings = Rankings.of(known, basis, BM25 in taught_by, models)
-            for teacher in used:
-                rankings = rankings.reranked(teacher, basis.documents) if isinstance(teacher, Reranker) else rankings
-        except UserError:  # too few documents
-            taught_by = []
+        rankings = Rankings.of(known, basis, BM25 in taught_by, models)
+        for teacher in used:
+            rankings = rankings.reranked(teacher, basis.documents) if isinstance(teacher, Reranker) else rankings
     for name, step in trial.candidates():
         with suppress(UserError):
             if step in WHITENINGS:

@@ -62,11 +62,7 @@ class Rankings:
 
     @classmethod
     def of(cls, known: Known, basis: Basis, words: bool, models: Sequence[Known]) -> "Rankings":
-        """By the model itself, by BM25 (``words``) and by other models, of which each has the model's own share.
-
-        Raises:
-            UserError: there are too few documents.
-        """
+        """By the model itself, by BM25 (``words``) and by other models, of which each has the model's own share."""
         asked = basis.asked
         searches = [by_cosine(one.encode_query(asked.texts), one.encode_document(basis.documents))
                     for one in (known, *models)]  # fmt: skip

@@ -58,12 +58,9 @@ class Layers(WithState):
         parts = []
         for start in range(0, count, size or count):
             rows = slice(start, min(start + (size or count), count))
-            parts.append(self.means({k: v[rows] if isinstance(v, Tensor) else v for k, v in features.items()}))
+            told = self.encoder[0]({k: v[rows] if isinstance(v, Tensor) else v for k, v in features.items()})
+            # The last of the inner states is before the final norm in some versions of transformers.
+            layers = [*told["all_layer_embeddings"][:-1], told["token_embeddings"]]
+            mask = features["attention_mask"][rows, :, None]
+            parts.append(torch.stack([(layers[n] * mask).sum(dim=1) / mask.sum(dim=1) for n in self.numbers]))
         return torch.cat(parts, dim=1).flatten(0, 1)
-
-    def means(self, features: dict[str, Any]) -> Tensor:
-        mask = features["attention_mask"][..., None]
-        told = self.encoder[0](features)
-        # The last of the inner states is before the final norm in some versions of transformers.
-        layers = [*told["all_layer_embeddings"][:-1], told["token_embeddings"]]
-        return torch.stack([(layers[number] * mask).sum(dim=1) / mask.sum(dim=1) for number in self.numbers])

@@ -23,7 +23,7 @@ from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.embed import Vectors, cut, search_vectors
-from isotrope.evaluation.retrieval import CUTOFF, rank_corpus, reciprocal_rank
+from isotrope.evaluation.retrieval import CUTOFF, by_cosine, rank_search, reciprocal_rank
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.significance import compare_means
 from isotrope.evaluation.verdict import Verdict
@@ -213,4 +213,4 @@ def _made(
 
 def _ranks(queries: Vectors, pages: Vectors, domain: Domain) -> Vector:
     """1 / place of each question's page, 0 beyond the tenth: (Q,)."""
-    return reciprocal_rank(rank_corpus(queries, pages, domain.grades, CUTOFF), CUTOFF)
+    return reciprocal_rank(rank_search(by_cosine(queries, pages), domain.grades, CUTOFF), CUTOFF)

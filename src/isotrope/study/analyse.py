@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.evaluation.significance import compare_draws
+from isotrope.evaluation.significance import judged
 from isotrope.store.records import Record
 from isotrope.study.cell import cells_summary, without_paths
 from isotrope.study.columns import LOWER_IS_BETTER, UNSHOWN, column_of, ordered
@@ -118,7 +118,7 @@ def _over_pairs(plan: StudyPlan, rows: Sequence[Record], one: Record) -> Record 
     if not left or first is None or second is None:
         return None
     # interval and p come from the draws only; the scores are in the record already
-    found = compare_draws(0.0, 0.0, second, first)
+    found = judged(0.0, 0.0, first - second)
     return {"low": found.low, "high": found.high, "p": found.p}
 
 

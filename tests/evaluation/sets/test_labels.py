@@ -111,7 +111,7 @@ def test_a_folder_has_queries_and_judgements(tmp_path: Path, layout: dict[str, s
     assert domain.labels is None
 
 
-def test_texts_with_classes(tmp_path: Path) -> None:
+def test_texts_with_classes_and_questions_with_answers(tmp_path: Path) -> None:
     write(tmp_path, mine__tsv="a\tx\nb\tx\nc\ty\nd\tx\n", mine__csv='label,text\nx,"a, b"\nx,b\ny,c\nx,d\n')
     for name, first in (("mine.tsv", "a"), ("mine.csv", "a, b")):
         domain = read_labels(tmp_path / name)
@@ -119,9 +119,6 @@ def test_texts_with_classes(tmp_path: Path) -> None:
         np.testing.assert_array_equal(domain.grades.toarray()[0], [0, 1, 0, 1])
     with pytest.raises(UserError, match="4 queries of mine"):
         read_pairs(tmp_path / "mine.csv")
-
-
-def test_questions_with_answers(tmp_path: Path) -> None:
     write(tmp_path, mine__tsv="q1\ta1\nq2\ta2\nq3\ta1\n", named__csv="answer,n,question\na1,1,q1\na1,2,q2\na2,3,q3\n")
     domain = read_labels(tmp_path / "mine.tsv")
     assert (domain.queries, domain.corpus, domain.labels) == (["q1", "q2", "q3"], ["a1", "a2"], None)
@@ -152,13 +149,10 @@ def test_triples_and_columns_of_any_name(tmp_path: Path) -> None:
         (LINES[:9], "9 pair.*at least 10"),
         ([*LINES, "only\ttwo"], "line 13: 2 column"),
         (["a\tb\t1\td"], "line 1: 4 column"),
-        (["a b 1", *LINES], "line 1: 1 column"),
-        ([*LINES, "a\tb\tfour"], "line 13: the score 'four'"),
         (["a\tb\t4,5", *LINES], "line 1: the score '4,5'"),
         (["a\tb\tnan", *LINES], "line 1: the score 'nan'"),
-        ([*LINES, "a\tb\t"], "line 13: the score ''"),
         ([*LINES, "\tb\t1"], "line 13: the first cell is empty"),
-        (["a\tb\t3"] * 20, "every score is 3"),
+        (["a\tb\t3"] * 20, r"20 pair\(s\) with 1 score"),
         ("\n".join(LINES).encode() + b"\ncaf\xe9\tb\t1\n", "line 13: not UTF-8"),
         (b"\0" * 50, "line 1: not UTF-8 text"),
         (["one\tx", "two\tx"], r"own: 2 texts of 1 class\(es\)"),
@@ -185,12 +179,9 @@ def test_each_mistake_in_a_file_is_named(tmp_path: Path, lines: list[str] | byte
         ({"qrels__txt": "q1 d1\n"}, r"line 1: 2 column\(s\) instead of 3 or 4"),
         ({"corpus__tsv": "d1\tone\nd1\ttwo\n"}, r"corpus\.tsv, line 2: the id 'd1' occurs twice"),
         ({"corpus__tsv": "d1\t\n"}, r"corpus\.tsv, line 1: the text is empty"),
-        ({"corpus__tsv": "d1 without tab\n"}, r"corpus\.tsv, line 1: 1 column\(s\) instead of 2"),
         ({"corpus__tsv": None}, r"none of corpus\.tsv, corpus\.jsonl"),
-        ({"qrels__txt": None}, r"none of qrels\.txt"),
         ({**BEIR, "corpus__jsonl": '{"text": "a"}\n'}, "line 1: the id is empty"),
         ({**BEIR, "corpus__jsonl": "[1]\n"}, "line 1: not a JSON object"),
-        ({**BEIR, "queries__jsonl": "{\n"}, "line 1: not a JSON object"),
     ],
 )
 def test_each_mistake_in_a_folder_is_named(tmp_path: Path, changed: dict[str, str | None], problem: str) -> None:
@@ -200,22 +191,14 @@ def test_each_mistake_in_a_folder_is_named(tmp_path: Path, changed: dict[str, st
     assert "\n" not in str(caught.value)
 
 
-def test_a_cell_that_nobody_asked_for_may_be_empty(tmp_path: Path) -> None:
-    rows = [{"question": f"q{n}", "answer": f"a{n}", "note": None if n else "x"} for n in range(3)]
-    path = write_file(tmp_path, [json.dumps(row) for row in rows], "own.jsonl")
-    assert read_labels(path).queries == ["q0", "q1", "q2"]
-    path = write_file(tmp_path, [json.dumps(row | {"answer": None}) for row in rows], "own.jsonl")
-    with pytest.raises(UserError, match="line 1: the answer cell is empty"):
-        read_labels(path)
-
-
 def test_columns_of_objects_are_those_of_all_lines(tmp_path: Path) -> None:
     """Not those of the first line only: then the wrong texts of the other lines were silently passed over."""
     rows = [{"note": "x", "anchor": "q0", "positive": "a0"}, {"anchor": "q1", "positive": "a1", "negative": "w1"}]
     with pytest.raises(UserError, match="line 1: the negative cell is empty"):
         read_labels(write_file(tmp_path, [json.dumps(row) for row in rows], "own.jsonl"))
     filled = [json.dumps(row | {"negative": "w"}) for row in rows]
-    assert read_labels(write_file(tmp_path, filled, "own.jsonl")).corpus == ["a0", "a1", "w"]
+    path = write_file(tmp_path, filled, "own.jsonl")
+    assert read_labels(path).corpus == ["a0", "a1", "w"], "the empty note was not asked for"
 
 
 def test_same_class_among_themselves_and_in_another_corpus() -> None:
@@ -242,9 +225,7 @@ def test_any_bytes_end_in_an_answer_or_a_user_error(
 
 def test_the_similarity_set_is_whole() -> None:
     pairs = similarity_pairs()
-    assert len(pairs) == len(pairs.second) == len(pairs.gold) == 330
-    assert len({*zip(pairs.first, pairs.second, strict=True)}) == 330
-    assert all(s == s.strip() and len(s.split()) >= 2 for s in (*pairs.first, *pairs.second))
+    assert len({*zip(pairs.first, pairs.second, strict=True)}) == len(pairs.gold) == 330
     folder = Path(isotrope.evaluation.sets.similarity.__file__).parent
     rows = [line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()[1:]]
     assert [row[3] for row in rows] == pairs.first
@@ -253,6 +234,4 @@ def test_the_similarity_set_is_whole() -> None:
     for name in ("grades_a.tsv", "grades_b.tsv"):
         lines = [line.split("\t") for line in (folder / name).read_text().splitlines()[1:]]
         grades.append({i: float(grade) for i, grade in lines})
-        assert [i for i, _ in lines] == [row[0] for row in rows]
-        assert all(0 <= g <= 5 and (2 * g).is_integer() for g in grades[-1].values())
     assert pairs.gold.tolist() == [(grades[0][row[0]] + grades[1][row[0]]) / 2 for row in rows]

@@ -20,6 +20,7 @@ import io
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from isotrope.evaluation.sets.domain import Domain, relevant, same_class
 from isotrope.evaluation.sets.known import counted, data_folder, downloaded, lines_of
@@ -80,18 +81,18 @@ def scifact_abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:
 
 def _member(folder: Path, name: str) -> list[dict[str, str]]:
     """Rows of one file in SciFact's archive, read by its exact name into memory: nothing is unpacked."""
-    with zipfile.ZipFile(folder / "scifact.zip") as archive:
-        return _rows(archive.read(name).decode("utf-8"))
+    with zipfile.ZipFile(folder / "scifact.zip") as archive, archive.open(name) as file:
+        return _rows(file)
 
 
-def _rows(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+def _rows(file: IO[bytes]) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.TextIOWrapper(file, "utf-8", newline=""), strict=True))
 
 
 def banking_queries(folder: Path, split: str) -> tuple[list[str], list[str]]:
     """Banking77's queries, and the intent of each."""
-    with downloaded(path := folder / f"{split}.csv"):
-        rows = counted(_rows(path.read_text(encoding="utf-8")), _QUERIES[split])
+    with downloaded(path := folder / f"{split}.csv"), path.open("rb") as file:
+        rows = counted(_rows(file), _QUERIES[split])
         return [row["text"] for row in rows], [row["category"] for row in rows]
 
 

@@ -27,8 +27,7 @@ def data_folder(data: str | Path | None) -> Path:
     if given is None:
         remedy = "pass --data (or set ISOTROPE_DATA) with the folder that holds senteval/, or use labels of your own"
         raise UserError("no data folder given", remedy)
-    folder = Path(given).expanduser()
-    if not folder.is_dir():
+    if not (folder := Path(given).expanduser()).is_dir():
         raise UserError(f"the data folder {folder} does not exist", "set ISOTROPE_DATA or pass --data with another")
     return folder
 

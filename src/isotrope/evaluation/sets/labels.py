@@ -15,6 +15,7 @@ import csv
 import json
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -55,11 +56,11 @@ def read_labels(source: Any, columns: str | Sequence[str] | None = None) -> Labe
         return source
     named = [name.strip() for name in (columns.split(",") if isinstance(columns, str) else columns or ())]
     if not isinstance(source, str | Path):
-        return _of_table("labels", "the labels", [*_rows_of(source)], named)
+        return _of_table("labels", [*_rows_of(source)], named)
     path = Path(source)
     if not path.exists():
         raise UserError(f"{path} does not exist", "name a table of labels, or a folder with corpus, queries and qrels")
-    return read_judged(path) if path.is_dir() else _of_table(path.stem, str(path), [*_lines_of(path)], named)
+    return read_judged(path) if path.is_dir() else _of_table(path.stem, [*_lines_of(path)], named)
 
 
 def read_pairs(source: Any) -> Pairs:
@@ -90,7 +91,7 @@ def read_judged(folder: Path) -> Domain:
     corpus, queries = _texts(folder, "corpus"), _texts(folder, "queries")
     path = _first_of(folder, ("qrels.txt", "qrels.tsv", "qrels/test.tsv"))
     judged: dict[tuple[str, str], int] = {}
-    for number, (place, cells) in enumerate(_split_rows(path, None, _FOLDER)):
+    for number, (place, cells) in enumerate(_rows(path, None, _FOLDER)):
         _check_columns(place, cells, (3, 4), _FOLDER)
         query, text, grade = cells[0], cells[-2], cells[-1]
         if number == 0 and grade.isalpha():
@@ -109,7 +110,7 @@ def read_judged(folder: Path) -> Domain:
 def _texts(folder: Path, stem: str) -> dict[str, str]:
     """Id -> text of corpus or queries."""
     path = _first_of(folder, (f"{stem}.tsv", f"{stem}.jsonl"))
-    rows = _split_rows(path, "\t", _FOLDER)
+    rows = _rows(path, "\t", _FOLDER)
     if path.suffix == ".jsonl":
         named = ((place, [_cell(row.get(name)) for name in ("_id", "title", "text")]) for place, row in _objects(path))
         rows = ((place, [key, f"{title} {text}"]) for place, (key, title, text) in named)
@@ -117,10 +118,9 @@ def _texts(folder: Path, stem: str) -> dict[str, str]:
     for place, cells in rows:
         _check_columns(place, cells, (2,), _FOLDER)
         key, text = (cell.strip() for cell in cells)
-        if not key or not text:
-            raise UserError(f"{place}: the {'text' if key else 'id'} is empty", _FILL)
-        if key in texts:
-            raise UserError(f"{place}: the id {key!r} occurs twice", "delete one")
+        if not key or not text or key in texts:
+            wrong = "id is empty" if not key else f"id {key!r} occurs twice" if text else "text is empty"
+            raise UserError(f"{place}: the {wrong}", _FILL)
         texts[key] = text
     return texts
 
@@ -132,20 +132,18 @@ def _first_of(folder: Path, names: Sequence[str]) -> Path:
     raise UserError(f"{folder} holds none of {', '.join(names)}", _FOLDER)
 
 
-def _of_table(name: str, where: str, rows: list[Row], asked: Sequence[str]) -> Labels:
+def _of_table(name: str, rows: list[Row], asked: Sequence[str]) -> Labels:
     """What the rows are, by their columns."""
-    top, first = rows[0] if rows else (where, ())
+    top, first = rows[0] if rows else (name, ())
     head = [cell.strip().lower() for cell in first]
     if missing := [column for column in asked if column.lower() not in head]:
         raise UserError(f"{top} has no column {missing[0]!r}", f"choose from {', '.join(first)}")
-    known = next((names for names in NAMED if {*names} <= {*head}), ())
+    known = next((each for each in NAMED if {*each} <= {*head}), ())
     names = [column.lower() for column in asked] or list(known)
     chosen = [head.index(column) for column in names] if names else range(len(head))
     _check_columns(top, chosen, (2, 3), f"{_TABLE}, or name them (columns)")
-    if names or (len(head) == 3 and _is_word(head[2])):
-        rows = rows[1:]
     cut: list[Row] = []
-    for place, cells in rows:
+    for place, cells in rows[1 if names or (len(head) == 3 and _is_word(head[2])) else 0 :]:
         _check_columns(place, cells, (len(head),), _TABLE)
         cut.append((place, [cells[column].strip() for column in chosen]))
         for column, cell in zip(names or ("first", "second"), cut[-1][1], strict=False):
@@ -154,7 +152,7 @@ def _of_table(name: str, where: str, rows: list[Row], asked: Sequence[str]) -> L
     if len(chosen) == 3:
         graded = bool(cut) and _is_number(cut[0][1][2])
         if not names or not (names[2] == "negative" or (asked and not graded)):
-            return _graded(name, where, cut)
+            return _graded(name, cut)
     texts, others, wrong = ([cells[place] for _, cells in cut if place < len(cells)] for place in range(3))
     classes = names[1] == "label" if names else 2 * len({*others}) <= len(others)
     return same_class(name, texts, others) if classes and not wrong else _answered(name, texts, others, wrong)
@@ -165,16 +163,15 @@ def _check_columns(place: str, cells: Sequence[object], wanted: Sequence[int], r
         raise UserError(f"{place}: {len(cells)} column(s) instead of {' or '.join(map(str, wanted))}", remedy)
 
 
-def _graded(name: str, where: str, rows: list[Row]) -> Pairs:
+def _graded(name: str, rows: list[Row]) -> Pairs:
     for place, cells in rows:
         if not (_is_number(cells[2]) and math.isfinite(float(cells[2]))):
             raise UserError(f"{place}: the score {cells[2][:40]!r} is not a finite number", _FILL)
-    scores = [float(cells[2]) for _, cells in rows]
-    if len(scores) < FEWEST_PAIRS:
-        raise UserError(f"{where}: {len(scores)} pair(s)", f"give at least {FEWEST_PAIRS} graded pairs")
-    if min(scores) == max(scores):
-        raise UserError(f"{where}: every score is {scores[0]:g}", "give scores that differ, or there is no order")
-    return Pairs(name, [cells[0] for _, cells in rows], [cells[1] for _, cells in rows], np.array(scores))
+    first, second, scores = ([cells[column] for _, cells in rows] for column in range(3))
+    if len(rows) < FEWEST_PAIRS or len({*map(float, scores)}) < 2:
+        remedy = f"give at least {FEWEST_PAIRS} graded pairs, with scores that differ"
+        raise UserError(f"{name}: {len(rows)} pair(s) with {len({*scores})} score(s)", remedy)
+    return Pairs(name, first, second, np.array(scores, dtype=np.float64))
 
 
 def _answered(name: str, questions: list[str], answers: list[str], wrong: list[str]) -> Domain:
@@ -210,43 +207,42 @@ def _rows_of(table: Any) -> Iterator[Row]:
 
 def _lines_of(path: Path) -> Iterator[Row]:
     """The same of a file."""
-    kind = path.suffix.lower()
-    if kind == ".csv":
-        yield from _comma_rows(path)
-    elif kind != ".jsonl":
-        yield from _split_rows(path, "\t", _TABLE)
-    else:
-        objects = list(_objects(path))
-        names = list(dict.fromkeys(name for _, row in objects for name in row))  # a row may lack some of them
-        if objects:
-            yield objects[0][0], names
-        yield from ((place, [_cell(row.get(name)) for name in names]) for place, row in objects)
+    if path.suffix.lower() != ".jsonl":
+        return _rows(path, "\t", _TABLE)
+    objects = list(_objects(path))
+    names = list(dict.fromkeys(name for _, row in objects for name in row))  # a row may lack some of them
+    rows = ((place, [_cell(row.get(name)) for name in names]) for place, row in objects)
+    return chain([(objects[0][0], names)] if objects else [], rows)
 
 
 def _cell(value: Any) -> str:
     return "" if value is None or value != value else str(value)
 
 
-def _split_rows(path: Path, separator: str | None, remedy: str) -> Iterator[Row]:
-    # Split at "\n" alone: str.splitlines would also cut a sentence at U+2028 or U+0085. Quotes are plain characters.
-    for number, line in enumerate(_text_of(path, remedy).split("\n"), start=1):
-        if line.strip():
-            yield f"{path}, line {number}", line.rstrip("\r").split(separator)
-
-
-def _comma_rows(path: Path) -> Iterator[Row]:
-    reader = csv.reader(_text_of(path, _TABLE).splitlines(keepends=True), strict=True)
+def _rows(path: Path, separator: str | None, remedy: str) -> Iterator[Row]:
+    """The cells of each line that is not blank. Quotes mean something in a .csv only."""
+    raw = path.read_bytes().replace(b"\0", b"\xff")  # no text has zeros
     try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield f"{path}, line {reader.line_num}", cells
+        # Not str.splitlines, which would also cut a sentence at U+2028 or U+0085.
+        lines = raw.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        problem = f"{path}, line {raw[: error.start].count(10) + 1}: not UTF-8 text"
+        raise UserError(problem, f"save the file as UTF-8, or {remedy}") from None
+    if path.suffix.lower() != ".csv":
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield f"{path}, line {number}", line.rstrip("\r").split(separator)
+        return
+    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
+    try:
+        yield from ((f"{path}, line {reader.line_num}", cells) for cells in reader if "".join(cells).strip())
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}", _TABLE) from None
 
 
 def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """The JSON object of each line, and its place."""
-    for place, (line,) in _split_rows(path, "\0", _TABLE):
+    for place, (line,) in _rows(path, "\0", _TABLE):
         try:
             row = json.loads(line)
         except ValueError:
@@ -254,19 +250,3 @@ def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(row, dict):
             raise UserError(f"{place}: not a JSON object", "write an object on each line")
         yield place, row
-
-
-def _text_of(path: Path, remedy: str) -> str:
-    """The file's text as UTF-8 without a byte-order mark and with line ends as they are."""
-    try:
-        raw = path.read_bytes()
-        text = raw.decode("utf-8-sig")
-        wrong = raw.find(b"\0")  # no text has it
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror})", remedy) from None
-    except UnicodeDecodeError as error:
-        wrong = error.start
-    if wrong >= 0:
-        line = raw.count(b"\n", 0, wrong) + 1
-        raise UserError(f"{path}, line {line}: not UTF-8 text", f"save the file as UTF-8, or {remedy}")
-    return text

@@ -1,10 +1,9 @@
 """SentEval's sets from its folder: seven of STS, and the transfer tasks MR, CR, SUBJ, MPQA, SST2, SST5, TREC and MRPC.
 
-The files are read as SentEval reads them. Lines end at a newline, columns at a tab. A sentence is split at white space
-and joined by one space. Its case stays. Only pairs with a gold score count. STS13 comes without SMT, which is not free.
-CR, MR, SUBJ, MPQA and TREC are latin-1. A blank line of CR or MPQA is a sample. Every row count is checked, since a
-truncated or swapped file gives numbers that look right: any encoder gets 99 % on a corrupt SUBJ that has only 20
-subjective sentences.
+The files are read as SentEval reads them. A sentence is split at white space and joined by one space; its case stays.
+Only pairs with a gold score count. STS13 comes without SMT, which is not free. A blank line of CR or MPQA is a sample.
+Every row count is checked, since a truncated or swapped file gives numbers that look right: any encoder gets 99 % on a
+corrupt SUBJ that has only 20 subjective sentences.
 
 Sources: SemEval 2012-2016 task files; STS Benchmark (Cer et al., 2017, https://arxiv.org/abs/1708.00055); SICK (Marelli
 et al., LREC 2014); MR (Pang and Lee, 2005), CR (Hu and Liu, 2004), SUBJ (Pang and Lee, 2004), MPQA (Wiebe et al.,
@@ -15,7 +14,7 @@ Kiela, 2018, https://arxiv.org/abs/1803.05449).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -68,19 +67,22 @@ def _subset(folder: Path, task: str, name: str) -> Pairs:
     """The n-th gold line belongs to the n-th pair; a blank gold line is a pair that nobody scored."""
     sentences, scores = (folder / f"STS.{kind}.{name}.txt" for kind in ("input", "gs"))
     with downloaded(scores):
-        golds = lines_of(scores)
-        scored = counted([n for n, gold in enumerate(golds) if gold.strip()], SUBSETS[task][name])
+        lines = lines_of(scores)
+        golds = {n: float(gold) for n, gold in enumerate(lines) if gold.strip()}
+        counted([*golds], SUBSETS[task][name])
     with downloaded(sentences):
-        texts = [line.split("\t") for line in counted(lines_of(sentences), len(golds))]
-        rows = [[texts[n][0], texts[n][1], golds[n]] for n in scored]
-    with downloaded(scores):
-        return _pairs(f"{task} {name}", rows)
+        texts = [line.split("\t") for line in counted(lines_of(sentences), len(lines))]
+        return _pairs(f"{task} {name}", [[texts[n][0], texts[n][1], gold] for n, gold in golds.items()])
 
 
-def _pairs(name: str, rows: list[list[str]]) -> Pairs:
+def _pairs(name: str, rows: list[list[Any]]) -> Pairs:
     """From rows of two sentences and a score."""
-    first, second = ([" ".join(row[side].split()) for row in rows] for side in (0, 1))
-    return Pairs(name, first, second, np.array([float(row[2]) for row in rows]))
+    first, second = ([_joined(row[side]) for row in rows] for side in (0, 1))
+    return Pairs(name, first, second, np.array([row[2] for row in rows], dtype=np.float64))
+
+
+def _joined(sentence: str) -> str:
+    return " ".join(sentence.split())
 
 
 # Files and their rows. The first file of a two-file task has the class 1, the second the class 0, as in SentEval.
@@ -93,7 +95,7 @@ _BINARY: dict[str, dict[str, int]] = {
 
 
 class _Split(NamedTuple):
-    """A task with a training and a test file, and perhaps a dev file; a line has the class in one of its columns."""
+    """A task with a training and a test file, and perhaps a dev file. No column follows the class and the sentences."""
 
     folder: str
     files: dict[str, tuple[str, int]]  # split → file, its rows
@@ -101,7 +103,6 @@ class _Split(NamedTuple):
     label: int  # the column of the class, up to its colon
     sentences: list[int]
     separator: str
-    columns: int
     encoding: str = "utf-8-sig"
     header: int = 0
 
@@ -110,21 +111,21 @@ _SPLIT = {
     "SST2": _Split(
         "SST/binary",
         {"train": ("sentiment-train", 67349), "dev": ("sentiment-dev", 872), "test": ("sentiment-test", 1821)},
-        ["0", "1"], label=1, sentences=[0], separator="\t", columns=2,
+        ["0", "1"], label=1, sentences=[0], separator="\t",
     ),
     "SST5": _Split(
         "SST/fine",
         {"train": ("sentiment-train", 8544), "dev": ("sentiment-dev", 1101), "test": ("sentiment-test", 2210)},
-        [*"01234"], label=0, sentences=[1], separator=" ", columns=2,
+        [*"01234"], label=0, sentences=[1], separator=" ",
     ),
     "TREC": _Split(  # NUM:dist How far is it …
         "TREC", {"train": ("train_5500.label", 5452), "test": ("TREC_10.label", 500)},
         ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"],
-        label=0, sentences=[1], separator=" ", columns=2, encoding="latin-1",
+        label=0, sentences=[1], separator=" ", encoding="latin-1",
     ),
     "MRPC": _Split(  # class, two identifiers, two sentences
         "MRPC", {"train": ("msr_paraphrase_train.txt", 4076), "test": ("msr_paraphrase_test.txt", 1725)},
-        ["0", "1"], label=0, sentences=[3, 4], separator="\t", columns=5, header=1,
+        ["0", "1"], label=0, sentences=[3, 4], separator="\t", header=1,
     ),
 }  # fmt: skip
 TRANSFER_TASKS: tuple[str, ...] = (*_BINARY, *_SPLIT)
@@ -157,20 +158,20 @@ def load_transfer(data: str | Path | None, task: str) -> dict[str, LabelledTexts
             lines = counted(lines_of(path, known.encoding)[known.header :], expected)
             most = 1 if known.separator == " " else -1  # a sentence has spaces
             rows = [line.strip().split(known.separator, most) for line in lines]
-            if any(len(row) != known.columns for row in rows):
-                raise ValueError(f"a line has not {known.columns} columns")
-            first, *second = ([" ".join(row[place].split()) for row in rows] for place in known.sentences)
+            if any(len(row) != 1 + max(known.label, *known.sentences) for row in rows):
+                raise ValueError("a line has too few columns, or too many")
+            first, *second = ([_joined(row[place]) for row in rows] for place in known.sentences)
             labels = [known.classes.index(row[known.label].partition(":")[0]) for row in rows]
             found[split] = LabelledTexts(first, second[0] if second else None, np.array(labels, dtype=np.int64))
     return found
 
 
 def _binary(folder: Path, task: str) -> LabelledTexts:
-    sentences, labels = [], []
+    sentences, labels = list[str](), list[int]()
     for label, (name, expected) in zip((1, 0), _BINARY[task].items(), strict=True):
         with downloaded(folder / name):
             lines = counted(lines_of(folder / name, "latin-1"), expected)
-            sentences += [" ".join(line.split()) for line in lines]
+            sentences += map(_joined, lines)
             labels += [label] * expected
             if task == "SUBJ" and len(set(sentences)) < len(sentences):  # the real one repeats none
                 raise ValueError("sentences are repeated: a corrupt SUBJ, of which one once circulated")
