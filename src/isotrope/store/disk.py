@@ -11,7 +11,6 @@ from isotrope.errors import UserError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}  # also of something in the folder: another user's, for example
-REFUSED = {*DENIED, errno.ENOTDIR, errno.ENOENT, errno.EEXIST}
 WORDS_OF_FULL = ("No space left", "File too large", "unexpected pos")  # the last: torch.save, after a write cut short
 SPARE = 1 << 20  # bytes: with less than this left, a failed write is taken for a full disk
 
@@ -37,8 +36,7 @@ def writing(
         if error.errno in FULL:
             raise full from error
         below = isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder)
-        denied = (below and error.errno in DENIED) or not os.access(folder, os.W_OK | os.X_OK)
-        if error.errno in REFUSED and denied:
+        if (below and error.errno in DENIED) or not os.access(folder, os.W_OK | os.X_OK):
             raise UserError(f"{folder} cannot be written to ({error.strerror})", elsewhere) from error
         raise
     except Exception as error:  # safetensors and torch hide the system's error in their own
@@ -49,6 +47,14 @@ def writing(
         with suppress(OSError):
             for place in made:
                 place.rmdir()  # goes only if nothing was written
+
+
+def check_file(target: Path) -> Path:
+    """Check, before long work, a file that its result will be written to -> its path; UserError if it cannot be."""
+    target = target.resolve() if target.is_symlink() else target
+    if (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK):
+        raise UserError(f"{target} cannot be written", "name a file, in a folder that exists and is yours")
+    return target
 
 
 def check_space(folder: Path, needed: int, what: str, remedy: str = "free some, or write elsewhere") -> None:

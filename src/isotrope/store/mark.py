@@ -53,11 +53,7 @@ def check_place(folder: Path, kind: str) -> None:
 
 
 def claim(folder: Path, kind: str) -> None:
-    """Take ``folder`` for ``kind``: a new or empty one gets the mark; one that has this mark is taken as it is.
-
-    Raises:
-        UserError: as `check_place`.
-    """
+    """Take ``folder`` for ``kind``, if `check_place` passes: a new or empty one gets the mark."""
     check_place(folder, kind)
     if kind_of(folder) is None:
         folder.mkdir(parents=True, exist_ok=True)

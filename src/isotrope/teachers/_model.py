@@ -25,10 +25,10 @@ from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
+from isotrope.store.atomic import move, write_behind
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.disk import check_space
 from isotrope.store.mark import DRAFT
-from isotrope.store.rows import GrowingArray
 from isotrope.text.permutation import RowIds
 from isotrope.types import Batch, Whole
 
@@ -40,9 +40,9 @@ TRAIN = "train"  # the length that the student reads in training
 Length = Whole | Literal["train"]
 Precision = Literal["fp32", "bf16"]
 
-_LAYOUT = 2  # version of the file's layout; part of the key
+_LAYOUT = 3  # version of the file's layout; part of the key
 TEACHER_SHARD = 4096  # rows between two points from which a killed pass goes on
-VECTORS = "vectors.npy"
+VECTORS = "vectors.f32"
 
 
 class TeacherEncoder:
@@ -147,7 +147,7 @@ class CorpusEmbeddings:
         visited = Visited.by(context)
         key = visited.key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16))
         folder = cached(cache_folder("teachers", key), lambda draft: _write(draft, key, encoder, context, visited))
-        return cls(np.load(folder / VECTORS, mmap_mode="r"), visited)
+        return cls(np.memmap(folder / VECTORS, "<f4", "r").reshape(len(visited), -1), visited)
 
     @property
     def width(self) -> int:
@@ -159,11 +159,12 @@ class CorpusEmbeddings:
 
 
 def _write(folder: Path, key: str, encoder: TeacherEncoder, context: BuildContext, visited: Visited) -> None:
-    """Fill an empty folder. The array grows beside it, so that the next call goes on after a kill."""
-    count = len(visited)
-    array = GrowingArray(folder.with_name(f".{key}.vectors{DRAFT}"), count, encoder.width)
-    begun = array.rows_written(TEACHER_SHARD)
-    needed = 4 * encoder.width * (count - begun)  # bytes
+    """Fill an empty folder. The rows grow beside it, so that after a kill whole shards count."""
+    count, draft = len(visited), folder.with_name(f".{key}.vectors{DRAFT}")
+    row = 4 * encoder.width  # bytes
+    written = draft.stat().st_size // row if draft.exists() else 0
+    begun = written // TEACHER_SHARD * TEACHER_SHARD
+    needed = row * (count - begun)
     check_space(folder, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
     for start, texts in visited.read(TEACHER_SHARD, begun):
         context.progress(encoder.name, start, count)
@@ -171,6 +172,6 @@ def _write(folder: Path, key: str, encoder: TeacherEncoder, context: BuildContex
         def told(done: int, start: int = start) -> None:
             tell(f"encoded by {encoder.name}", start + done, count)
 
-        array.append(start, encoder(texts, told).numpy())  # (≤ S, T)
+        write_behind(draft, start * row, encoder(texts, told).numpy().astype("<f4").tobytes())  # (≤ S, T)
     context.progress(encoder.name, count, count)
-    array.finish(folder / VECTORS)
+    move(draft, folder / VECTORS)
