@@ -22,7 +22,7 @@ def signed(fraction: float) -> str:
 
 
 def comparison_rows(comparisons: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """A row for each `isotrope.evaluation.significance.Comparison`, as a dictionary: its name, then `COMPARED`."""
+    """A row for each `isotrope.evaluation.significance.Comparison` as a dictionary: its name, then `COMPARED`."""
     return [
         [
             SHORT_NAMES.get(name, name), f"{100 * found['before']:.2f}", f"{100 * found['after']:.2f}",

@@ -29,27 +29,23 @@ class Space:
     """What the report shows about one model's vectors of N sentences."""
 
     cosines: Vector  # (N (N − 1) / 2,)
-    shares: Vector  # (min(D, N − 1),)
-    nearest: list[list[tuple[int, float]]]  # for the first sentences: (row, cosine), nearest first
+    shares: Vector  # (min(D, N − 1),) of the variance along each principal direction
+    nearest: list[list[tuple[int, float]]]  # for the first sentences: (row, cosine) of other ones, nearest first
 
     @classmethod
     def of(cls, vectors: npt.ArrayLike) -> "Space":
         """From vectors (N, D)."""
         rows = unit(vectors)
-        return cls(pair_cosines(rows), variance_shares(rows), neighbours(rows, ASKED, NEAREST))
+        found = rows[:ASKED] @ rows.T  # (ASKED, N)
+        np.fill_diagonal(found, -np.inf)
+        order = np.argsort(-found, axis=1, kind="stable")[:, : min(NEAREST, len(rows) - 1)]
+        nearest = [[(int(j), float(line[j])) for j in picks] for line, picks in zip(found, order, strict=True)]
+        return cls(pair_cosines(rows), variance_shares(rows), nearest)
 
 
 def pair_cosines(rows: npt.NDArray[np.float64]) -> Vector:
     """Cosines of all pairs i < j of unit rows (N, D) -> (N (N − 1) / 2,)."""
     return np.asarray((rows @ rows.T)[np.triu_indices(len(rows), 1)])
-
-
-def neighbours(rows: npt.NDArray[np.float64], asked: int, count: int) -> list[list[tuple[int, float]]]:
-    """For each of the first ``asked`` unit rows (N, D): its ``count`` nearest others as (row, cosine)."""
-    found = rows[:asked] @ rows.T  # (asked, N)
-    np.fill_diagonal(found, -np.inf)
-    order = np.argsort(-found, axis=1, kind="stable")[:, : min(count, len(rows) - 1)]
-    return [[(int(j), float(line[j])) for j in picks] for line, picks in zip(found, order, strict=True)]
 
 
 def neighbour_tables(sample: Sequence[str], seen: Mapping[str, Space]) -> list[Table]:

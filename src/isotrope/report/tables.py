@@ -13,6 +13,7 @@ from rich.text import Text
 from isotrope.console.plain import escaped
 
 Mark = Literal["best", "second", "code"]
+Marks = dict[tuple[int, int], Mark]  # (row, column) -> how the cell stands out
 WIDE = 10_000  # characters: no table is wider
 _TEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
@@ -28,7 +29,7 @@ class Table:
     title: str
     header: Sequence[str]  # one name a column; all empty: the table is shown without a header
     rows: Sequence[Sequence[str]]
-    marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)  # (row, column) -> how the cell stands out
+    marks: Marks = field(default_factory=dict)
     words: int = 1  # so many columns, from the left, hold words; the others hold numbers and are aligned right
     notes: Sequence[str] = ()  # sentences below the table
 
@@ -37,15 +38,12 @@ class Table:
         return self.marks.get((row, column), "")
 
 
-def best_marks(
-    columns: Sequence[Sequence[float]], lower: Sequence[bool], first: int = 1
-) -> dict[tuple[int, int], Mark]:
+def best_marks(columns: Sequence[Sequence[float]], lower: Sequence[bool], first: int = 1) -> Marks:
     """Marks for the best and the second best number of each column; ``lower`` says where the smallest is the best.
 
-    Equal numbers share a mark, NaN has none, and a table of one row has none. The table's column ``first`` is the first
-    of these.
+    Equal numbers share a mark, NaN and a table of one row have none. ``first`` is the place of the first column.
     """
-    marks: dict[tuple[int, int], Mark] = {}
+    marks: Marks = {}
     for place, (column, ascending) in enumerate(zip(columns, lower, strict=True), start=first):
         values = sorted({value for value in column if value == value}, reverse=not ascending)
         if len(column) < 2 or not values:
