@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -91,7 +91,7 @@ MISTAKES: dict[str, Mistake] = {
         lambda b: ((b.folder / "link").symlink_to("nowhere/below"), b.train(output="link"))[1],
         "link is a symbolic link … name the folder itself",
     ),
-    "output with an endless name": (lambda b: b.train(output="x" * 300), "xxx … File name too long … another name"),
+    "output with an endless name": (lambda b: b.train(output="x" * 300), "xxx … File name too long … its name"),
     "resume with another preset": (lambda b: b.earlier(), "run was begun with … another --output"),
     "missing folder": (lambda b: b.train(backbone="./no/model"), "./no/model does not exist … check the path"),
     "no tokenizer": (
@@ -147,9 +147,7 @@ def test_a_mistake_ends_with_one_line(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["trian", "corpus.txt"], "isotrope: No such command 'trian' … see isotrope --help"),
         (["train", "--output"], "isotrope: Option '--output' requires an argument … --help"),
-        (["presets", "shwo"], "isotrope: No such command 'shwo' … see isotrope presets --help"),
         (["🦜"], "isotrope: No such command '🦜' … see isotrope --help"),
     ],
 )
@@ -185,32 +183,6 @@ def test_full_disk_for_the_cleaned_corpus(bench: Bench, shell: Shell, monkeypatc
     said.is_mistake("no space left to write … free some")
     assert not bench.run.exists()
     assert not list(bench.folder.rglob("*.part"))
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 1 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("no small disk can be mounted here")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
-
-
-def test_really_full_disk_and_on(bench: Bench, small_disk: Path, shell: Shell) -> None:
-    """With 200 KiB left; afterwards, with some freed, the run ends as it should."""
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes((1024 - 200) * 1024))
-    command = bench.train("--set", "train.save_steps=2", output=small_disk / "run")
-    shell(*command).is_mistake("no space left to write … give the same command again")
-    ballast.unlink()
-    subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
-    assert shell(*command).code == 0
-    assert (small_disk / "run" / "model" / "model.safetensors").is_file()
 
 
 def test_ctrl_c_and_on(bench: Bench, shell: Shell) -> None:
