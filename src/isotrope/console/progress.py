@@ -35,10 +35,7 @@ class Bar:
         self.update(self.done + count)
 
     def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
-        """Set what has changed: how many are done, how many there are, a few words such as the present loss.
-
-        The first call says what was done before this process, so that the time left is right after a resume.
-        """
+        """Set what has changed. The first call says what was done before this process, so that the rest is right."""
         self.done = self.done if done is None else done
         self.total = self.total if total is None else total
         self.note = self.note if note is None else note
@@ -93,19 +90,13 @@ _hearing: ContextVar[Bar | None] = ContextVar("hearing", default=None)
 
 
 def tell(what: str, done: int = 0, total: int | None = None, unit: str = "texts") -> None:
-    """Say how far a work is that knows of no bar: ``tell("encoded", 64, 3_000)``.
-
-    The bar of the caller shows it, if there is one: see `watch`.
-    """
+    """Say how far a work is, ``tell("encoded", 64, 3_000)``, to a bar of the caller's, if there is one (`watch`)."""
     if bar := _hearing.get():
         bar.hear(what, done, total, unit)
 
 
 def watch(what: str, console: Console, note: str = "") -> AbstractContextManager[Bar]:
-    """Show what the work within tells by `tell`: loading, reading, encoding, one after the other.
-
-    Until something is told, ``what`` is shown; ``note`` stands behind it all the time.
-    """
+    """Show what the work within tells by `tell`, one after the other; before that, ``what``. ``note`` stands behind."""
     bar = _Watching(what, None, console, "")
     bar.update(note=note)
     return _open(bar, hears=True)
@@ -125,20 +116,16 @@ def _open(bar: Bar, hears: bool) -> Iterator[Bar]:
 def progress(
     what: str, total: int | None, console: Console, unit: str = "rows", *, hears: bool = False
 ) -> AbstractContextManager[Bar]:
-    """Show the progress of long work.
+    """Show the progress of long work: in a terminal a bar, which disappears at the end.
 
-    In a terminal this is a bar with percent, count, time so far and time left. It disappears at the end. Elsewhere it
-    is a line after 5 seconds, then one at most every 30: ``encoded 12,000 of 50,000 rows, 3 min left``. A quiet console
-    shows nothing of its own: it tells the bar around it.
-
-    >>> with progress("encoded", 50_000, plain_console(stderr=True)) as bar:
-    ...     bar.advance(64)
+    Elsewhere it is a line after 5 seconds, then one at most every 30: ``encoded 12,000 of 50,000 rows, 3 min left``. A
+    quiet console shows nothing of its own: it tells the bar around it.
 
     Args:
-        what: what happens to the units, as a participle: ``encoded``, ``trained``, ``downloaded``.
+        what: happens to the units, as a participle: ``encoded``, ``trained``, ``downloaded``.
         total: None if that is not known yet (`Bar.update` can set it later).
         console: from `isotrope.console.plain.plain_console`.
-        unit: what is counted; ``bytes`` are shown in MB, or in kB where they are few.
+        unit: is counted; ``bytes`` are shown in MB, or in kB where they are few.
         hears: show beside the count what the work within tells by `tell`.
     """
     return _open(Bar(what, total, console, unit), hears)
