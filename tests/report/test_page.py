@@ -11,10 +11,9 @@ import pytest
 from isotrope.evaluation.geometry import unit
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report import figures
-from isotrope.report.bars import map_figure
 from isotrope.report.figures import loss_terms, style, svg
 from isotrope.report.page import AFTER, BEFORE, CSS_NAMES, INK, MUTED, PAPER, RULE, SERIES, Page, PageFigure
-from isotrope.report.space import GROUPS, Space, text_map
+from isotrope.report.space import GROUPS, Space, map_figure, text_map
 from isotrope.report.tables import Table
 
 HOSTILE = '<img src=x onerror=alert(1)> {{ 7 * 7 }} & "quotes"'

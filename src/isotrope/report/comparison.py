@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from isotrope.evaluation.verdict import Verdict
-from isotrope.report.tables import Table
+from isotrope.report.tables import Table, signed
 
 SHORT_NAMES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # of tasks, as papers print them
 COMPARED = ("before", "after", "change", "95 % interval", "p", "verdict")  # what `comparison_rows` gives for each name
@@ -14,11 +14,6 @@ SPEARMAN = (
     "order, 0 is chance."
 )
 WORDS = {"not significant": "no difference found"}  # of a paired test -> as a verdict says it
-
-
-def signed(fraction: float) -> str:
-    """A change in points, with its sign."""
-    return f"{100 * fraction:+.2f}".replace("-", "−")
 
 
 def comparison_rows(comparisons: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
