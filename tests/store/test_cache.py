@@ -70,14 +70,6 @@ def test_a_damaged_one_counts_as_missing(folder: Path, spoil: Callable[[Path], o
     assert not (folder / "c.txt").exists()
 
 
-def test_a_foreign_folder_is_refused_and_stays(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    (folder / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"is not empty and holds no cache: choose a new"):
-        cached(folder, Maker())
-    assert [path.name for path in folder.iterdir()] == ["thesis.txt"]
-
-
 def test_another_users_cache_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there serves, though it may not be touched; what is not there cannot be made, and the line says so."""
     cached(folder, Maker())

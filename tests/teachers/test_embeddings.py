@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ class TestCache:
         assert np.array_equal(resumed.vectors, undisturbed)
 
     def test_asks_for_space_first(self, corpus: Texts, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(disk, "free_bytes", lambda folder: 70_000)
+        monkeypatch.setattr(disk.shutil, "disk_usage", lambda folder: SimpleNamespace(free=70_000))
         progress = Progress()
         with pytest.raises(UserError, match="live = true"):
             teacher("cached", known(corpus, progress=progress), model=str(tiny_model))

@@ -1,5 +1,6 @@
 """The cache: files that can be made again, found by a key, and checked before they are used."""
 
+import hashlib
 import json
 import os
 import time
@@ -62,18 +63,15 @@ def is_whole(folder: Path, kind: str = _KIND) -> bool:
 
 def checksums(folder: Path) -> dict[str, str]:
     """Path within a folder -> xxh3 of each file, also in folders below it, but for the list itself and hidden files."""
-    paths = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
-    shown = {name: path for name, path in paths.items() if not any(part.startswith(".") for part in name.parts)}
-    return {name.as_posix(): file_checksum(shown[name]) for name in sorted(shown) if name.as_posix() != CONTENTS}
+    names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    shown = sorted(name.as_posix() for name in names if not any(part.startswith(".") for part in name.parts))
+    return {name: file_checksum(folder / name) for name in shown if name != CONTENTS}
 
 
 def file_checksum(path: Path) -> str:
     """xxh3 of a file's bytes, 128 bits, hexadecimal."""
-    total = xxhash.xxh3_128()
     with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            total.update(block)
-    return total.hexdigest()
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
 
 
 def prune(folder: Path) -> None:

@@ -12,7 +12,6 @@ from isotrope.errors import UserError
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}  # also of something in the folder: another user's, for example
 WORDS_OF_FULL = ("No space left", "File too large", "unexpected pos")  # the last: torch.save, after a write cut short
-SPARE = 1 << 20  # bytes: with less than this left, a failed write is taken for a full disk
 
 
 @contextmanager
@@ -40,7 +39,7 @@ def writing(
             raise UserError(f"{folder} cannot be written to ({error.strerror})", elsewhere) from error
         raise
     except Exception as error:  # safetensors and torch hide the system's error in their own
-        if any(words in str(error) for words in WORDS_OF_FULL) or free_bytes(folder) < SPARE:
+        if any(words in str(error) for words in WORDS_OF_FULL):
             raise full from error
         raise
     finally:
@@ -58,17 +57,8 @@ def check_file(target: Path) -> Path:
 
 
 def check_space(folder: Path, needed: int, what: str, remedy: str = "free some, or write elsewhere") -> None:
-    """Refuse work whose result will not fit on the disk.
-
-    Raises:
-        UserError: fewer than ``needed`` bytes are free where ``folder`` lies. The message says ``what`` needs them.
-    """
-    if needed > (free := free_bytes(folder)):
+    """UserError, which says ``what`` needs them, if fewer than ``needed`` bytes are free where ``folder`` will lie."""
+    free = shutil.disk_usage(next(place for place in (folder, *folder.absolute().parents) if place.exists())).free
+    if needed > free:
         asked, left = (f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB" for size in (needed, free))
         raise UserError(f"{what} needs {asked} in {folder}, where {left} are free", remedy)
-
-
-def free_bytes(folder: Path) -> int:
-    """Free bytes where ``folder`` lies or will lie."""
-    place = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    return shutil.disk_usage(place).free
