@@ -57,13 +57,6 @@ class Bench:
     def weights(self) -> bytes:
         return (self.model / "model.safetensors").read_bytes()
 
-    def earlier(self) -> Command:
-        """The folder of the run holds the identity of an earlier one with another preset."""
-        identity = {"preset": {"train.epochs": 9}, "corpus": "", "seed": 0, "sentences": None}
-        self.file("run/.isotrope", '{"kind": "run"}')
-        self.file("run/job.json", json.dumps(identity))
-        return self.train()
-
 
 @pytest.fixture
 def bench(tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path) -> Bench:
@@ -74,10 +67,6 @@ Mistake = tuple[Callable[[Bench], Command], str]  # the command, and what its on
 
 MISTAKES: dict[str, Mistake] = {
     "missing file": (lambda b: b.train(corpus="no/such.txt"), "no/such.txt does not exist … check the path"),
-    "missing column": (
-        lambda b: b.train("--text", "body", corpus=b.file("a.csv", "text,id\none,1\n")),
-        "a.csv has no column 'body' (columns: text, id) … name one",
-    ),
     "truncated gz": (
         lambda b: b.train(corpus=b.file("a.txt.gz", gzip.compress(os.urandom(4000).hex().encode())[:-900])),
         "a.txt.gz is truncated or broken … again",
@@ -87,12 +76,7 @@ MISTAKES: dict[str, Mistake] = {
     "broken TOML": (
         lambda b: b.train("--preset", b.file("mine.toml", "[train\n")), "mine.toml is not valid TOML … line 1 … correct"
     ),
-    "output is a dangling link": (
-        lambda b: ((b.folder / "link").symlink_to("nowhere/below"), b.train(output="link"))[1],
-        "link is a symbolic link … name the folder itself",
-    ),
     "output with an endless name": (lambda b: b.train(output="x" * 300), "xxx … File name too long … its name"),
-    "resume with another preset": (lambda b: b.earlier(), "run was begun with … another --output"),
     "missing folder": (lambda b: b.train(backbone="./no/model"), "./no/model does not exist … check the path"),
     "no tokenizer": (
         lambda b: b.train(backbone=b.spoilt("tokenizer.json", "tokenizer_config.json")),
@@ -101,9 +85,6 @@ MISTAKES: dict[str, Mistake] = {
     "pickled weights alone": (
         lambda b: b.train(backbone=b.spoilt("model.safetensors", pytorch_model__bin=b"\x80\x02}q\x00.")),
         "model has no model.safetensors … pickled files are not opened",
-    ),
-    "dev: too few": (
-        lambda b: b.train("--dev", b.file("dev.tsv", "one a\ttwo b\t3\n")), "dev.tsv: 1 pair(s) … at least 10"
     ),
     "unknown test set": (lambda b: b.train("--labels", "stsc"), "labels = 'stsc' is unknown … mean 'sts'? … a file"),
     "evaluate: second model missing": (
@@ -119,7 +100,6 @@ MISTAKES: dict[str, Mistake] = {
         lambda b: ["study", "tiny", "--output", "out", "--sweep", "a="], "--sweep a=: not of the form key=value … write"
     ),
     "seed": (lambda b: b.train("--seed", "-1"), "--seed … greater than or equal to 0 … see isotrope train --help"),
-    "sample of one": (lambda b: b.train("--sentences", "1"), "--sentences … greater than or equal to 2 … --help"),
     "no output": (lambda b: ["train", str(b.corpus)], "Missing option … --output … see isotrope train --help"),
     "unknown option": (lambda b: b.train("--sede", "3"), "No such option … see isotrope train --help"),
 }  # fmt: skip
