@@ -6,13 +6,11 @@ A card names data and counts it; it never holds text of the data.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, ValidationError
 from sentence_transformers import SentenceTransformer
@@ -21,6 +19,7 @@ from isotrope.components.citations import TAGS, bibtex
 from isotrope.console.plain import escaped
 from isotrope.encoder.locate import Base, metadata_of, short_name
 from isotrope.evaluation.verdict import Verdict
+from isotrope.report.page import templates
 from isotrope.report.tables import Table
 from isotrope.store.atomic import write_text
 
@@ -110,7 +109,9 @@ class Card(_Record):
         base = {"base_model": self.base.hub} if self.base.hub else {}
         metadata = {**self.base.about, **base, **about, KEY: self.model_dump(mode="json", exclude_none=True)}
         keys = [*(key for step in self.steps for key in step.cites), "reimers2019sbert"]
-        return _template(template).render(
+        environment = templates(finalize=_text, keep_trailing_newline=True)
+        environment.filters |= {"code": as_code, "text": _text, "repr": repr}
+        return environment.get_template(template).render(
             card=self,
             metadata=Markup(yaml.safe_dump(metadata, sort_keys=False).strip()),  # in ASCII, all else escaped
             limits=_limits(self),
@@ -166,13 +167,3 @@ def as_code(value: Any) -> Markup:
     text = _one_line(value).replace("|", r"\|") or "none"
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     return Markup(f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}")
-
-
-@cache
-def _template(name: str) -> Template:
-    environment = Environment(
-        loader=PackageLoader("isotrope.report", ""), finalize=_text, undefined=StrictUndefined, trim_blocks=True,
-        keep_trailing_newline=True,
-    )  # fmt: skip
-    environment.filters |= {"code": as_code, "text": _text, "repr": repr}
-    return environment.get_template(name)

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from isotrope.console.plain import escaped
@@ -60,7 +60,7 @@ class Page:
 
     def html(self) -> str:
         """The page as one self-contained text."""
-        return escaped(_template().render(page=self, signs=SIGNS))
+        return escaped(templates(autoescape=True).get_template("page.html.jinja").render(page=self, signs=SIGNS))
 
 
 def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str = "") -> str:
@@ -98,8 +98,8 @@ def svg_of(height: float, marks: list[str]) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(marks)}</svg>'
 
 
-@cache
-def _template() -> Template:
-    loader = PackageLoader("isotrope.report", "")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template("page.html.jinja")
+def templates(**options: Any) -> Environment:
+    """The templates of this room."""
+    return Environment(
+        loader=PackageLoader("isotrope.report", ""), undefined=StrictUndefined, trim_blocks=True, **options
+    )
