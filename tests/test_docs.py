@@ -1,6 +1,6 @@
 """What the documents say is made from committed results, and their links lead somewhere."""
 
-import importlib.util
+import importlib
 import re
 import subprocess
 import sys
@@ -18,12 +18,7 @@ MOST_PAGES, MOST_WORDS = 22, 28_000  # by hand
 def tables() -> ModuleType:
     """``tools/tables.py``, with what it finds beside itself."""
     sys.path.append(str(ROOT / "tools"))
-    specification = importlib.util.spec_from_file_location("tables", ROOT / "tools" / "tables.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return importlib.import_module("tables")
 
 
 def by_hand() -> list[Path]:

@@ -1,12 +1,8 @@
-"""What `isotrope encode` writes opens in faiss, usearch and LanceDB as it is, and they find the rows that we find.
-
-LanceDB takes 190 MB, so no extra has it: its test runs where it is installed.
-"""
+"""What `isotrope encode` writes opens in faiss and usearch as it is, and they find the rows that we find."""
 
 from pathlib import Path
 
 import numpy as np
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -59,13 +55,3 @@ def test_parquet_gives_the_array_without_a_copy(encoded: dict[str, Path]) -> Non
     column = pq.read_table(encoded["v.parquet"])["embedding"].chunk(0)
     vectors = column.values.to_numpy(zero_copy_only=True).reshape(len(column), -1)
     np.testing.assert_array_equal(vectors, np.load(encoded["v.npy"])[: len(vectors)])
-
-
-@pytest.mark.parametrize("kind", ["v.parquet", "v"])
-def test_lancedb(tmp_path: Path, encoded: dict[str, Path], kind: str) -> None:
-    lancedb = pytest.importorskip("lancedb", reason="LanceDB is not installed: it takes 190 MB")
-    files = sorted(encoded[kind].glob("*.parquet")) if kind == "v" else [encoded[kind]]
-    table = lancedb.connect(tmp_path / "db").create_table("notes", ds.dataset(files).to_table())
-    for query, rows in zip(Hashes().encode(QUERIES), expected(encoded), strict=True):
-        found = table.search(query).metric("cosine").limit(TOP).to_list()
-        assert [one["text"] for one in found] == [sentences(300)[row] for row in rows]

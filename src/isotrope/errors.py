@@ -12,11 +12,7 @@ def printable(text: str) -> str:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """The beginning of a remedy: the known name that a mistyped one is nearly, as a question; nothing if none is.
-
-    >>> nearest("simsce", ["simcse", "dclr"])
-    "did you mean 'simcse'? "
-    """
+    """The beginning of a remedy: the known name that a mistyped one is nearly, as a question; nothing if none is."""
     plain = {str(one).lower(): one for one in known}
     near = get_close_matches(str(name).lower(), plain, n=1)
     return f"did you mean {plain[near[0]]!r}? " if near else ""
@@ -33,14 +29,7 @@ def one_of(name: object, known: Iterable[str], also: str = "") -> str:
 
 
 class UserError(ValueError):
-    """Something the user can put right.
-
-    The message is one line: what is wrong (with the file, line or key and the value) and, after it, the remedy.
-
-    >>> raise UserError("corpus.txt does not exist", "check the path")
-    Traceback (most recent call last):
-    isotrope.errors.UserError: corpus.txt does not exist: check the path
-    """
+    """Something the user can put right: one line, with what is wrong (file, line or key, and value) and the remedy."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem = " ".join(printable(str(problem)).split())
@@ -53,11 +42,7 @@ class UserError(ValueError):
 
 
 def needs(extra: str, module: str) -> Any:
-    """A module of a package that comes with an extra of isotrope.
-
-    Raises:
-        UserError: it is not installed; the line names the extra.
-    """
+    """A module of a package that comes with an extra of isotrope; UserError, with the extra, if it is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -66,10 +51,7 @@ def needs(extra: str, module: str) -> Any:
 
 
 class Stopped(Exception):
-    """A long work was stopped, by Ctrl-C or because another process ended; what was done is kept.
-
-    The message says how to go on. ``code``: of the command line's exit; 130 is Ctrl-C's.
-    """
+    """A long work was stopped, by Ctrl-C (exit code 130) or because another process ended; what was done is kept."""
 
     def __init__(self, message: str, code: int = 130) -> None:
         super().__init__(message)

@@ -6,7 +6,7 @@
 N sentences in the batch, D dimensions, V views, P = V - 1 positives, K extra candidates, H hard negatives a sentence.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol, runtime_checkable
 
@@ -130,35 +130,11 @@ class Encoder(Protocol):
         """Sentences -> (len(sentences), D)."""
 
 
-class TokenStep(Protocol):
-    """Changes what the encoder reads in the passes that it is on for."""
-
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]: ...
-
-
-class ViewStep(Protocol):
-    """Changes the embeddings before they are compared."""
-
-    def __call__(self, views: Views) -> Views: ...
-
-
-class ScoreStep(Protocol):
-    """Adds candidates, or removes some from the denominator."""
-
-    def __call__(self, scores: Scores) -> Scores: ...
-
-
-class Term(Protocol):
-    """One summand of the loss. One that needs no second view of a sentence has ``one_view = True``."""
-
-    def __call__(self, scores: Scores) -> Tensor: ...
-
-
-class Teacher(Protocol):
-    """Embeddings without gradient for a batch. Never an ``nn.Module``: a trainer would take it for the student.
-
-    One whose rows have always as many columns says how many: ``width``. Terms with a projection need it.
-    """
-
-    def __call__(self, batch: Batch) -> Tensor:
-        """(N, T) unit rows."""
+# Components, as the path calls them.
+TokenStep = Callable[[dict[str, Tensor], torch.Generator], dict[str, Tensor]]  # changes what is read in its passes
+ViewStep = Callable[[Views], Views]  # changes the embeddings before they are compared
+ScoreStep = Callable[[Scores], Scores]  # adds candidates, or removes some from the denominator
+Term = Callable[[Scores], Tensor]  # one summand of the loss; ``one_view = True`` if one view of a sentence will do
+# (N, T) unit rows without gradient. Never an ``nn.Module``, which a trainer would take for the student. One whose rows
+# have always as many columns says how many: ``width``. Terms with a projection need it.
+Teacher = Callable[[Batch], Tensor]

@@ -30,7 +30,6 @@ def raising(error: BaseException) -> Callable[..., None]:
         (EOFError(), 2, "a file is empty or cut short (the file ends too early): make or fetch it again"),
         (EOFError("Ran out of input"), 2, "a file is empty or cut short (Ran out of input): make or fetch it again"),
         (PermissionError(errno.EACCES, "Permission denied", "a[b]"), 2, "a[b] cannot be used (Permission denied)"),
-        (OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300), 2, "choose another name"),
         (OSError(errno.ENOSPC, "No space left on device"), 2, "no space left on the disk: free some, then go on"),
         (FileNotFoundError(errno.ENOENT, "No such file", "a\udcff.txt"), 2, "a\\udcff.txt cannot be used"),
         (Stopped("stopped after step 3 of 9"), 130, "stopped after step 3 of 9; the same command goes on"),

@@ -2,12 +2,10 @@
 
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from isotrope.cli.options import docstring, signature
 from isotrope.cli.study import _rows
 from isotrope.errors import UserError, needs
 
@@ -18,12 +16,6 @@ COMMAND = [sys.executable, "-m", "isotrope"]
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     line = command.replace("isotrope", " ".join(COMMAND))
     return subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_a_function_is_read_from_its_file() -> None:
-    target = "isotrope.store.atomic:write_json"
-    assert [name for name, *_ in signature(target)][:2] == ["path", "value"]
-    assert docstring(target)[0]
 
 
 def test_whoever_reads_the_output_may_leave(tmp_path: Path) -> None:
@@ -43,14 +35,6 @@ def test_a_deleted_folder_is_one_line(tmp_path: Path) -> None:
     assert done.stderr == "isotrope: the folder that you are in was deleted: change to another one\n"
 
 
-def test_the_presets_are_listed_without_torch(tmp_path: Path) -> None:
-    code = "import sys, runpy; sys.argv = ['isotrope', 'presets', 'list']\n"
-    code += "try:\n    runpy.run_module('isotrope', run_name='__main__')\nexcept SystemExit:\n    pass\n"
-    code += "import time; assert 'torch' not in sys.modules; print(time.process_time())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout.splitlines()[-1]) < 1
-
-
 @pytest.mark.parametrize(("extra", "module"), [("report", "matplotlib"), ("text", "selectolax")])
 def test_what_an_extra_brings_is_named_where_it_is_missing(
     extra: str, module: str, monkeypatch: pytest.MonkeyPatch
@@ -58,11 +42,6 @@ def test_what_an_extra_brings_is_named_where_it_is_missing(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UserError, match=rf"{module}, which is not installed: pip install 'isotrope\[{extra}\]'"):
         needs(extra, module)
-
-
-def test_at_most_twenty_packages_are_required() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert len(settings["dependencies"]) <= 20
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def test_queries_from_a_pipe(
         (["vectors", "a", "--model", "MODEL", "--top", "0"], "--top … see isotrope search --help"),
         (
             ["vectors", "a", "--model", "MODEL", "--json", "no/hits.json"],
-            "hits.json cannot be written: make the folder",
+            "hits.json cannot be written: name a file",
         ),
         (
             ["vectors", "a", "--model", "isotrope/tiny"],

@@ -21,7 +21,7 @@ def test_the_table_has_every_candidate_the_best_mean_first() -> None:
     assert table.header == ["candidate", "mean", "gain", "95 %", "p", "a", "b"]
     assert table.rows[0][1:] == ["35.00", "+10.00", "+5.00 … +15.00", "0.001", "40.00", "30.00"]
     assert table.rows[1][2:5] == ["", "", ""]
-    assert table.mark(0, 1) == "best"
+    assert table.marks[0, 1] == "best"
     assert "a: 60 documents" in table.notes
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from isotrope.cli.main import main
 from isotrope.encoder import load
 from isotrope.encoder.embed import cut
-from isotrope.errors import Stopped, UserError
+from isotrope.errors import UserError
 from isotrope.quickstart import run as module
 from isotrope.quickstart.run import BETTER, FIRST, GOOD, IMPROVED, MRR, PLAN, READ, WHITENED, quickstart_page
 from isotrope.report.outcome import Outcome
@@ -84,23 +84,6 @@ def test_the_same_call_gives_the_same_result_and_makes_a_deleted_model_again(fin
     shutil.rmtree(folder / "model")
     assert run(folder).record["table"] == finished.record["table"]
     assert (folder / "model" / "modules.json").is_file()
-
-
-@pytest.mark.parametrize("stop", [Stopped("while training"), KeyboardInterrupt()])
-def test_a_stopped_quickstart_ends_with_130_and_one_line(
-    stop: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """typer turns Ctrl-C into a return value, which would end the command as if it were done."""
-
-    def stopped(*_: object, **__: object) -> None:
-        raise stop
-
-    monkeypatch.setattr("isotrope.quickstart.run.quickstart", stopped)
-    monkeypatch.setattr("sys.argv", ["isotrope", "quickstart"])
-    with pytest.raises(SystemExit) as done:
-        main()
-    assert done.value.code == 130
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_the_command_shows_the_verdict_and_what_to_type_next(

@@ -3,7 +3,6 @@
 import re
 from html.parser import HTMLParser
 from importlib.resources import files
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,9 @@ import pytest
 from isotrope.evaluation.geometry import unit
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report import figures
-from isotrope.report.bars import map_figure
 from isotrope.report.figures import loss_terms, style, svg
 from isotrope.report.page import AFTER, BEFORE, CSS_NAMES, INK, MUTED, PAPER, RULE, SERIES, Page, PageFigure
-from isotrope.report.space import GROUPS, Space, text_map
+from isotrope.report.space import GROUPS, Space, map_figure, text_map
 from isotrope.report.tables import Table
 
 HOSTILE = '<img src=x onerror=alert(1)> {{ 7 * 7 }} & "quotes"'
@@ -69,18 +67,6 @@ STYLES = re.findall(r":root \{\n(.*?)\}", PAGE, re.DOTALL)
 LIGHT, DARK = (dict(re.findall(r"--([\w-]+): (#\w{6})", style)) for style in STYLES)
 
 
-def luminance(colour: str) -> float:
-    """WCAG 2.1's relative luminance."""
-    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
 def test_every_colour_has_a_name_of_its_own_in_light_and_in_dark() -> None:
     """A page puts names for colours: a colour with two names would follow one of them alone."""
     every = {PAPER, INK, MUTED, RULE, BEFORE, AFTER, *SERIES}
@@ -90,25 +76,6 @@ def test_every_colour_has_a_name_of_its_own_in_light_and_in_dark() -> None:
     assert {name: LIGHT[name] for name in CSS_NAMES.values()} == {name: colour for colour, name in CSS_NAMES.items()}
     assert DARK.keys() >= LIGHT.keys()
     assert all(DARK[name] != LIGHT[name] for name in CSS_NAMES.values())
-
-
-@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
-def test_text_and_lines_are_legible_and_no_two_lines_have_one_colour(colours: dict[str, str]) -> None:
-    """Contrast of 4.5 for text and 3 for lines, as WCAG asks."""
-    for name in ("ink", "muted"):
-        assert contrast(colours[name], colours["paper"]) >= 4.5, name
-        assert contrast(colours[name], colours["page"]) >= 4.5, name
-    lines = [colours[name] for name in ("before", *(f"series-{i}" for i in range(len(SERIES))))]
-    assert min(contrast(line, colours["paper"]) for line in lines) >= 3
-    for one, other in combinations(lines, 2):
-        far = [abs(int(one[i : i + 2], 16) - int(other[i : i + 2], 16)) for i in (1, 3, 5)]
-        assert sum(far) > 60, (one, other)
-
-
-def test_a_histogram_clips_what_lies_outside_and_labels_are_pushed_apart_in_order() -> None:
-    edges = np.linspace(-1, 1, 5)
-    assert figures.histogram(np.array([-1.01, -0.6, 0.0, 1.0, 1 + 1e-9]), edges).tolist() == [2, 0, 1, 2]
-    assert figures.push_apart([0.5, 0.1, 0.52], 0.1) == pytest.approx([0.5, 0.1, 0.6])
 
 
 def test_a_figure_has_its_files_and_a_link_to_its_paper(tmp_path: Path) -> None:

@@ -5,17 +5,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from isotrope.console.plain import plain_console
-from isotrope.errors import UserError
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.suite import main_scores, run
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report import scores
 from isotrope.report.comparison import COMPARED, comparison_rows, of_run, verdict_table
 from isotrope.report.page import Page
-from isotrope.report.table_files import check_table_file, write_tables
 from isotrope.report.tables import Table, best_marks, latex, markdown, print_table
 from wordbag import Bag, own_pairs, results_of
 
@@ -71,14 +68,6 @@ def test_control_characters_and_bytes_that_are_no_text_are_escaped() -> None:
         text.encode("utf-8")
 
 
-def test_the_seven_sts_tasks_fit_into_80_columns() -> None:
-    console = plain_console(file=io.StringIO(), width=80)
-    console._force_terminal = True
-    header = ["model", "STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg."]
-    print_table(Table("sts", header, [["isotrope/tiny@cls", *["99.99"] * 8]]), console)
-    assert "isotrope/tiny@cls" in console.file.getvalue()
-
-
 def test_a_row_is_in_points_with_signs() -> None:
     one = {"before": 0.5, "after": 0.491, "difference": -0.009, "low": -0.02, "high": 0.001, "p": 0.0712}
     (row,) = comparison_rows({"STSBenchmark": one | {"verdict": "x"}})
@@ -107,15 +96,9 @@ def test_a_verdict_is_a_row() -> None:
     assert list(untested.rows) == [["new", "not tested"]]
 
 
-def test_targets_are_checked_before_the_work(tmp_path: Path) -> None:
-    for name, problem in (("x.pdf", "unknown format"), ("none/x.md", "does not exist")):
-        with pytest.raises(UserError, match=problem):
-            check_table_file(tmp_path / name)
-    (tmp_path / "d.md").mkdir()
-    with pytest.raises(UserError, match="is a folder"):
-        check_table_file(tmp_path / "d.md")
+def test_the_ending_of_a_file_names_its_format(tmp_path: Path) -> None:
     for ending in (".md", ".tex", ".html"):
-        write_tables([TABLE], check_table_file(tmp_path / f"x{ending}"))
+        scores.write_tables([TABLE], scores.check_table_file(tmp_path / f"x{ending}"))
         assert "2.00" in (tmp_path / f"x{ending}").read_text()
 
 

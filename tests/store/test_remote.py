@@ -109,6 +109,7 @@ def test_a_new_state_is_seen(memory: fsspec.AbstractFileSystem) -> None:
         ("htps://b/x.txt", "the unknown scheme 'htps': did you mean 'https'?"),
         ("memory://none.txt", "memory://none.txt does not exist: check the address"),
         ("memory://none/*.txt", "does not exist: check the address"),
+        ("http://127.0.0.1:9/a.txt", ": check the connection"),
         ("gs://b/x.txt", "needs a package that is not installed (Please install gcsfs"),
     ],
 )
@@ -182,11 +183,6 @@ def test_a_server_that_stalls_is_told(web: Web, monkeypatch: pytest.MonkeyPatch)
     web.pause_before = 1
     with pytest.raises(UserError, match=r"cannot be read .nothing came for 0 seconds.: check the connection"):
         file.open().read()
-
-
-def test_no_server_is_told() -> None:
-    with pytest.raises(UserError, match=r"cannot be read .*: check the connection"):
-        remote_files("http://127.0.0.1:9/a.txt")
 
 
 def test_a_server_without_parts_is_told(web: Web) -> None:

@@ -5,6 +5,7 @@ import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class TestCache:
     def test_asks_for_space_first(
         self, corpus: Texts, tiny_model: Path, shards: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(disk, "free_bytes", lambda folder: 70_000)
+        monkeypatch.setattr(disk.shutil, "disk_usage", lambda folder: SimpleNamespace(free=70_000))
         with pytest.raises(UserError, match="live = true"):
             teacher("cached", known(corpus), model=str(tiny_model))
         assert not shards

@@ -1,17 +1,12 @@
 """``isotrope data``: what the evaluation reads, from the web to a verified folder."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import typer
 
-from isotrope.cli.options import command
-from isotrope.cli.words import Word
+from isotrope.cli.options import Word, command
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
-
-if TYPE_CHECKING:
-    from isotrope.datasets.sources import Checked
 
 app = typer.Typer(no_args_is_help=True, help="Get the evaluation's data: list, fetch, check, prepare.")
 console, errors = plain_console(), plain_console(stderr=True)
@@ -87,23 +82,17 @@ def data_check(folder: str | None = None, *, only: Sequence[str] = ()) -> None:
     target = _given(folder)
     checked = check_data(target, only)
     for one in checked:
-        console.print(f"{one.source.name}: {one.state} ({one.source.rows}){_note(one)}")
-    wrong = [one for one in checked if one.findings]
-    if not wrong:
+        there = any(finding.kind != "missing" for finding in one.findings)
+        note = f"; {one.source.note}" if one.source.note and there else ""
+        console.print(f"{one.source.name}: {one.state} ({one.source.rows}){note}")
+    findings = [finding for one in checked for finding in one.findings]
+    if not findings:
         return
-    findings = [finding for one in wrong for finding in one.findings]
     rows = [[finding.path, finding.kind, finding.detail, finding.remedy] for finding in findings]
     print_table(Table(f"findings in {target}", ["file", "is", "in full", "remedy"], rows, words=4), console)
-    first, remedy = findings[0], findings[0].remedy
-    if any(finding.remedy != remedy for finding in findings):
-        remedy = f"isotrope data fetch {target}, then isotrope data prepare {target}: both leave what is right"
-    more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
-    raise UserError(f"{first.path} in {target} is {first.kind} ({first.detail}){_note(wrong[0])}{more}", remedy)
-
-
-def _note(one: "Checked") -> str:
-    there = any(finding.kind != "missing" for finding in one.findings)
-    return f"; {one.source.note}" if one.source.note and there else ""
+    first, more = findings[0], f", and {len(findings) - 1} more" if len(findings) > 1 else ""
+    remedy = first.remedy if len({one.remedy for one in findings}) == 1 else "do what the table says"
+    raise UserError(f"{first.path} in {target} is {first.kind} ({first.detail}){more}", remedy)
 
 
 @app.command("prepare")

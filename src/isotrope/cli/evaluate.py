@@ -5,14 +5,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from isotrope.cli.options import command
-from isotrope.cli.words import Word
+from isotrope.cli.options import Word, command
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.errors import UserError
 from isotrope.store.atomic import write_json
-from isotrope.store.disk import writing
+from isotrope.store.disk import check_file, writing
 
 MODELS = Word("Folders, hub names, isotrope/small, MODEL@cls, MODEL+whitening:k=256, or a file of word vectors.")
 
@@ -56,11 +55,11 @@ def evaluate(
     from isotrope.evaluation.models import asked_parts, evaluate_models
     from isotrope.evaluation.sets.labels import read_labels
     from isotrope.post.shortened import shortenings
-    from isotrope.report import scores, table_files, tables
+    from isotrope.report import scores, tables
 
     steps, prompts = shortenings(truncate, precision), Prompts(prompt, prompt_name, query_prompt, document_prompt)
-    targets = [table_files.check_table_file(path) for path in table]
-    results_file = table_files.check_file(Path(json_file)) if json_file else None
+    targets = [scores.check_table_file(path) for path in table]
+    results_file = check_file(Path(json_file)) if json_file else None
     if compare and len(set(models)) + len(steps) < 2:
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
     asked = asked_parts(suite, tasks, data, [read_labels(path, columns) for path in labels])
@@ -76,7 +75,7 @@ def evaluate(
         _write_json(results, results_file)
     shown = scores.all_tables(results, compare, intervals)
     for target in targets:
-        table_files.write_tables(shown, target)
+        scores.write_tables(shown, target)
     console = plain_console()
     for one in shown:
         tables.print_table(one, console)

@@ -4,7 +4,6 @@ Exit codes: 0 done, 2 the user's mistake (one line, with the remedy), 130 stoppe
 """
 
 import atexit
-import errno
 import logging
 import os
 import signal
@@ -17,33 +16,22 @@ from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from isotrope.cli.data import app as data_app
 from isotrope.cli.evaluate import case, evaluate
 from isotrope.cli.models import compress, encode, export, improve, pretrain, quickstart, report, train, whiten
+from isotrope.cli.options import OLD
 from isotrope.cli.presets import app as presets_app
 from isotrope.cli.search import search
 from isotrope.cli.study import study
-from isotrope.cli.words import OLD
 from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
+from isotrope.store.disk import FULL
 
-
-class _Commands(TyperGroup):
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command. Typer would take a file's early end for Ctrl-D."""
-        try:
-            return super().invoke(ctx)
-        except EOFError as error:
-            why = " ".join(str(error).split()) or "the file ends too early"
-            raise UserError(f"a file is empty or cut short ({why})", "make or fetch it again") from error
-
-
-app = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(presets_app, name="presets")
 app.add_typer(data_app, name="data")
 COMMANDS = (
@@ -69,7 +57,6 @@ def _about(
     """isotrope: text without labels in, a better sentence-embedding model out, and a verdict on it."""
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PATIENCE = 120  # seconds in which the first process finds the same mistake, and torchrun ends this one
 
 
@@ -149,24 +136,17 @@ def _run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone, as head does
         sys.exit(0)
     except OSError as error:
-        if error.filename is None and error.errno not in FULL:
+        if error.errno in FULL:
+            place = f" ({error.filename})" if error.filename else ""
+            _fail(f"no space left on the disk{place}: free some, then go on", 2)
+        if error.filename is None:
             raise
-        _fail(_system_line(error), 2)
+        _fail(f"{error.filename} cannot be used ({error.strerror}): check its name and the file", 2)
     except Stopped as stopped:
         line = str(stopped)
         _fail(line if "goes on" in line else f"{line}; the same command goes on", stopped.code)
     except (KeyboardInterrupt, typer.Abort):
         _fail("stopped; nothing finished is lost: give the same command again", 130)
-
-
-def _system_line(error: OSError) -> str:
-    """What the system said of a file, with a remedy."""
-    if error.errno in FULL:
-        return f"no space left on the disk{f' ({error.filename})' if error.filename else ''}: free some, then go on"
-    name = str(error.filename)
-    shown = name if len(name) <= 200 else f"{name[:60]}…"
-    naming = error.errno in (errno.ENAMETOOLONG, errno.ELOOP)
-    return f"{shown} cannot be used ({error.strerror}): {'choose another name' if naming else 'check the file'}"
 
 
 def _fail(line: str, code: int) -> None:

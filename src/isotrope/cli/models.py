@@ -4,8 +4,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from isotrope.cli.options import command
-from isotrope.cli.words import Word, named
+from isotrope.cli.options import Word, command, named
 from isotrope.console.plain import plain_console
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
-from isotrope.cli.options import command
-from isotrope.cli.words import Word
+from isotrope.cli.options import Word, command
 from isotrope.console.plain import plain_console
 
 NAME = Word("A name from `isotrope presets list`, or a .toml file.")

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isotrope.cli.options import command
-from isotrope.cli.words import Word
+from isotrope.cli.options import Word, command
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 
@@ -49,10 +48,9 @@ def search(
         texts: For OUT.npy: a file that was encoded; again for more, in their order.
     """
     from isotrope.encoding.search import search as run
-    from isotrope.report.table_files import check_file
     from isotrope.report.tables import print_table
     from isotrope.store.atomic import write_text
-    from isotrope.store.disk import writing
+    from isotrope.store.disk import check_file, writing
 
     target = check_file(Path(json_file)) if json_file else None
     queries = queries or _lines()

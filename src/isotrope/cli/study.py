@@ -4,8 +4,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isotrope.cli.options import command
-from isotrope.cli.words import Word, named
+from isotrope.cli.options import Word, command, named
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
-from isotrope.report.bars import interval_bars, map_figure
-from isotrope.report.comparison import SHORT_NAMES, signed
+from isotrope.report.comparison import SHORT_NAMES
 from isotrope.report.examples import examples_table
 from isotrope.report.outcome import how_to_switch
-from isotrope.report.page import PageFigure
-from isotrope.report.tables import Table
+from isotrope.report.page import PageFigure, interval_bars
+from isotrope.report.space import map_figure
+from isotrope.report.tables import Table, signed
 from isotrope.store.records import Record
 from isotrope.training.folder import RunFolder
 from isotrope.training.page import write_report

@@ -19,7 +19,7 @@ class Bar:
 
     def __init__(self, what: str, total: int | None, console: Console, unit: str) -> None:
         self.what, self.total, self.console, self.unit = what, total, console, unit
-        self.done, self.note, self.told = 0, "", ""
+        self.done, self.note, self.told, self.counts = 0, "", "", bool(unit)
         self._first: tuple[float, int] | None = None  # time and count when this process began
         self._due = time.monotonic() + FIRST  # when the next line is printed
         rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # of a narrow terminal: only the words are cut
@@ -35,10 +35,7 @@ class Bar:
         self.update(self.done + count)
 
     def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
-        """Set what has changed: how many are done, how many there are, a few words such as the present loss.
-
-        The first call says what was done before this process, so that the time left is right after a resume.
-        """
+        """Set what has changed. The first call says what was done before this process, so that the rest is right."""
         self.done = self.done if done is None else done
         self.total = self.total if total is None else total
         self.note = self.note if note is None else note
@@ -57,9 +54,14 @@ class Bar:
             self.console.print(line)
 
     def hear(self, what: str, done: int, total: int | None, unit: str) -> None:
-        """What `tell` was told, as a note beside this bar's own count."""
-        self.told = "" if done == total else f"{what} {_count(done, total, unit, ' of ')}".strip()
-        self.update()
+        """What `tell` was told: a note beside this bar's own count, or all that a bar without one shows."""
+        if self.counts:
+            self.told = "" if done == total else f"{what} {_count(done, total, unit, ' of ')}".strip()
+            return self.update()
+        if (what, total) != (self.what, self.total) or done < self.done:  # another work
+            self.what, self.total, self.unit, self._first = what, total, unit, None
+            self.drawn.reset(self._task, total=total)
+        return self.update(done)
 
     def _left(self, now: float) -> str:
         began, first = self._first or (now, self.done)
@@ -78,70 +80,43 @@ def _count(done: int, total: int | None, unit: str, between: str) -> str:
     return f"{between.join(f'{number:,}' for number in numbers)} {unit}"
 
 
-class _Watching(Bar):
-    """A bar that has no count of its own: it shows what it is told."""
-
-    def hear(self, what: str, done: int, total: int | None, unit: str) -> None:
-        """The next state of this work, or the first of another one."""
-        if (what, total) != (self.what, self.total) or done < self.done:
-            self.what, self.total, self.unit, self._first = what, total, unit, None
-            self.drawn.reset(self._task, total=total)
-        self.update(done)
-
-
 _hearing: ContextVar[Bar | None] = ContextVar("hearing", default=None)
 
 
 def tell(what: str, done: int = 0, total: int | None = None, unit: str = "texts") -> None:
-    """Say how far a work is that knows of no bar: ``tell("encoded", 64, 3_000)``.
-
-    The bar of the caller shows it, if there is one: see `watch`.
-    """
+    """Say how far a work is, ``tell("encoded", 64, 3_000)``, to a bar of the caller's, if there is one (`watch`)."""
     if bar := _hearing.get():
         bar.hear(what, done, total, unit)
 
 
-def watch(what: str, console: Console, note: str = "") -> AbstractContextManager[Bar]:
-    """Show what the work within tells by `tell`: loading, reading, encoding, one after the other.
-
-    Until something is told, ``what`` is shown; ``note`` stands behind it all the time.
-    """
-    bar = _Watching(what, None, console, "")
-    bar.update(note=note)
-    return _open(bar, hears=True)
-
-
 @contextmanager
-def _open(bar: Bar, hears: bool) -> Iterator[Bar]:
-    shown = _hearing.get() if bar.console.quiet else bar if hears else None  # a quiet bar hides no other
-    before = _hearing.set(shown)
+def progress(what: str, total: int | None, console: Console, unit: str = "rows", note: str = "") -> Iterator[Bar]:
+    """Show the progress of long work: in a terminal a bar, which disappears at the end.
+
+    Elsewhere it is a line after 5 seconds, then one at most every 30: ``encoded 12,000 of 50,000 rows, 3 min left``. A
+    quiet console shows nothing of its own: it tells the bar around it. What the work within tells by `tell` is a note.
+
+    Args:
+        what: happens to the units, as a participle: ``encoded``, ``trained``, ``downloaded``.
+        total: None if that is not known yet (`Bar.update` can set it later).
+        console: from `isotrope.console.plain.plain_console`.
+        unit: is counted; ``bytes`` are shown in MB, or in kB where they are few.
+        note: stands behind it.
+    """
+    bar = Bar(what, total, console, unit)
+    before = _hearing.set(_hearing.get() if console.quiet else bar)  # a quiet bar hides no other
     try:
         with bar.drawn:
+            if note or not unit:
+                bar.update(note=note)
             yield bar
     finally:
         _hearing.reset(before)
 
 
-def progress(
-    what: str, total: int | None, console: Console, unit: str = "rows", *, hears: bool = False
-) -> AbstractContextManager[Bar]:
-    """Show the progress of long work.
-
-    In a terminal this is a bar with percent, count, time so far and time left. It disappears at the end. Elsewhere it
-    is a line after 5 seconds, then one at most every 30: ``encoded 12,000 of 50,000 rows, 3 min left``. A quiet console
-    shows nothing of its own: it tells the bar around it.
-
-    >>> with progress("encoded", 50_000, plain_console(stderr=True)) as bar:
-    ...     bar.advance(64)
-
-    Args:
-        what: what happens to the units, as a participle: ``encoded``, ``trained``, ``downloaded``.
-        total: None if that is not known yet (`Bar.update` can set it later).
-        console: from `isotrope.console.plain.plain_console`.
-        unit: what is counted; ``bytes`` are shown in MB, or in kB where they are few.
-        hears: show beside the count what the work within tells by `tell`.
-    """
-    return _open(Bar(what, total, console, unit), hears)
+def watch(what: str, console: Console, note: str = "") -> AbstractContextManager[Bar]:
+    """Show what the work within tells by `tell`, one after the other; before that, ``what``."""
+    return progress(what, None, console, "", note)
 
 
 def duration(seconds: float) -> str:

@@ -1,9 +1,8 @@
 """How many threads of the processor the command line uses.
 
-torch starts a thread for each core, and a thread that waits for the others keeps its core busy. If other programs use
-the cores too, most of the time goes into this waiting. A training step then took 3.5 times as long as with one thread
-(`benchmarks/threads.py`). So the command line sets OMP_WAIT_POLICY, if the user does not: threads that sleep while they
-wait cost nothing, and they change no result.
+A thread of torch that waits for the others keeps its core busy. If other programs use the cores too, a training step
+took 3.5 times as long as with one thread (`benchmarks/threads.py`). So the command line sets OMP_WAIT_POLICY, if the
+user does not: threads that sleep while they wait change no result.
 """
 
 import os

@@ -13,13 +13,13 @@ from isotrope.improvement.judges import GRADED
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import QUERY_MAP, cites_of
 from isotrope.improvement.teachers import HYBRIDS
-from isotrope.report.bars import interval_bars, map_figure
 from isotrope.report.card import Card, Data, Step
-from isotrope.report.comparison import WORDS, signed
+from isotrope.report.comparison import WORDS
 from isotrope.report.examples import examples_table
 from isotrope.report.outcome import how_to_switch
-from isotrope.report.page import Page, PageFigure
-from isotrope.report.tables import Table, best_marks
+from isotrope.report.page import Page, PageFigure, interval_bars
+from isotrope.report.space import map_figure
+from isotrope.report.tables import Table, best_marks, signed
 
 RULE = (
     "A candidate may be chosen if its mean gain over the tasks is significantly above 0 (p ≤ 0.05), and if it is not "

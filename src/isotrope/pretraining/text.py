@@ -65,7 +65,7 @@ def write_ids(text: Opened, tokenizer: Any, target: Path, console: Console) -> N
     So the vocabulary may have at most 65,536 entries.
     """
     dataset = text.texts().dataset
-    with new_file(target) as file, progress("tokenised", len(dataset), console, "sentences", hears=True) as bar:
+    with new_file(target) as file, progress("tokenised", len(dataset), console, "sentences") as bar:
         for rows in dataset.iter(SENTENCES_AT_A_TIME):
             for encoding in tokenizer.backend_tokenizer.encode_batch_fast(list(rows["text"])):
                 file.write(np.asarray(encoding.ids, dtype=np.uint16).tobytes())

@@ -51,8 +51,6 @@ SETTINGS = (
     "train.eval_steps=1000000", "train.learning_rate=1e-3", "train.warmup=0",
 )  # fmt: skip
 COLUMNS = MRR, WHITENED, FIRST = "MRR@10", "then whitening", "right page first"
-
-
 SHIPPED = files("isotrope.quickstart")
 PLAN: Mapping[str, Any] = json.loads((SHIPPED / "plan.json").read_bytes())
 
@@ -87,12 +85,11 @@ def quickstart(
         console: where to report; None reports to the terminal.
 
     Raises:
-        UserError: the folder is not ours, is in use, or was begun with something else.
+        UserError: as `isotrope.store.job.Job`.
         Stopped: Ctrl-C.
     """
     console = console or plain_console()
-    identity = {"seed": seed, "model": files_checksum(model), "plan": plan}
-    job = Job(output, KIND, identity, restart=restart)
+    job = Job(output, KIND, {"seed": seed, "model": files_checksum(model), "plan": plan}, restart=restart)
     with job.held():
         record = job.result()
         if record is None:
@@ -137,13 +134,10 @@ def quickstart_page(record: Mapping[str, Any]) -> Page:
 
 def quickstart_tables(record: Mapping[str, Any]) -> list[Table]:
     """How well each model finds the right page, and what some questions found before and after."""
-    rows = [
-        [
-            f"{name}: {record['choices'][name]}" if name in record["choices"] else name,
-            *(f"{100 * row[column]:.2f}" if column in row else "included" for column in COLUMNS),
-        ]
-        for name, row in record["table"].items()
-    ]
+    rows = []
+    for name, row in record["table"].items():
+        scores = (f"{100 * row[column]:.2f}" if column in row else "included" for column in COLUMNS)
+        rows.append([f"{name}: {record['choices'][name]}" if name in record["choices"] else name, *scores])
     title = f"{record['questions']:,} questions search {record['documents']:,} pages, × 100"
     return [Table(title, ["", *COLUMNS], rows), examples_table(record["shown"], between=" · ")]
 

@@ -6,13 +6,11 @@ A card names data and counts it; it never holds text of the data.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, ValidationError
 from sentence_transformers import SentenceTransformer
@@ -21,6 +19,7 @@ from isotrope.components.citations import TAGS, bibtex
 from isotrope.console.plain import escaped
 from isotrope.encoder.locate import Base, metadata_of, short_name
 from isotrope.evaluation.verdict import Verdict
+from isotrope.report.page import templates
 from isotrope.report.tables import Table
 from isotrope.store.atomic import write_text
 
@@ -110,9 +109,11 @@ class Card(_Record):
         base = {"base_model": self.base.hub} if self.base.hub else {}
         metadata = {**self.base.about, **base, **about, KEY: self.model_dump(mode="json", exclude_none=True)}
         keys = [*(key for step in self.steps for key in step.cites), "reimers2019sbert"]
-        return _template(template).render(
+        environment = templates(finalize=_text, keep_trailing_newline=True)
+        environment.filters |= {"code": as_code, "text": _text, "repr": repr}
+        return environment.get_template(template).render(
             card=self,
-            metadata=Markup(yaml.safe_dump(_plain(metadata), sort_keys=False, allow_unicode=True).strip()),
+            metadata=Markup(yaml.safe_dump(metadata, sort_keys=False).strip()),  # in ASCII, all else escaped
             limits=_limits(self),
             versions=", ".join(f"{package} {number}" for package, number in self.versions.items()),
             citations=Markup(bibtex(keys)),
@@ -121,32 +122,13 @@ class Card(_Record):
 
 
 def graph_card(facts: Mapping[str, Any], source: Card) -> str:
-    """README.md of a folder with an exported graph: what its model is, how equal it is, and its use without torch.
-
-    ``facts`` are what ``export.json`` holds, ``source`` is the card of the model.
-    """
-    rows: dict[Any, Any] = {
-        "made from": as_code(facts["model"]),
-        **({"for": {"query": "queries", "document": "documents"}[facts["role"]]} if "role" in facts else {}),
-        "dimensions": facts["dimensions"],
-        "longest text": f"{facts['max_length']} tokens; longer ones are cut",
-        "largest difference to torch": f"{facts['largest_difference']:.1g} of a vector's length",
-    }
-    if cosine := facts.get("int8_cosine"):
-        equal = f"{cosine['mean']:.4f} on average, {cosine['least']:.4f} at least; not judged on any task"
-        rows[as_code(INT8) + ", cosine to torch"] = equal
-    prompt = facts["prompt"]
-    for name, text in facts["prompts"].items():
-        used = ", as the snippet does" if text == prompt else ""
-        rows["prompt " + as_code(name)] = as_code(repr(text)) + f": put it before each text{used}"
-    rows["made with"] = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
-    tags = ["isotrope", "onnx", "sentence-embeddings"]
-    shape = {"width": facts["dimensions"], "max_length": facts["max_length"]}
+    """README.md of a folder with an exported graph, from what ``export.json`` holds and the card of its model."""
+    tags, prompt = ["isotrope", "onnx", "sentence-embeddings"], facts["prompt"]
     about = {"library_name": "onnx", "pipeline_tag": "feature-extraction", "tags": tags}
     texts = Markup(f"[{prompt!r} + text for text in texts]" if prompt else "texts")
-    graph = INT8 if cosine else FLOAT32
-    shaped = source.model_copy(update=shape)
-    return shaped.filled("onnx.md.jinja", about, facts=facts, rows=rows, graph=graph, texts=texts)
+    graph = INT8 if "int8_cosine" in facts else FLOAT32
+    shaped = source.model_copy(update={"width": facts["dimensions"], "max_length": facts["max_length"]})
+    return shaped.filled("onnx.md.jinja", about, facts=facts, graph=graph, texts=texts)
 
 
 def save_card(folder: Path, card: Card) -> None:
@@ -171,15 +153,6 @@ def _limits(card: Card) -> Iterable[str]:
     yield "Whether the licence of the text allows your use of the model was not checked."
 
 
-def _plain(value: Any) -> Any:
-    """The same without control characters, which YAML and terminals take amiss."""
-    if isinstance(value, str):
-        return _one_line(value)
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
-
-
 def _one_line(text: Any) -> str:
     return " ".join(escaped(str(text)).split())
 
@@ -194,13 +167,3 @@ def as_code(value: Any) -> Markup:
     text = _one_line(value).replace("|", r"\|") or "none"
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     return Markup(f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}")
-
-
-@cache
-def _template(name: str) -> Template:
-    environment = Environment(
-        loader=PackageLoader("isotrope.report", ""), finalize=_text, undefined=StrictUndefined, trim_blocks=True,
-        keep_trailing_newline=True,
-    )  # fmt: skip
-    environment.filters |= {"code": as_code, "text": _text}
-    return environment.get_template(name)

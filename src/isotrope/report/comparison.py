@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from isotrope.evaluation.verdict import Verdict
-from isotrope.report.tables import Table
+from isotrope.report.tables import Table, signed
 
 SHORT_NAMES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # of tasks, as papers print them
 COMPARED = ("before", "after", "change", "95 % interval", "p", "verdict")  # what `comparison_rows` gives for each name
@@ -16,13 +16,8 @@ SPEARMAN = (
 WORDS = {"not significant": "no difference found"}  # of a paired test -> as a verdict says it
 
 
-def signed(fraction: float) -> str:
-    """A change in points, with its sign."""
-    return f"{100 * fraction:+.2f}".replace("-", "−")
-
-
 def comparison_rows(comparisons: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """A row for each `isotrope.evaluation.significance.Comparison`, as a dictionary: its name, then `COMPARED`."""
+    """A row for each `isotrope.evaluation.significance.Comparison` as a dictionary: its name, then `COMPARED`."""
     return [
         [
             SHORT_NAMES.get(name, name), f"{100 * found['before']:.2f}", f"{100 * found['after']:.2f}",

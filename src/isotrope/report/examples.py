@@ -10,7 +10,7 @@ import numpy.typing as npt
 from isotrope.encoder.embed import Vectors
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.report.space import text_map
-from isotrope.report.tables import Mark, Table
+from isotrope.report.tables import Marks, Table
 from isotrope.store.records import Record
 from isotrope.text.permutation import evenly
 
@@ -24,10 +24,7 @@ Hits = npt.NDArray[np.int64]  # (Q, HITS) places of texts, the best first
 def searched(domain: Domain, before: tuple[Vectors, Vectors], after: tuple[Vectors, Vectors]) -> Record:
     """How often each finds a right text first, some queries, and a map if texts moved: ``queries, first, shown, map``.
 
-    Args:
-        domain: what is searched.
-        before: the vectors that a model gives to its queries (Q, D) and texts (M, D).
-        after: those of the other model.
+    ``before`` and ``after`` are the vectors that two models give to the domain's queries (Q, D) and texts (M, D).
     """
     hits = [first_hits(*vectors, own=domain.own) for vectors in (before, after)]
     return {
@@ -52,13 +49,9 @@ def examples(domain: Domain, old: Hits, new: Hits) -> list[Record]:
     changed = np.flatnonzero(right[0].any(axis=1) != right[1].any(axis=1))
 
     def told(row: int, hits: Hits, correct: npt.NDArray[np.bool_]) -> list[str]:
-        marks = [
-            ("" if hit in old[row] else "→ ") + ("✓ " if mark else "") for hit, mark in zip(hits, correct, strict=True)
-        ]
-        return [
-            f"{mark}{shorten(domain.corpus[hit], TEXT, placeholder=' …')}"
-            for mark, hit in zip(marks, hits, strict=True)
-        ]
+        marks = (("" if hit in old[row] else "→ ") + "✓ " * bool(mark) for hit, mark in zip(hits, correct, strict=True))
+        texts = (shorten(domain.corpus[hit], TEXT, placeholder=" …") for hit in hits)
+        return [mark + text for mark, text in zip(marks, texts, strict=True)]
 
     return [
         {
@@ -80,7 +73,7 @@ def examples_table(
             ["search", of["query"]],
             *([name, between.join(of[when])] for when, name in zip(("before", "after"), names, strict=True)),
         ]
-    marks: dict[tuple[int, int], Mark] = {(row, 1): "best" for row in range(0, len(rows), 3)}
+    marks: Marks = {(row, 1): "best" for row in range(0, len(rows), 3)}
     notes = ["✓ is a right text, → one that was not found before."]
     return Table("Searches that only one of the two models answers", ["", ""], rows, marks, words=2, notes=notes)
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
@@ -60,12 +59,7 @@ def dev_scores(curves: Mapping[str, Curve], kept: int | None) -> Figure:
     axes.margins(y=0.25)
     _curves(axes, curves, "{:.2f}", marker="o")
     steps, values = next(iter(curves.values()))
-    if kept is not None and kept in steps:
-        height = values[list(steps).index(kept)]
-        axes.plot([kept], [height], "o", ms=10, mfc="none", mec=INK, mew=1.2)
-        side = "right" if steps.index(kept) > len(steps) / 2 else "left"
-        place = (-4 if side == "right" else 4, -17)
-        axes.annotate(f"kept: step {kept}", (kept, height), place, textcoords="offset points", ha=side, color=INK)
+    _mark_kept(axes, kept, steps, steps, values)
     axes.set(xlabel="step", ylabel="Spearman × 100 on dev pairs")
     return figure
 
@@ -80,10 +74,7 @@ def space_path(
     for step, place in {steps[-1]: (6, 6), steps[0]: (6, -12)}.items():
         at = steps.index(step)
         axes.annotate(f"step {step}", (uniformity[at], alignment[at]), place, textcoords="offset points", color=INK)
-    if kept is not None and kept in steps:
-        at = steps.index(kept)
-        axes.plot([uniformity[at]], [alignment[at]], "o", ms=10, mfc="none", mec=INK, mew=1.2, label="kept")
-        axes.legend(loc="upper right", labelcolor=INK, handletextpad=0.2)
+    _mark_kept(axes, kept, steps, uniformity, alignment)
     axes.margins(0.2)
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.set(xlabel=UNITS["uniformity"], ylabel=UNITS["alignment"])
@@ -105,37 +96,20 @@ def changes(tasks: Sequence[str], difference: Sequence[float], low: Sequence[flo
     return figure
 
 
-def histogram(values: Vector, edges: Vector) -> npt.NDArray[np.int64]:
-    """How many values (N,) lie in each bin of edges (B + 1,) -> (B,); those outside count in the outermost bins."""
-    return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
-
-
-def cosine_edges(*values: Vector) -> Vector:
-    """Edges (BINS + 1,) from the lowest value, at most 0, to 1."""
-    low = min(0.0, *(float(v.min()) for v in values if len(v)))
-    return np.linspace(max(-1.0, np.floor(10 * low) / 10), 1.0, BINS + 1)
-
-
 def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure:
     """Histograms of cosines: a row for each band of gold scores (label, {before, after: (n,)}), lowest at the bottom.
 
     Heights are shares of the band's pairs, all on one scale. Dots are medians.
     """
     figure, axes = new_figure(height=3.3)
-    edges = cosine_edges(*(values for _, times in bands for values in times.values()))
-    shares = [
-        {time: histogram(values, edges) / max(len(values), 1) for time, values in times.items()} for _, times in bands
-    ]
-    tallest = max((counts.max() for row in shares for counts in row.values()), default=1.0) or 1.0
-    for place, (row, (_, times)) in enumerate(zip(shares, bands, strict=True)):
-        for time, counts in row.items():
-            heights, label, colour = place + 0.85 * counts / tallest, time if place == 0 else None, TIME_COLOURS[time]
-            filled = time == "after"
-            if filled:
-                axes.stairs(heights, edges, baseline=place, fill=True, color=colour, alpha=0.25)
-            axes.stairs(heights, edges, baseline=place, color=colour, lw=1.2, label=label)
-            if len(times[time]):
-                axes.plot(np.median(times[time]), place, "o", mfc=colour if filled else PAPER, mec=colour)
+    edges, shares = _histograms([values for _, times in bands for values in times.values()])
+    tallest, drawn = max(share.max() for share in shares) or 1.0, iter(shares)
+    for place, (_, times) in enumerate(bands):
+        for time, values in times.items():
+            _stairs(axes, 0.85 * next(drawn) / tallest, edges, time, time if place == 0 else None, place)
+            if len(values):
+                colour = TIME_COLOURS[time]
+                axes.plot(np.median(values), place, "o", mfc=colour if time == "after" else PAPER, mec=colour)
     sizes = [max((len(values) for values in times.values()), default=0) for _, times in bands]
     labels = [f"{name}\nn = {size:,}" for (name, _), size in zip(bands, sizes, strict=True)]
     axes.set_yticks(range(len(bands)), labels, va="bottom")
@@ -149,12 +123,9 @@ def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure
 def in_batch_cosines(cosines: Mapping[str, Vector]) -> Figure:
     """Histogram of the cosines of unrelated sentences, before and after; the mean in the legend."""
     figure, axes = new_figure()
-    edges = cosine_edges(*cosines.values())
-    for time, values in cosines.items():
-        shares = 100 * histogram(values, edges) / max(len(values), 1)
-        if time == "after":
-            axes.stairs(shares, edges, fill=True, color=TIME_COLOURS[time], alpha=0.25)
-        axes.stairs(shares, edges, color=TIME_COLOURS[time], lw=1.5, label=f"{time}: mean {values.mean():.3f}")
+    edges, shares = _histograms(list(cosines.values()))
+    for (time, values), share in zip(cosines.items(), shares, strict=True):
+        _stairs(axes, 100 * share, edges, time, f"{time}: mean {values.mean():.3f}")
     axes.set(xlabel="cosine of two sentences of the corpus", ylabel="% of the pairs")
     add_legend(axes)
     return figure
@@ -193,32 +164,37 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
 
 def _curves(axes: Axes, curves: Mapping[str, Curve], number: str, marker: str = "") -> None:
-    """Curves with name and last value at the right end. Labels that would touch are moved apart."""
-    for colour, (steps, values) in zip(_colours(len(curves)), curves.values(), strict=True):
-        axes.plot(steps, values, color=colour, marker=marker or ("o" if len(steps) == 1 else ""))
-    axes.autoscale_view()  # now, not when drawn: the labels' places depend on it
+    """Curves whose names in the legend have their last values."""
+    for place, (name, (steps, values)) in enumerate(curves.items()):
+        label = f"{escaped(name)} {number.format(values[-1])}"
+        mark = marker or ("o" if len(steps) == 1 else "")
+        axes.plot(steps, values, color=SERIES[place % len(SERIES)], marker=mark, label=label)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    to_fraction = axes.transData + axes.transAxes.inverted()
-    heights = [float(to_fraction.transform((steps[-1], values[-1]))[1]) for steps, values in curves.values()]
-    places = push_apart(heights, 0.08)
-    for colour, (name, (steps, values)), place in zip(_colours(len(curves)), curves.items(), places, strict=True):
-        axes.annotate(
-            f"{escaped(name)} {number.format(values[-1])}",
-            (steps[-1], place), (7, 0), xycoords=("data", "axes fraction"),
-            textcoords="offset points", color=colour, va="center", annotation_clip=False,
-        )  # fmt: skip
+    add_legend(axes)
 
 
-def push_apart(heights: Sequence[float], gap: float) -> list[float]:
-    """Heights, moved up as little as possible, so that neighbours are at least ``gap`` apart; in the order given."""
-    places, last = list(heights), -np.inf
-    for i in sorted(range(len(heights)), key=heights.__getitem__):
-        last = places[i] = max(heights[i], last + gap)
-    return places
+def _mark_kept(axes: Axes, kept: int | None, steps: Sequence[int], x: Sequence[float], y: Sequence[float]) -> None:
+    """A ring around the step whose weights were kept."""
+    if kept in steps:
+        at = steps.index(kept)
+        axes.plot([x[at]], [y[at]], "o", ms=10, mfc="none", mec=INK, mew=1.2, label=f"kept: step {kept}")
+        add_legend(axes)
 
 
-def _colours(count: int) -> list[str]:
-    return [SERIES[i % len(SERIES)] for i in range(count)]
+def _histograms(cosines: Sequence[Vector]) -> tuple[Vector, list[Vector]]:
+    """Edges (BINS + 1,) from the lowest value of all, at most 0, to 1; and the share of each set in each bin."""
+    low = min((float(values.min()) for values in cosines if len(values)), default=0.0)
+    edges = np.linspace(max(-1.0, np.floor(10 * min(low, 0.0)) / 10), 1.0, BINS + 1)
+    counts = [np.histogram(values.clip(edges[0], 1.0), edges)[0] for values in cosines]
+    return edges, [count / max(count.sum(), 1) for count in counts]
+
+
+def _stairs(axes: Axes, heights: Vector, edges: Vector, time: str, label: str | None, baseline: float = 0.0) -> None:
+    """A histogram of before or after; that of after is filled."""
+    colour = TIME_COLOURS[time]
+    if time == "after":
+        axes.stairs(baseline + heights, edges, baseline=baseline, fill=True, color=colour, alpha=0.25)
+    axes.stairs(baseline + heights, edges, baseline=baseline, color=colour, lw=1.2, label=label)
 
 
 def style() -> Any:

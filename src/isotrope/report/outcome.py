@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder import load, save
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.page import Page
-from isotrope.report.tables import Mark, Table
+from isotrope.report.tables import Marks, Table
 from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
 
@@ -18,10 +18,9 @@ MODEL, REPORT = "model", "report.html"  # in the folder of the job
 
 
 class Outcome:
-    """A finished job that made a model.
+    """A finished job that made a model. ``record`` is all that ``result.json`` in its ``folder`` holds.
 
-    ``folder`` is where the work lies; if no output was named, it is temporary and lives as long as this object.
-    ``record`` is all that ``result.json`` holds.
+    If no output was named, the folder is temporary and lives as long as this object.
     """
 
     def __init__(self, job: Job, record: Mapping[str, Any], page: Callable[[Mapping[str, Any]], Page]) -> None:
@@ -77,5 +76,5 @@ def how_to_switch(for_queries: bool = False) -> Table:
     ]
     again = "Encode all documents again, once: the vectors of two models cannot be compared."
     cost = f"{'Documents keep their vectors.' if for_queries else again} Queries need encode_query."
-    marks: dict[tuple[int, int], Mark] = {(row, 0): "code" for row in range(len(code))}
+    marks: Marks = {(row, 0): "code" for row in range(len(code))}
     return Table("How to switch", [""], [[line] for line in code], marks, notes=[cost])

@@ -1,16 +1,16 @@
-"""The HTML page for runs, studies and tables. It loads nothing from outside and runs no script."""
+"""The HTML page for runs, studies and tables, and its bars. It loads nothing from outside and runs no script."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from isotrope.console.plain import escaped
 from isotrope.evaluation.verdict import Verdict
-from isotrope.report.tables import Table
+from isotrope.report.tables import Table, signed
 
 # Before is grey and after is blue everywhere; the other colours are from Okabe and Ito, which colour-blind readers can
 # distinguish. In a page each is a CSS variable, so that figures follow light and dark.
@@ -21,6 +21,8 @@ CSS_NAMES = {PAPER: "paper", INK: "ink", MUTED: "muted", RULE: "rule", BEFORE: "
     colour: f"series-{i}" for i, colour in enumerate(SERIES)
 }
 SIGNS = {"better": "▲", "worse": "▼", "no difference found": "◆", "not tested": "○"}
+WIDTH, ROW, EDGE = 400, 46, 8  # of figures that need no matplotlib
+LONGEST = 44  # characters that fit above a bar; the table has the whole name
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,46 @@ class Page:
 
     def html(self) -> str:
         """The page as one self-contained text."""
-        return escaped(_template().render(page=self, signs=SIGNS))
+        return escaped(templates(autoescape=True).get_template("page.html.jinja").render(page=self, signs=SIGNS))
 
 
-@cache
-def _template() -> Template:
-    loader = PackageLoader("isotrope.report", "")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template("page.html.jinja")
+def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str = "") -> str:
+    """An SVG file's text: for each name its change, low and high as fractions, the chosen one in the colour of after.
+
+    The name stands above its bar, so that long names leave the bars their width on a phone. Names are escaped.
+    """
+    ends = [0.0, *(end for change in changes.values() for end in change)]
+    low, high = min(ends), max(ends)
+    scale = (WIDTH - 2 * EDGE) / (high - low or 1.0)
+
+    def place(value: float) -> float:
+        return EDGE + (value - low) * scale
+
+    zero, height = place(0.0), ROW * len(changes)
+    marks = []
+    for row, (name, (change, least, most)) in enumerate(changes.items()):
+        top = ROW * row
+        start, end = sorted((zero, place(change)))
+        colour = AFTER if name == chosen else BEFORE
+        words = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+        marks += [
+            f'<text x="{EDGE}" y="{top + 17}" fill="{INK}" font-size="14">{escape(words)} {signed(change)}</text>',
+            f'<line x1="{zero:.1f}" x2="{zero:.1f}" y1="{top + 21}" y2="{top + 41}" stroke="{MUTED}"/>',
+            f'<rect x="{start:.1f}" y="{top + 24}" width="{end - start:.1f}" height="14" fill="{colour}"/>',
+            f'<line x1="{place(least):.1f}" x2="{place(most):.1f}" y1="{top + 31}" y2="{top + 31}" '
+            f'stroke="{INK}" stroke-width="2"/>',
+        ]
+    return svg_of(height, marks)
+
+
+def svg_of(height: float, marks: list[str]) -> str:
+    """An SVG file's text."""
+    size = f'viewBox="0 0 {WIDTH} {height}" style="max-width:{WIDTH}px"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(marks)}</svg>'
+
+
+def templates(**options: Any) -> Environment:
+    """The templates of this room."""
+    return Environment(
+        loader=PackageLoader("isotrope.report", ""), undefined=StrictUndefined, trim_blocks=True, **options
+    )

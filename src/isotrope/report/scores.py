@@ -1,21 +1,31 @@
-"""Results of several models as tables: one table for each measure, a row for each model, a column for each task."""
+"""Results of several models as tables, also in files: a table a measure, a row a model, a column a task."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from isotrope.errors import UserError
 from isotrope.evaluation.models import OWN_DATA
 from isotrope.evaluation.significance import compare as compare_cases
 from isotrope.evaluation.significance import interval, resample
 from isotrope.evaluation.suite import SUITES, Measure, cases_in_words, cases_of
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.comparison import SHORT_NAMES, before_after
-from isotrope.report.tables import Table, best_marks
+from isotrope.report.page import Page
+from isotrope.report.tables import Table, best_marks, latex, markdown
+from isotrope.store.atomic import write_text
+from isotrope.store.disk import check_file, writing
 
 ModelResults = Mapping[str, Mapping[str, Any]]  # model -> task -> result
+TABLE_FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {  # by the ending of a file's name
+    ".md": markdown,
+    ".tex": latex,
+    ".html": lambda tables: Page("isotrope evaluate", tables=tables).html(),
+}
 
 
 def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, intervals: bool = False) -> list[Table]:
@@ -51,14 +61,20 @@ def suite_tables(suite: str, results: ModelResults, title: str | None = None) ->
     For "sts" it is the exact mean, not the mean of rounded cells.
     """
     known, title = SUITES[suite], title or suite
-    of_task = next(iter(results.values()))
-    if len(of_task) == 1:
-        (task,) = of_task
-        shown = [m for m in known.measures if not math.isnan(m.of(of_task[task]))]
-        columns = [[m.scale * m.of(r[task]) for r in results.values()] for m in shown]
-        return [_table(f"{title}: {SHORT_NAMES.get(task, task)}", [m.title for m in shown], columns, shown, results)]
-    found = (_of_measure(suite, measure, results, title) for measure in known.measures)
-    return [table for table in found if len(table.header) > 1]
+    tasks = list(next(iter(results.values())))
+    columns = {(m, task): _column(m, [task], results) for m in known.measures for task in tasks}
+    columns = {place: column for place, column in columns.items() if not all(map(math.isnan, column))}
+    if len(tasks) == 1:
+        shown = {m.title: (m, column) for (m, _), column in columns.items()}
+        return [_table(f"{title}: {SHORT_NAMES.get(tasks[0], tasks[0])}", shown, results)]
+    found = []
+    for measure in known.measures:
+        shown = {SHORT_NAMES.get(task, task): (m, column) for (m, task), column in columns.items() if m is measure}
+        if known.averaged and all((measure, task) in columns for task in known.averaged):
+            shown["Avg."] = measure, _column(measure, known.averaged, results)
+        if shown:
+            found.append(_table(f"{title}: {measure.title}", shown, results))
+    return found
 
 
 def interval_table(title: str, results: ModelResults) -> Table:
@@ -75,26 +91,31 @@ def interval_table(title: str, results: ModelResults) -> Table:
     return Table(f"{title}: 95 % interval over pairs, Spearman × 100", header, rows)
 
 
-def _of_measure(suite: str, measure: Measure, results: ModelResults, title: str) -> Table:
-    tasks = list(next(iter(results.values())))
-    has = [task for task in tasks if not all(math.isnan(measure.of(r[task])) for r in results.values())]
-    columns = [[measure.scale * measure.of(r[task]) for r in results.values()] for task in has]
-    names = [SHORT_NAMES.get(task, task) for task in has]
-    averaged = SUITES[suite].averaged
-    if averaged and set(averaged) <= set(has):
-        names.append("Avg.")
-        sums = (sum(measure.of(result[task]) for task in averaged) for result in results.values())
-        columns.append([measure.scale * total / len(averaged) for total in sums])
-    return _table(f"{title}: {measure.title}", names, columns, [measure] * len(names), results)
+def _column(measure: Measure, tasks: Sequence[str], results: ModelResults) -> list[float]:
+    """The mean over some tasks for each model, as it is shown; NaN where a task lacks the measure."""
+    sums = (sum(measure.of(of_task[task]) for task in tasks) for of_task in results.values())
+    return [measure.scale * total / len(tasks) for total in sums]
 
 
-def _table(
-    title: str, names: list[str], columns: list[list[float]], measures: Sequence[Measure], models: Iterable[str]
-) -> Table:
+def _table(title: str, columns: Mapping[str, tuple[Measure, list[float]]], models: Iterable[str]) -> Table:
     cells = [
         ["" if math.isnan(value) else f"{value:.{2 if m.scale == 100 else 4}f}" for value in column]
-        for m, column in zip(measures, columns, strict=True)
+        for m, column in columns.values()
     ]
-    rows = [[model, *(column[i] for column in cells)] for i, model in enumerate(models)]
     rounded = [[float(text or "nan") for text in column] for column in cells]
-    return Table(title, ["model", *names], rows, best_marks(rounded, [m.lower for m in measures]))
+    marks = best_marks(rounded, [m.lower for m, _ in columns.values()])
+    return Table(title, ["model", *columns], [list(row) for row in zip(models, *cells, strict=True)], marks)
+
+
+def check_table_file(path: str | Path) -> Path:
+    """As `check_file`, of a file that tables will be written to; UserError also for an unknown ending."""
+    target = Path(path)
+    if target.suffix not in TABLE_FORMATS:
+        raise UserError(f"{target.name}: unknown format for tables", f"let it end with {', '.join(TABLE_FORMATS)}")
+    return check_file(target)
+
+
+def write_tables(tables: Sequence[Table], target: Path) -> None:
+    """Write tables in the format of the file's ending, whole or not at all; UserError where the disk is full."""
+    with writing(target.parent, again="run the same command again"):
+        write_text(target, TABLE_FORMATS[target.suffix](tables))

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,7 @@ from sklearn.cluster import KMeans
 from sklearn.manifold import TSNE
 
 from isotrope.evaluation.geometry import unit, variance_shares
+from isotrope.report.page import EDGE, INK, RULE, SERIES, WIDTH, PageFigure, svg_of
 from isotrope.report.tables import Table
 from isotrope.store.records import Record
 from isotrope.text.bm25 import Bm25Index
@@ -18,6 +21,7 @@ from isotrope.types import Vector
 
 ASKED, NEAREST = 6, 3  # sentences whose neighbours are shown, neighbours each
 MAPPED, FEWEST_MAPPED, GROUPS = 300, 50, 5  # texts on a map, groups of texts
+SIDE, TOP, LINE = 192, 24, 20  # of a map: its side, the place for its name, a line of its legend
 MAP_CAPTION = (
     "Each point is one of {count} texts, and near points have similar vectors (t-SNE, cosine). Texts of one colour "
     "share words, which no model decided: below are the words that mark each colour."
@@ -29,27 +33,23 @@ class Space:
     """What the report shows about one model's vectors of N sentences."""
 
     cosines: Vector  # (N (N − 1) / 2,)
-    shares: Vector  # (min(D, N − 1),)
-    nearest: list[list[tuple[int, float]]]  # for the first sentences: (row, cosine), nearest first
+    shares: Vector  # (min(D, N − 1),) of the variance along each principal direction
+    nearest: list[list[tuple[int, float]]]  # for the first sentences: (row, cosine) of other ones, nearest first
 
     @classmethod
     def of(cls, vectors: npt.ArrayLike) -> "Space":
         """From vectors (N, D)."""
         rows = unit(vectors)
-        return cls(pair_cosines(rows), variance_shares(rows), neighbours(rows, ASKED, NEAREST))
+        found = rows[:ASKED] @ rows.T  # (ASKED, N)
+        np.fill_diagonal(found, -np.inf)
+        order = np.argsort(-found, axis=1, kind="stable")[:, : min(NEAREST, len(rows) - 1)]
+        nearest = [[(int(j), float(line[j])) for j in picks] for line, picks in zip(found, order, strict=True)]
+        return cls(pair_cosines(rows), variance_shares(rows), nearest)
 
 
 def pair_cosines(rows: npt.NDArray[np.float64]) -> Vector:
     """Cosines of all pairs i < j of unit rows (N, D) -> (N (N − 1) / 2,)."""
     return np.asarray((rows @ rows.T)[np.triu_indices(len(rows), 1)])
-
-
-def neighbours(rows: npt.NDArray[np.float64], asked: int, count: int) -> list[list[tuple[int, float]]]:
-    """For each of the first ``asked`` unit rows (N, D): its ``count`` nearest others as (row, cosine)."""
-    found = rows[:asked] @ rows.T  # (asked, N)
-    np.fill_diagonal(found, -np.inf)
-    order = np.argsort(-found, axis=1, kind="stable")[:, : min(count, len(rows) - 1)]
-    return [[(int(j), float(line[j])) for j in picks] for line, picks in zip(found, order, strict=True)]
 
 
 def neighbour_tables(sample: Sequence[str], seen: Mapping[str, Space]) -> list[Table]:
@@ -97,3 +97,21 @@ def text_map(texts: Sequence[str], before: npt.ArrayLike, after: npt.ArrayLike) 
         low, high = plane.min(axis=0), plane.max(axis=0)
         found[time] = np.round((plane - low) / np.maximum(high - low, 1e-12), 3).tolist()
     return found
+
+
+def map_figure(found: Mapping[str, Any], names: tuple[str, str] = ("before", "after")) -> PageFigure:
+    """The two maps of `text_map`, side by side, with the words of each colour below."""
+    marks = []
+    box = f'width="{SIDE - 1}" height="{SIDE - 1}" fill="none" stroke="{RULE}"'
+    for left, time, name in zip((0, WIDTH - SIDE), ("before", "after"), names, strict=True):
+        marks.append(f'<text x="{left}" y="16" fill="{INK}" font-size="14">{escape(name)}</text>')
+        marks.append(f'<rect x="{left + 0.5}" y="{TOP + 0.5}" {box}/>')
+        for (x, y), group in zip(found[time], found["group"], strict=True):
+            place = f'cx="{left + EDGE + x * (SIDE - 2 * EDGE):.1f}" cy="{TOP + EDGE + y * (SIDE - 2 * EDGE):.1f}"'
+            marks.append(f'<circle {place} r="2.6" fill="{SERIES[group]}"/>')
+    for row, words in enumerate(found["words"]):
+        low = TOP + SIDE + LINE * (row + 1)
+        marks.append(f'<circle cx="{EDGE}" cy="{low - 5}" r="5" fill="{SERIES[row]}"/>')
+        marks.append(f'<text x="{2.5 * EDGE}" y="{low}" fill="{INK}" font-size="14">{escape(words)}</text>')
+    drawn = svg_of(TOP + SIDE + LINE * len(found["words"]) + EDGE, marks)
+    return PageFigure("map", "Map of the texts", drawn, MAP_CAPTION.format(count=len(found["group"])))

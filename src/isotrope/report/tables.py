@@ -13,6 +13,7 @@ from rich.text import Text
 from isotrope.console.plain import escaped
 
 Mark = Literal["best", "second", "code"]
+Marks = dict[tuple[int, int], Mark]  # (row, column) -> how the cell stands out
 WIDE = 10_000  # characters: no table is wider
 _TEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
@@ -28,24 +29,22 @@ class Table:
     title: str
     header: Sequence[str]  # one name a column; all empty: the table is shown without a header
     rows: Sequence[Sequence[str]]
-    marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)  # (row, column) -> how the cell stands out
+    marks: Marks = field(default_factory=dict)
     words: int = 1  # so many columns, from the left, hold words; the others hold numbers and are aligned right
     notes: Sequence[str] = ()  # sentences below the table
 
-    def mark(self, row: int, column: int) -> str:
-        """How one cell stands out; "" if it does not."""
-        return self.marks.get((row, column), "")
+
+def signed(fraction: float) -> str:
+    """A change in points, with its sign."""
+    return f"{100 * fraction:+.2f}".replace("-", "−")
 
 
-def best_marks(
-    columns: Sequence[Sequence[float]], lower: Sequence[bool], first: int = 1
-) -> dict[tuple[int, int], Mark]:
+def best_marks(columns: Sequence[Sequence[float]], lower: Sequence[bool], first: int = 1) -> Marks:
     """Marks for the best and the second best number of each column; ``lower`` says where the smallest is the best.
 
-    Equal numbers share a mark, NaN has none, and a table of one row has none. The table's column ``first`` is the first
-    of these.
+    Equal numbers share a mark, NaN and a table of one row have none. ``first`` is the place of the first column.
     """
-    marks: dict[tuple[int, int], Mark] = {}
+    marks: Marks = {}
     for place, (column, ascending) in enumerate(zip(columns, lower, strict=True), start=first):
         values = sorted({value for value in column if value == value}, reverse=not ascending)
         if len(column) < 2 or not values:
@@ -82,8 +81,8 @@ def latex(tables: Sequence[Table]) -> str:
     return escaped("\n".join(lines))
 
 
-def terminal(table: Table) -> TerminalTable:
-    """For rich's console; best bold, second best underlined."""
+def print_table(table: Table, console: Console) -> None:
+    """Show a table; best bold, second best underlined. Without a terminal, no cell is broken over lines."""
     styles = {"best": "bold", "second": "underline"}
     shown = TerminalTable(
         title=_text(table.title), box=SIMPLE, show_header=any(table.header), padding=(0, 1, 0, 0), pad_edge=False,
@@ -92,22 +91,17 @@ def terminal(table: Table) -> TerminalTable:
     for place, name in enumerate(table.header):
         shown.add_column(_text(name), justify="left" if place < table.words else "right", overflow="fold")
     for i, row in enumerate(table.rows):
-        shown.add_row(*(_text(cell, styles.get(table.mark(i, j), "")) for j, cell in enumerate(row)))
-    return shown
-
-
-def print_table(table: Table, console: Console) -> None:
-    """Show a table. If the console is not a terminal, no cell is broken over lines, whatever the width."""
+        shown.add_row(*(_text(cell, styles.get(table.marks.get((i, j), ""), "")) for j, cell in enumerate(row)))
     width = console.width
     if not console.is_terminal:
         console.width = WIDE
-    console.print(terminal(table), soft_wrap=False)
+    console.print(shown, soft_wrap=False)
     console.width = width
 
 
 def _cells(table: Table, style: Mapping[str, str], escape: Callable[[str], str]) -> list[list[str]]:
     return [
-        [style.get(table.mark(i, j), "{}").format(escape(cell)) for j, cell in enumerate(row)]
+        [style.get(table.marks.get((i, j), ""), "{}").format(escape(cell)) for j, cell in enumerate(row)]
         for i, row in enumerate(table.rows)
     ]
 

@@ -23,11 +23,8 @@ _DRAFT_NAME = re.compile(rf"\.(?P<name>.+)\.(?P<process>\d{{1,9}})(?P<old>\.old)
 def new_file(path: Path) -> Iterator[BinaryIO]:
     """A binary file to write. At the end it is synced and replaces ``path``. After an error, nothing is left.
 
-    A link is followed: the file that it names is replaced. A pipe or a terminal is written to directly. UserError if
-    ``path`` is a folder.
+    A link is followed: the file that it names is replaced. A pipe or a terminal is written to directly.
     """
-    if path.is_dir():
-        raise UserError(f"{path} is a folder", "name a file")
     if path.exists() and not path.is_file():
         with path.open("wb") as pipe:
             yield pipe
@@ -78,8 +75,7 @@ def check_replaceable(folder: Path, kind: str) -> None:
     """Check that `new_folder` can replace ``folder``. Call it before long work whose result goes there.
 
     Raises:
-        UserError: ``folder`` is a file or a link, holds anything that is not ours, is of another kind, or the current
-            folder is inside it.
+        UserError: as `check_place`; the current folder is inside it.
     """
     check_place(folder, kind)
     if Path.cwd().is_relative_to(folder.resolve()):
@@ -105,6 +101,19 @@ def move(source: Path, target: Path) -> None:
 def draft_path(path: Path) -> Path:
     """Where ``path`` is written until it is whole. Each process has its own, since two may write the same file."""
     return path.with_name(f".{path.name}.{os.getpid()}{DRAFT}")
+
+
+def write_behind(path: Path, place: int, data: bytes) -> None:
+    """Write behind the first ``place`` bytes of a file, in place of what a kill left there.
+
+    No memory map: writing through one to a full disk ends the process with SIGBUS.
+    """
+    with path.open("r+b" if place else "wb") as file:
+        file.seek(place)
+        file.truncate()
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def open_log(path: Path) -> TextIO:

@@ -1,5 +1,6 @@
 """The cache: files that can be made again, found by a key, and checked before they are used."""
 
+import hashlib
 import json
 import os
 import time
@@ -30,10 +31,8 @@ def cache_folder(*parts: str) -> Path:
 def cached(folder: Path, make: Callable[[Path], None]) -> Path:
     """Return ``folder``; fill it by ``make`` first unless it is there and whole. Other processes wait meanwhile.
 
-    The folder's name must be a key of all that decides its contents. A damaged folder counts as missing.
-
-    ``make`` fills an empty folder, the path it is given. Long work may keep its progress in a draft beside ``folder``
-    (named ``.KEY.WORD.isotrope-draft``), so that it can go on after a kill.
+    The folder's name must be a key of all that decides its contents. ``make`` fills the empty folder that it is given.
+    Long work may go on after a kill from a draft beside ``folder``, named ``.KEY.WORD.isotrope-draft``.
 
     Raises:
         UserError: what ``make`` raises; no space or no right to write.
@@ -64,18 +63,15 @@ def is_whole(folder: Path, kind: str = _KIND) -> bool:
 
 def checksums(folder: Path) -> dict[str, str]:
     """Path within a folder -> xxh3 of each file, also in folders below it, but for the list itself and hidden files."""
-    paths = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
-    shown = {name: path for name, path in paths.items() if not any(part.startswith(".") for part in name.parts)}
-    return {name.as_posix(): file_checksum(shown[name]) for name in sorted(shown) if name.as_posix() != CONTENTS}
+    names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    shown = sorted(name.as_posix() for name in names if not any(part.startswith(".") for part in name.parts))
+    return {name: file_checksum(folder / name) for name in shown if name != CONTENTS}
 
 
 def file_checksum(path: Path) -> str:
     """xxh3 of a file's bytes, 128 bits, hexadecimal."""
-    total = xxhash.xxh3_128()
     with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            total.update(block)
-    return total.hexdigest()
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
 
 
 def prune(folder: Path) -> None:
@@ -98,12 +94,9 @@ def remembered(kind: str, key: Any, compute: Callable[[], Any]) -> Any:
     digest = xxhash.xxh3_128_hexdigest(json.dumps(key, sort_keys=True).encode())
     path = cache_folder(kind, f"{digest}.json")
     with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["checksum"] == xxhash.xxh3_64_hexdigest(json.dumps(kept["value"], sort_keys=True).encode()):
-            return kept["value"]
+        return json.loads(path.read_text(encoding="utf-8"))["value"]
     value = json.loads(json.dumps(compute()))
-    checksum = xxhash.xxh3_64_hexdigest(json.dumps(value, sort_keys=True).encode())
-    with suppress(OSError, UserError):
+    with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"checksum": checksum, "value": value})
+        write_json(path, {"value": value})
     return value

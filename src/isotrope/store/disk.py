@@ -11,9 +11,7 @@ from isotrope.errors import UserError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}  # also of something in the folder: another user's, for example
-REFUSED = {*DENIED, errno.ENOTDIR, errno.ENOENT, errno.EEXIST}
 WORDS_OF_FULL = ("No space left", "File too large", "unexpected pos")  # the last: torch.save, after a write cut short
-SPARE = 1 << 20  # bytes: with less than this left, a failed write is taken for a full disk
 
 
 @contextmanager
@@ -37,12 +35,11 @@ def writing(
         if error.errno in FULL:
             raise full from error
         below = isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder)
-        denied = (below and error.errno in DENIED) or not os.access(folder, os.W_OK | os.X_OK)
-        if error.errno in REFUSED and denied:
+        if (below and error.errno in DENIED) or not os.access(folder, os.W_OK | os.X_OK):
             raise UserError(f"{folder} cannot be written to ({error.strerror})", elsewhere) from error
         raise
     except Exception as error:  # safetensors and torch hide the system's error in their own
-        if any(words in str(error) for words in WORDS_OF_FULL) or free_bytes(folder) < SPARE:
+        if any(words in str(error) for words in WORDS_OF_FULL):
             raise full from error
         raise
     finally:
@@ -51,18 +48,17 @@ def writing(
                 place.rmdir()  # goes only if nothing was written
 
 
-def check_space(folder: Path, needed: int, what: str, remedy: str = "free some, or write elsewhere") -> None:
-    """Refuse work whose result will not fit on the disk.
+def check_file(target: Path) -> Path:
+    """Check, before long work, a file that its result will be written to -> its path; UserError if it cannot be."""
+    target = target.resolve() if target.is_symlink() else target
+    if (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK):
+        raise UserError(f"{target} cannot be written", "name a file, in a folder that exists and is yours")
+    return target
 
-    Raises:
-        UserError: fewer than ``needed`` bytes are free where ``folder`` lies. The message says ``what`` needs them.
-    """
-    if needed > (free := free_bytes(folder)):
+
+def check_space(folder: Path, needed: int, what: str, remedy: str = "free some, or write elsewhere") -> None:
+    """UserError, which says ``what`` needs them, if fewer than ``needed`` bytes are free where ``folder`` will lie."""
+    free = shutil.disk_usage(next(place for place in (folder, *folder.absolute().parents) if place.exists())).free
+    if needed > free:
         asked, left = (f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB" for size in (needed, free))
         raise UserError(f"{what} needs {asked} in {folder}, where {left} are free", remedy)
-
-
-def free_bytes(folder: Path) -> int:
-    """Free bytes where ``folder`` lies or will lie."""
-    place = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    return shutil.disk_usage(place).free

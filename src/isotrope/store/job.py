@@ -11,7 +11,7 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,8 +38,7 @@ class Source(Protocol):
 class Job:
     """One piece of long work. The same call goes on where an earlier one stopped.
 
-    ``with job.held():`` takes the folder for this process. Inside, call `begin` after the last check of what the user
-    gave, and `finish` at the end. `result` tells whether there is anything left to do.
+    Inside ``with job.held():``, call `begin` after the last check of what the user gave, and `finish` at the end.
 
     Args:
         folder: where it works; None: a temporary folder, which lives as long as this object.
@@ -111,21 +110,14 @@ class Job:
 
     def result(self) -> Record | None:
         """What `finish` wrote; None if the work is not finished, or what it announced is missing or damaged."""
-        if not self._finished.is_file():
-            return None
-        try:
+        with suppress(UserError):  # damaged: it is made again
             record = read_record(self._finished, [FILES])
-        except UserError:  # damaged: it is made again
-            return None
-        files = record.pop(FILES)
-        return record if all(_sums(self.folder / name) == of for name, of in files.items()) else None
+            files = record.pop(FILES)
+            return record if all(_sums(self.folder / name) == of for name, of in files.items()) else None
+        return None
 
     def finish(self, result: Mapping[str, Any], announced: Sequence[str] = ("model",)) -> Record:
-        """Write the result, which ends the work. If an ``announced`` folder is damaged later, the work is done again.
-
-        Raises:
-            UserError: a source has changed since it was opened. Nothing is written.
-        """
+        """Write the result, and the checksums of the ``announced`` folders; UserError if a source has changed."""
         for source in self.sources:
             source.check()
         files = {name: _sums(self.folder / name) for name in announced}

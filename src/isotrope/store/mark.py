@@ -3,9 +3,9 @@
 A mark says what the folder is for (``{"kind": "run"}``), so that no command writes into another command's folder.
 """
 
-import errno
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from isotrope.errors import UserError, printable
@@ -53,11 +53,7 @@ def check_place(folder: Path, kind: str) -> None:
 
 
 def claim(folder: Path, kind: str) -> None:
-    """Take ``folder`` for ``kind``: a new or empty one gets the mark; one that has this mark is taken as it is.
-
-    Raises:
-        UserError: as `check_place`.
-    """
+    """Take ``folder`` for ``kind``, if `check_place` passes: a new or empty one gets the mark."""
     check_place(folder, kind)
     if kind_of(folder) is None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -76,15 +72,12 @@ def remove(path: Path) -> None:
     ours = path.name.endswith(DRAFT) or (is_folder and kind_of(path) is not None)
     if not ours and (path.exists() or path.is_symlink()):
         raise UserError(f"{path} was not made by isotrope", "move it away, or choose another folder")
-    try:
+    with suppress(FileNotFoundError):  # another process removes the same
         if is_folder:
             empty(path, MARK)
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)  # another process may begin anew there
         else:
             path.unlink()
-    except OSError as error:  # another process removes the same, or begins anew there
-        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
-            raise
 
 
 def empty(folder: Path, *kept: str) -> None:

@@ -13,7 +13,7 @@ Record = dict[str, Any]
 
 
 def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it, or choose another folder") -> Record:
-    """A JSON object that isotrope wrote, with at least these keys. A mapping says their types: ``{"scores": dict}``.
+    """A JSON object that isotrope wrote, with at least these keys, of these types: ``{"scores": dict}``.
 
     Raises:
         UserError: it is missing, damaged, or lacks a key.

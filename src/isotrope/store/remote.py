@@ -1,7 +1,7 @@
 """Files of other machines, by their URL: s3://, gs://, hf://, https://, and whatever else fsspec knows.
 
-They are read in blocks, in order or at any place, and no copy is kept. They are written whole. Credentials and
-addresses are fsspec's business: the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) or its configuration files.
+They are read in blocks at any place, without a copy, and written whole. Credentials and addresses are fsspec's
+business: the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) or its configuration files.
 """
 
 import io
@@ -84,9 +84,7 @@ class RemoteFile:
 
 
 def remote_files(url: str) -> list[RemoteFile]:
-    """The files that a URL names: a file, all in a folder and below it, or all that fit where it has a ``*``.
-
-    They are sorted as the files of a folder of this machine are.
+    """The files that a URL names, sorted: a file, all in a folder and below it, or all that fit where it has a ``*``.
 
     Raises:
         UserError: an unknown scheme, a missing package, no such file, no permission, no connection.
@@ -101,12 +99,10 @@ def remote_files(url: str) -> list[RemoteFile]:
         root = "" if "*" in path else path.rstrip("/") + "/"
         look = system.find if root else system.glob
         found = _with_patience(lambda: look(path, detail=True), lost=False)
-        files = []
-        for info in sorted(found.values(), key=lambda info: info["name"].split("/")):
-            if info["type"] == "file":
-                told = info if info.get("size") is not None else system.info(info["name"])
-                inside = info["name"].removeprefix(root) if root else ""
-                files.append(RemoteFile.of(system.unstrip_protocol(info["name"]), told, inside))
+        files, names = [], [name for name, info in found.items() if info["type"] == "file"]
+        for name in sorted(names, key=lambda name: name.split("/")):
+            told = found[name] if found[name].get("size") is not None else system.info(name)
+            files.append(RemoteFile.of(system.unstrip_protocol(name), told, name.removeprefix(root) if root else ""))
         if not files:
             raise FileNotFoundError(url)
         return files
@@ -148,8 +144,7 @@ class _Blocks(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return True
+    seekable = readable
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
@@ -179,7 +174,7 @@ def _opened(url: str) -> tuple[Any, str]:
     if scheme not in fsspec.available_protocols():
         raise UserError(f"{without_secrets(url)} has the unknown scheme {scheme!r}", one_of(scheme, USUAL))
     if scheme in ("http", "https"):
-        import aiohttp  # whose own end of waiting is five minutes for a whole answer
+        import aiohttp  # which waits five minutes for a whole answer, however large
 
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=STALLED, sock_read=STALLED)
         options = {"client_kwargs": {"timeout": timeout, **fsspec.config.conf.get(scheme, {}).get("client_kwargs", {})}}

@@ -25,10 +25,10 @@ from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
+from isotrope.store.atomic import move, write_behind
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.disk import check_space
 from isotrope.store.mark import DRAFT
-from isotrope.store.rows import GrowingArray
 from isotrope.text.permutation import RowIds
 from isotrope.types import Batch, Whole
 
@@ -40,9 +40,9 @@ TRAIN = "train"  # the length that the student reads in training
 Length = Whole | Literal["train"]
 Precision = Literal["fp32", "bf16"]
 
-_LAYOUT = 2  # version of the file's layout; part of the key
+_LAYOUT = 3  # version of the file's layout; part of the key
 TEACHER_SHARD = 4096  # rows between two points from which a killed pass goes on
-VECTORS = "vectors.npy"
+VECTORS = "vectors.f32"
 
 
 class TeacherEncoder:
@@ -140,26 +140,28 @@ class Visited:
 def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> Taught:
     """A teacher that looks up rows: found in the cache, or encoded; of several processes one encodes, the others wait.
 
-    The key is a checksum of the model, its settings, the corpus and the rows. What a killed pass had done counts in the
-    next: the array grows beside the folder that it is for.
+    The key is a checksum of the model, its settings, the corpus and the rows. The rows grow beside the folder that they
+    are for, so after a kill whole shards count.
     """
     visited = Visited.by(context)
-    count, key = len(visited), visited.key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16))
+    count, row = len(visited), 4 * encoder.width  # bytes
+    key = visited.key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16))
 
-    def write(draft: Path) -> None:
-        array = GrowingArray(draft.with_name(f".{key}.vectors{DRAFT}"), count, encoder.width)
-        begun = array.rows_written(TEACHER_SHARD)
-        needed = 4 * encoder.width * (count - begun)  # bytes
-        check_space(draft, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
+    def write(folder: Path) -> None:
+        draft = folder.with_name(f".{key}.vectors{DRAFT}")
+        begun = (draft.stat().st_size if draft.exists() else 0) // row // TEACHER_SHARD * TEACHER_SHARD
+        needed = row * (count - begun)
+        check_space(folder, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
         for start, texts in visited.read(TEACHER_SHARD, begun):
 
             def told(done: int, start: int = start) -> None:
                 tell(f"encoded by {encoder.name}", start + done, count)
 
-            array.append(start, encoder(texts, told).numpy())  # (≤ S, T)
-        array.finish(draft / VECTORS)
+            write_behind(draft, start * row, encoder(texts, told).numpy().astype("<f4").tobytes())  # (≤ S, T)
+        move(draft, folder / VECTORS)
 
-    return looked_up(np.load(cached(cache_folder("teachers", key), write) / VECTORS, mmap_mode="r"), visited)
+    found = cached(cache_folder("teachers", key), write) / VECTORS
+    return looked_up(np.memmap(found, "<f4", "r").reshape(count, -1), visited)
 
 
 def looked_up(vectors: npt.NDArray[np.float32], visited: Visited) -> Taught:

@@ -119,7 +119,7 @@ class Narrator(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start the bar at the step where the run resumes."""
-        shown = progress("trained", state.max_steps, self.console, unit="steps", hears=True)
+        shown = progress("trained", state.max_steps, self.console, unit="steps")
         self.bar = self._shown.enter_context(shown)
         self.bar.update(state.global_step)
 
