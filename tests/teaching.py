@@ -31,4 +31,4 @@ def files(cache: Path) -> set[str]:
 def vectors(cache: Path) -> np.ndarray:
     """Of the one teacher that is in the cache."""
     (name,) = files(cache)
-    return np.load(cache / name / "vectors.npy")
+    return np.fromfile(cache / name / "vectors.f32", "<f4").reshape(-1, 32)  # of the small model
