@@ -11,8 +11,7 @@ import pytest
 from conftest import Shell
 from isotrope.datasets.sources import DataSource
 from isotrope.evaluation.sets.senteval import SUBSETS, load_sts
-from isotrope.store.mark import LOCK
-from web import HOME, TEXT, Web, zipped
+from web import HOME, Web
 
 Spoil = Callable[[Path], object]
 
@@ -63,9 +62,9 @@ BAD: dict[str, tuple[list[str], str]] = {
     "no set": (["data", "fetch", "d", "--only", ""], "no data set '' … choose from"),
     "no network": (
         ["data", "fetch", "d", "--only", "MR", "--mirror", UNREACHABLE],
-        "127.0.0.1:1 cannot be reached … the network",
+        "cannot be read … check the connection",
     ),
-    "mirror on disk": (["data", "fetch", "d", "--mirror", "file:///d"], "neither http nor https … address"),
+    "no URL": (["data", "fetch", "d", "--only", "MR", "--mirror", "copy"], "unknown scheme … get it from"),
     "two places": (["data", "fetch", "d", "--mirror", UNREACHABLE, "--official"], "two places … one of them"),
     "check nothing": (["data", "check", "no/such"], "no/such does not exist … isotrope data fetch"),
     "prepare nothing": (["data", "prepare", "no/such"], "no/such does not exist … isotrope data fetch"),
@@ -81,33 +80,6 @@ def test_mistakes_end_with_one_line(
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     shell(*command).is_mistake(expected)
     assert not list(tmp_path.iterdir())
-
-
-WEB: dict[str, tuple[Callable[[Web], object], list[str], str]] = {
-    "control characters": (
-        lambda web: (web.pages.update({"/at/a.txt": 503}), setattr(web, "reason", "\x1b[2J[/x]")),
-        [],
-        "a.txt is refused (503 \\x1b[2J[/x]) … try later",
-    ),
-    "gone": (lambda web: web.pages.pop("/at/a.txt"), [], "/at/a.txt does not exist any more (404) … put it into"),
-    "cut": (lambda web: setattr(web, "cut", 99), [], "a.txt broke off … again"),
-    "archive cut": (
-        lambda web: web.pages.update({"/all.zip": zipped({"a.txt": TEXT})[:-30]}),
-        ["--official"],
-        "all.zip cannot be unpacked … download it again",
-    ),
-}
-
-
-@pytest.mark.parametrize(("spoil", "more", "expected"), WEB.values(), ids=WEB.keys())
-def test_what_the_web_does_ends_with_one_line(
-    web: Web, source: DataSource, tmp_path: Path, spoil: Callable[[Web], object], more: list[str], expected: str,
-    shell: Shell, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr("isotrope.datasets.fetch.RETRIES", 0)
-    spoil(web)
-    shell("data", "fetch", tmp_path / "d", *more).is_mistake(expected)
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != LOCK]
 
 
 @pytest.mark.parametrize("name", ["[/x]", os.fsdecode(b"na\xefve"), "[bold]"])

@@ -5,19 +5,18 @@ import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from isotrope.console.progress import Bar
 from isotrope.datasets.sources import DataSource, File, choose, fault
-from isotrope.errors import UserError, needs
-from isotrope.store.atomic import alone, move
+from isotrope.errors import UserError
+from isotrope.store.atomic import alone, draft_path, move
 from isotrope.store.disk import writing
-from isotrope.store.mark import DRAFT, remove
+from isotrope.store.mark import remove
+from isotrope.store.remote import remote_files
 
-TIMEOUT = 30.0  # seconds without a byte
-RETRIES = 2
 AGAIN = "run the command again: it goes on with the files that are missing"
+_BLOCK = 1 << 16  # bytes between two moves of the bar
 
 
 def fetch_data(
@@ -30,19 +29,17 @@ def fetch_data(
 ) -> Sequence[DataSource]:
     """Fetch sources by name or group (default: all but the corpus) to the folder ``data``; what is right there is left.
 
-    ``mirror`` is the address of a copy of such a folder. With ``official``, files come from the archives of those who
+    ``mirror`` is the URL of a copy of such a folder. With ``official``, files come from the archives of those who
     made the data, if these hold them; else from the copies at fixed commits. Either way they are the same, by their
     sha256. ``say`` is called with a line for each data set, and ``bar`` is moved by the bytes that arrive.
 
     Raises:
-        UserError: an unknown name, an address that is not on the web, no network, what the server or the disk
-            refuses, a file that is not the one expected, another process that fetches into the folder.
+        UserError: an unknown name, a URL that cannot be read, a full disk, a file that is not the one expected,
+            another process that fetches into the folder.
     """
     chosen, folder = choose(names), Path(data).expanduser()
     if mirror is not None and official:
         raise UserError("--mirror and --official are two places", "give one of them")
-    if mirror is not None and not mirror.startswith(("http://", "https://")):
-        raise UserError(f"{mirror} is neither http nor https", "name an address on the web")
     with writing(folder, AGAIN):
         missing = [[file for file in one.files if fault(folder / one.folder / file.name, file)] for one in chosen]
         sizes = [file.size for files in missing for file in files]
@@ -54,14 +51,12 @@ def fetch_data(
                     say(f"{source.name}: there already")
                     continue
                 say(f"{source.name}: {source.rows}; licence: {source.licence}; {source.home}")
-                place = folder / source.folder
-                work = place / f".download{DRAFT}"
-                with writing(place, AGAIN):
-                    remove(work)  # a killed process may have left it
-                    try:
-                        _fetch(source, files, place, work, mirror, official, bar)
-                    finally:
-                        remove(work)
+                work = draft_path(folder / "download")  # `alone` removes what a killed process left
+                try:
+                    work.mkdir()
+                    _fetch(source, files, folder / source.folder, work, mirror, official, bar)
+                finally:
+                    remove(work)
     return chosen
 
 
@@ -70,8 +65,7 @@ def _fetch(
 ) -> None:
     by_hand = f"get it from {source.home}, and put it into {place}"
     archives = source.archives if official else ()
-    opened = (_unpacked(_downloaded(url, work, None, by_hand, bar), url) for url in archives)
-    unpacked = {path.name: path for inside in opened for path in inside}
+    unpacked = {path.name: path for url in archives for path in _unpacked(_downloaded(url, work, by_hand, bar), url)}
     for file in files:
         if archives:
             if file.document and file.name not in unpacked:
@@ -80,73 +74,38 @@ def _fetch(
             url, by_hand = f"{file.name} in {', '.join(archives)}", "run the command without --official"
         else:
             url = f"{mirror.rstrip('/')}/{quote(f'{source.folder}/{file.name}')}" if mirror else source.url(file)
-            found = _downloaded(url, work, file.sha256, by_hand, bar)
+            found = _downloaded(url, work, by_hand, bar)
         if wrong := fault(found, file):
             raise UserError(f"{url} is not the file expected ({wrong[0]}: {wrong[1]})", by_hand)
         if (place / file.name).is_dir():
             raise UserError(f"{place / file.name} is a folder, but should be a file", "move it away")
+        place.mkdir(parents=True, exist_ok=True)
         move(found, place / file.name)
 
 
-def _downloaded(url: str, work: Path, sha256: str | None, by_hand: str, bar: Bar | None) -> Path:
-    """The file behind an address, in a folder for it. Bad connections and other files are tried again."""
-    pooch: Any = needs("data", "pooch")
-    from requests import RequestException
-
-    pooch.get_logger().setLevel("ERROR")
-    hound = pooch.create(work, "", registry={"file": sha256}, urls={"file": url}, retry_if_failed=RETRIES)
-    downloader = pooch.HTTPDownloader(progressbar=_Ticks(bar) if bar else False, timeout=TIMEOUT)
-    (work / "file").unlink(missing_ok=True)
+def _downloaded(url: str, work: Path, by_hand: str, bar: Bar | None) -> Path:
+    """The file behind a URL, in the folder ``work``."""
     try:
-        return Path(hound.fetch("file", downloader=downloader))
-    except (RequestException, ValueError) as error:
-        raise _why(url, error, by_hand) from error
-
-
-def _why(url: str, error: Exception, by_hand: str) -> UserError:
-    """What has gone wrong on the web, and the remedy: the first line that applies."""
-    from requests import exceptions as web
-
-    answer = getattr(error, "response", None) if isinstance(error, web.HTTPError) else None
-    status, said = (answer.status_code, f"{answer.status_code} {answer.reason:.80}") if answer is not None else (0, "")
-    server, network = urlsplit(url).netloc, "check the network and the proxy (https_proxy), or name a copy of the data"
-    late = isinstance(error, web.Timeout) or (isinstance(error, web.ConnectionError) and "timed out" in str(error))
-    table = (
-        (status == 429, f"{server} refuses so many requests ({said})", f"wait some minutes, then {AGAIN}"),
-        (status in (404, 410), f"{url} does not exist any more ({status})", by_hand),
-        (status > 0, f"{url} is refused ({said})", f"try later, or {by_hand}"),
-        (late, f"{url} gave nothing for {TIMEOUT:.0f} seconds", AGAIN),
-        (isinstance(error, web.ConnectionError), f"{server} cannot be reached", f"{network} with --mirror"),
-        (isinstance(error, web.ChunkedEncodingError), f"{url} broke off", AGAIN),
-        ("hash" in str(error), f"{url} is not the file expected (another sha256)", by_hand),  # in pooch's words
-        (True, f"{url} is, or leads to, an invalid address ({error})", by_hand),
-    )
-    return next(UserError(problem, remedy) for applies, problem, remedy in table if applies)
-
-
-class _Ticks:
-    """A bar as pooch moves it: by whole blocks, and in the end back and to the true size."""
-
-    def __init__(self, bar: Bar) -> None:
-        self.update, self._bar, self._begin = bar.advance, bar, bar.done
-
-    def reset(self) -> None:
-        self._bar.update(self._begin)
-
-    def close(self) -> None:
-        """Nothing: further files follow."""
+        with remote_files(url)[0].open() as remote, (work / "file").open("wb") as local:
+            while block := remote.read(_BLOCK):
+                local.write(block)
+                if bar:
+                    bar.advance(len(block))
+    except UserError as error:
+        raise UserError(error.problem, f"{error.remedy}, or {by_hand}") from error
+    return work / "file"
 
 
 def _unpacked(archive: Path, url: str) -> list[Path]:
-    """The files of a zip or tar archive, in a folder beside it."""
+    """The files of a zip or tar archive, in a folder beside it. Nothing leads out of it."""
     folder = archive.with_name(f"unpacked {url.rpartition('/')[2]}")
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as zipped:
-                zipped.extractall(folder)  # which drops what would lead out of the folder
+                zipped.extractall(folder)
         else:
             with tarfile.open(archive) as tarred:
                 tarred.extractall(folder, filter="data")
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, RuntimeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
         raise UserError(f"{url} cannot be unpacked ({error})", "download it again") from error
     return [path for path in sorted(folder.rglob("*")) if path.is_file()]

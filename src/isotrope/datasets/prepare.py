@@ -24,9 +24,7 @@ def prepare_data(
     """Make ``senteval/downstream/STS`` and ``SICK`` below ``output`` (default: ``data``) from the official files.
 
     Without ``names`` every source whose official files are there is prepared. What is there already and right is left.
-
-    Returns:
-        The folders prepared.
+    Returns the folders prepared.
 
     Raises:
         UserError: nothing to prepare, an official file that is missing or not the official one, a full disk.
@@ -71,10 +69,9 @@ def _moses() -> Any:
     return needs("data", "sacremoses").MosesTokenizer("en")
 
 
-def moses_tokens(sentence: str, lower: bool = True) -> str:
-    """A sentence -> its tokens, joined by one space: `It's late.` -> `it 's late .`."""
-    tokens: str = _moses().tokenize(sentence, escape=False, return_str=True)
-    return tokens.lower() if lower else tokens
+def moses_tokens(sentence: str) -> str:
+    """A sentence -> its tokens, joined by one space: `It's late.` -> `It 's late .`."""
+    return str(_moses().tokenize(sentence, escape=False, return_str=True))
 
 
 def _tokenised(text: str, recipe: str) -> str:
@@ -83,10 +80,10 @@ def _tokenised(text: str, recipe: str) -> str:
     for number, line in enumerate(text.removesuffix("\n").split("\n")):
         cells = (line.rstrip("\r") if recipe == "sick" else line).split("\t")
         if recipe == "sts":  # STS16 gives sources and authors after the two sentences
-            cells = [moses_tokens(cell) for cell in cells[:2]]
+            cells = [moses_tokens(cell).lower() for cell in cells[:2]]
         elif recipe == "stsb":  # some lines say where they come from after the two sentences
-            cells = [*cells[:5], *map(moses_tokens, cells[5:7])]
+            cells = [*cells[:5], *(moses_tokens(cell).lower() for cell in cells[5:7])]
         elif number > 0:
-            cells[1:3] = [moses_tokens(cell, lower=False) for cell in cells[1:3]]
+            cells[1:3] = map(moses_tokens, cells[1:3])
         made.append("\t".join(cells) + "\n")
     return "".join(made)

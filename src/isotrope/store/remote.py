@@ -182,7 +182,8 @@ def _opened(url: str) -> tuple[Any, str]:
         import aiohttp  # whose own end of waiting is five minutes for a whole answer
 
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=STALLED, sock_read=STALLED)
-        options = {"client_kwargs": {"timeout": timeout, **fsspec.config.conf.get(scheme, {}).get("client_kwargs", {})}}
+        own = {"timeout": timeout, "trust_env": True}  # proxies
+        options = {"client_kwargs": {**own, **fsspec.config.conf.get(scheme, {}).get("client_kwargs", {})}}
     system, path = fsspec.core.url_to_fs(url, **options)
     system.invalidate_cache()
     return system, path
