@@ -14,9 +14,9 @@ from isotrope.errors import UserError
 from isotrope.text import pages
 from isotrope.text.cleaning import fold
 from isotrope.text.corpus import Document, Documents
-from isotrope.text.document_rows import document_rows
 from isotrope.text.files import find_sources
 from isotrope.text.opened import open as text_open
+from isotrope.text.readers import document_rows
 
 
 def opened(*paths: Path | str) -> Documents:
@@ -175,7 +175,7 @@ def test_a_split_leaves_documents_out(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "x"}\n' * 99, "a single document is left (99 documents read, dropped: 98 duplicate"),
         ("a.txt", "one line\n", "each line is a document"),
         ("a.jsonl", '{"text": ""}\n{"text": null}\n', "no document is left (2 documents read"),
-        ("a.txt", "", "no document is left (0 documents read"),
+        ("a.txt", "", "a.txt is empty"),
     ],
 )
 def test_too_few_documents_are_one_clear_line(tmp_path: Path, name: str, content: str, problem: str) -> None:

@@ -13,8 +13,7 @@ from fsspec import AbstractFileSystem
 from corpora import COMPRESS, SENTENCES, corpus, table, texts, write
 from isotrope.errors import UserError
 from isotrope.store.remote import RemoteFile
-from isotrope.text.files import TextFile, find_sources, passed_over
-from isotrope.text.lines import lines
+from isotrope.text.files import TextFile, find_sources, lines, passed_over
 
 
 def test_folders_and_files_mix_and_are_read_in_order(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from isotrope.encoder.prompts import Role
 from isotrope.encoder.word_vectors import WordVectors, source_of
 from isotrope.errors import UserError
 from isotrope.post.fitted import TARGET, FittedEncoder, PostStep, Transform
-from isotrope.text.lines import lines
+from isotrope.text.files import lines
 from isotrope.types import AboveZero, Encoder, Matrix
 
 WordVector = npt.NDArray[np.float32]  # (D,), or rows (N, D)

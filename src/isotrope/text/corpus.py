@@ -15,10 +15,9 @@ from isotrope.errors import UserError, printable
 from isotrope.store.atomic import new_file, write_json, write_text
 from isotrope.store.cache import cached
 from isotrope.text.cleaning import REPORT_JSON, CleaningReport, Row, bad_text, cleaned
-from isotrope.text.document_rows import document_rows
 from isotrope.text.files import TextFile
 from isotrope.text.permutation import Permutation, RowIds, derive
-from isotrope.text.readers import Columns, rows
+from isotrope.text.readers import Columns, document_rows, rows
 
 # Versions of the cleaning and the layout below; part of the keys, so that a change never meets old files.
 _TEXTS, _DOCUMENTS = 3, 1
@@ -49,7 +48,6 @@ class Texts:
         report: what cleaning dropped, and why.
         rounds: rows of each round, if the rows are pairs drawn from documents: round after round, each with at most
             one pair of a document. Empty: all rows are one round.
-        settings: what decides the rows, beside the files.
     """
 
     dataset: Dataset
@@ -57,16 +55,12 @@ class Texts:
     key: str
     report: CleaningReport
     rounds: tuple[int, ...] = ()
-    settings: str = ""
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def texts(self, rows: RowIds) -> list[str]:
         """The sentences of these rows: their first column."""
-        if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):
-            wrong = rows.min() if rows.min() < 0 else rows.max()
-            raise UserError(f"row id {wrong} in a corpus of {len(self)}", "let 'label' hold the row numbers")
         return list(self.dataset[rows.tolist()][self.columns[0]])
 
 
@@ -91,13 +85,11 @@ class Documents:
         dataset: memory-mapped, with the columns `title` (may be "") and `paragraphs` (list of texts without the title).
         key: checksum of the files' bytes and of the columns read: equal keys mean equal documents.
         report: how the files were read, and what was dropped.
-        settings: what decides the documents, beside the files.
     """
 
     dataset: Dataset
     key: str
     report: CleaningReport
-    settings: str
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -149,7 +141,7 @@ def read_texts(
 
     settings = json.dumps([_TEXTS, asdict(columns), keep_duplicates])
     dataset, key, report = _written(sources, settings, cache, schema, batches, wanted.key if wanted else "")
-    return Texts(dataset, columns.names, key, report, settings=settings)
+    return Texts(dataset, columns.names, key, report)
 
 
 def read_documents(sources: Sequence[TextFile], title: str | None, text: str | None, cache: Path) -> Documents:
@@ -168,7 +160,7 @@ def read_documents(sources: Sequence[TextFile], title: str | None, text: str | N
         report.notes = (f"{'; '.join(how)}; {titled:,} {'has' if titled == 1 else 'have'} a title",)
 
     settings = json.dumps(["documents", _DOCUMENTS, title, text])
-    return Documents(*_written(sources, settings, cache, _DOCUMENT, batches), settings)
+    return Documents(*_written(sources, settings, cache, _DOCUMENT, batches))
 
 
 def _written(
@@ -181,7 +173,8 @@ def _written(
 ) -> tuple[Dataset, str, CleaningReport]:
     """The rows that ``batches`` finds in the files, mapped; their key; and the report that it has filled meanwhile.
 
-    The files are read once for each of their states, and the key is their `content_checksum`, from the same reading.
+    The files are read once for each of their states. The key is the checksum of the settings and of the files' formats,
+    sizes, splits and bytes, in order, from the same reading.
     """
     sources = [source.now() for source in sources]
     states = [(source.state, source.header) for source in sources]

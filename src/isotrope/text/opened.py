@@ -15,7 +15,7 @@ from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.remote import is_url, without_secrets
 from isotrope.text.corpus import Documents, Texts, Wanted, read_documents, read_texts
-from isotrope.text.files import ENDINGS, TextFile, content_checksum, find_sources, passed_over
+from isotrope.text.files import ENDINGS, TextFile, find_sources, passed_over
 from isotrope.text.readers import Columns
 from isotrope.text.split import language_of
 
@@ -37,7 +37,7 @@ class Opened:
     split: str | None = None
     keep_duplicates: bool = False
     in_memory: bool = False  # whether it was given in memory
-    _read: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _read: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # how it is read, and what was found
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
@@ -62,7 +62,7 @@ class Opened:
             UserError: anything wrong with the text.
         """
         columns, cache = Columns(self.text, self.positive, self.negatives), cache_folder("corpora")
-        read = partial(read_texts, self.files, columns, cache, keep_duplicates=self.keep_duplicates, wanted=wanted)
+        read = partial(read_texts, columns=columns, cache=cache, keep_duplicates=self.keep_duplicates, wanted=wanted)
         return self._once(f"texts {wanted.key if wanted else ''}", read)
 
     def documents(self) -> Documents:
@@ -71,15 +71,15 @@ class Opened:
         Raises:
             UserError: anything wrong with the text.
         """
-        read = partial(read_documents, self.files, self.title, self.text, cache_folder("documents"))
+        read = partial(read_documents, title=self.title, text=self.text, cache=cache_folder("documents"))
         return self._once("documents", read)
 
-    def _once(self, what: str, read: Callable[[], Read]) -> Read:
+    def _once(self, what: str, read: Callable[[Sequence[TextFile]], Read]) -> Read:
         if what not in self._read:
-            found = read()
+            found = read(self.files)
             found.report.skipped = passed_over(self.paths)  # of these folders, whichever were read first
-            self._read[what] = found
-        again: Read = self._read[what]
+            self._read[what] = read, found
+        again: Read = self._read[what][1]
         return again
 
     def check(self) -> None:
@@ -90,7 +90,7 @@ class Opened:
         """
         if (now := self._find()) == self.files:
             return
-        if not self._read or any(content_checksum(now, read.settings) != read.key for read in self._read.values()):
+        if not self._read or any(read(now).key != found.key for read, found in self._read.values()):
             problem = f"{self.name} changed while the work was going on"
             raise UserError(problem, "begin anew with --restart, or name another output")
 
