@@ -64,7 +64,7 @@ BAD: dict[str, tuple[list[str], str]] = {
         ["data", "fetch", "d", "--only", "MR", "--mirror", UNREACHABLE],
         "cannot be read … check the connection",
     ),
-    "no URL": (["data", "fetch", "d", "--only", "MR", "--mirror", "copy"], "unknown scheme … get it from"),
+    "no URL": (["data", "fetch", "d", "--only", "MR", "--mirror", "copy"], "unknown scheme … choose one of"),
     "two places": (["data", "fetch", "d", "--mirror", UNREACHABLE, "--official"], "two places … one of them"),
     "check nothing": (["data", "check", "no/such"], "no/such does not exist … isotrope data fetch"),
     "prepare nothing": (["data", "prepare", "no/such"], "no/such does not exist … isotrope data fetch"),

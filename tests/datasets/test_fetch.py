@@ -70,7 +70,7 @@ def test_fetch_on_a_full_disk_and_on(web: Web, source: DataSource, tmp_path: Pat
     ("answer", "line"),
     [
         (429, r"a.txt cannot be read \(HTTP 429\): the server is asked too often: wait a while"),
-        (404, r"a.txt does not exist: check the address, or get it from the makers' page, and put it into"),
+        (404, r"a.txt does not exist: check the address"),
         (403, r"a.txt may not be read \(HTTP 403\)"),
         (TEXT * 2, r"a.txt is not the file expected \(corrupt: 18000 lines, 9000 expected\): get it"),
         ("pause", r"a.txt cannot be read \(nothing came for 0 seconds\)"),
@@ -116,12 +116,6 @@ def test_archives(web: Web, source: DataSource, tmp_path: Path, archive: bytes, 
         with pytest.raises(UserError):
             fetch_data(tmp_path / "d", official=True)
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} <= {"a.txt", "b.txt", ".lock"}
-
-
-def test_a_folder_in_the_place_of_a_file(web: Web, source: DataSource, tmp_path: Path) -> None:
-    (tmp_path / "one" / "a.txt").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"a.txt is a folder, but should be a file: move it away"):
-        fetch_data(tmp_path)
 
 
 def test_one_process_at_a_time(web: Web, source: DataSource, tmp_path: Path) -> None:

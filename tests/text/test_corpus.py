@@ -28,14 +28,6 @@ def test_the_key_is_that_of_the_contents(tmp_path: Path) -> None:
     assert texts(first) == ["one a", "two b"]
 
 
-def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "c.txt", "one a\ntwo b\n")
-    for cache in (path, path / "below", Path("/proc/none")):
-        monkeypatch.setenv("ISOTROPE_CACHE", str(cache))
-        with pytest.raises(UserError, match="cannot be written"):
-            corpus(path)
-
-
 def test_a_file_that_changes_while_it_is_read_is_not_kept_under_its_old_key(
     tmp_path: Path, memory: AbstractFileSystem, monkeypatch: pytest.MonkeyPatch, cached: Path
 ) -> None:

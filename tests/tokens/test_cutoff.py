@@ -128,19 +128,3 @@ def test_equals_what_is_erased_by_hand(tiny_model: Path, unit: str, packed: bool
             assert torch.allclose(views[1, i], by_hand(tiny_model, ids, zero), atol=1e-5)
             assert torch.allclose(views[0, i], by_hand(tiny_model, ids, []), atol=1e-5)
             assert not torch.allclose(views[0, i], views[1, i], atol=1e-3)
-
-
-def test_in_parts_and_on_another_pass_it_is_the_same(tiny_model: Path) -> None:
-    """Gradient caching runs the embedding layer twice, a part at a time; nothing stays behind it."""
-    model = load(tiny_model, "mean", dropout=0.0, device="cpu").eval()
-    column = model.preprocess(sentences(6))
-    made = [
-        Objective(model, {"infonce": InfoNCE()}, tokens=[(LayerCutoff("token", 0.5), [0])], mini_batch_size=size)
-        for size in (None, 4)
-    ]
-    whole, parts = (each.encode([dict(column)], None).stack for each in made)
-    assert torch.allclose(whole, parts, atol=1e-6)
-    (gradient,) = torch.autograd.grad(parts.square().sum(), model[0].auto_model.get_input_embeddings().weight)
-    assert torch.isfinite(gradient).all()
-    plain = torch.as_tensor(model.encode(sentences(6)))
-    assert torch.allclose(whole[1], plain, atol=1e-5)

@@ -65,7 +65,7 @@ def _fetch(
 ) -> None:
     by_hand = f"get it from {source.home}, and put it into {place}"
     archives = source.archives if official else ()
-    unpacked = {path.name: path for url in archives for path in _unpacked(_downloaded(url, work, by_hand, bar), url)}
+    unpacked = {path.name: path for url in archives for path in _unpacked(_downloaded(url, work, bar), url)}
     for file in files:
         if archives:
             if file.document and file.name not in unpacked:
@@ -74,25 +74,20 @@ def _fetch(
             url, by_hand = f"{file.name} in {', '.join(archives)}", "run the command without --official"
         else:
             url = f"{mirror.rstrip('/')}/{quote(f'{source.folder}/{file.name}')}" if mirror else source.url(file)
-            found = _downloaded(url, work, by_hand, bar)
+            found = _downloaded(url, work, bar)
         if wrong := fault(found, file):
             raise UserError(f"{url} is not the file expected ({wrong[0]}: {wrong[1]})", by_hand)
-        if (place / file.name).is_dir():
-            raise UserError(f"{place / file.name} is a folder, but should be a file", "move it away")
         place.mkdir(parents=True, exist_ok=True)
         move(found, place / file.name)
 
 
-def _downloaded(url: str, work: Path, by_hand: str, bar: Bar | None) -> Path:
+def _downloaded(url: str, work: Path, bar: Bar | None) -> Path:
     """The file behind a URL, in the folder ``work``."""
-    try:
-        with remote_files(url)[0].open() as remote, (work / "file").open("wb") as local:
-            while block := remote.read(_BLOCK):
-                local.write(block)
-                if bar:
-                    bar.advance(len(block))
-    except UserError as error:
-        raise UserError(error.problem, f"{error.remedy}, or {by_hand}") from error
+    with remote_files(url)[0].open() as remote, (work / "file").open("wb") as local:
+        while block := remote.read(_BLOCK):
+            local.write(block)
+            if bar:
+                bar.advance(len(block))
     return work / "file"
 
 

@@ -60,8 +60,7 @@ class DataSource:
     @property
     def size(self) -> int | None:
         """Bytes to download; None if that is not known."""
-        sizes = [file.size for file in self.files]
-        return None if None in sizes else sum(size or 0 for size in sizes)
+        return sum(file.size or 0 for file in self.files) if all(file.size for file in self.files) else None
 
     @property
     def verified(self) -> str:
@@ -81,10 +80,7 @@ def data_sources() -> tuple[DataSource, ...]:
 
 
 def choose(names: Iterable[str] = ()) -> tuple[DataSource, ...]:
-    """Sources by their names, or those of a group, in any case; none named: all but the corpus; "all": all.
-
-    Raises UserError for an unknown name.
-    """
+    """Sources by names or groups, in any case; none: all but the corpus. Raises UserError for an unknown name."""
     wanted = [name.strip().lower() for name in names] or USUAL_GROUPS
     known = [*GROUPS, *(source.name for source in data_sources())]
     lower = sorted(name.lower() for name in (*known, "all"))
@@ -122,10 +118,8 @@ def check_data(data: str | Path, names: Iterable[str] = ()) -> list[Checked]:
     """Compare the files below ``data`` with the sources: presence, lines and sha256.
 
     STS and the transfer tasks are wrong if they are absent, other sources only if ``names`` asks for them. If files
-    are ``prepared``, these are what counts; the official files they are made of are checked if there are any.
-
-    Raises:
-        UserError: the folder does not exist, or a name is unknown.
+    are ``prepared``, these are what counts; the official files they are made of are checked if there are any. Raises
+    UserError if the folder does not exist, or a name is unknown.
     """
     folder, names = existing_folder(data), list(names)
     return [_check(folder, source, bool(names) or source.group in REQUIRED) for source in choose(names)]
@@ -152,8 +146,6 @@ def _check(folder: Path, source: DataSource, required: bool) -> Checked:
 
 def fault(path: Path, file: File) -> tuple[str, str] | None:
     """What is wrong with the file at ``path``, which should be ``file``, in a word and in full; None: nothing is."""
-    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe, from which nothing may ever come
-        return "unreadable", "not a file"
     try:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):

@@ -65,13 +65,9 @@ class CleaningReport:
     """What cleaning read, kept and dropped.
 
     Attributes:
-        read: rows read: lines, a table's rows, blocks of documents; with a split, sentences.
+        read: rows: lines, a table's rows, blocks of documents; with a split, sentences.
         dropped: reason → rows, for every reason of `REASONS`.
         examples: reason → the first places, as "file:line 'beginning of the text'".
-        texts: rows before they were split into sentences.
-        skipped: ending → files of the folders that were not read.
-        unit: what a row is, as a plural.
-        notes: further lines: how the files were read, what was made of them.
     """
 
     files: tuple[str, ...] = ()
@@ -79,10 +75,10 @@ class CleaningReport:
     kept: int = 0
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
     examples: dict[str, tuple[str, ...]] = field(default_factory=lambda: dict.fromkeys(REASONS, ()))
-    texts: int = 0
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    unit: str = "texts"
-    notes: tuple[str, ...] = ()
+    texts: int = 0  # rows before they were split into sentences
+    skipped: Mapping[str, int] = field(default_factory=dict)  # ending → files of the folders that were not read
+    unit: str = "texts"  # what a row is, as a plural
+    notes: tuple[str, ...] = ()  # how the files were read, what was made of them
 
     def __str__(self) -> str:
         """A line for the whole, one for each reason that occurred, one for the files that were not read, the notes."""
@@ -110,11 +106,10 @@ class CleaningReport:
         """Raise UserError if fewer than two rows are kept, since nothing is learned of one."""
         if self.kept < 2:
             counts = [f"{count:,} {_IN_WORDS.get(reason, reason)}" for reason, count in self.dropped.items() if count]
-            read = f"1 {self.unit.removesuffix('s')}" if self.read == 1 else f"{self.read:,} {self.unit}"
-            said = "; ".join([f"{read} read, dropped: {', '.join(counts) or 'none'}", *self.notes])
+            said = "; ".join([f"dropped: {', '.join(counts) or 'none'}", *self.notes])
             named = self.files[0] if len(self.files) == 1 else f"the {len(self.files):,} files"
-            left = f"{'no' if self.kept == 0 else 'a single'} {self.unit.removesuffix('s')} is left"
-            raise UserError(f"{named}: {left} ({said})", "give more text; of pages, code and menus are not read")
+            problem = f"{named}: {self.kept} of {self.read:,} {self.unit} left ({said})"
+            raise UserError(problem, "give more text; of pages, code and menus are not read")
 
 
 REPORT_JSON = TypeAdapter(CleaningReport)

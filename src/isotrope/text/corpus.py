@@ -96,10 +96,8 @@ class Documents:
 
     def each(self, rows: RowIds | None = None) -> Iterator[Document]:
         """The documents of these rows (R,), in this order; None: all. Few are in memory at a time."""
-        count = len(self) if rows is None else len(rows)
-        for begin in range(0, count, _AT_ONCE):
-            part = slice(begin, begin + _AT_ONCE)
-            found = self.dataset[part] if rows is None else self.dataset[rows[part].tolist()]
+        chosen = self.dataset if rows is None else self.dataset.select(rows)
+        for found in chosen.iter(_AT_ONCE):
             yield from map(Document, found["title"], found["paragraphs"])
 
     def texts(self, rows: RowIds | None = None) -> list[str]:

@@ -41,11 +41,7 @@ class Opened:
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
-        """The files that the paths name, as they are when it is asked for first; `check` compares with them.
-
-        Raises:
-            UserError: one is missing, empty, unreadable or of an unknown kind.
-        """
+        """The files that the paths name, as they are when it is asked for first; `check` compares with them."""
         return self._find()
 
     @property
@@ -56,21 +52,15 @@ class Opened:
     def texts(self, wanted: Wanted | None = None) -> Texts:
         """Cleaned rows, each a text with its positives and negatives if there are any.
 
-        ``wanted`` rows are the only ones kept of text behind URLs, which may be larger than the disk.
-
-        Raises:
-            UserError: anything wrong with the text.
+        ``wanted`` rows are the only ones kept of text behind URLs, which may be larger than the disk. Raises UserError
+        for anything that is wrong with the text.
         """
         columns, cache = Columns(self.text, self.positive, self.negatives), cache_folder("corpora")
         read = partial(read_texts, columns=columns, cache=cache, keep_duplicates=self.keep_duplicates, wanted=wanted)
         return self._once(f"texts {wanted.key if wanted else ''}", read)
 
     def documents(self) -> Documents:
-        """Titles and paragraphs.
-
-        Raises:
-            UserError: anything wrong with the text.
-        """
+        """Titles and paragraphs. Raises UserError for anything that is wrong with the text."""
         read = partial(read_documents, title=self.title, text=self.text, cache=cache_folder("documents"))
         return self._once("documents", read)
 
@@ -83,11 +73,7 @@ class Opened:
         return again
 
     def check(self) -> None:
-        """Check that the files are those that were found. They are read again only if somebody has touched them.
-
-        Raises:
-            UserError: they changed.
-        """
+        """Raise UserError if the files have changed. They are read again only if somebody has touched them."""
         if (now := self._find()) == self.files:
             return
         if not self._read or any(read(now).key != found.key for read, found in self._read.values()):
