@@ -1,7 +1,7 @@
 """Cleaning of a corpus: which rows are dropped, and the report of why."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +9,6 @@ import xxhash
 from pydantic import TypeAdapter
 
 from isotrope.errors import UserError, printable
-from isotrope.text.files import not_read
 
 REASONS = ("undecodable", "blank", "too_short", "too_long", "duplicate")  # in the order in which they are tried
 FEWEST, MOST = 2, 10_000  # characters of a text that may be a useful sentence: not a letter, nor encoded data
@@ -76,12 +75,11 @@ class CleaningReport:
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
     examples: dict[str, tuple[str, ...]] = field(default_factory=lambda: dict.fromkeys(REASONS, ()))
     texts: int = 0  # rows before they were split into sentences
-    skipped: Mapping[str, int] = field(default_factory=dict)  # ending → files of the folders that were not read
     unit: str = "texts"  # what a row is, as a plural
-    notes: tuple[str, ...] = ()  # how the files were read, what was made of them
+    notes: tuple[str, ...] = ()  # files that were not read, how the others were, what was made of them
 
     def __str__(self) -> str:
-        """A line for the whole, one for each reason that occurred, one for the files that were not read, the notes."""
+        """A line for the whole, one for each reason that occurred, the notes."""
         files = "1 file" if len(self.files) == 1 else f"{len(self.files):,} files"
         split = f" split into {self.read:,} sentences," if self.texts != self.read else ""
         counts = f"{self.kept:,} kept, {self.read - self.kept:,} dropped"
@@ -89,8 +87,7 @@ class CleaningReport:
         for reason, count in self.dropped.items():
             if count:
                 table.append(f"  {_IN_WORDS.get(reason, reason):<14}{count:>12,}  first: {self.examples[reason][0]}")
-        further = [not_read(self.skipped)] if self.skipped else []
-        return "\n".join([*table, *(f"  {line}" for line in (*further, *self.notes))])
+        return "\n".join([*table, *(f"  {note}" for note in self.notes)])
 
     def drop(self, reason: str, place: str, row: Row) -> None:
         """Count a dropped row; place is "file:line"."""

@@ -4,7 +4,7 @@ import lzma
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -94,7 +94,7 @@ def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[
 
     A path may be a URL: of a file, of a folder, or with a ``*`` (see `isotrope.store.remote`).
 
-    In a folder, hidden files and files of other kinds are passed over, and `passed_over` counts them; named directly
+    In a folder, hidden files and files of other kinds are passed over, and `not_read` counts them; named directly
     they are an error. ``split`` has their texts split into sentences: see `isotrope.text.split.language_of`.
 
     Raises:
@@ -115,13 +115,9 @@ def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[
     return sources
 
 
-def passed_over(paths: Iterable[Path | str]) -> dict[str, int]:
-    """What `find_sources` leaves out of the folders among the paths: ending, "hidden" or another word -> files."""
-    return dict(Counter(how for name in paths for _, how, named in _inside(name) if isinstance(how, str) and not named))
-
-
-def not_read(left: Mapping[str, int]) -> str:
-    """What `passed_over` counted, as a line; empty if it is nothing."""
+def not_read(paths: Iterable[Path | str]) -> str:
+    """A line on what `find_sources` leaves out of the folders among the paths, by endings; empty if it is nothing."""
+    left = Counter(how for name in paths for _, how, named in _inside(name) if isinstance(how, str) and not named)
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(left.items()))
     return f"files not read: {kinds}" if kinds else ""
 

@@ -15,7 +15,7 @@ from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.remote import is_url, without_secrets
 from isotrope.text.corpus import Documents, Texts, Wanted, read_documents, read_texts
-from isotrope.text.files import ENDINGS, TextFile, find_sources, passed_over
+from isotrope.text.files import ENDINGS, TextFile, find_sources, not_read
 from isotrope.text.readers import Columns
 from isotrope.text.split import language_of
 
@@ -66,8 +66,8 @@ class Opened:
 
     def _once(self, what: str, read: Callable[[Sequence[TextFile]], Read]) -> Read:
         if what not in self._read:
-            found = read(self.files)
-            found.report.skipped = passed_over(self.paths)  # of these folders, whichever were read first
+            found: Read = read(self.files)
+            found.report.notes = (*filter(None, [not_read(self.paths)]), *found.report.notes)
             self._read[what] = read, found
         again: Read = self._read[what][1]
         return again
