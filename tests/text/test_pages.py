@@ -112,7 +112,7 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     assert read(write(tmp_path / "silent.html", b"<p>Z\xfcrich has text")) == [(1, "Zürich has text")]
     assert read(write(tmp_path / "odd.html", b"<meta charset=none><p>Z\xfcrich has text")) == [(1, "Zürich has text")]
     write(tmp_path / "in/a.md", b"Z\xfcrich has text\n\nOne more\n\nAnother one\n")
-    assert corpus(tmp_path / "in").report.dropped["undecodable"] == 1
+    assert corpus(tmp_path / "in").report.dropped["not UTF-8 text"] == 1
 
 
 @pytest.mark.parametrize(

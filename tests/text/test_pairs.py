@@ -16,7 +16,7 @@ from isotrope.text.pairs.crops import Crops, two_spans
 from isotrope.text.pairs.neighbours import Neighbours
 from isotrope.text.pairs.passages import Passages, passage
 from isotrope.text.pairs.sentence import Sentence
-from isotrope.text.pairs.spans import ANCHOR, POSITIVE, Spans, near, span_length
+from isotrope.text.pairs.spans import ANCHOR, POSITIVE, Spans, span_length
 from isotrope.text.pairs.title_body import TitleBody
 
 WORDS = [f"w{number}" for number in range(400)]
@@ -202,8 +202,3 @@ def test_anchors_are_long_positives_short_and_anchors_share_no_words() -> None:
     spans = sorted(places(anchor) for anchor, *_ in rows)
     assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
     assert rows == Spans(8, 50)(of_words(" ".join(WORDS)), 4, rng()), "the title is a part of the text"
-
-
-def test_near_reaches_from_one_side_of_the_anchor_to_the_other() -> None:
-    found = {near(slice(40, 50), 100, 10, 10, "near", rng(seed)).start for seed in range(2000)}
-    assert found == set(range(30, 51))

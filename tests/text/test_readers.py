@@ -120,7 +120,7 @@ def test_what_is_no_fault_of_a_table(tmp_path: Path) -> None:
     assert texts(unnamed) == ["ab", "cd"], "two unnamed columns that nobody reads"
     long = corpus(write(tmp_path / "long.csv", f"text,n\nab,1\n{'x ' * 100_000},2\ncd,3\n"))
     assert texts(long) == ["ab", "cd"], "Python's csv stops at 131,072 characters; a long text is the cleaning's matter"
-    assert long.report.dropped["too_long"] == 1
+    assert long.report.dropped["too long"] == 1
     poem = "\n".join(f"line {i}, of a poem, with commas" for i in range(40))
     quoted = corpus(write(tmp_path / "poem.csv", f'id,text\n1,"{poem}"\n2,short\n'))
     assert len(quoted) == 2, "many lines in quotes are a text where they do not look like rows of the table"

@@ -12,16 +12,16 @@ import xxhash
 
 from datasets import Dataset
 from isotrope.errors import UserError, printable
-from isotrope.store.atomic import new_file, write_json, write_text
+from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cached
-from isotrope.text.cleaning import REPORT_JSON, CleaningReport, Row, bad_text, cleaned
+from isotrope.text.cleaning import CleaningReport, Row, bad_text, cleaned
 from isotrope.text.files import TextFile
 from isotrope.text.permutation import Permutation, RowIds, derive
 from isotrope.text.readers import Columns, document_rows, rows
 
-# Versions of the cleaning and the layout below; part of the keys, so that a change never meets old files.
-_TEXTS, _DOCUMENTS = 3, 1
-_ARROW, _REPORT, _CHECKSUM = "rows.arrow", "report.json", "checksum.json"
+# Versions of the cleaning, of documents, and of the files below; a change never meets old files.
+_TEXTS, _DOCUMENTS, _FILES = 3, 1, 2
+_ARROW, _REPORT = "rows.arrow", "report.json"
 _DOCUMENT = pa.schema([("title", pa.string()), ("paragraphs", pa.list_(pa.string()))])
 _AT_ONCE = 1024  # documents in memory
 _TICK = 0.02  # seconds between two times of files
@@ -187,10 +187,8 @@ def _written(
         report.check()
         if [source.now() for source in sources] != sources:
             raise UserError("the files changed while they were read", "wait until they are complete")
-        write_text(draft / _REPORT, REPORT_JSON.dump_json(report, indent=2).decode())
-        write_json(draft / _CHECKSUM, total.hexdigest())
+        write_json(draft / _REPORT, [total.hexdigest(), asdict(report)])
 
-    folder = cached(cache / xxhash.xxh3_128_hexdigest(json.dumps([settings, states, part]).encode()), make)
-    report = REPORT_JSON.validate_json((folder / _REPORT).read_bytes())
-    key = json.loads((folder / _CHECKSUM).read_text(encoding="utf-8"))
-    return Dataset.from_file(str(folder / _ARROW)), key, report
+    folder = cached(cache / xxhash.xxh3_128_hexdigest(json.dumps([_FILES, settings, states, part]).encode()), make)
+    key, report = json.loads((folder / _REPORT).read_bytes())
+    return Dataset.from_file(str(folder / _ARROW)), key, CleaningReport(**report)
