@@ -105,64 +105,63 @@ def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[
     if not paths or not all(map(str, paths)):  # an unset variable of the shell would mean the present folder
         raise UserError("no text was named", "give a file or a folder; " + SUPPORTED)
     for name in paths:
-        found = list(_inside(name))
-        read = [replace(how, split=language) for _, how, _ in found if isinstance(how, TextFile)]
-        wrong = next((place for place, how, named in found if named and isinstance(how, str)), None)
-        if wrong or not read:
-            ending = f"{wrong} has the unknown ending {''.join(Path(wrong.name).suffixes[-2:])!r}" if wrong else ""
-            raise UserError(ending or f"{without_secrets(str(name))} holds no file of text", SUPPORTED)
+        read = [replace(how, split=language) for how in _inside(name) if isinstance(how, TextFile)]
+        if not read:
+            raise UserError(f"{without_secrets(str(name))} holds no file of text", SUPPORTED)
         sources += read
     return sources
 
 
 def not_read(paths: Iterable[Path | str]) -> str:
     """A line on what `find_sources` leaves out of the folders among the paths, by endings; empty if it is nothing."""
-    left = Counter(how for name in paths for _, how, named in _inside(name) if isinstance(how, str) and not named)
+    left = Counter(how for name in paths for how in _inside(name) if isinstance(how, str))
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(left.items()))
     return f"files not read: {kinds}" if kinds else ""
 
 
-def _inside(name: Path | str) -> Iterator[tuple[Location, TextFile | str, bool]]:
-    """The sorted files that a path names: how each is read, or why it is passed over, and whether it was named itself.
+def _inside(name: Path | str) -> Iterator[TextFile | str]:
+    """The sorted files that a path names: how each is read, or why it is passed over.
 
     Symbolic links to folders are not followed, so that there is no endless walk.
     """
     path = Path(name)
     if is_url(name):
         for file in remote_files(str(name)):
-            yield file, "hidden" if _hidden(Path(file.inside)) else _source(file), not file.inside
+            yield "hidden" if _hidden(Path(file.inside)) else _source(file, named=not file.inside)
         return
     with reading_errors(name):
         if not path.exists():
             raise UserError(f"{path} does not exist", "check the path")
         if not path.is_dir():
             _refuse_special(path)
-            yield path, _source(path), True
+            yield _source(path, named=True)
             return
         for inner in (path, *sorted(path.rglob("*"))):
             if _hidden(inner.relative_to(path)):
                 if inner.is_file():
-                    yield inner, "hidden", False
+                    yield "hidden"
             elif inner.is_dir():
                 with reading_errors(inner):
                     os.scandir(inner).close()  # rglob passes over a folder that cannot be read
                 if inner.is_symlink() and inner != path:
-                    yield inner, "linked folder", False
+                    yield "linked folder"
             else:
-                yield inner, _source(inner) if inner.exists() else "broken link", False
+                yield _source(inner) if inner.exists() else "broken link"
 
 
 def _hidden(relative: Path) -> bool:
     return any(part.startswith(".") for part in relative.parts)
 
 
-def _source(path: Location) -> TextFile | str:
-    """How a file is read; its ending if it is not a file of text."""
+def _source(path: Location, named: bool = False) -> TextFile | str:
+    """How a file is read; its ending if it is not a file of text, which is an error if the user named it."""
     suffixes = ["", *(f".{suffix}" for suffix in path.name.lower().split(".")[1:])]
     compression = suffixes.pop() if suffixes[-1] in COMPRESSIONS else ""
     format = OTHER_NAMES.get(suffixes[-1], suffixes[-1])
     is_file = isinstance(path, RemoteFile) or path.is_file()
     if not is_file or format not in FORMATS or (compression and format == ".parquet"):
+        if named:
+            raise UserError(f"{path} has the unknown ending {''.join(Path(path.name).suffixes[-2:])!r}", SUPPORTED)
         return printable(Path(path.name).suffix.lower()) or "no ending"
     return TextFile(path, format, compression, state=_state(path))
 
