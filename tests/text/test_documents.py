@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fsspec import AbstractFileSystem
 
 from corpora import COMPRESS, write
 from isotrope.errors import UserError
@@ -171,13 +170,3 @@ def test_too_few_documents_are_one_clear_line(tmp_path: Path, name: str, content
     with pytest.raises(UserError) as caught:
         opened(write(tmp_path / name, content))
     assert problem in caught.value.problem
-
-
-def test_documents_behind_a_url_are_those_of_this_machine(tmp_path: Path, memory: AbstractFileSystem) -> None:
-    files = {"a.md": "# One\n\ntwo three\n", "b.txt": "four\n\nfive\n", "empty.txt": "", "c.html": "<h1>Six</h1>"}
-    for name, content in files.items():
-        write(tmp_path / "in" / name, content)
-        memory.pipe_file(f"/in/{name}", content.encode())
-    here, there = opened(tmp_path / "in"), opened("memory://in")
-    assert (there.key, list(there.each())) == (here.key, list(here.each()))
-    assert opened("memory://in/b.txt").texts() == opened(tmp_path / "in/b.txt").texts() == ["four", "five"]

@@ -130,11 +130,6 @@ def test_neighbours_are_next_to_each_other_without_short_ones() -> None:
     assert Neighbours(shortest=1)(of_words("Same one. Same one."), 9, rng()) == [], "equal ones are no pair"
 
 
-def test_languages_have_rules_of_their_own() -> None:
-    text = "Am 3. Mai kam der gute Dr. Müller z. B. nach Berlin. Dort war es im Sommer schön und ruhig."
-    assert len(Neighbours(language="de")(of_words(text), 9, rng())) == 1
-
-
 def test_a_passage_stops_at_a_whole_sentence() -> None:
     assert passage(SENTENCES, 3, 1, 99) == (SENTENCES[3], 9)
     assert passage(SENTENCES, 3, 10, 99) == (" ".join(SENTENCES[3:5]), 18)
