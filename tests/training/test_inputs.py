@@ -187,7 +187,7 @@ LONG = "some words that are enough for two crops of a document"
 @pytest.mark.parametrize(
     ("preset", "rows", "problem"),
     [
-        ("crops", [{"text": LONG}] * 500, "1 of 500 documents left (dropped: 499 duplicate"),
+        ("crops", [{"text": LONG}] * 500, "a single document is left (500 documents read, dropped: 499 duplicate"),
         ("crops", [{"text": f"{LONG} {i}"} for i in range(9)], "batch of 16 is larger than the 9 documents that give"),
         (
             "title-body", [{"title": LONG, "text": LONG[:9]}, {"title": "", "text": LONG}],
