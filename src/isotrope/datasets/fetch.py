@@ -10,7 +10,7 @@ from urllib.parse import quote
 from isotrope.console.progress import Bar
 from isotrope.datasets.sources import DataSource, File, choose, fault
 from isotrope.errors import UserError
-from isotrope.store.atomic import alone, draft_path, move
+from isotrope.store.atomic import alone, draft_path, move, new_file
 from isotrope.store.disk import writing
 from isotrope.store.mark import remove
 from isotrope.store.remote import remote_files
@@ -83,7 +83,7 @@ def _fetch(
 
 def _downloaded(url: str, work: Path, bar: Bar | None) -> Path:
     """The file behind a URL, in the folder ``work``."""
-    with remote_files(url)[0].open() as remote, (work / "file").open("wb") as local:
+    with remote_files(url)[0].open() as remote, new_file(work / "file") as local:
         while block := remote.read(_BLOCK):
             local.write(block)
             if bar:
