@@ -7,16 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fsspec import AbstractFileSystem
 
 from corpora import COMPRESS, write
 from isotrope.errors import UserError
 from isotrope.text import pages
 from isotrope.text.cleaning import fold
 from isotrope.text.corpus import Document, Documents
-from isotrope.text.document_rows import document_rows
 from isotrope.text.files import find_sources
 from isotrope.text.opened import open as text_open
+from isotrope.text.readers import document_rows
 
 
 def opened(*paths: Path | str) -> Documents:
@@ -140,17 +139,6 @@ def test_one_line_says_what_was_read_and_dropped(tmp_path: Path) -> None:
     assert said[3:] == ["  files not read: 1 .pdf", "  each row of a table is a document; 2 have a title"]
 
 
-def test_a_document_that_is_not_unicode_is_dropped(tmp_path: Path) -> None:
-    write(tmp_path / "d" / "a.txt", "good text " * 9)
-    write(tmp_path / "d" / "b.txt", "more text " * 9)
-    path = write(tmp_path / "d" / "c.txt", b"and more " * 9 + b"Z\xfcrich")
-    report = opened(tmp_path / "d").report
-    assert report.dropped["undecodable"] == 1
-    assert " ".join(str(report).splitlines()[1].split()) == (
-        rf"not UTF-8 text 1 first: {path} 'e and more and more and more Z\xfcrich'"
-    ), "file and byte"
-
-
 def test_a_split_leaves_documents_out(tmp_path: Path) -> None:
     documents = opened(table(tmp_path / "a.jsonl", *({"text": f"document {i}"} for i in range(50))))
     train, held = documents.split(10, seed=3)
@@ -171,24 +159,14 @@ def test_a_split_leaves_documents_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("a.jsonl", '{"text": "one"}\n', "a single document is left (1 document read, dropped: none; each row of"),
-        ("a.jsonl", '{"text": "x"}\n' * 99, "a single document is left (99 documents read, dropped: 98 duplicate"),
+        ("a.jsonl", '{"text": "one"}\n', "1 of 1 documents left (dropped: none; each row of"),
+        ("a.jsonl", '{"text": "x"}\n' * 99, "1 of 99 documents left (dropped: 98 duplicate"),
         ("a.txt", "one line\n", "each line is a document"),
-        ("a.jsonl", '{"text": ""}\n{"text": null}\n', "no document is left (2 documents read"),
-        ("a.txt", "", "no document is left (0 documents read"),
+        ("a.jsonl", '{"text": ""}\n{"text": null}\n', "0 of 2 documents left"),
+        ("a.txt", "", "a.txt is empty"),
     ],
 )
 def test_too_few_documents_are_one_clear_line(tmp_path: Path, name: str, content: str, problem: str) -> None:
     with pytest.raises(UserError) as caught:
         opened(write(tmp_path / name, content))
     assert problem in caught.value.problem
-
-
-def test_documents_behind_a_url_are_those_of_this_machine(tmp_path: Path, memory: AbstractFileSystem) -> None:
-    files = {"a.md": "# One\n\ntwo three\n", "b.txt": "four\n\nfive\n", "empty.txt": "", "c.html": "<h1>Six</h1>"}
-    for name, content in files.items():
-        write(tmp_path / "in" / name, content)
-        memory.pipe_file(f"/in/{name}", content.encode())
-    here, there = opened(tmp_path / "in"), opened("memory://in")
-    assert (there.key, list(there.each())) == (here.key, list(here.each()))
-    assert opened("memory://in/b.txt").texts() == opened(tmp_path / "in/b.txt").texts() == ["four", "five"]

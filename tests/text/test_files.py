@@ -13,8 +13,7 @@ from fsspec import AbstractFileSystem
 from corpora import COMPRESS, SENTENCES, corpus, table, texts, write
 from isotrope.errors import UserError
 from isotrope.store.remote import RemoteFile
-from isotrope.text.files import TextFile, find_sources, passed_over
-from isotrope.text.lines import lines
+from isotrope.text.files import TextFile, find_sources, lines, not_read
 
 
 def test_folders_and_files_mix_and_are_read_in_order(tmp_path: Path) -> None:
@@ -100,7 +99,7 @@ def test_files_behind_a_url_are_those_of_this_machine(tmp_path: Path, memory: Ab
     assert here.dataset.cache_files, "the data set lies in a file, not in memory"
     assert there.key == here.key
     for place, opened in (("memory://in", there), (tmp_path / "in", here)):
-        assert opened.report.skipped == passed_over([place]) == {".png": 1, "hidden": 1}
+        assert opened.report.notes == (not_read([place]),) == ("files not read: 1 .png, 1 hidden",)
     assert [name.removeprefix("memory:///in") for name in there.report.files] == [
         name.removeprefix(str(tmp_path / "in")) for name in here.report.files
     ]

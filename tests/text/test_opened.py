@@ -84,8 +84,8 @@ def test_a_file_is_opened_once(tmp_path: Path, name: str, monkeypatch: pytest.Mo
 
 def test_a_text_with_line_ends_stays_one_row_and_what_is_no_unicode_is_counted() -> None:
     report = text.open(["One\n\ntext.", "Another text.", "lone \ud800"]).texts().report
-    assert (report.kept, report.dropped["undecodable"]) == (2, 1)
-    assert report.examples["undecodable"][0].startswith("a list of 3 texts:3 ")
+    assert (report.kept, report.dropped["not UTF-8 text"]) == (2, 1)
+    assert report.examples["not UTF-8 text"].startswith("a list of 3 texts:3 ")
 
 
 def test_a_file_that_is_edited_at_once_is_read_again(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from isotrope.text.pairs.crops import Crops, two_spans
 from isotrope.text.pairs.neighbours import Neighbours
 from isotrope.text.pairs.passages import Passages, passage
 from isotrope.text.pairs.sentence import Sentence
-from isotrope.text.pairs.spans import ANCHOR, POSITIVE, Spans, near, span_length
+from isotrope.text.pairs.spans import ANCHOR, POSITIVE, Spans, span_length
 from isotrope.text.pairs.title_body import TitleBody
 
 WORDS = [f"w{number}" for number in range(400)]
@@ -130,11 +130,6 @@ def test_neighbours_are_next_to_each_other_without_short_ones() -> None:
     assert Neighbours(shortest=1)(of_words("Same one. Same one."), 9, rng()) == [], "equal ones are no pair"
 
 
-def test_languages_have_rules_of_their_own() -> None:
-    text = "Am 3. Mai kam der gute Dr. Müller z. B. nach Berlin. Dort war es im Sommer schön und ruhig."
-    assert len(Neighbours(language="de")(of_words(text), 9, rng())) == 1
-
-
 def test_a_passage_stops_at_a_whole_sentence() -> None:
     assert passage(SENTENCES, 3, 1, 99) == (SENTENCES[3], 9)
     assert passage(SENTENCES, 3, 10, 99) == (" ".join(SENTENCES[3:5]), 18)
@@ -202,8 +197,3 @@ def test_anchors_are_long_positives_short_and_anchors_share_no_words() -> None:
     spans = sorted(places(anchor) for anchor, *_ in rows)
     assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
     assert rows == Spans(8, 50)(of_words(" ".join(WORDS)), 4, rng()), "the title is a part of the text"
-
-
-def test_near_reaches_from_one_side_of_the_anchor_to_the_other() -> None:
-    found = {near(slice(40, 50), 100, 10, 10, "near", rng(seed)).start for seed in range(2000)}
-    assert found == set(range(30, 51))

@@ -1,6 +1,5 @@
 """Rows of every kind of table, and what is wrong with a table."""
 
-import gzip
 import random
 from pathlib import Path
 from typing import Any
@@ -68,35 +67,26 @@ TWO = "a,b\nx1,y1\nx2,y2\n"
 NO_TEXT = random.Random(0).choices(range(128, 256), k=5000)
 BROKEN: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {  # a file, its content, options, what is said of it
     "empty": ("c.txt", "", {}, "c.txt is empty"),
-    "empty archive": ("c.txt.gz", gzip.compress(b""), {}, "c.txt.gz is empty"),
     "unknown ending": ("c.docx", "abc", {}, "unknown ending '.docx'"),
-    "parquet.gz": ("c.parquet.gz", "abc", {}, "unknown ending '.parquet.gz'"),
     "NUL bytes": ("c.txt", b"\x7fELF\0\0\0\1", {}, "c.txt is not text in UTF-8"),
-    "other bytes": ("c.txt", bytes(NO_TEXT), {}, "c.txt is not text in UTF-8"),
     "gz that is none": ("c.txt.gz", "plain text", {}, "c.txt.gz is truncated or broken"),
     "parquet that is none": ("c.parquet", "plain text", {}, "c.parquet is truncated or broken"),
     "bad JSON": ("c.jsonl", '{"t": "ab"}\n{"t": \n', {}, "c.jsonl:2 is not valid JSON"),
     "deep JSON": ("c.jsonl", "[" * 100_000, {}, "c.jsonl:1 is not valid JSON"),
     "a long line": ("c.jsonl", '{"text": "' + "x" * (1 << 24) + '"}\n', {}, "c.jsonl:1 is not valid JSON"),
-    "JSON list": ("c.jsonl", '["ab"]\n', {}, "c.jsonl:1 is not a JSON object"),
     "JSON number": ("c.jsonl", '{"t": "ab"}\n{"t": 5}\n', {}, "c.jsonl:2 is not as the first object: 't' holds int"),
-    "JSON key gone": ("c.jsonl", '{"t": "ab"}\n{"u": "cd"}\n', {}, "c.jsonl:2 is not as the first object: 't' is"),
     "short row": ("c.tsv", "a\ttext\n1\tab\n2\n", {}, "c.tsv:3 cannot be read as a table (1 columns, its header has 2"),
     "open quote": ("c.csv", 'text\n"abc\n', {}, "c.csv:2 cannot be read as a table"),
     "a stray quotation mark": ("c.csv", STRAY, {}, "c.csv:2 cannot be read as a table (a quoted field of 202 lines"),
-    "one in a single column": ("c.csv", ALONE, {}, "c.csv:2 cannot be read as a table (a quoted field of 202 lines"),
     "semicolons": ("c.csv", "id;text\n1;ab, cd\n", {}, "its only column 'id;text' holds ';', and ',' separates"),
-    "commas in a .tsv": ("c.tsv", "id,text\n1,ab\n", {}, r"its only column 'id,text' holds ',', and '\t' separates"),
     "one name twice": ("c.csv", "text,text\nab,cd\n", {}, "no single column 'text' of strings (columns: text, text)"),
     "no text column": ("c.csv", TWO, {}, "no single text column (columns: a, b)"),
     "column missing": ("c.csv", TWO, {"text": "c"}, "no column 'c' (columns: a, b)"),
-    "positive missing": ("c.csv", TWO, {"text": "a", "positive": "p"}, "no column 'p' (columns: a, b)"),
     "negatives alone": ("c.csv", TWO, {"text": "a", "negatives": ("b",)}, "no positive"),
     "column of numbers": ("c.jsonl", '{"n": 5, "t": "ab"}', {"text": "n"}, "'n' of strings (columns: n (int), t)"),
     "positive in plain text": ("c.txt", "one a", {"positive": "p"}, "c.txt is not a table, so it has no column 'p'"),
-    "nothing left": ("c.txt", "\n\n \n", {}, "no text is left (3 texts read, dropped: 3 blank)"),
-    "code alone": ("c.md", "```\ncode\n```\n", {}, "no text is left (0 texts read, dropped: none): give more text; of"),
-    "one sentence": ("c.txt", "same x\n" * 9, {}, "a single text is left (9 texts read, dropped: 8 duplicate)"),
+    "nothing left": ("c.txt", "\n\n \n", {}, "0 of 3 texts left (dropped: 3 blank)"),
+    "code alone": ("c.md", "```\ncode\n```\n", {}, "0 of 0 texts left (dropped: none): give more text; of"),
     "carriage returns": ("c.csv", "text\rone a\rtwo b\r", {}, "c.csv:1 cannot be read as a table"),
 }
 
@@ -130,7 +120,7 @@ def test_what_is_no_fault_of_a_table(tmp_path: Path) -> None:
     assert texts(unnamed) == ["ab", "cd"], "two unnamed columns that nobody reads"
     long = corpus(write(tmp_path / "long.csv", f"text,n\nab,1\n{'x ' * 100_000},2\ncd,3\n"))
     assert texts(long) == ["ab", "cd"], "Python's csv stops at 131,072 characters; a long text is the cleaning's matter"
-    assert long.report.dropped["too_long"] == 1
+    assert long.report.dropped["too long"] == 1
     poem = "\n".join(f"line {i}, of a poem, with commas" for i in range(40))
     quoted = corpus(write(tmp_path / "poem.csv", f'id,text\n1,"{poem}"\n2,short\n'))
     assert len(quoted) == 2, "many lines in quotes are a text where they do not look like rows of the table"

@@ -4,7 +4,6 @@ import pickle
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
@@ -96,13 +95,6 @@ def test_what_a_round_leaves_over_is_another_part_each_time() -> None:
     assert len(set(dropped)) == 6
 
 
-def test_the_sample_is_random_and_fixed_by_the_seed() -> None:
-    first, again, other = (set(RowOrder(100_000, 1000, seed).rows(0, 1000).tolist()) for seed in (1, 1, 2))
-    assert first == again
-    assert len(first & other) < 40  # 10 expected by chance
-    assert abs(np.mean(list(first)) / 100_000 - 0.5) < 0.05
-
-
 def test_a_batch_is_the_same_whether_computed_alone_or_in_a_large_block() -> None:
     batches, order = PermutedBatches(range(200_000), 48, 5), RowOrder(200_000, None, 5)  # longer than one block
     batches.set_epoch(2)
@@ -128,8 +120,13 @@ def test_processes_share_the_epoch_evenly_also_after_a_resume(n: int, rounds: tu
     [
         (100, 10, 0, "sample of 0 sentences"),
         (100, 10, 10**9, "sample of 1000000000 sentences"),
-        (100, 101, None, "batch of 101 is larger than the 100 sentences to train on: choose at most 100"),
-        (3, 64, None, "choose at most 3, for example --set train.batch_size=2"),
+        (
+            100,
+            101,
+            None,
+            "larger than the 100 sentences to train on: set train.batch_size to 100 or less",
+        ),
+        (3, 64, None, "set train.batch_size to 3 or less"),
         (1, 64, None, "give more text"),
     ],
 )

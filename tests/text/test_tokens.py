@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
@@ -19,7 +18,6 @@ from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
 from isotrope.text.permutation import RowIds
 from isotrope.text.tokens import TextReader, TokenStore, token_data
-from isotrope.training import fit, trainer
 
 LONG = " and so on, for longer than anyone reads: Größe, 日本語, don't" * 9
 
@@ -151,30 +149,3 @@ def test_features_that_the_store_cannot_make_are_left_to_the_model(
     assert isinstance(collator, SentenceTransformerDataCollator)
     assert dataset is corpus.dataset
     assert not own_cache.exists()
-
-
-def test_a_run_ends_with_the_same_weights_whoever_makes_the_batches(
-    tiny_model: Path, corpus_file: Path, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The store in the process that a GPU's run has for it, and sentence-transformers' own collator."""
-
-    def plain(model: SentenceTransformer, corpus: Texts, rows: RowIds | None, length: int, *_: object) -> object:
-        return corpus.dataset, SentenceTransformerDataCollator(model.preprocess, max_length=length)
-
-    weights, arguments = {}, trainer.SentenceTransformerTrainingArguments
-    beside = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True, "dataloader_prefetch_factor": 8}
-    for name in ("store", "plain"):
-        with monkeypatch.context() as patch:
-            if name == "store":
-                name_of = "SentenceTransformerTrainingArguments"
-                patch.setattr(trainer, name_of, lambda *_, **given: arguments(**{**given, **beside}))
-            else:
-                patch.setattr(fit, "token_data", plain)
-            run = isotrope.train(
-                corpus_file, model=str(tiny_model), output=tmp_path / name, dev="none", labels="none", sentences=96,
-                overrides=["train.batch_size=16", "train.max_length=8", "train.learning_rate=1e-3"],
-            )  # fmt: skip
-        weights[name] = load_file(run.folder / "model" / "model.safetensors")
-    assert any(path.is_dir() for path in own_cache.iterdir())
-    for key, value in weights["store"].items():
-        assert torch.equal(value, weights["plain"][key]), key

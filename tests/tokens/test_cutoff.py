@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from conftest import sentences
-from isotrope import Objective, component, load
+from isotrope import Objective, load
 from isotrope.contract.features import LAYER_FEATURES, LAYER_TOKENS
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff, LayerCutoff, cutoff
@@ -48,22 +48,6 @@ def test_every_place_is_erased_alike(span: bool) -> None:
     assert erased[0] == erased[-1] == 0
     assert sum(erased) == 6000
     assert all(abs(number - 2000) < 200 for number in erased[1:-1])  # five standard deviations
-
-
-@pytest.mark.parametrize("options", [{"ratio": 0.5}, {"unit": "span", "ratio": 0.5}])
-def test_a_real_encoder_reads_them(tiny_model: Path, options: dict[str, object]) -> None:
-    """One pass changes, the other does not; what is erased has no influence."""
-    model = load(tiny_model, "mean", dropout=0.0, device="cpu").eval()
-    column = model.preprocess(sentences(4))
-    step = component("tokens", "cutoff", **options)
-    views = Objective(model, {"infonce": InfoNCE()}, tokens=[(step, [1])]).encode([column], None)
-    assert torch.allclose(views.stack[0], model.encode(sentences(4), convert_to_tensor=True), atol=1e-5)
-    assert not torch.allclose(views.stack[1], views.stack[0], atol=1e-3)
-    changed = step(dict(column), seeded())
-    erased = changed["attention_mask"] != column["attention_mask"]
-    blank = {**changed, "input_ids": changed["input_ids"].masked_fill(erased, 7)}
-    embedded = [model(dict(batch))["sentence_embedding"] for batch in (changed, blank)]
-    assert torch.allclose(embedded[0], embedded[1], atol=1e-6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -128,19 +112,3 @@ def test_equals_what_is_erased_by_hand(tiny_model: Path, unit: str, packed: bool
             assert torch.allclose(views[1, i], by_hand(tiny_model, ids, zero), atol=1e-5)
             assert torch.allclose(views[0, i], by_hand(tiny_model, ids, []), atol=1e-5)
             assert not torch.allclose(views[0, i], views[1, i], atol=1e-3)
-
-
-def test_in_parts_and_on_another_pass_it_is_the_same(tiny_model: Path) -> None:
-    """Gradient caching runs the embedding layer twice, a part at a time; nothing stays behind it."""
-    model = load(tiny_model, "mean", dropout=0.0, device="cpu").eval()
-    column = model.preprocess(sentences(6))
-    made = [
-        Objective(model, {"infonce": InfoNCE()}, tokens=[(LayerCutoff("token", 0.5), [0])], mini_batch_size=size)
-        for size in (None, 4)
-    ]
-    whole, parts = (each.encode([dict(column)], None).stack for each in made)
-    assert torch.allclose(whole, parts, atol=1e-6)
-    (gradient,) = torch.autograd.grad(parts.square().sum(), model[0].auto_model.get_input_embeddings().weight)
-    assert torch.isfinite(gradient).all()
-    plain = torch.as_tensor(model.encode(sentences(6)))
-    assert torch.allclose(whole[1], plain, atol=1e-5)

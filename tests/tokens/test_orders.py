@@ -119,15 +119,6 @@ def test_the_ratio_is_a_probability() -> None:
     assert deleted(among, 1.0, seeded()).sum(dim=1).eq(9).all()
 
 
-def test_the_encoder_reads_what_is_left_alone(tiny_model: Path) -> None:
-    """A sentence whose other words were never there has the same vector."""
-    model = load(tiny_model, "mean", dropout=0.0, device="cpu").eval()
-    damaged = Delete()(dict(model.preprocess(sentences(4))), seeded(1))
-    rest = [model.tokenizer.decode(ids[1:-1]) for ids in read(damaged)]
-    expected = model(model.preprocess(rest))["sentence_embedding"]
-    assert torch.allclose(model(damaged)["sentence_embedding"], expected, atol=1e-5)
-
-
 @settings(max_examples=40, deadline=None)
 @given(lengths, st.booleans(), st.floats(0, 1), st.integers(2, 30), st.integers(0, 10_000))
 def test_repetition_keeps_the_order(counts: list[int], left: bool, ratio: float, room: int, seed: int) -> None:

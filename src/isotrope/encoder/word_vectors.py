@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isotrope.errors import UserError
-from isotrope.text.files import COMPRESSIONS, TextFile
-from isotrope.text.lines import lines
+from isotrope.text.files import COMPRESSIONS, TextFile, lines
 
 WordVector = npt.NDArray[np.float32]  # (D,), or rows (N, D)
 _PIECES = re.compile(r"\w+|[^\w\s]")

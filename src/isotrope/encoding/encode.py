@@ -33,7 +33,7 @@ from isotrope.store.disk import check_space, writing
 from isotrope.store.job import AGAIN, Job
 from isotrope.store.remote import lies_within
 from isotrope.text.coverage import STRANGE, unknown_warning
-from isotrope.text.files import not_read, passed_over
+from isotrope.text.files import not_read
 from isotrope.text.opened import open as text_open
 from isotrope.types import Encoder
 
@@ -121,7 +121,7 @@ def encode(
     if inside := next((path for path in given.paths if lies_within(output, path)), None):
         raise UserError(f"output {output} lies in the input {inside}", "write elsewhere")
     shown = console or plain_console(quiet=True)
-    if left := not_read(passed_over(given.paths)):
+    if left := not_read(given.paths):
         shown.print(left)
     options = {"pooling": pooling, "normalize": normalize, "device": device}
     options |= {"prompt": prompt, "prompt_name": prompt_name}

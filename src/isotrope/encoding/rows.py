@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from isotrope.errors import UserError, printable
-from isotrope.text.files import TextFile, reading_errors
-from isotrope.text.lines import LONGEST_LINE
+from isotrope.text.files import LONGEST_LINE, TextFile, reading_errors
 from isotrope.text.opened import Opened
 from isotrope.text.readers import Columns, is_string, rows
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from isotrope.encoder.word_vectors import WordVectors, source_of
 from isotrope.errors import UserError
 from isotrope.post.fitted import PostStep, Transform
-from isotrope.text.lines import lines
+from isotrope.text.files import lines
 from isotrope.types import AboveZero, Encoder, Matrix
 
 

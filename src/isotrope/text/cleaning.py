@@ -1,21 +1,17 @@
 """Cleaning of a corpus: which rows are dropped, and the report of why."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import xxhash
-from pydantic import TypeAdapter
 
 from isotrope.errors import UserError, printable
-from isotrope.text.files import not_read
 
-REASONS = ("undecodable", "blank", "too_short", "too_long", "duplicate")  # in the order in which they are tried
+REASONS = ("not UTF-8 text", "blank", "too short", "too long", "duplicate")  # in the order in which they are tried
 FEWEST, MOST = 2, 10_000  # characters of a text that may be a useful sentence: not a letter, nor encoded data
-_IN_WORDS = {"undecodable": "not UTF-8 text", "too_short": "too short", "too_long": "too long"}
 _BATCH_ROWS, _BATCH_CHARS = 8192, 1 << 22  # a batch in memory: whichever comes first
-_EXAMPLES = 3  # places named for each reason
 _NOT_TEXT = re.compile("[\\0\ud800-\udfff]")  # a byte that is not UTF-8 is read as one of the latter
 
 Row = tuple[str, ...]  # a text with its positives and negatives, or a document's title and paragraphs
@@ -24,7 +20,7 @@ Row = tuple[str, ...]  # a text with its positives and negatives, or a document'
 def bad_text(row: Row) -> str | None:
     """Why a text with its positives and negatives is dropped, or None. Duplicates are found elsewhere."""
     shortest, longest = min(map(len, row)), max(map(len, row))
-    return "blank" if not shortest else "too_short" if shortest < FEWEST else "too_long" if longest > MOST else None
+    return "blank" if not shortest else "too short" if shortest < FEWEST else "too long" if longest > MOST else None
 
 
 def fold(fields: tuple[str | None, ...]) -> Row:
@@ -65,59 +61,49 @@ class CleaningReport:
     """What cleaning read, kept and dropped.
 
     Attributes:
-        read: rows read: lines, a table's rows, blocks of documents; with a split, sentences.
+        read: rows: lines, a table's rows, blocks of documents; with a split, sentences.
         dropped: reason → rows, for every reason of `REASONS`.
-        examples: reason → the first places, as "file:line 'beginning of the text'".
-        texts: rows before they were split into sentences.
-        skipped: ending → files of the folders that were not read.
-        unit: what a row is, as a plural.
-        notes: further lines: how the files were read, what was made of them.
+        examples: reason → the first place, as "file:line 'beginning of the text'".
     """
 
     files: tuple[str, ...] = ()
     read: int = 0
     kept: int = 0
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
-    examples: dict[str, tuple[str, ...]] = field(default_factory=lambda: dict.fromkeys(REASONS, ()))
-    texts: int = 0
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    unit: str = "texts"
-    notes: tuple[str, ...] = ()
+    examples: dict[str, str] = field(default_factory=dict)
+    texts: int = 0  # rows before they were split into sentences
+    unit: str = "texts"  # what a row is, as a plural
+    notes: tuple[str, ...] = ()  # files that were not read, how the others were, what was made of them
 
     def __str__(self) -> str:
-        """A line for the whole, one for each reason that occurred, one for the files that were not read, the notes."""
+        """A line for the whole, one for each reason that occurred, the notes."""
         files = "1 file" if len(self.files) == 1 else f"{len(self.files):,} files"
         split = f" split into {self.read:,} sentences," if self.texts != self.read else ""
         counts = f"{self.kept:,} kept, {self.read - self.kept:,} dropped"
         table = [f"{self.texts:,} {self.unit} read from {files},{split} {counts}"]
         for reason, count in self.dropped.items():
             if count:
-                table.append(f"  {_IN_WORDS.get(reason, reason):<14}{count:>12,}  first: {self.examples[reason][0]}")
-        further = [not_read(self.skipped)] if self.skipped else []
-        return "\n".join([*table, *(f"  {line}" for line in (*further, *self.notes))])
+                table.append(f"  {reason:<14}{count:>12,}  first: {self.examples[reason]}")
+        return "\n".join([*table, *(f"  {note}" for note in self.notes)])
 
     def drop(self, reason: str, place: str, row: Row) -> None:
         """Count a dropped row; place is "file:line"."""
         self.dropped[reason] += 1
-        if len(self.examples[reason]) < _EXAMPLES:
+        if reason not in self.examples:
             text = " | ".join(filter(None, row))
             fault = _NOT_TEXT.search(text)
             begin = max(0, fault.start() - 30) if fault else 0
             quoted = f"{text[begin : begin + 60]!r}".replace("\\udc", "\\x")  # a byte that is not UTF-8, as the byte
-            self.examples[reason] += (printable(f"{place} {quoted}" if text else place),)
+            self.examples[reason] = printable(f"{place} {quoted}" if text else place)
 
     def check(self) -> None:
         """Raise UserError if fewer than two rows are kept, since nothing is learned of one."""
         if self.kept < 2:
-            counts = [f"{count:,} {_IN_WORDS.get(reason, reason)}" for reason, count in self.dropped.items() if count]
-            read = f"1 {self.unit.removesuffix('s')}" if self.read == 1 else f"{self.read:,} {self.unit}"
-            said = "; ".join([f"{read} read, dropped: {', '.join(counts) or 'none'}", *self.notes])
+            counts = [f"{count:,} {reason}" for reason, count in self.dropped.items() if count]
+            said = "; ".join([f"dropped: {', '.join(counts) or 'none'}", *self.notes])
             named = self.files[0] if len(self.files) == 1 else f"the {len(self.files):,} files"
-            left = f"{'no' if self.kept == 0 else 'a single'} {self.unit.removesuffix('s')} is left"
-            raise UserError(f"{named}: {left} ({said})", "give more text; of pages, code and menus are not read")
-
-
-REPORT_JSON = TypeAdapter(CleaningReport)
+            problem = f"{named}: {self.kept} of {self.read:,} {self.unit} left ({said})"
+            raise UserError(problem, "give more text; of pages, code and menus are not read")
 
 
 def cleaned(
@@ -147,7 +133,7 @@ def cleaned(
         report.read += 1
         report.texts += place != last  # the sentences of one text have its place
         last = place
-        if reason := "undecodable" if any(map(_NOT_TEXT.search, row)) else bad(row):
+        if reason := "not UTF-8 text" if any(map(_NOT_TEXT.search, row)) else bad(row):
             report.drop(reason, place, row)
             continue
         batch.append((place, row))

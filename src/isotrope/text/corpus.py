@@ -12,17 +12,16 @@ import xxhash
 
 from datasets import Dataset
 from isotrope.errors import UserError, printable
-from isotrope.store.atomic import new_file, write_json, write_text
+from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cached
-from isotrope.text.cleaning import REPORT_JSON, CleaningReport, Row, bad_text, cleaned
-from isotrope.text.document_rows import document_rows
+from isotrope.text.cleaning import CleaningReport, Row, bad_text, cleaned
 from isotrope.text.files import TextFile
 from isotrope.text.permutation import Permutation, RowIds, derive
-from isotrope.text.readers import Columns, rows
+from isotrope.text.readers import Columns, document_rows, rows
 
-# Versions of the cleaning and the layout below; part of the keys, so that a change never meets old files.
-_TEXTS, _DOCUMENTS = 3, 1
-_ARROW, _REPORT, _CHECKSUM = "rows.arrow", "report.json", "checksum.json"
+# Versions of the cleaning, of documents, and of the files below; a change never meets old files.
+_TEXTS, _DOCUMENTS, _FILES = 3, 1, 2
+_ARROW, _REPORT = "rows.arrow", "report.json"
 _DOCUMENT = pa.schema([("title", pa.string()), ("paragraphs", pa.list_(pa.string()))])
 _AT_ONCE = 1024  # documents in memory
 _TICK = 0.02  # seconds between two times of files
@@ -49,7 +48,6 @@ class Texts:
         report: what cleaning dropped, and why.
         rounds: rows of each round, if the rows are pairs drawn from documents: round after round, each with at most
             one pair of a document. Empty: all rows are one round.
-        settings: what decides the rows, beside the files.
     """
 
     dataset: Dataset
@@ -57,16 +55,12 @@ class Texts:
     key: str
     report: CleaningReport
     rounds: tuple[int, ...] = ()
-    settings: str = ""
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def texts(self, rows: RowIds) -> list[str]:
         """The sentences of these rows: their first column."""
-        if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):
-            wrong = rows.min() if rows.min() < 0 else rows.max()
-            raise UserError(f"row id {wrong} in a corpus of {len(self)}", "let 'label' hold the row numbers")
         return list(self.dataset[rows.tolist()][self.columns[0]])
 
 
@@ -91,23 +85,19 @@ class Documents:
         dataset: memory-mapped, with the columns `title` (may be "") and `paragraphs` (list of texts without the title).
         key: checksum of the files' bytes and of the columns read: equal keys mean equal documents.
         report: how the files were read, and what was dropped.
-        settings: what decides the documents, beside the files.
     """
 
     dataset: Dataset
     key: str
     report: CleaningReport
-    settings: str
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def each(self, rows: RowIds | None = None) -> Iterator[Document]:
         """The documents of these rows (R,), in this order; None: all. Few are in memory at a time."""
-        count = len(self) if rows is None else len(rows)
-        for begin in range(0, count, _AT_ONCE):
-            part = slice(begin, begin + _AT_ONCE)
-            found = self.dataset[part] if rows is None else self.dataset[rows[part].tolist()]
+        chosen = self.dataset if rows is None else self.dataset.select(rows)
+        for found in chosen.iter(_AT_ONCE):
             yield from map(Document, found["title"], found["paragraphs"])
 
     def texts(self, rows: RowIds | None = None) -> list[str]:
@@ -149,7 +139,7 @@ def read_texts(
 
     settings = json.dumps([_TEXTS, asdict(columns), keep_duplicates])
     dataset, key, report = _written(sources, settings, cache, schema, batches, wanted.key if wanted else "")
-    return Texts(dataset, columns.names, key, report, settings=settings)
+    return Texts(dataset, columns.names, key, report)
 
 
 def read_documents(sources: Sequence[TextFile], title: str | None, text: str | None, cache: Path) -> Documents:
@@ -168,7 +158,7 @@ def read_documents(sources: Sequence[TextFile], title: str | None, text: str | N
         report.notes = (f"{'; '.join(how)}; {titled:,} {'has' if titled == 1 else 'have'} a title",)
 
     settings = json.dumps(["documents", _DOCUMENTS, title, text])
-    return Documents(*_written(sources, settings, cache, _DOCUMENT, batches), settings)
+    return Documents(*_written(sources, settings, cache, _DOCUMENT, batches))
 
 
 def _written(
@@ -181,7 +171,8 @@ def _written(
 ) -> tuple[Dataset, str, CleaningReport]:
     """The rows that ``batches`` finds in the files, mapped; their key; and the report that it has filled meanwhile.
 
-    The files are read once for each of their states, and the key is their `content_checksum`, from the same reading.
+    The files are read once for each of their states. The key is the checksum of the settings and of the files' formats,
+    sizes, splits and bytes, in order, from the same reading.
     """
     sources = [source.now() for source in sources]
     states = [(source.state, source.header) for source in sources]
@@ -196,10 +187,8 @@ def _written(
         report.check()
         if [source.now() for source in sources] != sources:
             raise UserError("the files changed while they were read", "wait until they are complete")
-        write_text(draft / _REPORT, REPORT_JSON.dump_json(report, indent=2).decode())
-        write_json(draft / _CHECKSUM, total.hexdigest())
+        write_json(draft / _REPORT, [total.hexdigest(), asdict(report)])
 
-    folder = cached(cache / xxhash.xxh3_128_hexdigest(json.dumps([settings, states, part]).encode()), make)
-    report = REPORT_JSON.validate_json((folder / _REPORT).read_bytes())
-    key = json.loads((folder / _CHECKSUM).read_text(encoding="utf-8"))
-    return Dataset.from_file(str(folder / _ARROW)), key, report
+    folder = cached(cache / xxhash.xxh3_128_hexdigest(json.dumps([_FILES, settings, states, part]).encode()), make)
+    key, report = json.loads((folder / _REPORT).read_bytes())
+    return Dataset.from_file(str(folder / _ARROW)), key, CleaningReport(**report)

@@ -1,6 +1,7 @@
 """Opened text: whatever the user gives, read, cleaned and hashed once, and passed on as one object."""
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -15,7 +16,7 @@ from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.remote import is_url, without_secrets
 from isotrope.text.corpus import Documents, Texts, Wanted, read_documents, read_texts
-from isotrope.text.files import ENDINGS, TextFile, content_checksum, find_sources, passed_over
+from isotrope.text.files import ENDINGS, TextFile, find_sources, not_read
 from isotrope.text.readers import Columns
 from isotrope.text.split import language_of
 
@@ -37,15 +38,11 @@ class Opened:
     split: str | None = None
     keep_duplicates: bool = False
     in_memory: bool = False  # whether it was given in memory
-    _read: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _read: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # how it is read, and what was found
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
-        """The files that the paths name, as they are when it is asked for first; `check` compares with them.
-
-        Raises:
-            UserError: one is missing, empty, unreadable or of an unknown kind.
-        """
+        """The files that the paths name, as they are when it is asked for first; `check` compares with them."""
         return self._find()
 
     @property
@@ -56,41 +53,31 @@ class Opened:
     def texts(self, wanted: Wanted | None = None) -> Texts:
         """Cleaned rows, each a text with its positives and negatives if there are any.
 
-        ``wanted`` rows are the only ones kept of text behind URLs, which may be larger than the disk.
-
-        Raises:
-            UserError: anything wrong with the text.
+        ``wanted`` rows are the only ones kept of text behind URLs, which may be larger than the disk. Raises UserError
+        for anything that is wrong with the text.
         """
         columns, cache = Columns(self.text, self.positive, self.negatives), cache_folder("corpora")
-        read = partial(read_texts, self.files, columns, cache, keep_duplicates=self.keep_duplicates, wanted=wanted)
+        read = partial(read_texts, columns=columns, cache=cache, keep_duplicates=self.keep_duplicates, wanted=wanted)
         return self._once(f"texts {wanted.key if wanted else ''}", read)
 
     def documents(self) -> Documents:
-        """Titles and paragraphs.
-
-        Raises:
-            UserError: anything wrong with the text.
-        """
-        read = partial(read_documents, self.files, self.title, self.text, cache_folder("documents"))
+        """Titles and paragraphs. Raises UserError for anything that is wrong with the text."""
+        read = partial(read_documents, title=self.title, text=self.text, cache=cache_folder("documents"))
         return self._once("documents", read)
 
-    def _once(self, what: str, read: Callable[[], Read]) -> Read:
+    def _once(self, what: str, read: Callable[[Sequence[TextFile]], Read]) -> Read:
         if what not in self._read:
-            found = read()
-            found.report.skipped = passed_over(self.paths)  # of these folders, whichever were read first
-            self._read[what] = found
-        again: Read = self._read[what]
+            found: Read = read(self.files)
+            found.report.notes = (*filter(None, [not_read(self.paths)]), *found.report.notes)
+            self._read[what] = read, found
+        again: Read = self._read[what][1]
         return again
 
     def check(self) -> None:
-        """Check that the files are those that were found. They are read again only if somebody has touched them.
-
-        Raises:
-            UserError: they changed.
-        """
+        """Raise UserError if the files have changed. They are read again only if somebody has touched them."""
         if (now := self._find()) == self.files:
             return
-        if not self._read or any(content_checksum(now, read.settings) != read.key for read in self._read.values()):
+        if not self._read or any(read(now).key != found.key for read, found in self._read.values()):
             problem = f"{self.name} changed while the work was going on"
             raise UserError(problem, "begin anew with --restart, or name another output")
 
@@ -147,16 +134,9 @@ def open(
 
 def _is_path(one: str | Path) -> bool:
     """Whether an item of a list is a file rather than a text: texts have blanks, and do not end as files do."""
-    if isinstance(one, Path) or is_url(one):
+    if isinstance(one, Path) or is_url(one) or (len(one.split()) == 1 and Path(one).suffix.lower() in ENDINGS):
         return True
-    if "\n" in one or "\0" in one or len(one) >= 4096:
-        return False
-    if " " not in one and Path(one).suffix.lower() in ENDINGS:
-        return True
-    try:
-        return 0 < len(one) < 256 and Path(one).exists()
-    except (OSError, UnicodeEncodeError):  # no name of a file
-        return False
+    return os.path.exists(one)  # noqa: PTH110 (a Path's raises for what cannot be a name)
 
 
 def _table_of(source: Given) -> pa.Table:

@@ -7,16 +7,16 @@ from typing import Any, Literal
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
 
 from isotrope.errors import UserError, needs
-from isotrope.text.files import TextFile
-from isotrope.text.lines import LONGEST_LINE, lines
+from isotrope.text.files import LONGEST_LINE, TextFile, lines
 
 Block = tuple[int, str]  # where it begins, from 1: the line in Markdown, the block's number in HTML; its text
 _Part = tuple[int, str, Literal["text", "heading", "code heading"]]  # a block, and what it is
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n\s*[\w\"'-]+\s*[:=].*?\n\1[ \t]*(\r?\n|\Z)", re.DOTALL)
-_NESTED = 1000  # levels of lists and quotations that are read; three for each list
+_NESTED = 200  # levels of lists and quotations that are read; three for each list
 _MARKDOWN = MarkdownIt("commonmark", {"maxNesting": _NESTED}).enable(["table", "strikethrough"])
 _LEFT_OUT = "head, script, style, template, noscript, nav, footer, form, button, pre, svg, iframe, object"
 _BLOCKS = (
@@ -74,27 +74,16 @@ def one_text(place: str, found: Iterable[str]) -> str:
 
 def _markdown(text: str) -> Iterator[_Part]:
     text = _FRONT_MATTER.sub(lambda found: "\n" * found[0].count("\n"), text)  # the numbers of lines stay
-    row: list[str] | None = None  # the cells of a table's row
-    begin, heading = 1, False
-    for token in _MARKDOWN.parse(text):
-        begin = token.map[0] + 1 if token.map else begin
-        if token.type == "tr_open":
-            row = []
-        elif token.type == "tr_close" and row is not None:
-            yield begin, " ".join(row), "text"
-            row = None
-        elif token.type == "html_block":
-            yield from ((begin, inner, kind) for _, inner, kind in _html(token.content))
-        elif token.type in ("heading_open", "heading_close"):
-            heading = token.type == "heading_open"
-        elif token.type == "inline":
-            words, prose = _inline(token.children or [])
-            if words and heading:
-                yield begin, words, "heading" if prose else "code heading"
-            elif words and prose and row is None:
-                yield begin, words, "text"
-            elif words and prose and row is not None:
-                row.append(words)
+    for node in SyntaxTreeNode(_MARKDOWN.parse(text)).walk(include_self=False):
+        begin = node.map[0] + 1 if node.map else 1
+        if node.type == "html_block":
+            yield from ((begin, inner, kind) for _, inner, kind in _html(node.content))
+        elif node.type in ("heading", "paragraph", "tr"):  # a row of a table is one block
+            inner = [_inline(one.to_tokens()[0].children or []) for one in node.walk() if one.type == "inline"]
+            if words := " ".join(words for words, prose in inner if prose):
+                yield begin, words, "heading" if node.type == "heading" else "text"
+            elif node.type == "heading" and inner[0][0]:
+                yield begin, inner[0][0], "code heading"
 
 
 def _inline(tokens: Sequence[Token]) -> tuple[str, bool]:

@@ -14,14 +14,14 @@ import xxhash
 from datasets import Dataset, concatenate_datasets
 from isotrope.console.progress import tell
 from isotrope.errors import UserError
-from isotrope.store.atomic import new_file, write_json
+from isotrope.store.atomic import new_file
 from isotrope.store.cache import cached
 from isotrope.text.corpus import Document, Documents, Texts
 from isotrope.types import Count
 
 _LAYOUT = 1  # version of the drawing and the layout below; part of the key
 _AT_ONCE = 1024  # documents whose pairs are in memory
-_ROUND, _ROUNDS = "round-{}.arrow", "rounds.json"
+_ROUND = "round-{}.arrow"
 _COLUMNS = ("text", "positive")
 
 TextPair = tuple[str, str]  # an anchor and its positive
@@ -98,22 +98,20 @@ def open_pairs(
             for begin in range(0, len(rows), _AT_ONCE):
                 tell(f"drew {unit} from", begin, len(rows))
                 some = rows[begin : begin + _AT_ONCE]
-                generators = (np.random.default_rng([seed, row]) for row in some.tolist())
-                drawn = [maker(each, rounds, next(generators)) for each in documents.each(some)]
+                each = zip(documents.each(some), some.tolist(), strict=True)
+                drawn = [maker(document, rounds, np.random.default_rng([seed, row])) for document, row in each]
                 for number, writer in enumerate(writers):
-                    if pairs := [each[number] for each in drawn if len(each) > number]:
+                    if pairs := [found[number] for found in drawn if len(found) > number]:
                         columns = [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)]
                         writer.write_batch(pa.record_batch(columns, schema=schema))
                         sizes[number] += len(pairs)
         if sizes[0] < 2:
             problem = f"{sizes[0]} of {len(rows):,} documents {'has' if sizes[0] == 1 else 'have'} {maker.needs}"
             raise UserError(problem, f"give documents with {maker.needs}, or choose another kind of pairs")
-        write_json(draft / _ROUNDS, [size for size in sizes if size])
 
     folder = cached(cache / key, make)
-    sizes = tuple(json.loads((folder / _ROUNDS).read_text(encoding="utf-8")))
-    parts = [Dataset.from_file(str(folder / _ROUND.format(number))) for number in range(len(sizes))]
-    dataset = concatenate_datasets(parts)
+    parts = [Dataset.from_file(str(folder / _ROUND.format(number))) for number in range(rounds)]
+    sizes, dataset = tuple(filter(None, map(len, parts))), concatenate_datasets(parts)
     dataset = dataset.add_column("label", np.arange(len(dataset)))
     left = f" ({len(rows) - sizes[0]:,} do not have {maker.needs})" if sizes[0] < len(rows) else ""
     held = f"; {held_out:,} documents are held out" if held_out else ""

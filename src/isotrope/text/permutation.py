@@ -11,12 +11,15 @@ _ROUNDS = 8
 _STEP = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: splitmix64's increment
 
 
+def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """splitmix64's finaliser (Steele, Lea, Flood 2014; constants by Stafford); the product wraps around at 2^64."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
 def _mix(value: int) -> int:
-    """splitmix64's finaliser (Steele, Lea, Flood 2014; constants by Stafford): a bijection of 64-bit integers."""
-    value = (value + _STEP) & _MASK
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-    return value ^ (value >> 31)
+    return int(_scramble(np.array([(value + _STEP) & _MASK], np.uint64))[0])
 
 
 def derive(seed: int, stream: int) -> int:
@@ -39,12 +42,8 @@ class Permutation:
 
     A Feistel network (Luby, Rackoff 1988) permutes the smallest domain of 2^(2b) >= n places, whatever its round
     function. Places outside range(n) are sent through again until they fall inside (cycle walking: Black, Rogaway
-    2002). From n = 17 on, this takes fewer than four times on average. So the k-th row of epoch e is a pure function of
-    (seed, e, k). A run resumes exactly and at once: no order is stored, and no memory grows with n.
-
-    Args:
-        n: number of rows, 1 to 2^62.
-        seed: any integer; taken modulo 2^64.
+    2002). So the k-th row of epoch e is a pure function of (seed, e, k). A run resumes exactly and at once: no order is
+    stored, and no memory grows with n, which is at most 2^62.
 
     >>> perm = Permutation(10, seed=1)
     >>> sorted(perm[np.arange(10)].tolist()) == list(range(10))
@@ -71,10 +70,3 @@ class Permutation:
         for key in self._keys:
             left, right = right, left ^ (_scramble(right ^ key) & low)
         return (left << half) | right
-
-
-def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """`_mix` without its addition, for arrays; the product wraps around at 2^64."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

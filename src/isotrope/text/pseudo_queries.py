@@ -27,13 +27,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*(?=\S)")
 
 @dataclass(frozen=True, slots=True)
 class PseudoQueries:
-    """Queries, and where they come from.
-
-    Attributes:
-        texts: (Q,).
-        documents: (Q,) the number of the document that each comes from.
-        kinds: (Q,) of `KINDS`.
-    """
+    """Queries (Q,), the number of the document that each comes from, and which of `KINDS` it is."""
 
     texts: list[str] = field(default_factory=list)
     documents: list[int] = field(default_factory=list)
@@ -46,15 +40,12 @@ class PseudoQueries:
 
     def sample(self, count: int, seed: int) -> "PseudoQueries":
         """At most ``count`` of them, drawn at random, in their order."""
-        drawn = np.random.default_rng(seed).permutation(len(self.texts))[:count]
-        return self.part(np.sort(drawn).tolist())
+        return self.part(sorted(np.random.default_rng(seed).permutation(len(self.texts))[:count].tolist()))
 
     def part(self, rows: Iterable[int]) -> "PseudoQueries":
         """Those of these rows."""
-        rows = list(rows)
-        return PseudoQueries(
-            [self.texts[row] for row in rows], [self.documents[row] for row in rows], [self.kinds[row] for row in rows]
-        )
+        found = [(self.texts[row], self.documents[row], self.kinds[row]) for row in rows]
+        return PseudoQueries(*map(list, zip(*found, strict=True)))
 
 
 def pseudo_queries(documents: Iterable[Document], kinds: Iterable[str] = MIXTURE, seed: int = 0) -> PseudoQueries:
@@ -66,13 +57,13 @@ def pseudo_queries(documents: Iterable[Document], kinds: Iterable[str] = MIXTURE
     """
     wanted, found = set(kinds), PseudoQueries()
     for number, document in enumerate(documents):
-        known = set[str]()
+        known = dict[str, str]()  # text -> the first kind that gives it
         for kind, text in _of(document, seed):
-            if kind in wanted and text and text not in known:
-                known.add(text)
-                found.texts.append(text)
-                found.documents.append(number)
-                found.kinds.append(kind)
+            if kind in wanted and text:
+                known.setdefault(text, kind)
+        found.texts.extend(known)
+        found.documents.extend([number] * len(known))
+        found.kinds.extend(known.values())
     return found
 
 

@@ -1,29 +1,35 @@
-"""Rows of a corpus file: the wanted columns of tables, the lines of text, the blocks of documents, one at a time."""
+"""What files hold, one at a time: rows (of a table, lines, blocks of a page), or documents with their paragraphs."""
 
 import csv
 import io
 import json
+import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain, groupby
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isotrope.errors import UserError
-from isotrope.text.files import TextFile, reading_errors
-from isotrope.text.lines import LONGEST_LINE, lines
-from isotrope.text.pages import document_blocks
+from isotrope.text.files import LONGEST_LINE, TextFile, lines, reading_errors
+from isotrope.text.pages import document_blocks, one_text, read_page, whole_text
 from isotrope.text.split import split_text
 
 SEPARATORS = ",;\t|"  # a header of one column that holds one of them is a table with another separator
 MANY_LINES = 20  # a quoted field of so many lines may be rows that a stray quotation mark has swallowed
 csv.field_size_limit(LONGEST_LINE)  # Python's own limit is 131,072: too long is for the cleaning to say
 
+TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # of documents in a table
+_SPOOL = 1 << 26  # bytes of a file of documents that are kept in memory
+
 Kinds = Sequence[tuple[str, str]]  # the columns of a table: their names, each with "string" or another type's name
 Choose = Callable[[Kinds], tuple[str, ...]]
 NumberedRow = tuple[int, tuple[Any, ...]]  # line number from 1 (Parquet: row number), the fields, strings; None = null
+PlacedDocument = tuple[str, tuple[str, ...]]  # "file:line" or "file"; the title, which may be "", and paragraphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iter
     """
     strings, further = len(columns.names), (*columns.chosen, *kept)
     if source.format in TABLES:
-        found = table_rows(source, lambda kinds: columns.choose(source, kinds, kept), strings)
+        found = TABLES[source.format](source, lambda kinds: columns.choose(source, kinds, kept), strings)
     elif further:
         problem = f"{source} is not a table, so it has no column {further[0]!r}"
         raise UserError(problem, "give a table (.jsonl, .csv, .tsv, .parquet)")
@@ -92,17 +98,6 @@ def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iter
             yield number, fields or (None,) * (1 + len(further))
         else:
             yield from ((number, (sentence,)) for sentence in split_text(fields[0], source.split))
-
-
-def table_rows(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
-    """The rows of a table, with the columns that ``choose`` takes from those that there are.
-
-    The first ``strings`` of them must hold strings. A blank line has no fields, so that it is counted.
-
-    A .tsv has no quoting (IANA text/tab-separated-values): a quotation mark is an ordinary character. A .csv follows
-    RFC 4180. A row that does not fit its table is an error.
-    """
-    return TABLES[source.format](source, choose, strings)
 
 
 def _jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
@@ -183,6 +178,9 @@ def _parquet(source: TextFile, choose: Choose, strings: int) -> Iterator[Numbere
                 yield number, row
 
 
+# The rows of a table, with the columns that ``choose`` takes, of which the first ``strings`` must hold strings. A blank
+# line has no fields, so that it is counted. A .tsv has no quoting (IANA text/tab-separated-values), a .csv follows
+# RFC 4180, and a row that does not fit its table is an error.
 TABLES = {".jsonl": _jsonl, ".csv": _delimited, ".tsv": _delimited, ".parquet": _parquet}
 
 
@@ -197,3 +195,84 @@ def _decoded(column: pa.Array) -> list[str | None]:
     # as bytes: Arrow does not check that a string is UTF-8, and to_pylist fails on one that is not
     fields = column.cast(pa.large_binary()).to_pylist()
     return [None if field is None else field.decode("utf-8", "surrogateescape") for field in fields]
+
+
+def document_rows(
+    sources: Sequence[TextFile], title: str | None, text: str | None, how: dict[str, None]
+) -> Iterator[PlacedDocument]:
+    """The documents of all files, in order. ``how`` is filled with the ways in which they are read, in words.
+
+    ``title`` and ``text`` are columns of tables. Without them it is ``title``, if there is one, and the first of
+    `TEXT_COLUMNS` that there is. A text is a string, or a list of strings: the paragraphs.
+
+    - .md, .html: a file is a document. Its title: see `read_page`.
+    - .txt: a file is a document, and blank lines separate its paragraphs. A .txt file that is the only file holds many
+      documents: blocks between blank lines or, if it has no blank lines, lines.
+    - tables: a row is a document. Blank lines within a text separate its paragraphs.
+    """
+    for source in sources:
+        if source.format in (".md", ".html"):
+            how[f"each {source.format} file is a document"] = None
+            heading, paragraphs = read_page(source)
+            yield str(source), (heading, *paragraphs)
+        elif source.format != ".txt":
+            how["each row of a table is a document"] = None
+            yield from _table_documents(source, title, text)
+        elif len(sources) > 1:
+            how["each .txt file is a document, with blank lines between its paragraphs"] = None
+            yield str(source), ("", *_paragraphs(whole_text(source)))
+        else:
+            yield from _pieces(source, how)
+
+
+def _pieces(source: TextFile, how: dict[str, None]) -> Iterator[PlacedDocument]:
+    """The documents of a single .txt file, one paragraph each. What must be read to tell how is kept meanwhile."""
+    found = lines(source)
+    with SpooledTemporaryFile(_SPOOL, "w+", encoding="utf-8", errors="surrogateescape", newline="\n") as begun:
+        by_block = _has_blocks(found, begun)
+        how[f"each {'block between blank lines' if by_block else 'line'} is a document"] = None
+        begun.seek(0)
+        numbered = enumerate(chain(begun, found), start=1)
+        if not by_block:
+            yield from ((f"{source}:{number}", ("", line)) for number, line in numbered)
+            return
+        for blank, block in groupby(numbered, lambda line: not line[1].strip()):
+            if not blank:
+                begin, first = next(block)
+                place = f"{source}:{begin}"
+                yield place, ("", one_text(place, chain([first], (line for _, line in block))))
+
+
+def _has_blocks(found: Iterable[str], begun: IO[str]) -> bool:
+    """Whether a blank line comes between two other lines. The lines up to there go to ``begun``."""
+    text = blank = False
+    for line in found:
+        begun.write(line)
+        if not line.strip():
+            blank = text
+        elif blank:
+            return True
+        else:
+            text = True
+    return False
+
+
+def _table_documents(source: TextFile, title_column: str | None, text_column: str | None) -> Iterator[PlacedDocument]:
+    def choose(columns: Kinds) -> tuple[str, ...]:
+        known = [name for name, _ in columns]
+        text = text_column or next((name for name in TEXT_COLUMNS if name in known), None)
+        title = title_column or ("title" if "title" in known and text != "title" else None)
+        return pick_columns(source, columns, (text, title) if title else (text,), strings=0)
+
+    for number, fields in TABLES[source.format](source, choose, 0):
+        value, title, *_ = (*fields, None, None)  # a blank line has no field; a table without titles, one
+        texts = value if isinstance(value, list) else _paragraphs(value) if isinstance(value, str) else [value]
+        for name, each in [("title", title), *(("text", text) for text in texts)]:
+            if not isinstance(each, str | None):
+                problem = f"{source}:{number}: the {name} holds {type(each).__name__}, not a string"
+                raise UserError(problem, f"name another column (--{name})")
+        yield f"{source}:{number}", (title or "", *(text for text in texts if text and not text.isspace()))
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [paragraph for paragraph in re.split(r"\n\s*\n", text) if paragraph and not paragraph.isspace()]

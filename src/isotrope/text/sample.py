@@ -23,8 +23,7 @@ class RowOrder:
     The sample is the first places of a permutation that is fixed by the seed; each epoch permutes within it.
 
     If the rows come in rounds (see `isotrope.text.corpus.Texts`), an epoch takes round after round, and permutes
-    within each. A sample takes whole rounds first, then a random sample of the next one. Without rounds, all rows are
-    one.
+    within each. A sample takes whole rounds first, then a random sample of the next one.
 
     Raises:
         UserError: a sample of no row, or of more rows than there are.
@@ -97,21 +96,18 @@ class PermutedBatches(BatchSampler):
     Batch i of an epoch is a pure function of (seed, epoch, i). So resuming needs no state but the epoch, which the
     trainer sets through `set_epoch`, and the number of batches to skip.
 
-    If the rows come in rounds, no batch takes rows of two rounds: a round holds one pair of each document, so no batch
-    holds two pairs of one document. With `drop_last` that also holds for all processes together. What a round leaves
-    over is dropped; it is another part in each round and epoch.
+    No batch takes rows of two rounds, which each hold one pair of a document. With `drop_last` that also holds for all
+    processes together. What a round leaves over is dropped; it is another part in each round and epoch.
 
     Sentence-transformers' trainer takes it as `batch_sampler`, with `limit`, `world_size` and `rounds` bound by
     `functools.partial`. A lambda will not do, since the trainer pickles its arguments into every checkpoint.
 
     Args:
         dataset: the corpus, or whatever has as many rows.
-        batch_size: rows of a batch of one process, at least 1.
-        seed: the run's seed.
+        batch_size: rows of a batch of one process.
         limit: rows in the sample; None takes all.
         drop_last: leave out rows that do not fill a batch on every process; without it the last batch is shorter.
-        world_size: number of processes. The sampler yields the batches of all of them in turn; accelerate deals them
-            out, so with `drop_last` every process gets equally many.
+        world_size: processes, whose batches follow one another; accelerate deals them out.
         rounds: rows of each round; none: all rows are one round.
 
     Raises:
@@ -136,11 +132,8 @@ class PermutedBatches(BatchSampler):
         if (largest := max(self._order.rounds)) < self._together:
             each = f"{batch_size}" if world_size == 1 else f"{batch_size} on each of {world_size} processes"
             rows = "documents that give a pair" if rounds else "sentences to train on"
-            most = largest // world_size
-            power = 1 << max(1, most.bit_length() - 2)  # several batches an epoch
-            remedy = f"choose at most {most}, for example --set train.batch_size={power}"
-            problem = f"a batch of {each} is larger than the {largest} {rows}"
-            raise UserError(problem, remedy if most > 1 else "give more text")
+            problem, most = f"a batch of {each} is larger than the {largest} {rows}", largest // world_size
+            raise UserError(problem, f"set train.batch_size to {most} or less" if most > 1 else "give more text")
         self.batch_size = batch_size
         self.drop_last = drop_last
         self.epoch = 0

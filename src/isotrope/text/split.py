@@ -8,7 +8,6 @@ from pydantic import Field
 
 from isotrope.errors import UserError, needs
 
-SPLIT = "sentences"
 _CODE = "[a-z]{2,3}"
 Language = Annotated[str, Field(pattern=f"^{_CODE}$")]  # a component's option
 ENGLISH = "en"  # its rules are right for most languages; some need their own abbreviations
@@ -23,7 +22,7 @@ def language_of(split: str) -> str:
         UserError: it is something else.
     """
     name, colon, language = split.partition(":")
-    if name != SPLIT or (colon and not re.fullmatch(_CODE, language)):
+    if name != "sentences" or (colon and not re.fullmatch(_CODE, language)):
         remedy = "choose sentences, or sentences:LANGUAGE with a two-letter code, such as sentences:de"
         raise UserError(f"split = {split!r} is unknown", remedy)
     return language or ENGLISH
