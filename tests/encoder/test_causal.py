@@ -16,7 +16,7 @@ from conftest import sentences
 from isotrope import load
 from isotrope.cli.main import app
 from isotrope.encoder import save
-from isotrope.encoder.adapters import adapter_weights, add_adapter, merge
+from isotrope.encoder.adapters import adapter_weights, add_adapter, merge_adapter
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.export import NEEDS_5
 from isotrope.encoder.load import sees_ahead
@@ -121,7 +121,7 @@ def test_decoders_of_many_kinds(kind: str, tmp_path: Path) -> None:
     for weight in adapter_weights(model).values():
         weight.data.normal_(0, 0.1)
     adapted = model.encode(TEXTS)
-    merge(model)
+    merge_adapter(model)
     np.testing.assert_allclose(model.encode(TEXTS), adapted, atol=1e-4)
     assert not np.allclose(adapted, vectors, atol=1e-2)
 

@@ -29,9 +29,6 @@ from isotrope.encoder.pooling import check_pooling, freeze, join_layers, pooling
 from isotrope.encoder.prompts import Prompts, routed
 from isotrope.errors import UserError
 
-SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
-         "max_position_embeddings")  # fmt: skip
-LARGEST_SIZE = 1 << 24  # of any size in a configuration
 _ROUTES = "Router"  # the first module of a model that has an encoder for queries and another one for documents
 _WORDS = "StaticEmbedding"  # the first module of a model that has one vector a token, and no language model
 _ROWS = 1024  # of a table that are looked at together: all at once need as much memory again
@@ -92,8 +89,9 @@ def load(
     prompts.check(where, name)
     base = base_model(where, name)
     first = first_module(where)
-    if first == _WORDS:
-        _check_words(where, name, pooling, max_length)
+    if first == _WORDS and (pooling, max_length) != (None, None):
+        problem = f"{model} takes the mean of one vector a token, over the whole text"
+        raise UserError(problem, "leave out pooling and max_length")
     if first == _ROUTES and dropout:
         raise _two_ways(name)
     config = None if first in (_WORDS, _ROUTES) else _config(base or where, name)
@@ -152,16 +150,6 @@ def dropout_keys(config: PreTrainedConfig) -> list[str]:
     ]
 
 
-def _check_words(where: str, model: str, pooling: str | None, max_length: int | None) -> None:
-    """Refuse what a model of one vector a token cannot do, and its pickled weights, which no library here may open."""
-    for name, value in {"pooling": pooling, "max_length": max_length}.items():
-        if value is not None:
-            problem = f"{name} = {value!r}: {model} takes the mean of one vector a token, over the whole text"
-            raise UserError(problem, f"leave {name} out")
-    if not any(Path(where).rglob("*.safetensors")):
-        raise UserError(f"{model} has no model.safetensors", "save it again: pickled files are not opened")
-
-
 def _set_length(encoder: SentenceTransformer, asked: int | None, longest: int | None, model: str) -> None:
     """Cut texts at ``asked`` tokens, else where the model says so, but never behind its last position."""
     own = getattr(encoder, "max_seq_length", None)
@@ -187,16 +175,10 @@ def _longest(config: PreTrainedConfig | None) -> int | None:
 
 
 def _config(where: str, model: str) -> PreTrainedConfig:
-    """The configuration. Some sizes that no encoder has give one vector for all sentences, others never end."""
     try:
-        config = AutoConfig.from_pretrained(where, trust_remote_code=False)
+        return AutoConfig.from_pretrained(where, trust_remote_code=False)
     except Exception as error:  # the libraries have many for a file that is not what it should be
         raise loading_fault(error, where, model) from error
-    for key in SIZES:
-        value = getattr(config, key, None)
-        if value is not None and (type(value) is not int or not 1 <= value <= LARGEST_SIZE):
-            raise UserError(f"{model}: config.json has {key} = {value!r}", "correct it, or download the model again")
-    return config
 
 
 def _open(

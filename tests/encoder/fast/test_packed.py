@@ -24,18 +24,11 @@ from isotrope.terms.infonce import InfoNCE
 from small_encoders import KINDS, VOCABULARY, L, N, batch, both, random_model, rows_of_linear_layers, states
 
 
-@pytest.mark.parametrize("holes", [False, True, "split"])
+@pytest.mark.parametrize("holes", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_layer_and_gradient_is_that_of_the_padded_encoder(
-    kind: str, holes: bool | str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_layer_and_gradient_is_that_of_the_padded_encoder(kind: str, holes: bool) -> None:
     plain, packed = both(kind)
-    features = batch(bool(holes))
-    if holes == "split":  # one long sentence: the attention of the others is computed apart
-        monkeypatch.setattr("isotrope.encoder.fast.attention.SPLIT_FROM", 4)
-        features["attention_mask"][1:, 4:] = 0
-        features["input_ids"][1:, 4:] = 1
-        assert len(Packing.from_mask(features["attention_mask"], 2).split().parts) == 2
+    features = batch(holes)
     expected, found = states(plain, features), states(packed, features)
     assert torch.allclose(found, expected, atol=1e-5)
     weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
@@ -224,18 +217,6 @@ def test_without_padding_no_head_is_copied_and_nothing_else_changes(dropout: flo
         found.append([out, *torch.autograd.grad((out * weight).sum(), heads)])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "split"), [([40] * 4, False), ([40, 3, 4, 5], True), ([40, 30, 30, 30], False), ([32, 3, 3, 3], False)]
-)
-def test_sentences_are_split_by_length_where_that_saves_half_of_the_work(lengths: list[int], split: bool) -> None:
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    parts = Packing.from_mask(mask, 2).split().parts
-    assert bool(parts) == split
-    if split:
-        assert sorted(torch.cat([sentences for sentences, _ in parts]).tolist()) == [0, 1, 2, 3]
-        assert [part.bias.shape[-1] for _, part in parts] == [5, 40]
 
 
 def test_in_half_precision_attention_that_learns_is_the_same_to_rounding() -> None:

@@ -77,8 +77,6 @@ def forward(model: PreTrainedModel, *args: Any, few_shapes: bool = False, **kwar
         mask, *wide = (F.pad(x, (0, 0) * (x.ndim - 2) + (0, -length % WIDTH)) for x in (mask, *inputs.values()))
         inputs, multiple = dict(zip(inputs, wide, strict=True)), -(-mask.numel() // SHARE)
     packing = Packing.from_mask(mask, model.config.num_attention_heads, multiple)
-    if mask.device.type == "cpu" and not few_shapes:
-        packing = packing.split()
     packed = {key: packing.pack(value) for key, value in inputs.items()}
     # A mask of four dimensions goes to the attention as it is; the packing follows it down to every layer.
     with _passing(packing):
