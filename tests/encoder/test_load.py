@@ -114,10 +114,6 @@ def test_a_length_leaves_room_for_a_word(tiny_model: Path, tmp_path: Path) -> No
             load(tiny_model, max_length=length)
     save(load(tiny_model, device="cpu"), tmp_path / "model")
     settings = tmp_path / "model" / "sentence_bert_config.json"
-    for value in (2, "many"):
-        settings.write_text(json.dumps({"max_seq_length": value}))
-        with pytest.raises(UserError, match=rf"max_seq_length = {value!r}"):
-            load(tmp_path / "model", device="cpu")
     settings.write_text(json.dumps({"max_seq_length": 10**30}))  # transformers' word for no limit
     assert load(tmp_path / "model", device="cpu").max_seq_length == 64
 

@@ -202,8 +202,6 @@ def test_a_name_of_the_hub_is_kept_and_a_path_is_not(tmp_path: Path) -> None:
     ("readme", "about"),
     [
         ("---\nlicense: mit\nlanguage: [en, de]\nx: [x]\n---\n# A", {"license": "mit", "language": ["en", "de"]}),
-        ("---\nlanguage:\n- en\n- no\n---\n", {"language": ["en", "no"]}),
-        ("---\nlanguage: no\n---\n", {"language": "no"}),
         ("---\nlicense: [1, 2]\nlanguage: {a: b}\n---\n", {}),
         ("---\nlicense: mit\n: : :\n---\n", {}),
         ("---\n- a list\n---\n", {}),

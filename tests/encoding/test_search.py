@@ -18,8 +18,8 @@ from isotrope.console.plain import plain_console
 from isotrope.encoder import load
 from isotrope.encoding import search as module
 from isotrope.encoding.encode import encode
+from isotrope.encoding.output import Stored
 from isotrope.encoding.search import search
-from isotrope.encoding.stored import Stored
 from isotrope.errors import UserError
 from isotrope.text.bm25 import Bm25Index
 from small_shards import KINDS
@@ -262,8 +262,8 @@ def other_kept_rows(folder: Path) -> Path:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "nothing": (lambda f: f / "no", "no does not exist: give what isotrope encode wrote"),
-    "other folder": (lambda f: f, r"has no _manifest\.json: give what"),
+    "nothing": (lambda f: f / "no", "no is not an output of isotrope encode: give what it wrote"),
+    "other folder": (lambda f: f, "is not an output of isotrope encode: give what it wrote"),
     "unfinished": (unfinished, "u is not finished: give the command isotrope encode again"),
     "lacks a shard": (without_a_shard, r"w cannot be read \(it has 19 of 30 rows\): encode the texts again"),
     "cut Parquet": (lambda f: written(f, "c.parquet", b"PAR1 no"), r"c\.parquet cannot be read .*: encode the texts"),

@@ -78,19 +78,17 @@ def missing_tensors() -> Iterator[list[str]]:
         setattr(PreTrainedModel, "from_pretrained", original)  # noqa: B010
 
 
-def refuse_missing(missing: list[str], model: str, pooler: bool) -> None:
-    """Raise for missing tensors. Those of the pooler matter only with ``pooler``: raw checkpoints often lack them."""
-    needed = [name for name in missing if pooler or "pooler" not in name.split(".")]
-    if needed:
+def refuse_damaged(encoder: SentenceTransformer, missing: list[str], model: str, pooler: bool) -> None:
+    """Raise for missing tensors, and for weights that are NaN or infinite: they may belong to a word of a later text.
+
+    Tensors of the pooler matter only with ``pooler``: raw checkpoints often lack them.
+    """
+    fault = ""
+    if needed := [name for name in missing if pooler or "pooler" not in name.split(".")]:
         shown = ", ".join(needed[:_SHOWN]) + (", …" if len(needed) > _SHOWN else "")
-        raise UserError(
-            f"{model}: model.safetensors lacks {len(needed)} of the encoder's tensors ({shown})",
-            "copy or download the model again, and take model.safetensors and config.json from the same model",
-        )
-
-
-def refuse_not_finite(encoder: SentenceTransformer, model: str) -> None:
-    """Raise for weights that are NaN or infinite: they may belong to a word that only a later text has."""
+        fault = f"model.safetensors lacks {len(needed)} of the encoder's tensors ({shown})"
     for name, weights in encoder.named_parameters():
         if not all(part.isfinite().all() for part in weights.flatten().split(_PART)):
-            raise UserError(f"{model}: not all weights of {name} are finite numbers", "copy or make the model again")
+            fault = fault or f"not all weights of {name} are finite numbers"
+    if fault:
+        raise UserError(f"{model}: {fault}", "copy or download the model again, and its config.json with it")

@@ -1,7 +1,6 @@
 """Any encoder by its name: a folder, a hub name, or the model that isotrope ships."""
 
 import re
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ from isotrope.encoder.faults import (
     missing_tensors,
     no_tokenizer,
     quiet,
-    refuse_missing,
-    refuse_not_finite,
+    refuse_damaged,
 )
 from isotrope.encoder.locate import check_hub, first_module, locate
 from isotrope.encoder.pooling import check_pooling, freeze, join_layers, pooling_modules
@@ -92,33 +90,26 @@ def load(
     if first == _WORDS and (pooling, max_length) != (None, None):
         problem = f"{model} takes the mean of one vector a token, over the whole text"
         raise UserError(problem, "leave out pooling and max_length")
-    if first == _ROUTES and dropout:
-        raise _two_ways(name)
     config = None if first in (_WORDS, _ROUTES) else _config(base or where, name)
     overrides = {} if dropout is None or config is None else dict.fromkeys(dropout_keys(config), dropout)
     if dropout and not overrides:
         raise UserError(f"dropout = {dropout}: the configuration of {model} has no dropout", "leave dropout unset")
     encoder, missing = _open(where, name, device, overrides)
     if pooling is not None and routed(encoder):  # the route of queries would be lost
-        raise _two_ways(name)
+        remedy = "name the model that it was made from, to change its pooling"
+        raise UserError(f"{name} reads queries in another way than documents", remedy)
     if base:
         merge_adapter(encoder)
-    refuse_missing(missing, name, pooler=pooling == "cls_head")
-    refuse_not_finite(encoder, name)
-    tokenizer = getattr(encoder, "tokenizer", None)
-    if isinstance(tokenizer, PreTrainedTokenizerBase) and len(tokenizer.get_vocab()) <= len(tokenizer.all_special_ids):
-        raise no_tokenizer(name)  # transformers makes up an empty one for some models
-    give_padding(encoder, name)
+    refuse_damaged(encoder, missing, name, pooler=pooling == "cls_head")
+    _give_padding(encoder, name)
     if bidirectional:
         read_both_ways(encoder, name)
     join_layers(encoder)
     if pooling is not None:
-        transformer = encoder[0]
-        own = {"prompts": encoder.prompts, "default_prompt_name": encoder.default_prompt_name}
         seen = all(module.include_prompt for module in encoder if isinstance(module, Pooling))
-        modules = [transformer, *pooling_modules(transformer, pooling)]
-        encoder = SentenceTransformer(modules=modules, device=str(encoder.device), **own)
-        encoder.set_pooling_include_prompt(seen)
+        modules = pooling_modules(encoder[0], pooling)
+        del encoder[1:]
+        encoder.extend(modules).to(encoder.device).set_pooling_include_prompt(seen)
     freeze(encoder)
     prompts.apply(encoder, name)
     if normalize is True and not isinstance(encoder[-1], Normalize):
@@ -136,11 +127,6 @@ def load(
     return encoder
 
 
-def _two_ways(model: str) -> UserError:
-    remedy = "name the model that it was made from, to train it or to change its pooling"
-    return UserError(f"{model} reads queries in another way than documents", remedy)
-
-
 def dropout_keys(config: PreTrainedConfig) -> list[str]:
     """The settings that hold a dropout probability of the encoder itself."""
     return [
@@ -152,16 +138,12 @@ def dropout_keys(config: PreTrainedConfig) -> list[str]:
 
 def _set_length(encoder: SentenceTransformer, asked: int | None, longest: int | None, model: str) -> None:
     """Cut texts at ``asked`` tokens, else where the model says so, but never behind its last position."""
-    own = getattr(encoder, "max_seq_length", None)
-    if not (own in (None, inf) or (type(own) is int and own >= SHORTEST)):  # word vectors cut nothing
-        remedy = f"write {SHORTEST} or more into sentence_bert_config.json, or download the model again"
-        raise UserError(f"{model} has max_seq_length = {own!r}", remedy)
     if asked is not None and not SHORTEST <= asked <= (longest or asked):
         choose = f"choose {SHORTEST} to {longest} tokens" if longest else f"choose {SHORTEST} tokens or more"
         raise UserError(f"max_length = {asked} does not fit {model}", choose)
     if asked is not None:
         encoder.max_seq_length = asked
-    elif longest is not None and (own or 0) > longest:  # a tokenizer that promises too much
+    elif longest is not None and (encoder.max_seq_length or 0) > longest:  # a tokenizer that promises too much
         encoder.max_seq_length = longest
 
 
@@ -235,12 +217,14 @@ def read_both_ways(model: SentenceTransformer, name: str) -> None:
         raise UserError(f"bidirectional = true: every token of {name} {why}", "leave it out")
 
 
-def give_padding(model: SentenceTransformer, name: str) -> None:
+def _give_padding(model: SentenceTransformer, name: str) -> None:
     """Let a tokenizer without a padding token, as many decoders have it, pad with its end token; the mask hides it."""
     tokenizer = getattr(model, "tokenizer", None)
-    if not isinstance(tokenizer, PreTrainedTokenizerBase) or tokenizer.pad_token is not None:
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return
-    if tokenizer.eos_token is None:
+    if len(tokenizer.get_vocab()) <= len(tokenizer.all_special_ids):  # transformers makes up an empty one for some
+        raise no_tokenizer(name)
+    if tokenizer.pad_token is None and tokenizer.eos_token is None:
         problem = f"the tokenizer of {name} has neither a padding token nor an end token"
         raise UserError(problem, "name a pad_token in tokenizer_config.json")
-    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token

@@ -1,12 +1,8 @@
 """A smaller model made of a larger one, to begin training with: ``layers:3`` or ``static``.
 
 Every second layer is what DistilBERT begins with: Sanh et al., 2019, https://arxiv.org/abs/1910.01108, Sec. 3. Which
-layers are best to keep: Sajjad et al., 2023, https://arxiv.org/abs/2004.03844. Embeddings, final norm, pooling and all
-that follows are kept.
-
-The vocabularies of BERT and its kin begin with their most common tokens. A word without a token of its own is read in
-pieces, as rare words always are. Units that neither read nor write much are those to leave out: Li et al., Pruning
-Filters for Efficient ConvNets, ICLR 2017, https://arxiv.org/abs/1608.08710, Sec. 3.1, there for channels.
+layers are best to keep: Sajjad et al., 2023, https://arxiv.org/abs/2004.03844. Units that neither read nor write much
+are those to leave out: Li et al., ICLR 2017, https://arxiv.org/abs/1608.08710, Sec. 3.1, there for channels.
 
 A static student is the mean of one vector a token, which is what its teacher says of the token alone. The recipe is
 model2vec's (Tulkens and van Dongen, 2024, https://github.com/MinishLab/model2vec): each token through the teacher, PCA,
@@ -25,6 +21,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding, Transformer, WeightedLayerPooling
+from sklearn.decomposition import PCA
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
@@ -190,13 +187,6 @@ def stand_for_text(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
     return np.array([name is not None and not _NO_WORD.fullmatch(name) for name in names])
 
 
-def principal(vectors: Rows, width: int) -> Rows:
-    """Vectors (V, D), centred, in their ``width`` directions of largest variance, the largest first: (V, min(D, K))."""
-    centred = vectors - vectors.mean(axis=0)
-    directions = np.linalg.eigh(centred.T @ centred)[1]  # rising variances
-    return np.asarray(centred @ directions[:, ::-1][:, :width])
-
-
 def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTransformer:
     """A model of sentence-transformers' `StaticEmbedding` with what ``model`` says of every token of its vocabulary.
 
@@ -214,9 +204,9 @@ def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTran
     cached(folder, lambda draft: np.save(draft / _VECTORS, _of_tokens(model, tokenizer)))
     vectors = np.load(folder / _VECTORS).astype(np.float64)  # (V, D)
     is_word = stand_for_text(tokenizer, len(vectors))
-    found = principal(vectors[is_word], width) * zipf_weights(int(is_word.sum()))[:, None]
-    rows = np.zeros((len(vectors), found.shape[1]))  # (V, K)
-    rows[is_word] = found
+    width = min(width, *vectors[is_word].shape)
+    rows = np.zeros((len(vectors), width))  # (V, K)
+    rows[is_word] = PCA(width).fit_transform(vectors[is_word]) * zipf_weights(int(is_word.sum()))[:, None]
     words = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(rows).float())
     modules = [words, *([Normalize()] if isinstance(model[-1], Normalize) else [])]
     return SentenceTransformer(modules=modules, device=str(model.device))

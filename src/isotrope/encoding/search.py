@@ -18,8 +18,8 @@ from isotrope.console.progress import progress, watch
 from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.prompts import role_prompt, used_prompt
 from isotrope.encoding.encode import check_counts, opened
+from isotrope.encoding.output import Stored
 from isotrope.encoding.rows import pieces_of
-from isotrope.encoding.stored import Stored
 from isotrope.encoding.tasks import encoder_checksum, shown_name
 from isotrope.errors import UserError, needs, one_of, printable
 from isotrope.evaluation.retrieval import Search, fused
