@@ -19,8 +19,6 @@ from conftest import WORDS
 from isotrope import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import cut, freed_memory, vectors_of
-from isotrope.encoding.encode import opened
-from isotrope.encoding.tasks import WorkerModel, encoder_checksum
 from isotrope.errors import UserError
 from small_encoders import KINDS, as_student
 
@@ -173,14 +171,6 @@ def test_a_head_is_made_of_the_stored_weights(tiny_model: Path, tmp_path: Path) 
     for pooling in ("cls_head", "first_last", "embeddings"):
         plain, frozen = (load(folder, pooling, device="cpu", frozen=frozen) for frozen in (False, True))
         np.testing.assert_array_equal(frozen.encode(TEXTS_STORED), plain.encode(TEXTS_STORED))
-
-
-def test_encoding_and_its_workers_keep_the_stored_type(tiny_model: Path, tmp_path: Path) -> None:
-    """Also search, which opens its model in the same way."""
-    folder = narrow(copied(tiny_model, tmp_path / "model"), torch.float16)
-    model = opened(folder, {})
-    for found in (model, WorkerModel(str(folder), (), encoder_checksum(model), 1).load()):
-        assert found[0].auto_model.get_input_embeddings().weight.dtype == torch.float16
 
 
 def test_other_models_are_loaded_as_ever(tiny_model: Path, tmp_path: Path) -> None:

@@ -188,7 +188,6 @@ MISTAKES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "not UTF-8": (lambda f: {"queries": "na\udcefve"}, "is not UTF-8 text"),
     "top": (lambda f: {"top": 0}, "top = 0 is impossible"),
     "engine": (lambda f: {"engine": "fais"}, "engine = 'fais' is unknown: did you mean 'faiss'"),
-    "texts twice": (lambda f: {"texts": "rows.csv"}, "v.parquet holds its texts: leave out texts"),
     "another encoder": (lambda f: {"model": Hashes(seed=1)}, "v.parquet was made with another model than hashes"),
     "prompt": (lambda f: {"query_prompt": "q: "}, "query_prompt = 'q: ' needs a sentence-transformers model"),
     "other width": (

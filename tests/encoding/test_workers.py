@@ -152,8 +152,8 @@ def test_another_model_in_the_worker(tiny_model: Path) -> None:
     [
         ({"engine": "spark"}, "engine = 'spark' is unknown: choose one of one, processes, ray"),
         ({"engine": "processes", "workers": 0}, "workers = 0 is impossible"),
-        ({"workers": 2}, "workers = 2 needs several processes: add --engine"),
-        ({"engine": "processes", "address": "auto"}, "address = 'auto' needs the engine ray"),
+        ({"workers": 2}, "the engine one takes no workers: workers need --engine processes or ray"),
+        ({"engine": "processes", "address": "auto"}, "the engine processes takes no address"),
         ({"engine": "processes", "model": object()}, "the engine processes needs a sentence-transformers model"),
         pytest.param(
             {"engine": "ray", "address": "127.0.0.1:1"}, r"no cluster answers at 127\.0\.0\.1:1 ", marks=needs_ray

@@ -31,25 +31,21 @@ Vectors = npt.NDArray[np.floating[Any]]  # (N, D) float32; float64 where the enc
 class FreedMemory:
     """Gives freed memory back to the system: glibc keeps what batches of many lengths have left in pieces."""
 
-    def __init__(self) -> None:
-        self._held: int | None = None  # by this process, after the first batch since the last time
+    _held: int | None = None  # by this process, at the first check since the last time
 
     def give_back(self) -> None:
-        """Call this where one kind of work ends, such as training: its objects go too."""
+        """Call this where one kind of work ends, such as training."""
         gc.collect()
-        self._trim()
+        self._held = None
+        if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # musl has none
+            trim(0)  # other systems do this by themselves, or cannot be asked
 
     def check(self) -> None:
         """Call this between batches. It gives back if this process has grown by 100 MB."""
         held = psutil.Process().memory_info().rss
         self._held = self._held or held
         if held > self._held + _GROWTH:
-            self._trim()
-
-    def _trim(self) -> None:
-        self._held = None
-        if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # musl has none
-            trim(0)  # other systems do this by themselves, or cannot be asked
+            self.give_back()
 
 
 freed_memory = FreedMemory()  # one for the process: trainings and encodings share its memory

@@ -93,12 +93,10 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
         merge_adapter(model)
     whole = model[0].auto_model
     kind, total = whole.config.model_type, whole.config.num_hidden_layers
-    if not 1 <= count <= total:
-        raise UserError(f"layers:{count}: the model has {total} layers", f"choose 1 to {total}")
     stacks = [name for name, m in whole.named_modules() if isinstance(m, nn.ModuleList) and len(m) == total]
-    if len(stacks) != 1:
-        problem = f"layers:{count}: {kind} has no plain list of {total} layers"
-        raise UserError(problem, "choose another student, such as tiny or static")
+    if len(stacks) != 1 or not 1 <= count <= total:
+        where = "" if stacks else ", which share their weights"
+        raise UserError(f"layers:{count}: the model has {total} layers{where}", f"choose 1 to {total}, tiny or static")
     kept = chosen_layers(total, count, place)
     config = deepcopy(whole.config)
     config.num_hidden_layers = count
@@ -149,17 +147,18 @@ def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
 
     They are those that do most: with the largest product of the norms of what a unit reads and of what it writes.
     """
-    what, whole = f"inner:{count}", model[0].auto_model
+    whole = model[0].auto_model
     config = whole.config
     key = "hidden_dim" if config.model_type == "distilbert" else "intermediate_size"
     total, width = getattr(config, key, 0), config.hidden_size
-    if not 1 <= count < total:
-        raise UserError(f"{what}: the model has {total} inner units", f"choose fewer than {total}, or leave it out")
     linear = [module for module in whole.modules() if isinstance(module, nn.Linear)]
     reading = [module for module in linear if (module.in_features, module.out_features) == (width, total)]
     writing = [module for module in linear if (module.in_features, module.out_features) == (total, width)]
-    if not len(reading) == len(writing) == config.num_hidden_layers:
-        raise UserError(f"{what}: a {config.model_type} has no two matrices of {total} units a layer", "leave it out")
+    if not (1 <= count < total and len(reading) == len(writing) == config.num_hidden_layers):
+        problem = (
+            f"inner:{count}: a {config.model_type} has {total} inner units, {len(reading)} times in a matrix alone"
+        )
+        raise UserError(problem, f"choose fewer than {total}, or leave it out")
     for up, down in zip(reading, writing, strict=True):
         norms = up.weight.norm(dim=1) * down.weight.norm(dim=0)  # (U,)
         kept = norms.topk(count).indices.sort().values

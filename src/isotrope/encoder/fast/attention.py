@@ -28,7 +28,6 @@ class Packing:
     rows: Tensor  # (N·L,) into T
     head_places: Tensor  # (T·H,) into N·H·L
     head_rows: Tensor  # (N·H·L,) into T·H
-    even: bool = False  # without padding and filler, heads need no copies: another view shows them
 
     @classmethod
     def from_mask(cls, mask: Tensor, heads: int, multiple: int = 1) -> "Packing":
@@ -36,7 +35,6 @@ class Packing:
         n, length = mask.shape
         real = mask.reshape(-1) != 0
         places = real.nonzero().squeeze(1)
-        even = len(places) == n * length and not n * length % multiple
         rows = torch.where(real, real.cumsum(0) - 1, -(-len(places) // multiple) * multiple)
         places = F.pad(places, (0, -len(places) % multiple), value=n * length)
         head = torch.arange(heads, device=mask.device)
@@ -46,7 +44,7 @@ class Packing:
         head_rows = head_rows.clamp(max=len(places) * heads)
         bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(mask == 0, HIDDEN)
         head_places = head_places.clamp(max=n * heads * length)
-        return cls(bias[:, None, None], places, rows, head_places.view(-1), head_rows.view(-1), even)
+        return cls(bias[:, None, None], places, rows, head_places.view(-1), head_rows.view(-1))
 
     def pack(self, x: Tensor) -> Tensor:
         """(N, L, …) -> (1, T, …)."""
@@ -58,15 +56,11 @@ class Packing:
 
     def pad_heads(self, x: Tensor) -> Tensor:
         """(1, H, T, d) -> (N, H, L, d), zero for padding."""
-        if self.even:
-            return x.view(x.shape[1], len(self.bias), -1, x.shape[-1]).transpose(0, 1)
         rows = _take(x.transpose(1, 2).reshape(-1, x.shape[-1]), self.head_rows, self.head_places)
         return rows.view(len(self.bias), x.shape[1], -1, x.shape[-1])
 
     def pack_heads(self, x: Tensor) -> Tensor:
         """(N, H, L, d) -> (1, T, H, d)."""
-        if self.even:
-            return x.transpose(1, 2).reshape(1, -1, x.shape[1], x.shape[-1])
         rows = _take(x.reshape(-1, x.shape[-1]), self.head_places, self.head_rows)
         return rows.view(1, -1, x.shape[1], x.shape[-1])
 
