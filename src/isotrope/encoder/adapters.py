@@ -78,11 +78,9 @@ def add_adapter(
     try:
         model.add_adapter(settings)
     except ValueError as error:
-        kind = encoder.config.model_type
-        problem = f"targets = {targets!r} are not layers of a {kind}" if asked else f"peft has no targets for a {kind}"
         linear = (name for name, m in encoder.named_modules() if hasattr(m, "in_features") and hasattr(m, "weight"))
         layers = dict.fromkeys(name.rpartition(".")[2] for name in linear)
-        raise UserError(f"encoder.lora: {problem}", f"choose from: {', '.join(layers)}, or all-linear") from error
+        raise UserError(f"encoder.lora: {error}", f"choose targets from: {', '.join(layers)}, or all-linear") from error
     for weight in adapter_weights(model).values():
         weight.data = weight.data.float()
 

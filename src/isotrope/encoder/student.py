@@ -155,9 +155,7 @@ def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
     reading = [module for module in linear if (module.in_features, module.out_features) == (width, total)]
     writing = [module for module in linear if (module.in_features, module.out_features) == (total, width)]
     if not (1 <= count < total and len(reading) == len(writing) == config.num_hidden_layers):
-        problem = (
-            f"inner:{count}: a {config.model_type} has {total} inner units, {len(reading)} times in a matrix alone"
-        )
+        problem = f"inner:{count} does not fit the {total} inner units of a {config.model_type}"
         raise UserError(problem, f"choose fewer than {total}, or leave it out")
     for up, down in zip(reading, writing, strict=True):
         norms = up.weight.norm(dim=1) * down.weight.norm(dim=0)  # (U,)
