@@ -22,19 +22,24 @@ _SHOWN = 3  # of the missing names
 _PART = 1 << 18  # numbers that are looked at together: to look at all at once needs as much memory again
 
 
-def loading_fault(error: Exception, where: str, model: str) -> UserError:
-    """What is wrong with a model, from what the libraries say of it."""
-    if not Path(where).is_dir():
-        return not_on_hub(model, error)
-    if (kind := first_module(where)) not in ("Transformer", "StaticEmbedding"):
-        problem = f"{model} begins with a {kind}, not with a Transformer"
-        return UserError(problem, "name a model that is a language model")
-    if not any((Path(where) / name).is_file() for name in TOKENIZER_FILES):
-        return no_tokenizer(model)
-    said = f"{type(error).__name__}: {error}"
-    if "no file named model.safetensors" in said:
-        return UserError(f"{model} has no model.safetensors", "convert its weights: pickled files are not opened")
-    return UserError(f"{model} cannot be loaded ({said:.400})", "mend its files, or install what it asks for")
+@contextmanager
+def loading(where: str, model: str) -> Iterator[None]:
+    """What goes wrong within is one line, in the words of the libraries: they raise many kinds of errors."""
+    try:
+        yield
+    except Exception as error:
+        if not Path(where).is_dir():
+            raise not_on_hub(model, error) from error
+        if (kind := first_module(where)) not in ("Transformer", "StaticEmbedding"):
+            problem = f"{model} begins with a {kind}, not with a Transformer"
+            raise UserError(problem, "name a model that is a language model") from error
+        if not any((Path(where) / name).is_file() for name in TOKENIZER_FILES):
+            raise no_tokenizer(model) from error
+        said = f"{type(error).__name__}: {error}"
+        problem, remedy = f"{model} cannot be loaded ({said:.400})", "mend its files, or install what it asks for"
+        if "no file named model.safetensors" in said:
+            problem, remedy = f"{model} has no model.safetensors", "convert its weights: pickled files are not opened"
+        raise UserError(problem, remedy) from error
 
 
 def no_tokenizer(model: str) -> UserError:

@@ -16,7 +16,7 @@ from isotrope.contract.features import language_model
 from isotrope.encoder.adapters import base_model, merge_adapter
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack, supports
 from isotrope.encoder.faults import (
-    loading_fault,
+    loading,
     missing_tensors,
     no_tokenizer,
     quiet,
@@ -90,11 +90,21 @@ def load(
     if first == _WORDS and (pooling, max_length) != (None, None):
         problem = f"{model} takes the mean of one vector a token, over the whole text"
         raise UserError(problem, "leave out pooling and max_length")
-    config = None if first in (_WORDS, _ROUTES) else _config(base or where, name)
+    config = None
+    if first not in (_WORDS, _ROUTES):
+        with loading(where, name):
+            config = AutoConfig.from_pretrained(base or where, trust_remote_code=False)
     overrides = {} if dropout is None or config is None else dict.fromkeys(dropout_keys(config), dropout)
     if dropout and not overrides:
         raise UserError(f"dropout = {dropout}: the configuration of {model} has no dropout", "leave dropout unset")
-    encoder, missing = _open(where, name, device, overrides)
+    with loading(where, name), quiet(), missing_tensors() as missing:
+        encoder = SentenceTransformer(
+            where,
+            device=device,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+            config_kwargs=overrides,
+        )
     if pooling is not None and routed(encoder):  # the route of queries would be lost
         remedy = "name the model that it was made from, to change its pooling"
         raise UserError(f"{name} reads queries in another way than documents", remedy)
@@ -154,31 +164,6 @@ def _longest(config: PreTrainedConfig | None) -> int | None:
         return positions
     padding = 1 if config.model_type == "mpnet" else config.pad_token_id  # MPNet's is fixed
     return positions - padding - 1
-
-
-def _config(where: str, model: str) -> PreTrainedConfig:
-    try:
-        return AutoConfig.from_pretrained(where, trust_remote_code=False)
-    except Exception as error:  # the libraries have many for a file that is not what it should be
-        raise loading_fault(error, where, model) from error
-
-
-def _open(
-    where: str, model: str, device: str | None, config_overrides: dict[str, Any]
-) -> tuple[SentenceTransformer, list[str]]:
-    """The model, and the names of the tensors that its files lack."""
-    try:
-        with quiet(), missing_tensors() as missing:
-            encoder = SentenceTransformer(
-                where,
-                device=device,
-                trust_remote_code=False,
-                model_kwargs={"use_safetensors": True},
-                config_kwargs=config_overrides,
-            )
-            return encoder, missing
-    except Exception as error:
-        raise loading_fault(error, where, model) from error
 
 
 def _keep_16_bits(encoder: SentenceTransformer) -> None:

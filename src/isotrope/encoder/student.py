@@ -13,7 +13,6 @@ import json
 import re
 from copy import deepcopy
 from string import ascii_lowercase
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -189,10 +188,9 @@ def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTran
 
     It ends with unit length where ``model`` does. The pass over the vocabulary is kept in the cache.
     """
-    own: Any = model.tokenizer
-    backend = own if isinstance(own, Tokenizer) else getattr(own, "backend_tokenizer", None)
-    if isinstance(model[0], StaticEmbedding) or not isinstance(backend, Tokenizer):
-        problem = f"static: the teacher begins with a {type(model[0]).__name__} and a {type(own).__name__}"
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if not isinstance(backend, Tokenizer):
+        problem = f"static: the teacher begins with a {type(model[0]).__name__}"
         raise UserError(problem, "choose a language model with a fast tokenizer, or another student")
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.no_padding()
