@@ -24,7 +24,8 @@ from isotrope.encoder.faults import (
 )
 from isotrope.encoder.locate import check_hub, first_module, locate
 from isotrope.encoder.pooling import check_pooling, freeze, join_layers, pooling_modules
-from isotrope.encoder.prompts import Prompts, routed
+from isotrope.encoder.prompts import Prompts
+from isotrope.encoder.routes import refuse_routes
 from isotrope.errors import UserError
 
 _ROUTES = "Router"  # the first module of a model that has an encoder for queries and another one for documents
@@ -95,7 +96,7 @@ def load(
         with loading(where, name):
             config = AutoConfig.from_pretrained(base or where, trust_remote_code=False)
     overrides = {} if dropout is None or config is None else dict.fromkeys(dropout_keys(config), dropout)
-    if dropout and not overrides:
+    if dropout and not overrides and first != _ROUTES:
         raise UserError(f"dropout = {dropout}: the configuration of {model} has no dropout", "leave dropout unset")
     with loading(where, name), quiet(), missing_tensors() as missing:
         encoder = SentenceTransformer(
@@ -105,9 +106,8 @@ def load(
             model_kwargs={"use_safetensors": True},
             config_kwargs=overrides,
         )
-    if pooling is not None and routed(encoder):  # the route of queries would be lost
-        remedy = "name the model that it was made from, to change its pooling"
-        raise UserError(f"{name} reads queries in another way than documents", remedy)
+    if pooling is not None or (dropout and first == _ROUTES):
+        refuse_routes(encoder, name)
     if base:
         merge_adapter(encoder)
     refuse_damaged(encoder, missing, name, pooler=pooling == "cls_head")
