@@ -140,7 +140,7 @@ def test_every_command_takes_a_decoder(side: str, corpus_file: Path, pairs_file:
     vectors = tmp_path / "vectors.npy"
     for command in (
         ["encode", second.folder / "model", corpus_file, "--output", vectors],
-        ["evaluate", second.folder / "model", first.folder / "model", "--pairs", pairs_file, "--pooling", "lasttoken"],
+        ["evaluate", second.folder / "model", first.folder / "model", "--labels", pairs_file, "--pooling", "lasttoken"],
         ["whiten", second.folder / "model", corpus_file, "--output", tmp_path / "whitened"],
         ["export", second.folder / "model", "--output", tmp_path / "onnx"],
     ):
