@@ -70,7 +70,7 @@ def test_queries_from_a_pipe(
     ("words", "expected"),
     [
         (["vectors", "a", "--model", "no"], "no is neither a folder here nor a model … check the name"),
-        (["nowhere", "a"], "nowhere does not exist: give what isotrope encode wrote"),
+        (["nowhere", "a"], "nowhere is not an output of isotrope encode: give what it wrote"),
         (["vectors", "a", "--model", "MODEL", "--engine", "annoy"], "engine = 'annoy' is unknown … exact, faiss"),
         (["vectors", "a", "--model", "MODEL", "--top", "0"], "--top … see isotrope search --help"),
         (

@@ -16,7 +16,7 @@ from conftest import sentences
 from isotrope import load
 from isotrope.cli.main import app
 from isotrope.encoder import save
-from isotrope.encoder.adapters import adapter_weights, add_adapter, merge
+from isotrope.encoder.adapters import adapter_weights, add_adapter, merge_adapter
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.export import NEEDS_5
 from isotrope.encoder.load import sees_ahead
@@ -121,7 +121,7 @@ def test_decoders_of_many_kinds(kind: str, tmp_path: Path) -> None:
     for weight in adapter_weights(model).values():
         weight.data.normal_(0, 0.1)
     adapted = model.encode(TEXTS)
-    merge(model)
+    merge_adapter(model)
     np.testing.assert_allclose(model.encode(TEXTS), adapted, atol=1e-4)
     assert not np.allclose(adapted, vectors, atol=1e-2)
 
@@ -140,7 +140,7 @@ def test_every_command_takes_a_decoder(side: str, corpus_file: Path, pairs_file:
     vectors = tmp_path / "vectors.npy"
     for command in (
         ["encode", second.folder / "model", corpus_file, "--output", vectors],
-        ["evaluate", second.folder / "model", first.folder / "model", "--pairs", pairs_file, "--pooling", "lasttoken"],
+        ["evaluate", second.folder / "model", first.folder / "model", "--labels", pairs_file, "--pooling", "lasttoken"],
         ["whiten", second.folder / "model", corpus_file, "--output", tmp_path / "whitened"],
         ["export", second.folder / "model", "--output", tmp_path / "onnx"],
     ):

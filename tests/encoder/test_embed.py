@@ -13,14 +13,11 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AlbertConfig, AlbertModel
 
 from conftest import WORDS
 from isotrope import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import cut, freed_memory, vectors_of
-from isotrope.encoding.encode import opened
-from isotrope.encoding.tasks import WorkerModel, encoder_checksum
 from isotrope.errors import UserError
 from small_encoders import KINDS, as_student
 
@@ -172,24 +169,4 @@ def test_a_head_is_made_of_the_stored_weights(tiny_model: Path, tmp_path: Path) 
     folder = narrow(copied(tiny_model, tmp_path / "model"), torch.float16)
     for pooling in ("cls_head", "first_last", "embeddings"):
         plain, frozen = (load(folder, pooling, device="cpu", frozen=frozen) for frozen in (False, True))
-        np.testing.assert_array_equal(frozen.encode(TEXTS_STORED), plain.encode(TEXTS_STORED))
-
-
-def test_encoding_and_its_workers_keep_the_stored_type(tiny_model: Path, tmp_path: Path) -> None:
-    """Also search, which opens its model in the same way."""
-    folder = narrow(copied(tiny_model, tmp_path / "model"), torch.float16)
-    model = opened(folder, {})
-    for found in (model, WorkerModel(str(folder), (), encoder_checksum(model), 1).load()):
-        assert found[0].auto_model.get_input_embeddings().weight.dtype == torch.float16
-
-
-def test_other_models_are_loaded_as_ever(tiny_model: Path, tmp_path: Path) -> None:
-    """One that asks for 16 bits itself, and one of an architecture that may look at the type of its weights."""
-    asks = narrow(copied(tiny_model, tmp_path / "asks"), torch.float16, asked="float16")
-    other = copied(tiny_model, tmp_path / "other")
-    shape = {"hidden_size": 16, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 24}
-    AlbertModel(AlbertConfig(vocab_size=500, num_hidden_layers=1, **shape)).save_pretrained(other)
-    for folder in (asks, narrow(other, torch.float16), tiny_model):
-        plain, frozen = (load(folder, device="cpu", frozen=frozen) for frozen in (False, True))
-        assert [weights.dtype for weights in frozen.parameters()] == [weights.dtype for weights in plain.parameters()]
         np.testing.assert_array_equal(frozen.encode(TEXTS_STORED), plain.encode(TEXTS_STORED))

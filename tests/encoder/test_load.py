@@ -114,10 +114,6 @@ def test_a_length_leaves_room_for_a_word(tiny_model: Path, tmp_path: Path) -> No
             load(tiny_model, max_length=length)
     save(load(tiny_model, device="cpu"), tmp_path / "model")
     settings = tmp_path / "model" / "sentence_bert_config.json"
-    for value in (2, "many"):
-        settings.write_text(json.dumps({"max_seq_length": value}))
-        with pytest.raises(UserError, match=rf"max_seq_length = {value!r}"):
-            load(tmp_path / "model", device="cpu")
     settings.write_text(json.dumps({"max_seq_length": 10**30}))  # transformers' word for no limit
     assert load(tmp_path / "model", device="cpu").max_seq_length == 64
 
@@ -131,17 +127,17 @@ def test_a_model_of_one_vector_a_token_is_read_whole(tiny_model: Path, tmp_path:
     with cut(model, 16):
         np.testing.assert_array_equal(model.encode(long), plain.encode(long))
     assert isinstance(load(folder, normalize=True, device="cpu")[-1], Normalize)
-    for option, value in (("pooling", "mean"), ("max_length", 16)):
-        with pytest.raises(UserError, match=f"{option} = {value!r}: .*: leave {option} out"):
-            load(folder, **{option: value})
+    for option in ({"pooling": "mean"}, {"max_length": 16}):
+        with pytest.raises(UserError, match="leave out pooling and max_length"):
+            load(folder, **option)
     with pytest.raises(UserError, match="has no dropout"):
         load(folder, dropout=0.1)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:50])
-    with pytest.raises(UserError, match=r"model\.safetensors is broken"):
+    with pytest.raises(UserError, match=r"cannot be loaded \(SafetensorError"):
         load(folder)
     weights.rename(folder / "pytorch_model.bin")
-    with pytest.raises(UserError, match=r"has no model\.safetensors"):
+    with pytest.raises(UserError, match="has no model.safetensors: save it again: pickled files are not opened"):
         load(folder)
 
 
@@ -236,30 +232,18 @@ def test_models_that_are_no_language_models_are_refused(tmp_path: Path) -> None:
         load(tmp_path / "words")
 
 
-PACKAGE = "needs a package .*: install it, or take that setting out"
-
-
 @pytest.mark.parametrize(
     ("asked", "problem"),
     [
-        ("null", "model"),
-        ("[1]", "model"),
-        ('{"model_type": [1]}', "model"),
-        ('{"hidden_act": 3, "model_type": "bert"}', "model"),
-        ({"hidden_size": "x"}, r"model: config\.json.*hidden_size.* expected int, got .*: correct it"),
-        ({"num_hidden_layers": -1}, r"model: config\.json has num_hidden_layers = -1: correct it"),
-        ({"vocab_size": 10**30}, r"model: config\.json has vocab_size = 1000.*: correct it"),
-        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, PACKAGE),
-        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, PACKAGE),
-        ({"quantization_config": 3}, "cannot be loaded"),
-        ({"attn_implementation": "flash_attention_2"}, PACKAGE),
-        ({"attn_implementation": "nobodys"}, "cannot be loaded"),
+        ("null", "cannot be loaded"),
+        ({"hidden_size": "x"}, "expected int, got str .*: mend its files"),
+        ({"hidden_size": 64}, "cannot be loaded .*size"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "ImportError: .*: .* install what it asks for"),
     ],
 )
 def test_a_configuration_that_cannot_be_followed_is_one_line(
     tiny_model: Path, tmp_path: Path, asked: str | dict[str, object], problem: str
 ) -> None:
-    """With -1 layers, every sentence had the same vector."""
     path = Path(shutil.copytree(tiny_model, tmp_path / "model")) / "config.json"
     path.write_text(asked if isinstance(asked, str) else json.dumps(json.loads(path.read_text()) | asked))
     with pytest.raises(UserError, match=problem):

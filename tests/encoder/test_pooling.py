@@ -157,17 +157,6 @@ def test_saved_settings_are_in_the_words_of_version_5(tiny_model: Path, tmp_path
         assert set(settings) - (names if LAYERS[pooling] else set()) == known[kind]
 
 
-@pytest.mark.parametrize("folder", ["saved", "shipped"])
-def test_modernbert_keeps_the_rotary_settings_that_version_4_reads(tmp_path: Path, folder: str) -> None:
-    if folder == "shipped":
-        saved = Path(locate("isotrope/tiny"))
-    else:
-        save(load("isotrope/tiny", "cls", device="cpu"), saved := tmp_path / "saved")
-    config = json.loads((saved / "config.json").read_text())
-    assert config["global_rope_theta"] == config["local_rope_theta"] == 10_000
-    assert config["global_attn_every_n_layers"] == 1
-
-
 FULL, SLIDING = "full_attention", "sliding_attention"
 TURNS = {FULL: {"rope_type": "default", "rope_theta": 8e4}, SLIDING: {"rope_type": "default", "rope_theta": 1e4}}
 

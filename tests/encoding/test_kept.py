@@ -64,13 +64,10 @@ def test_columns_of_arrow_stay_as_they_are(tmp_path: Path) -> None:
 
 
 def test_columns_of_tables(tmp_path: Path) -> None:
-    """A .csv has strings; Parquet its own types; a kept column does not change which column is encoded."""
+    """A .csv has strings; a kept column does not change which column is encoded."""
     write(tmp_path / "a.csv", ["id,title,text", '7,"A, b",x', "8,,y"])
     found = table_of(encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.npy", keep=["title", "id"]))
     assert found.to_pydict() == {"title": ["A, b", ""], "id": ["7", "8"]}
-    pq.write_table(pa.table({"n": [1, 2], "body": ["x", "y"], "title": ["a", "b"]}), tmp_path / "b.parquet")
-    output = encode(Hashes(), tmp_path / "b.parquet", tmp_path / "w.parquet", text="body", keep="n,title")
-    assert pq.read_table(output).select(["text", "n"]).to_pydict() == {"text": ["x", "y"], "n": [1, 2]}
     encode(Hashes(), tmp_path / "a.csv", tmp_path / "x.npy", keep="text")
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), Hashes().encode(["x", "y"]))
 

@@ -18,8 +18,8 @@ from isotrope.console.plain import plain_console
 from isotrope.encoder import load
 from isotrope.encoding import search as module
 from isotrope.encoding.encode import encode
+from isotrope.encoding.output import Stored
 from isotrope.encoding.search import search
-from isotrope.encoding.stored import Stored
 from isotrope.errors import UserError
 from isotrope.text.bm25 import Bm25Index
 from small_shards import KINDS
@@ -186,9 +186,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "no query": (lambda f: {"queries": []}, "the query '' is empty"),
     "empty query": (lambda f: {"queries": ["a", " "]}, "the query ' ' is empty"),
     "not UTF-8": (lambda f: {"queries": "na\udcefve"}, "is not UTF-8 text"),
-    "top": (lambda f: {"top": 0}, "top = 0 is impossible"),
     "engine": (lambda f: {"engine": "fais"}, "engine = 'fais' is unknown: did you mean 'faiss'"),
-    "texts twice": (lambda f: {"texts": "rows.csv"}, "v.parquet holds its texts: leave out texts"),
     "another encoder": (lambda f: {"model": Hashes(seed=1)}, "v.parquet was made with another model than hashes"),
     "prompt": (lambda f: {"query_prompt": "q: "}, "query_prompt = 'q: ' needs a sentence-transformers model"),
     "other width": (
@@ -245,16 +243,6 @@ def written(folder: Path, name: str, content: bytes) -> Path:
     return folder / name
 
 
-def array(folder: Path, values: np.ndarray) -> Path:
-    np.save(folder / "a.npy", values)
-    return folder / "a.npy"
-
-
-def parquet(folder: Path, columns: dict[str, pa.Array], about: dict[str, str] | None = None) -> Path:
-    pq.write_table(pa.table(columns).replace_schema_metadata(about), folder / "p.parquet")
-    return folder / "p.parquet"
-
-
 def other_kept_rows(folder: Path) -> Path:
     output = encode(Hashes(), folder / "rows.csv", folder / "k.npy", text="text", keep="id")
     pq.write_table(pa.table({"id": ["1"]}), folder / "k.kept.parquet")
@@ -262,15 +250,19 @@ def other_kept_rows(folder: Path) -> Path:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "nothing": (lambda f: f / "no", "no does not exist: give what isotrope encode wrote"),
-    "other folder": (lambda f: f, r"has no _manifest\.json: give what"),
+    "nothing": (lambda f: f / "no", "no is not an output of isotrope encode: give what it wrote"),
+    "other folder": (lambda f: f, "is not an output of isotrope encode: give what it wrote"),
     "unfinished": (unfinished, "u is not finished: give the command isotrope encode again"),
     "lacks a shard": (without_a_shard, r"w cannot be read \(it has 19 of 30 rows\): encode the texts again"),
     "cut Parquet": (lambda f: written(f, "c.parquet", b"PAR1 no"), r"c\.parquet cannot be read .*: encode the texts"),
-    "cut array": (lambda f: written(f, "c.npy", b"\x93NUMPY"), r"c\.npy cannot be read"),
-    "objects": (lambda f: array(f, np.array([[{}]])), r"a\.npy cannot be read"),
-    "one row": (lambda f: array(f, np.ones(4, np.float32)), r"float32 numbers of shape \(4,\), not"),
-    "no vectors": (lambda f: parquet(f, {"text": pa.array(["a"])}), "p.parquet cannot be read .*embedding"),
+    "one row": (
+        lambda f: np.save(f / "a.npy", np.ones(4, np.float32)) or f / "a.npy",
+        r"float32 numbers of shape \(4,\), not",
+    ),
+    "no vectors": (
+        lambda f: pq.write_table(pa.table({"text": ["a"]}), f / "p.parquet") or f / "p.parquet",
+        r"read .*embed",
+    ),
     "kept rows": (other_kept_rows, r"k\.kept\.parquet has 1 rows, and this array 30"),
 }
 

@@ -19,7 +19,6 @@ from isotrope.encoder.locate import locate
 from isotrope.errors import UserError, needs
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # peft's names
-_NAME = "default"  # of the one adapter
 
 
 def base_model(where: str, model: str) -> str | None:
@@ -34,14 +33,11 @@ def base_model(where: str, model: str) -> str | None:
     if Path(where).is_dir() and not (Path(where) / WEIGHTS).is_file():
         raise UserError(f"{model} has no {WEIGHTS}", "save the adapter again: pickles are not opened")
     try:
-        base = locate(json.loads(Path(path).read_text(encoding="utf-8"))["base_model_name_or_path"])
-        problem = "is an adapter itself" if (Path(base) / CONFIG).is_file() else ""
+        return locate(json.loads(Path(path).read_text(encoding="utf-8"))["base_model_name_or_path"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        problem = error.problem if isinstance(error, UserError) else f"is not named ({type(error).__name__})"
-    if problem:
+        why = error.problem if isinstance(error, UserError) else f"is not named ({type(error).__name__})"
         remedy = "correct base_model_name_or_path in adapter_config.json"
-        raise UserError(f"{model} is an adapter, and its base model {problem}", remedy)
-    return base
+        raise UserError(f"{model} is an adapter, and its base model {why}", remedy) from error
 
 
 def has_adapter(model: SentenceTransformer) -> bool:
@@ -50,7 +46,7 @@ def has_adapter(model: SentenceTransformer) -> bool:
 
 
 def merge_adapter(encoder: SentenceTransformer) -> None:
-    """Add an adapter's changes to the weights (LoRA, Sec. 4.1): what remains is a plain model."""
+    """Add an adapter's changes to the weights, in place (LoRA, Sec. 4.1): what remains is a plain model."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     for name, layer in list(encoder.named_modules()):
@@ -82,11 +78,9 @@ def add_adapter(
     try:
         model.add_adapter(settings)
     except ValueError as error:
-        kind = encoder.config.model_type
-        problem = f"targets = {targets!r} are not layers of a {kind}" if asked else f"peft has no targets for a {kind}"
         linear = (name for name, m in encoder.named_modules() if hasattr(m, "in_features") and hasattr(m, "weight"))
         layers = dict.fromkeys(name.rpartition(".")[2] for name in linear)
-        raise UserError(f"encoder.lora: {problem}", f"choose from: {', '.join(layers)}, or all-linear") from error
+        raise UserError(f"encoder.lora: {error}", f"choose targets from: {', '.join(layers)}, or all-linear") from error
     for weight in adapter_weights(model).values():
         weight.data = weight.data.float()
 
@@ -101,17 +95,8 @@ def load_adapter(model: SentenceTransformer, checkpoint: Path) -> None:
     from peft import set_peft_model_state_dict
 
     weights = load_file(checkpoint / WEIGHTS)
-    set_peft_model_state_dict(
-        language_model(model), {name.removeprefix("base_model.model."): value for name, value in weights.items()}, _NAME
-    )
-
-
-def merge(model: SentenceTransformer) -> None:
-    """Make the adapter part of the model, in place: the same vectors, and weights in float32.
-
-    In half precision, most of what was learnt would be smaller than the rounding.
-    """
-    merge_adapter(model.float())
+    named = {name.removeprefix("base_model.model."): value for name, value in weights.items()}
+    set_peft_model_state_dict(language_model(model), named)
 
 
 def name_base(model: SentenceTransformer, base: str) -> None:
@@ -121,4 +106,4 @@ def name_base(model: SentenceTransformer, base: str) -> None:
     if folder.is_dir() and ((folder / CONFIG).is_file() or not (folder / "config.json").is_file()):
         problem = "encoder.lora.save = 'adapter': the backbone is an adapter, or its config.json is in a folder within"
         raise UserError(problem, "set encoder.lora.save = 'merged'")
-    encoder.peft_config[_NAME].base_model_name_or_path = str(folder.resolve()) if folder.is_dir() else base
+    encoder.peft_config["default"].base_model_name_or_path = str(folder.resolve()) if folder.is_dir() else base

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import psutil
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding, Transformer
 
 from isotrope.console.progress import tell
 from isotrope.encoder.prompts import Role, has_roles, role_prompt
@@ -23,8 +23,6 @@ from isotrope.types import Encoder
 LARGEST = 1e15  # the squares of larger values overflow float32
 TOKENS = 1024  # of a forward pass, for each thread of the processor: twice as many save 3 % of the time at most
 _BYTES = 4  # of a token, about
-_BATCHES = 16  # that sentence-transformers gets in one call, so that it can sort them by length
-
 _GROWTH = 100e6  # bytes: less costs time, more costs memory
 
 Vectors = npt.NDArray[np.floating[Any]]  # (N, D) float32; float64 where the encoder gives float64
@@ -33,25 +31,21 @@ Vectors = npt.NDArray[np.floating[Any]]  # (N, D) float32; float64 where the enc
 class FreedMemory:
     """Gives freed memory back to the system: glibc keeps what batches of many lengths have left in pieces."""
 
-    def __init__(self) -> None:
-        self._held: int | None = None  # by this process, after the first batch since the last time
+    _held: int | None = None  # by this process, at the first check since the last time
 
     def give_back(self) -> None:
-        """Call this where one kind of work ends, such as training: its objects go too."""
+        """Call this where one kind of work ends, such as training."""
         gc.collect()
-        self._trim()
+        self._held = None
+        if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # musl has none
+            trim(0)  # other systems do this by themselves, or cannot be asked
 
     def check(self) -> None:
         """Call this between batches. It gives back if this process has grown by 100 MB."""
         held = psutil.Process().memory_info().rss
         self._held = self._held or held
         if held > self._held + _GROWTH:
-            self._trim()
-
-    def _trim(self) -> None:
-        self._held = None
-        if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # musl has none
-            trim(0)  # other systems do this by themselves, or cannot be asked
+            self.give_back()
 
 
 freed_memory = FreedMemory()  # one for the process: trainings and encodings share its memory
@@ -74,8 +68,9 @@ def vectors_of(
         encoder: anything with ``encode(list[str])`` that gives one vector a text: an array, a tensor, or a list.
         texts: may repeat.
         batch_size: texts a forward pass; the longest come first, so that little is padding. On the processor, a pass
-            has fewer where they are long: about `TOKENS` tokens for each thread. None: one call with all
-            distinct texts in the order in which they first occur, as a step needs that is fitted on them.
+            has fewer where they are long: about `TOKENS` tokens for each thread. None: 32 for a sentence-transformers
+            model; others get all distinct texts in one call, in the order in which they first occur, as a step needs
+            that is fitted on them.
         first_row: the number of the first text, for messages.
         progress: called with the number of texts done, after each forward pass; by default a bar that watches is told
             (`isotrope.console.progress.watch`).
@@ -86,72 +81,46 @@ def vectors_of(
         UserError: there is no encoder, its output is not (n, D), or it holds NaN or infinity (names the text).
     """
     distinct = list(dict.fromkeys(texts))
-    options: dict[str, Any] = {}
-    step = max(1, len(distinct))
+    model = encoder if isinstance(encoder, SentenceTransformer) else None
+    training = model is not None and model.training
+    if model is not None:
+        batch_size = batch_size or 32
     if batch_size is not None:
         distinct.sort(key=lambda text: (-len(text), text))
-        step = batch_size
     report = progress or (lambda count: tell("encoded", count, len(texts)))
-
-    def done(count: int) -> None:
-        report(len(texts) * count // max(1, len(distinct)))
-
     parts: list[Vectors] = []
     start = 0
     while start < len(distinct) or not parts:
-        done(start)
-        if batch_size is not None and isinstance(encoder, SentenceTransformer):
-            few = _fitting(encoder, distinct[start] if distinct else "", batch_size)
-            step, options = few * _BATCHES, {"batch_size": few}
+        report(len(texts) * start // max(1, len(distinct)))
+        step = batch_size or len(distinct)
+        if model is not None and distinct:
+            step = _fitting(model, distinct[start], step)
         chunk = distinct[start : start + step]
-        with _passes(encoder, start, done):
-            parts.append(_encoded(encoder, chunk, options, role))
-        start += step
+        parts.append(_encoded(encoder, chunk, role))
+        start += max(1, step)
         wrong = np.flatnonzero(~(np.abs(parts[-1]) < LARGEST).all(axis=1))  # NaN compares false
         if len(wrong):
             text = chunk[wrong[0]]
             where = f"row {first_row + texts.index(text)} (counted from 0), {text[:80]!r}"
             problem = f"encode() gave NaN, infinity or values beyond {LARGEST:g} for {len(wrong)} of {len(chunk)}"
             raise UserError(f"{problem} sentences, first for {where}", "check the model's weights and precision")
+        if model is not None:
+            freed_memory.check()
+    if model is not None and training:  # its encode ends training
+        model.train()
     report(len(texts))
-    vectors = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    if distinct == list(texts):
-        return vectors
     place = {text: row for row, text in enumerate(distinct)}
-    return np.asarray(vectors[[place[text] for text in texts]])
+    return np.asarray(np.concatenate(parts)[[place[text] for text in texts]])
 
 
-def _fitting(encoder: SentenceTransformer, longest: str, batch_size: int) -> int:
+def _fitting(model: SentenceTransformer, longest: str, batch_size: int) -> int:
     """How many texts a forward pass may have, where none is longer than this one."""
-    if encoder.device.type != "cpu" or not isinstance(encoder[0], Transformer):
+    if isinstance(model[0], StaticEmbedding):
+        return 16 * batch_size  # it takes no memory, and the call itself takes the time
+    if model.device.type != "cpu" or not isinstance(model[0], Transformer):
         return batch_size
-    tokens = min(len(longest.encode(errors="replace")) / _BYTES, encoder.max_seq_length or inf)
+    tokens = min(len(longest.encode(errors="replace")) / _BYTES, model.max_seq_length or inf)
     return max(1, min(batch_size, int(TOKENS * torch.get_num_threads() / max(tokens, 1))))
-
-
-@contextmanager
-def _passes(encoder: Encoder, count: int, done: Callable[[int], None]) -> Iterator[None]:
-    """Tell after each forward pass of a sentence-transformers model how many texts are done; ``count`` were before.
-
-    The model stays in the mode that it had.
-    """
-    if not isinstance(encoder, SentenceTransformer):
-        yield
-        return
-
-    def passed(module: Any, inputs: Any, output: Any) -> None:
-        nonlocal count
-        count += len(output["sentence_embedding"])
-        freed_memory.check()
-        done(count)
-
-    hook, training = encoder[-1].register_forward_hook(passed), encoder.training  # its own forward calls no hooks
-    try:
-        yield
-    finally:
-        hook.remove()
-        if training:  # its encode ends training
-            encoder.train()
 
 
 def search_vectors(encoder: Encoder, queries: Sequence[str], documents: Sequence[str]) -> tuple[Vectors, Vectors]:
@@ -168,18 +137,18 @@ def search_vectors(encoder: Encoder, queries: Sequence[str], documents: Sequence
     return vectors_of(encoder, queries, role="query"), vectors_of(encoder, documents, role="document")
 
 
-def _encoded(encoder: Encoder, texts: list[str], options: dict[str, Any], role: Role | None) -> Vectors:
+def _encoded(encoder: Encoder, texts: list[str], role: Role | None) -> Vectors:
     """One call of the encoder: texts (n,) -> (n, D), D > 0."""
     # A string has an encode() of its own: someone gave a model's name.
     if isinstance(encoder, str) or not callable(getattr(encoder, "encode", None)):
         remedy = "give an object with encode(list[str]), as from isotrope.load"
         raise UserError(f"{encoder!r:.80} is not an encoder", remedy)
+    own = role if role and has_roles(encoder) else None
+    call: Callable[..., Any] = getattr(encoder, f"encode_{own}" if own else "encode")
+    options: dict[str, Any] = {}
     if isinstance(encoder, SentenceTransformer):
-        options = options | {"show_progress_bar": False}
-    call: Callable[..., Any] = encoder.encode
-    if role and has_roles(encoder):
-        call = getattr(encoder, f"encode_{role}")
-        options = options | ({"prompt": role_prompt(encoder, role)} if isinstance(encoder, SentenceTransformer) else {})
+        options = {"batch_size": max(1, len(texts)), "show_progress_bar": False}
+        options |= {"prompt": role_prompt(encoder, own)} if own else {}
     vectors = _as_array(call(texts, **options))
     if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
         remedy = f"return one vector a sentence: shape ({len(texts)}, dimensions)"

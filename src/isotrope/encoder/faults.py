@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
 from transformers.utils import logging
@@ -24,29 +22,24 @@ _SHOWN = 3  # of the missing names
 _PART = 1 << 18  # numbers that are looked at together: to look at all at once needs as much memory again
 
 
-def loading_fault(error: Exception, where: str, model: str) -> UserError:
-    """What is wrong with a model, from what transformers and safetensors say of it."""
-    text = str(error)
-    first = text.splitlines()[0] if text else type(error).__name__
-    if not Path(where).is_dir():
-        return not_on_hub(model, error)
-    if isinstance(error, StrictDataclassError):
-        found = text.splitlines()[-1].strip().removeprefix("TypeError: ").partition(" Errors: ")[0]
-        return UserError(f"{model}: config.json: {found}", "correct it, or download the model again")
-    if isinstance(error, ImportError):  # quantised weights, flash attention
-        return UserError(f"{model} needs a package ({first})", "install it, or take that setting out of config.json")
-    if (kind := first_module(where)) not in ("Transformer", "StaticEmbedding"):
-        problem = f"{model} begins with a {kind}, not with a Transformer"
-        return UserError(problem, "name a model that is a language model")
-    if isinstance(error, SafetensorError) or ("safetensor" in text.lower() and "header" in text.lower()):
-        return UserError(f"{model}: model.safetensors is broken ({text})", "copy or download the model again")
-    if not any((Path(where) / name).is_file() for name in TOKENIZER_FILES):
-        return no_tokenizer(model)
-    if "mismatched" in text:
-        return UserError(f"{model}: model.safetensors does not fit config.json", "take both from the same model")
-    if "safetensors" in text:
-        return UserError(f"{model} has no model.safetensors", "convert its weights: pickled files are not opened")
-    return UserError(f"{model} cannot be loaded ({first})", "check its files")
+@contextmanager
+def loading(where: str, model: str) -> Iterator[None]:
+    """What goes wrong within is one line, in the words of the libraries: they raise many kinds of errors."""
+    try:
+        yield
+    except Exception as error:
+        if not Path(where).is_dir():
+            raise not_on_hub(model, error) from error
+        if (kind := first_module(where)) not in ("Transformer", "StaticEmbedding"):
+            problem = f"{model} begins with a {kind}, not with a Transformer"
+            raise UserError(problem, "name a model that is a language model") from error
+        if not any((Path(where) / name).is_file() for name in TOKENIZER_FILES):
+            raise no_tokenizer(model) from error
+        said = f"{type(error).__name__}: {error}"
+        problem, remedy = f"{model} cannot be loaded ({said:.400})", "mend its files, or install what it asks for"
+        if "no file named model.safetensors" in said:
+            problem, remedy = f"{model} has no model.safetensors", "convert its weights: pickled files are not opened"
+        raise UserError(problem, remedy) from error
 
 
 def no_tokenizer(model: str) -> UserError:
@@ -90,19 +83,17 @@ def missing_tensors() -> Iterator[list[str]]:
         setattr(PreTrainedModel, "from_pretrained", original)  # noqa: B010
 
 
-def refuse_missing(missing: list[str], model: str, pooler: bool) -> None:
-    """Raise for missing tensors. Those of the pooler matter only with ``pooler``: raw checkpoints often lack them."""
-    needed = [name for name in missing if pooler or "pooler" not in name.split(".")]
-    if needed:
+def refuse_damaged(encoder: SentenceTransformer, missing: list[str], model: str, pooler: bool) -> None:
+    """Raise for missing tensors, and for weights that are NaN or infinite: they may belong to a word of a later text.
+
+    Tensors of the pooler matter only with ``pooler``: raw checkpoints often lack them.
+    """
+    fault = ""
+    if needed := [name for name in missing if pooler or "pooler" not in name.split(".")]:
         shown = ", ".join(needed[:_SHOWN]) + (", …" if len(needed) > _SHOWN else "")
-        raise UserError(
-            f"{model}: model.safetensors lacks {len(needed)} of the encoder's tensors ({shown})",
-            "copy or download the model again, and take model.safetensors and config.json from the same model",
-        )
-
-
-def refuse_not_finite(encoder: SentenceTransformer, model: str) -> None:
-    """Raise for weights that are NaN or infinite: they may belong to a word that only a later text has."""
+        fault = f"model.safetensors lacks {len(needed)} of the encoder's tensors ({shown})"
     for name, weights in encoder.named_parameters():
         if not all(part.isfinite().all() for part in weights.flatten().split(_PART)):
-            raise UserError(f"{model}: not all weights of {name} are finite numbers", "copy or make the model again")
+            fault = fault or f"not all weights of {name} are finite numbers"
+    if fault:
+        raise UserError(f"{model}: {fault}", "copy or download the model again, and its config.json with it")

@@ -1,7 +1,6 @@
 """Any encoder by its name: a folder, a hub name, or the model that isotrope ships."""
 
 import re
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,18 @@ from isotrope.contract.features import language_model
 from isotrope.encoder.adapters import base_model, merge_adapter
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack, supports
 from isotrope.encoder.faults import (
-    loading_fault,
+    loading,
     missing_tensors,
     no_tokenizer,
     quiet,
-    refuse_missing,
-    refuse_not_finite,
+    refuse_damaged,
 )
 from isotrope.encoder.locate import check_hub, first_module, locate
 from isotrope.encoder.pooling import check_pooling, freeze, join_layers, pooling_modules
-from isotrope.encoder.prompts import Prompts, routed
+from isotrope.encoder.prompts import Prompts
+from isotrope.encoder.routes import refuse_routes
 from isotrope.errors import UserError
 
-SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
-         "max_position_embeddings")  # fmt: skip
-LARGEST_SIZE = 1 << 24  # of any size in a configuration
 _ROUTES = "Router"  # the first module of a model that has an encoder for queries and another one for documents
 _WORDS = "StaticEmbedding"  # the first module of a model that has one vector a token, and no language model
 _ROWS = 1024  # of a table that are looked at together: all at once need as much memory again
@@ -92,35 +88,40 @@ def load(
     prompts.check(where, name)
     base = base_model(where, name)
     first = first_module(where)
-    if first == _WORDS:
-        _check_words(where, name, pooling, max_length)
-    if first == _ROUTES and dropout:
-        raise _two_ways(name)
-    config = None if first in (_WORDS, _ROUTES) else _config(base or where, name)
+    if first == _WORDS and (pooling, max_length) != (None, None):
+        problem = f"{model} takes the mean of one vector a token, over the whole text"
+        raise UserError(problem, "leave out pooling and max_length")
+    if first == _WORDS and not any(Path(where).rglob("*.safetensors")):
+        raise UserError(f"{model} has no model.safetensors", "save it again: pickled files are not opened")
+    config = None
+    if first not in (_WORDS, _ROUTES):
+        with loading(where, name):
+            config = AutoConfig.from_pretrained(base or where, trust_remote_code=False)
     overrides = {} if dropout is None or config is None else dict.fromkeys(dropout_keys(config), dropout)
-    if dropout and not overrides:
+    if dropout and not overrides and first != _ROUTES:
         raise UserError(f"dropout = {dropout}: the configuration of {model} has no dropout", "leave dropout unset")
-    encoder, missing = _open(where, name, device, overrides)
-    if pooling is not None and routed(encoder):  # the route of queries would be lost
-        raise _two_ways(name)
+    with loading(where, name), quiet(), missing_tensors() as missing:
+        encoder = SentenceTransformer(
+            where,
+            device=device,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+            config_kwargs=overrides,
+        )
+    if pooling is not None or (dropout and first == _ROUTES):
+        refuse_routes(encoder, name)
     if base:
         merge_adapter(encoder)
-    refuse_missing(missing, name, pooler=pooling == "cls_head")
-    refuse_not_finite(encoder, name)
-    tokenizer = getattr(encoder, "tokenizer", None)
-    if isinstance(tokenizer, PreTrainedTokenizerBase) and len(tokenizer.get_vocab()) <= len(tokenizer.all_special_ids):
-        raise no_tokenizer(name)  # transformers makes up an empty one for some models
-    give_padding(encoder, name)
+    refuse_damaged(encoder, missing, name, pooler=pooling == "cls_head")
+    _give_padding(encoder, name)
     if bidirectional:
         read_both_ways(encoder, name)
     join_layers(encoder)
     if pooling is not None:
-        transformer = encoder[0]
-        own = {"prompts": encoder.prompts, "default_prompt_name": encoder.default_prompt_name}
         seen = all(module.include_prompt for module in encoder if isinstance(module, Pooling))
-        modules = [transformer, *pooling_modules(transformer, pooling)]
-        encoder = SentenceTransformer(modules=modules, device=str(encoder.device), **own)
-        encoder.set_pooling_include_prompt(seen)
+        modules = pooling_modules(encoder[0], pooling)
+        del encoder[1:]
+        encoder.extend(modules).to(encoder.device).set_pooling_include_prompt(seen)
     freeze(encoder)
     prompts.apply(encoder, name)
     if normalize is True and not isinstance(encoder[-1], Normalize):
@@ -138,11 +139,6 @@ def load(
     return encoder
 
 
-def _two_ways(model: str) -> UserError:
-    remedy = "name the model that it was made from, to train it or to change its pooling"
-    return UserError(f"{model} reads queries in another way than documents", remedy)
-
-
 def dropout_keys(config: PreTrainedConfig) -> list[str]:
     """The settings that hold a dropout probability of the encoder itself."""
     return [
@@ -152,28 +148,14 @@ def dropout_keys(config: PreTrainedConfig) -> list[str]:
     ]
 
 
-def _check_words(where: str, model: str, pooling: str | None, max_length: int | None) -> None:
-    """Refuse what a model of one vector a token cannot do, and its pickled weights, which no library here may open."""
-    for name, value in {"pooling": pooling, "max_length": max_length}.items():
-        if value is not None:
-            problem = f"{name} = {value!r}: {model} takes the mean of one vector a token, over the whole text"
-            raise UserError(problem, f"leave {name} out")
-    if not any(Path(where).rglob("*.safetensors")):
-        raise UserError(f"{model} has no model.safetensors", "save it again: pickled files are not opened")
-
-
 def _set_length(encoder: SentenceTransformer, asked: int | None, longest: int | None, model: str) -> None:
     """Cut texts at ``asked`` tokens, else where the model says so, but never behind its last position."""
-    own = getattr(encoder, "max_seq_length", None)
-    if not (own in (None, inf) or (type(own) is int and own >= SHORTEST)):  # word vectors cut nothing
-        remedy = f"write {SHORTEST} or more into sentence_bert_config.json, or download the model again"
-        raise UserError(f"{model} has max_seq_length = {own!r}", remedy)
     if asked is not None and not SHORTEST <= asked <= (longest or asked):
         choose = f"choose {SHORTEST} to {longest} tokens" if longest else f"choose {SHORTEST} tokens or more"
         raise UserError(f"max_length = {asked} does not fit {model}", choose)
     if asked is not None:
         encoder.max_seq_length = asked
-    elif longest is not None and (own or 0) > longest:  # a tokenizer that promises too much
+    elif longest is not None and (encoder.max_seq_length or 0) > longest:  # a tokenizer that promises too much
         encoder.max_seq_length = longest
 
 
@@ -184,37 +166,6 @@ def _longest(config: PreTrainedConfig | None) -> int | None:
         return positions
     padding = 1 if config.model_type == "mpnet" else config.pad_token_id  # MPNet's is fixed
     return positions - padding - 1
-
-
-def _config(where: str, model: str) -> PreTrainedConfig:
-    """The configuration. Some sizes that no encoder has give one vector for all sentences, others never end."""
-    try:
-        config = AutoConfig.from_pretrained(where, trust_remote_code=False)
-    except Exception as error:  # the libraries have many for a file that is not what it should be
-        raise loading_fault(error, where, model) from error
-    for key in SIZES:
-        value = getattr(config, key, None)
-        if value is not None and (type(value) is not int or not 1 <= value <= LARGEST_SIZE):
-            raise UserError(f"{model}: config.json has {key} = {value!r}", "correct it, or download the model again")
-    return config
-
-
-def _open(
-    where: str, model: str, device: str | None, config_overrides: dict[str, Any]
-) -> tuple[SentenceTransformer, list[str]]:
-    """The model, and the names of the tensors that its files lack."""
-    try:
-        with quiet(), missing_tensors() as missing:
-            encoder = SentenceTransformer(
-                where,
-                device=device,
-                trust_remote_code=False,
-                model_kwargs={"use_safetensors": True},
-                config_kwargs=config_overrides,
-            )
-            return encoder, missing
-    except Exception as error:
-        raise loading_fault(error, where, model) from error
 
 
 def _keep_16_bits(encoder: SentenceTransformer) -> None:
@@ -253,12 +204,14 @@ def read_both_ways(model: SentenceTransformer, name: str) -> None:
         raise UserError(f"bidirectional = true: every token of {name} {why}", "leave it out")
 
 
-def give_padding(model: SentenceTransformer, name: str) -> None:
+def _give_padding(model: SentenceTransformer, name: str) -> None:
     """Let a tokenizer without a padding token, as many decoders have it, pad with its end token; the mask hides it."""
     tokenizer = getattr(model, "tokenizer", None)
-    if not isinstance(tokenizer, PreTrainedTokenizerBase) or tokenizer.pad_token is not None:
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return
-    if tokenizer.eos_token is None:
+    if len(tokenizer.get_vocab()) <= len(tokenizer.all_special_ids):  # transformers makes up an empty one for some
+        raise no_tokenizer(name)
+    if tokenizer.pad_token is None and tokenizer.eos_token is None:
         problem = f"the tokenizer of {name} has neither a padding token nor an end token"
         raise UserError(problem, "name a pad_token in tokenizer_config.json")
-    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token

@@ -50,8 +50,7 @@ def locate(model: str) -> str:
     if any((path / name).is_file() for name in _FILES):
         return str(path)
     if path.exists():
-        problem = f"{model} is a file" if path.is_file() else f"{model} holds no model"
-        remedy = "name the folder that holds the model's config.json, or a hub name"
+        problem, remedy = f"{model} holds no model", "name the folder that holds the model's config.json, or a hub name"
     elif model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model):
         problem, remedy = f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased"
     elif model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
@@ -143,9 +142,6 @@ class Base(BaseModel):
         if not name:
             return cls(name=UNNAMED)
         found = metadata_of(name)
-        languages = found.get("language")  # YAML 1.1 reads Norwegian's code as False
-        named = ["no" if one is False else one for one in (languages if isinstance(languages, list) else [languages])]
-        found["language"] = named if isinstance(languages, list) else named[0]
         about = {key: found[key] for key in _INHERITED if _is_words(found.get(key))}
         if Path(name).expanduser().is_dir() and name not in SHIPPED:
             return cls(name=short_name(name), about=about)

@@ -126,13 +126,12 @@ class ByRole:
 
 
 def _declared(where: str) -> Mapping[str, Any] | None:
-    """The prompts in a folder's files; None for a hub name, or where the files are damaged."""
+    """The prompts in a folder's files; None for a hub name."""
     folder = Path(where)
     if not folder.is_dir():
         return None
-    path = folder / "config_sentence_transformers.json"
     try:
-        own = json.loads(path.read_text(encoding="utf-8")).get("prompts") if path.is_file() else {}
-    except (OSError, ValueError, AttributeError):
-        return None
-    return own if isinstance(own, dict) else {}
+        words = (folder / "config_sentence_transformers.json").read_text(encoding="utf-8")
+        return dict(json.loads(words)["prompts"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}

@@ -49,7 +49,7 @@ def one_route(encoder: SentenceTransformer, role: Role) -> SentenceTransformer:
 
 
 def refuse_routes(encoder: SentenceTransformer, name: str) -> None:
-    """Refuse to train a model with two ways: a loss cannot say which of them a text goes."""
+    """Refuse to train a model with two ways, since a loss cannot say which a text goes, or to take one of them away."""
     if routed(encoder):
-        problem = f"{name} reads queries in another way than documents, so it cannot be trained"
-        raise UserError(problem, "train the model that it was made from")
+        remedy = "name the model that it was made from, to train it or to change its pooling"
+        raise UserError(f"{name} reads queries in another way than documents", remedy)

@@ -1,12 +1,8 @@
 """A smaller model made of a larger one, to begin training with: ``layers:3`` or ``static``.
 
 Every second layer is what DistilBERT begins with: Sanh et al., 2019, https://arxiv.org/abs/1910.01108, Sec. 3. Which
-layers are best to keep: Sajjad et al., 2023, https://arxiv.org/abs/2004.03844. Embeddings, final norm, pooling and all
-that follows are kept.
-
-The vocabularies of BERT and its kin begin with their most common tokens. A word without a token of its own is read in
-pieces, as rare words always are. Units that neither read nor write much are those to leave out: Li et al., Pruning
-Filters for Efficient ConvNets, ICLR 2017, https://arxiv.org/abs/1608.08710, Sec. 3.1, there for channels.
+layers are best to keep: Sajjad et al., 2023, https://arxiv.org/abs/2004.03844. Units that neither read nor write much
+are those to leave out: Li et al., ICLR 2017, https://arxiv.org/abs/1608.08710, Sec. 3.1, there for channels.
 
 A static student is the mean of one vector a token, which is what its teacher says of the token alone. The recipe is
 model2vec's (Tulkens and van Dongen, 2024, https://github.com/MinishLab/model2vec): each token through the teacher, PCA,
@@ -17,7 +13,6 @@ import json
 import re
 from copy import deepcopy
 from string import ascii_lowercase
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +20,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding, Transformer, WeightedLayerPooling
+from sklearn.decomposition import PCA
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
@@ -96,12 +92,10 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
         merge_adapter(model)
     whole = model[0].auto_model
     kind, total = whole.config.model_type, whole.config.num_hidden_layers
-    if not 1 <= count <= total:
-        raise UserError(f"layers:{count}: the model has {total} layers", f"choose 1 to {total}")
     stacks = [name for name, m in whole.named_modules() if isinstance(m, nn.ModuleList) and len(m) == total]
-    if len(stacks) != 1:
-        problem = f"layers:{count}: {kind} has no plain list of {total} layers"
-        raise UserError(problem, "choose another student, such as tiny or static")
+    if len(stacks) != 1 or not 1 <= count <= total:
+        where = "" if stacks else ", which share their weights"
+        raise UserError(f"layers:{count}: the model has {total} layers{where}", f"choose 1 to {total}, tiny or static")
     kept = chosen_layers(total, count, place)
     config = deepcopy(whole.config)
     config.num_hidden_layers = count
@@ -152,17 +146,16 @@ def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
 
     They are those that do most: with the largest product of the norms of what a unit reads and of what it writes.
     """
-    what, whole = f"inner:{count}", model[0].auto_model
+    whole = model[0].auto_model
     config = whole.config
     key = "hidden_dim" if config.model_type == "distilbert" else "intermediate_size"
     total, width = getattr(config, key, 0), config.hidden_size
-    if not 1 <= count < total:
-        raise UserError(f"{what}: the model has {total} inner units", f"choose fewer than {total}, or leave it out")
     linear = [module for module in whole.modules() if isinstance(module, nn.Linear)]
     reading = [module for module in linear if (module.in_features, module.out_features) == (width, total)]
     writing = [module for module in linear if (module.in_features, module.out_features) == (total, width)]
-    if not len(reading) == len(writing) == config.num_hidden_layers:
-        raise UserError(f"{what}: a {config.model_type} has no two matrices of {total} units a layer", "leave it out")
+    if not (1 <= count < total and len(reading) == len(writing) == config.num_hidden_layers):
+        problem = f"inner:{count} does not fit the {total} inner units of a {config.model_type}"
+        raise UserError(problem, f"choose fewer than {total}, or leave it out")
     for up, down in zip(reading, writing, strict=True):
         norms = up.weight.norm(dim=1) * down.weight.norm(dim=0)  # (U,)
         kept = norms.topk(count).indices.sort().values
@@ -190,22 +183,14 @@ def stand_for_text(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
     return np.array([name is not None and not _NO_WORD.fullmatch(name) for name in names])
 
 
-def principal(vectors: Rows, width: int) -> Rows:
-    """Vectors (V, D), centred, in their ``width`` directions of largest variance, the largest first: (V, min(D, K))."""
-    centred = vectors - vectors.mean(axis=0)
-    directions = np.linalg.eigh(centred.T @ centred)[1]  # rising variances
-    return np.asarray(centred @ directions[:, ::-1][:, :width])
-
-
 def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTransformer:
     """A model of sentence-transformers' `StaticEmbedding` with what ``model`` says of every token of its vocabulary.
 
     It ends with unit length where ``model`` does. The pass over the vocabulary is kept in the cache.
     """
-    own: Any = model.tokenizer
-    backend = own if isinstance(own, Tokenizer) else getattr(own, "backend_tokenizer", None)
-    if isinstance(model[0], StaticEmbedding) or not isinstance(backend, Tokenizer):
-        problem = f"static: the teacher begins with a {type(model[0]).__name__} and a {type(own).__name__}"
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if not isinstance(backend, Tokenizer):
+        problem = f"static: the teacher begins with a {type(model[0]).__name__}"
         raise UserError(problem, "choose a language model with a fast tokenizer, or another student")
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.no_padding()
@@ -214,9 +199,9 @@ def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTran
     cached(folder, lambda draft: np.save(draft / _VECTORS, _of_tokens(model, tokenizer)))
     vectors = np.load(folder / _VECTORS).astype(np.float64)  # (V, D)
     is_word = stand_for_text(tokenizer, len(vectors))
-    found = principal(vectors[is_word], width) * zipf_weights(int(is_word.sum()))[:, None]
-    rows = np.zeros((len(vectors), found.shape[1]))  # (V, K)
-    rows[is_word] = found
+    width = min(width, *vectors[is_word].shape)
+    rows = np.zeros((len(vectors), width))  # (V, K)
+    rows[is_word] = PCA(width).fit_transform(vectors[is_word]) * zipf_weights(int(is_word.sum()))[:, None]
     words = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(rows).float())
     modules = [words, *([Normalize()] if isinstance(model[-1], Normalize) else [])]
     return SentenceTransformer(modules=modules, device=str(model.device))

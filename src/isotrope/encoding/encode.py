@@ -63,8 +63,7 @@ def encode(
 ) -> Any:
     """Embed every text, in order, with at most one shard of text and vectors in memory.
 
-    There is one row out for each row in: nothing is cleaned away. A blank line or a null is the empty sentence. The
-    encoder embeds it like any other. Equal sentences of a shard are encoded once. The output is
+    There is one row out for each row in: a blank line or a null is the empty sentence. The output is
 
     - None: the result is an array (N, D) in memory;
     - ``OUT.npy``: one float32 array (N, D); with ``keep``, the kept columns of the same rows in ``OUT.kept.parquet``;
@@ -74,8 +73,8 @@ def encode(
       table. ``_manifest.json`` says rows, dimension, model and key. It comes last: a folder that has it is whole. The
       folder may be a URL.
 
-    A file appears only whole, in place of an older one. Until then, its shards are in ``OUT.npy.parts/`` or
-    ``OUT.parquet.parts/``. After a kill, Ctrl-C or a full disk, the same call encodes only the shards that are missing.
+    A file appears only whole, in place of an older one; until then, its shards are in ``OUT.npy.parts/``. After a kill,
+    Ctrl-C or a full disk, the same call encodes only the shards that are missing.
 
     Args:
         model: what `isotrope.load` takes, or an object with ``encode(list[str]) -> (n, D)``, which is handed
@@ -197,10 +196,9 @@ def _several(engine: str, workers: int | None, address: str | None, loadable: bo
     """The number of workers, by default one a usable core; 0: this process encodes. Refuse what does not fit."""
     if engine not in ENGINES:
         raise UserError(f"engine = {engine!r} is unknown", one_of(engine, ENGINES))
-    if address is not None and engine != "ray":
-        raise UserError(f"address = {address!r} needs the engine ray", "add --engine ray, or leave the address out")
-    if engine == "one" and workers not in (None, 1):
-        raise UserError(f"workers = {workers} needs several processes", "add --engine processes or --engine ray")
+    if (address is not None and engine != "ray") or (workers not in (None, 1) and engine == "one"):
+        remedy = "workers need --engine processes or ray, and an address --engine ray"
+        raise UserError(f"the engine {engine} takes no {'address' if address else 'workers'}", remedy)
     if engine != "one" and not loadable:
         raise UserError(f"the engine {engine} needs a sentence-transformers model", "leave the engine out")
     if engine == "ray":

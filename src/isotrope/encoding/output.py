@@ -1,28 +1,32 @@
-"""Where vectors are written: in parts, each whole or not there, and in the end as one file if that is wanted."""
+"""Vectors on disk: written in parts, each whole or not there, in the end as one file if that is wanted; read again."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import xxhash
 
+from isotrope.encoder.embed import Vectors
 from isotrope.encoding.tasks import EMBEDDING, ShardTask, part_name
 from isotrope.errors import UserError
 from isotrope.store.atomic import clear_drafts, draft_path, move, new_file, write_json
 from isotrope.store.cache import cache_folder
 from isotrope.store.mark import check_place, claim, remove
-from isotrope.store.records import Record
+from isotrope.store.records import Record, read_record
 from isotrope.store.remote import is_url, remote_files, remote_names, upload, without_secrets
 
 KIND = "folder of vectors"  # of the mark
 IDENTITY, MANIFEST, ROWS = ".job.json", "_manifest.json", "_rows.parquet"  # readers of tables pass over a "_"
 METADATA = b"isotrope"  # where OUT.parquet holds its manifest
 FILES = ("", ".npy", ".parquet")  # how an output ends; "" is a folder
+_AGAIN = "encode the texts again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +184,84 @@ def destination(output: str | Path) -> Output:
     work = path.with_name(path.name + ".parts")
     clear_drafts(work.parent, work.name)
     return Output(str(work), work, path)
+
+
+class Stored:
+    """What `isotrope encode` wrote, read again: ``rows`` vectors of ``dimension`` on disk. None of them is read yet.
+
+    ``manifest`` tells what they are made from; it is None for an array, which does not say it.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """``path``: OUT.npy, OUT.parquet or a folder."""
+        self.path = Path(path)
+        self.manifest: Record | None = None
+        folder, whole = self.path.is_dir(), self.path.is_file() and self.path.suffix in FILES[1:]
+        if folder and not (self.path / MANIFEST).exists() and (self.path / IDENTITY).exists():
+            raise UserError(f"{path} is not finished", "give the command isotrope encode again")
+        if not (whole or (folder and (self.path / MANIFEST).exists())):
+            remedy = "give what it wrote: OUT.npy, OUT.parquet or a folder"
+            raise UserError(f"{path} is not an output of isotrope encode", remedy)
+        with self._reading():
+            self._array() if self.path.suffix == ".npy" and not folder else self._parquet()
+
+    def _array(self) -> None:
+        array = np.lib.format.open_memmap(self.path, mode="r")
+        if array.ndim != 2 or array.dtype != np.float32 or not array.size:
+            raise ValueError(f"{array.dtype} numbers of shape {array.shape}, not one float32 vector a row")
+        self.rows, self.dimension = array.shape
+        kept = beside(self.path)
+        self._table = ds.dataset(kept) if kept.exists() else None
+        if self._table and (count := self._table.count_rows()) != self.rows:
+            raise ValueError(f"{kept} has {count:,} rows, and this array {self.rows:,}")
+
+    def _parquet(self) -> None:
+        if self.path.is_dir():
+            self.manifest = read_record(self.path / MANIFEST, {"rows": int, "model": str, "made_from": dict}, _AGAIN)
+        self._table = ds.dataset(self.path)
+        about = (self._table.schema.metadata or {}).get(METADATA)
+        if about is not None:
+            self.manifest = json.loads(about)
+        self.rows = self._table.count_rows()
+        if self.manifest and self.rows != self.manifest["rows"]:
+            raise ValueError(f"it has {self.rows:,} of {self.manifest['rows']:,} rows")
+        kind: Any = self._table.schema.field(EMBEDDING).type
+        if not pa.types.is_fixed_size_list(kind) or kind.value_type != pa.float32():
+            raise ValueError(f"its column {EMBEDDING!r} does not hold float32 vectors")
+        self.dimension = kind.list_size
+
+    def pieces(self, size: int) -> Iterator[Vectors]:
+        """The vectors in their order, at most ``size`` rows at a time: (n, D) float32, for the caller to change."""
+        with self._reading():
+            if self.manifest is None and self.path.suffix == ".npy":
+                for start in range(0, self.rows, size):  # mapped again: pages that were read count as memory until then
+                    yield np.array(np.lib.format.open_memmap(self.path, mode="r")[start : start + size])
+            elif self._table:
+                options = {"batch_size": size, "batch_readahead": 1, "fragment_readahead": 1}
+                for batch in self._table.to_batches(columns=[EMBEDDING], **options):
+                    yield np.array(batch[EMBEDDING].flatten()).reshape(-1, self.dimension)
+
+    def texts(self) -> list[str]:
+        """The text of every row, of an output that holds texts."""
+        assert self._table is not None
+        with self._reading():
+            return [line or "" for line in self._table.to_table(columns=["text"])["text"].to_pylist()]
+
+    def fields(self, rows: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """Text and kept columns of these rows, by row."""
+        wanted = sorted(set(rows))
+        if self._table is None:
+            return {row: {} for row in wanted}
+        with self._reading():
+            columns = [name for name in self._table.schema.names if name != EMBEDDING]
+            return dict(zip(wanted, self._table.take(wanted, columns=columns).to_pylist(), strict=True))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn what can go wrong in a file of ours into a UserError that names it."""
+        try:
+            yield
+        except UserError:
+            raise
+        except (OSError, ValueError, EOFError, KeyError, TypeError, pa.ArrowException) as error:
+            raise UserError(f"{self.path} cannot be read ({error})", _AGAIN) from error

@@ -18,8 +18,8 @@ from isotrope.console.progress import progress, watch
 from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.prompts import role_prompt, used_prompt
 from isotrope.encoding.encode import check_counts, opened
+from isotrope.encoding.output import Stored
 from isotrope.encoding.rows import pieces_of
-from isotrope.encoding.stored import Stored
 from isotrope.encoding.tasks import encoder_checksum, shown_name
 from isotrope.errors import UserError, needs, one_of, printable
 from isotrope.evaluation.retrieval import Search, fused
@@ -66,7 +66,7 @@ def search(
         engine: ``exact`` (torch) or ``faiss`` (its flat index). Both find the same rows, to rounding.
         hybrid: the share of BM25 in the score, from 0 to 1; the cosine is the rest. Each is scaled to 0 … 1 for a query
             before they are added (`isotrope.evaluation.retrieval.fused`). All texts are then in memory.
-        texts: what was encoded, for an OUT.npy: it holds no texts.
+        texts: what was encoded, for an OUT.npy, which holds no texts.
         text: their column of the sentences, in tables.
         query_prompt: words before each query; by default the model's prompt for queries, else its default prompt.
         device: where the model runs.
@@ -94,8 +94,6 @@ def search(
         if hybrid:
             raise UserError("faiss cannot add BM25 to its search", "leave out engine or hybrid")
     stored = Stored(index)
-    if texts is not None and stored.path.suffix != ".npy":
-        raise UserError(f"{stored.path} holds its texts", "leave out texts")
     if hybrid and texts is None and stored.path.suffix == ".npy":
         raise UserError(f"{stored.path} holds no texts, which BM25 needs", "name their files with --texts")
     made_from = stored.manifest["made_from"] if stored.manifest else {}

@@ -1,6 +1,5 @@
 """Who encodes: a shard is a task that reads its own rows and writes its own file, in this process or in another."""
 
-import io
 import logging
 import multiprocessing
 import os
@@ -52,8 +51,8 @@ class ShardTask:
 
     def encode(self, encoder: Encoder, shard: int, report: Report = lambda done: None) -> int:
         """Write the part of a shard -> its rows."""
-        source = remote_files(self.rows)[0].open() if is_url(self.rows) else open(self.rows, "rb", 0)  # noqa: SIM115, PTH123
-        with io.BufferedReader(source) as stream, pq.ParquetFile(stream) as file:
+        source = remote_files(self.rows)[0].open() if is_url(self.rows) else self.rows
+        with pq.ParquetFile(source) as file:
             start = sum(file.metadata.row_group(number).num_rows for number in range(shard))
             table = file.read_row_group(shard)
         texts = table.column(0).to_pylist()

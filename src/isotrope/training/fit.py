@@ -9,7 +9,7 @@ from typing import Any
 import torch.distributed as dist
 
 from isotrope.console.progress import watch
-from isotrope.encoder.adapters import merge
+from isotrope.encoder.adapters import merge_adapter
 from isotrope.preset.head import head_layers, with_head
 from isotrope.store.records import RecordLog
 from isotrope.text.tokens import token_data
@@ -70,7 +70,7 @@ def fit(plan: TrainingPlan) -> dict[str, Any]:
     if preset.train.keep_head:
         model.extend(head_layers(plan.objective))
     if preset.encoder.lora is not None and preset.encoder.lora.save == "merged":
-        merge(model)
+        merge_adapter(model.float())  # in half precision, the rounding would hide most of what was learnt
     return {
         "steps": max(checkpoints.checkpoint_step(start) if start else 0, trainer.state.global_step),
         "best_step": best and best["step"],

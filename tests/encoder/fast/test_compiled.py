@@ -1,7 +1,5 @@
 """Compiled layers: the same numbers and gradients, few shapes, one graph for all layers; runs that resume exactly."""
 
-import importlib
-import json
 import shutil
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 import isotrope
-from conftest import ROOT, sentences
+from conftest import sentences
 from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.fast.packed import compile_layers, forward, pack
@@ -132,21 +130,3 @@ def test_without_a_compiler_it_is_said_before_the_run(
 def test_an_encoder_that_is_not_packed_is_not_compiled(tiny_model: Path) -> None:
     with pytest.raises(UserError, match=r"isotrope does not compile BertModel.*train\.compile = false"):
         compile_layers(load(tiny_model, device="cpu", packed=False))
-
-
-def test_the_benchmark_for_gpus_runs_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small shape; what it says of a step fits together."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    benchmark = importlib.import_module("gpu")
-    shape = ["--layers", "2", "--width", "64", "--batches", "16", "--steps", "2", "--rows", "100", "--compile", "off"]
-    benchmark.main([*shape, "--peak-tflops", "0.5", "--output", str(tmp_path / "gpu.json")])
-    record = json.loads((tmp_path / "gpu.json").read_text())
-    assert (record["layers"], record["width"], record["peak_tflops"]) == (2, 64, 0.5)
-    assert [row["method"] for row in record["results"]] == ["simcse", "rankcse-listmle"]
-    parameters = 2 * (12 * 64**2 + 13 * 64)  # of a layer: four square matrices, two of fourfold width, biases, norms
-    for row in record["results"]:
-        speed = row["steps_per_second"]
-        assert row["epoch_minutes"] == pytest.approx(1e6 / 16 / speed / 60, rel=0.01)
-        used = 6 * parameters * row["tokens_per_step"] * speed / 0.5e12
-        assert row["model_flop_utilisation"] == pytest.approx(used, rel=0.02)
-        assert 2 * 16 * 12 <= row["tokens_per_step"] <= 2 * 16 * 32

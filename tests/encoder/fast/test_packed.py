@@ -3,7 +3,6 @@
 import inspect
 import json
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,18 @@ from torch import Tensor, nn
 from conftest import sentences
 from isotrope import Objective, load
 from isotrope.encoder import save
-from isotrope.encoder.fast.attention import Dropout, Packing, attend, drop
+from isotrope.encoder.fast.attention import Dropout, Packing, drop
 from isotrope.encoder.fast.packed import pack, supports
 from isotrope.encoder.pooling import LAYERS
 from isotrope.terms.infonce import InfoNCE
 from small_encoders import KINDS, VOCABULARY, L, N, batch, both, random_model, rows_of_linear_layers, states
 
 
-@pytest.mark.parametrize("holes", [False, True, "split"])
+@pytest.mark.parametrize("holes", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_layer_and_gradient_is_that_of_the_padded_encoder(
-    kind: str, holes: bool | str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_layer_and_gradient_is_that_of_the_padded_encoder(kind: str, holes: bool) -> None:
     plain, packed = both(kind)
-    features = batch(bool(holes))
-    if holes == "split":  # one long sentence: the attention of the others is computed apart
-        monkeypatch.setattr("isotrope.encoder.fast.attention.SPLIT_FROM", 4)
-        features["attention_mask"][1:, 4:] = 0
-        features["input_ids"][1:, 4:] = 1
-        assert len(Packing.from_mask(features["attention_mask"], 2).split().parts) == 2
+    features = batch(holes)
     expected, found = states(plain, features), states(packed, features)
     assert torch.allclose(found, expected, atol=1e-5)
     weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
@@ -209,49 +201,6 @@ def test_filler_tokens_change_nothing(multiple: int) -> None:
     weight = torch.randn_like(x)
     (back * weight).sum().backward()
     assert torch.equal(x.grad, weight * real)
-
-
-@pytest.mark.parametrize("dropout", [0.0, 1e-9])  # torch's kernel, and the attention as it is written
-def test_without_padding_no_head_is_copied_and_nothing_else_changes(dropout: float) -> None:
-    packing = Packing.from_mask(torch.ones(3, 4), 2)
-    assert packing.even
-    assert not Packing.from_mask(torch.ones(3, 4), 2, multiple=5).even
-    heads = [torch.randn(1, 2, 12, 6, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    weight = torch.randn(1, 12, 2, 6, dtype=torch.float64)
-    found = list[list[torch.Tensor]]()
-    for form in (packing, replace(packing, even=False)):
-        out = attend(*heads, form, form.bias, dropout, None)
-        found.append([out, *torch.autograd.grad((out * weight).sum(), heads)])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "split"), [([40] * 4, False), ([40, 3, 4, 5], True), ([40, 30, 30, 30], False), ([32, 3, 3, 3], False)]
-)
-def test_sentences_are_split_by_length_where_that_saves_half_of_the_work(lengths: list[int], split: bool) -> None:
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    parts = Packing.from_mask(mask, 2).split().parts
-    assert bool(parts) == split
-    if split:
-        assert sorted(torch.cat([sentences for sentences, _ in parts]).tolist()) == [0, 1, 2, 3]
-        assert [part.bias.shape[-1] for _, part in parts] == [5, 40]
-
-
-def test_in_half_precision_attention_that_learns_is_the_same_to_rounding() -> None:
-    """It is written out there, since torch's kernel is slow."""
-    packing = Packing.from_mask(batch()["attention_mask"], 2)
-    count = int(batch()["attention_mask"].sum())
-    exact = [torch.randn(1, 2, count, 8).bfloat16().requires_grad_() for _ in range(3)]
-    half = [x.detach().clone().requires_grad_() for x in exact]
-    expected = attend(*(x.float() for x in exact), packing, packing.bias, 0.0, None)
-    found = attend(*half, packing, packing.bias, 0.0, None)
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), expected, atol=0.03, rtol=0.03)
-    expected.pow(2).sum().backward()
-    found.float().pow(2).sum().backward()
-    for one, other in zip(exact, half, strict=True):
-        torch.testing.assert_close(one.grad, other.grad, atol=0.1, rtol=0.05)
 
 
 def test_dropout_drops_the_right_share_and_is_fixed_by_the_seed() -> None:

@@ -1,6 +1,6 @@
 """Attention over packed rows, where sentences stand apart from each other again, and its faster dropout for CPUs."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +11,6 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 ATTENTION_NAME = "isotrope_packed"  # among transformers' attention implementations; no saved configuration mentions it
-SPLIT_FROM = 33  # columns: below it, attention is a small part of the work
 LEVELS = 1 << 16  # dropout's probabilities are multiples of 2⁻¹⁶; the scale is exact for the one that is taken
 HIDDEN = -3e4  # added to a padding's score: exp gives 0 in every precision, and it fits into float16
 
@@ -29,8 +28,6 @@ class Packing:
     rows: Tensor  # (N·L,) into T
     head_places: Tensor  # (T·H,) into N·H·L
     head_rows: Tensor  # (N·H·L,) into T·H
-    even: bool = False  # without padding and filler, heads need no copies: another view shows them
-    parts: "tuple[tuple[Tensor, Packing], ...]" = ()  # sentences (n,) of this batch, and how they stand alone
 
     @classmethod
     def from_mask(cls, mask: Tensor, heads: int, multiple: int = 1) -> "Packing":
@@ -38,7 +35,6 @@ class Packing:
         n, length = mask.shape
         real = mask.reshape(-1) != 0
         places = real.nonzero().squeeze(1)
-        even = len(places) == n * length and not n * length % multiple
         rows = torch.where(real, real.cumsum(0) - 1, -(-len(places) // multiple) * multiple)
         places = F.pad(places, (0, -len(places) % multiple), value=n * length)
         head = torch.arange(heads, device=mask.device)
@@ -48,33 +44,7 @@ class Packing:
         head_rows = head_rows.clamp(max=len(places) * heads)
         bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(mask == 0, HIDDEN)
         head_places = head_places.clamp(max=n * heads * length)
-        return cls(bias[:, None, None], places, rows, head_places.view(-1), head_rows.view(-1), even)
-
-    def split(self) -> "Packing":
-        """With the short sentences apart from the long ones, where that halves the attention's work or better.
-
-        Its work grows with L², so that one long sentence makes all others as slow as it is.
-        """
-        n, length = len(self.bias), self.bias.shape[-1]
-        if n < 2 or length < SPLIT_FROM:
-            return self
-        ends = (self.bias[:, 0, 0] == 0) * torch.arange(1, length + 1, device=self.bias.device)  # (N, L)
-        lengths, order = ends.amax(dim=1).sort()
-        short = torch.arange(1, n, device=order.device)
-        work = short * lengths[:-1] ** 2 + (n - short) * length**2  # (N - 1,), of the first k, and of the others
-        best = int(work.argmin())
-        if 2 * int(work[best]) > n * length**2 or not lengths[best]:
-            return self
-        few, many = order[: best + 1], order[best + 1 :]
-        return replace(self, parts=((few, self._part(few, int(lengths[best]))), (many, self._part(many, length))))
-
-    def _part(self, sentences: Tensor, length: int) -> "Packing":
-        """Some sentences with ``length`` columns; their tokens are rows of this packing, and the others' are zero."""
-        rows = self.head_rows.view(len(self.bias), -1, self.bias.shape[-1])[sentences, :, :length].flatten()
-        places = rows.new_full((len(self.head_places) + 1,), len(rows))
-        places[rows] = torch.arange(len(rows), device=rows.device)
-        bias = self.bias[sentences, :, :, :length]
-        return replace(self, bias=bias, head_places=places[:-1], head_rows=rows)
+        return cls(bias[:, None, None], places, rows, head_places.view(-1), head_rows.view(-1))
 
     def pack(self, x: Tensor) -> Tensor:
         """(N, L, …) -> (1, T, …)."""
@@ -86,15 +56,11 @@ class Packing:
 
     def pad_heads(self, x: Tensor) -> Tensor:
         """(1, H, T, d) -> (N, H, L, d), zero for padding."""
-        if self.even:
-            return x.view(x.shape[1], len(self.bias), -1, x.shape[-1]).transpose(0, 1)
         rows = _take(x.transpose(1, 2).reshape(-1, x.shape[-1]), self.head_rows, self.head_places)
         return rows.view(len(self.bias), x.shape[1], -1, x.shape[-1])
 
     def pack_heads(self, x: Tensor) -> Tensor:
         """(N, H, L, d) -> (1, T, H, d)."""
-        if self.even:
-            return x.transpose(1, 2).reshape(1, -1, x.shape[1], x.shape[-1])
         rows = _take(x.reshape(-1, x.shape[-1]), self.head_places, self.head_rows)
         return rows.view(1, -1, x.shape[1], x.shape[-1])
 
@@ -152,13 +118,6 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, packing: Packing, bias: Tensor, dropout: float, scaling: float | None
 ) -> Tensor:
     """Heads (1, H, T, d) -> (1, T, H, d); ``bias``, added to the scores, broadcasts to (N, H, L, L)."""
-    if packing.parts and not dropout:
-        found = query.new_zeros(())
-        for sentences, part in packing.parts:  # each gives zeros for the tokens of the other
-            length = part.bias.shape[-1]
-            own = bias[sentences, :, :length, :length]
-            found = found + attend(query, key, value, part, own, dropout, scaling)
-        return found
     query, key, value = (packing.pad_heads(x) for x in (query, key, value))  # (N, H, L, d)
     # For CPUs, torch's kernel has no dropout, and its gradient in half precision is slow.
     if query.device.type == "cpu" and (dropout or (query.requires_grad and query.element_size() == 2)):

@@ -9,8 +9,6 @@ On a GPU its layers can be compiled too, since a small batch otherwise waits for
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, update_wrapper
 from typing import Any, NamedTuple
@@ -77,12 +75,12 @@ def forward(model: PreTrainedModel, *args: Any, few_shapes: bool = False, **kwar
         mask, *wide = (F.pad(x, (0, 0) * (x.ndim - 2) + (0, -length % WIDTH)) for x in (mask, *inputs.values()))
         inputs, multiple = dict(zip(inputs, wide, strict=True)), -(-mask.numel() // SHARE)
     packing = Packing.from_mask(mask, model.config.num_attention_heads, multiple)
-    if mask.device.type == "cpu" and not few_shapes:
-        packing = packing.split()
     packed = {key: packing.pack(value) for key, value in inputs.items()}
-    # A mask of four dimensions goes to the attention as it is; the packing follows it down to every layer.
-    with _passing(packing):
+    token = _packing.set(packing)
+    try:  # a mask of four dimensions goes to the attention as it is; the packing follows it down to every layer
         output = type(model).forward(model, **kwargs | packed | {"attention_mask": packing.bias, "packing": packing})
+    finally:
+        _packing.reset(token)
     output["last_hidden_state"] = packing.pad(output["last_hidden_state"])[:, :length]
     if output.get("hidden_states") is not None:
         output["hidden_states"] = tuple(packing.pad(layer)[:, :length] for layer in output["hidden_states"])
@@ -106,16 +104,6 @@ def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> Tensor:
 
 # Of the forward pass under way: MPNet hands nothing of ours down to its encoder.
 _packing: ContextVar[Packing | None] = ContextVar("_packing", default=None)
-
-
-@contextmanager
-def _passing(packing: Packing) -> Iterator[None]:
-    """The forward pass within is over these packed rows."""
-    token = _packing.set(packing)
-    try:
-        yield
-    finally:
-        _packing.reset(token)
 
 
 class _Places(NamedTuple):
