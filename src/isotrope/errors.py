@@ -41,6 +41,13 @@ class UserError(ValueError):
         return type(self), (self.problem, self.remedy)
 
 
+def check_known(what: str, name: object, known: Iterable[str], also: str = "") -> None:
+    """Refuse a name that is none of the known: "engine = 'fais' is unknown: did you mean 'faiss'? choose one of …"."""
+    known = list(known)
+    if name not in known:
+        raise UserError(f"{what} {name!r} is unknown", one_of(name, known, also))
+
+
 def needs(extra: str, module: str) -> Any:
     """A module of a package that comes with an extra of isotrope; UserError, with the extra, if it is missing."""
     try:

@@ -89,10 +89,10 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
     pairs = own_pairs()
     without_lists = Pairs("lonely", ["a", "b"], ["c", "d"], np.array([1.0, 2.0]))
     for arguments, problem in (
-        (("transfr",), "unknown suite 'transfr': did you mean 'transfer'. choose one of sts, transfer, "),
-        (("transfer:slow",), "no setting 'slow'"),
-        (("sts", "CR"), "no task 'CR'"),
-        (("sts:dev", "STS12"), "no task 'STS12' in the setting dev"),
+        (("transfr",), "suite 'transfr' is unknown: did you mean 'transfer'. choose one of sts, transfer, "),
+        (("transfer:slow",), "the setting 'slow' is unknown"),
+        (("sts", "CR"), "the task 'CR' is unknown"),
+        (("sts:dev", "STS12"), "setting dev: the task 'STS12' is unknown"),
         (("sts", None, tmp_path / "none"), "none"),
         (("retrieval", None, None, [pairs]), "retrieval cannot use 40 graded pairs of mine"),
         (("sts", None, None, [pairs, own_pairs(seed=1)]), "two of the given labels are called 'mine'"),

@@ -179,7 +179,7 @@ def test_mistakes_are_named_with_their_remedy(corpus, finished, tmp_path):
     wide, hot = replace(TOY, width=64), replace(TOY, learning_rate=1e38, warmup_steps=0)
     for text, output, options, message in (
         (tmp_path / "none.txt", tmp_path, {}, "does not exist"),
-        (corpus, tmp_path, {"size": "huge"}, "'huge' is not known: choose one of tiny, mini, small"),
+        (corpus, tmp_path, {"size": "huge"}, "'huge' is unknown: choose one of tiny, mini, small"),
         (corpus, finished, {"seed": 1}, "seed = 0, not 1"),
         (tmp_path / "other.txt", finished, {}, "other documents"),
         (corpus, finished, {"split": "sentences"}, "other documents"),

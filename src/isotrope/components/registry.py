@@ -17,7 +17,7 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
 
-from isotrope.errors import UserError, nearest, one_of
+from isotrope.errors import UserError, check_known, nearest, one_of
 
 STAGES = ("tokens", "peers", "views", "scores", "terms", "teachers")  # of an objective
 READING = "pairs"  # the stage before: from a document to pairs of texts
@@ -28,8 +28,7 @@ THIRD_PARTY = ":"  # in a component's name
 
 def kinds(stage: str) -> list[str]:
     """The names of a stage's components, then those of ``released/`` that belong to it."""
-    if stage not in (*STAGES, READING):
-        raise UserError(f"stage {stage!r} is unknown", f"choose one of {', '.join((*STAGES, READING))}")
+    check_known("stage", stage, (*STAGES, READING))
     released = {RELEASED + kind: _class_at(place) for kind, place in _places("released").items()}
     departures = [kind for kind, cls in released.items() if getattr(cls, "stage", None) == stage]
     return [*_places(ROOMS.get(stage, stage)), *departures]

@@ -15,7 +15,7 @@ from tokenizers.processors import TemplateProcessing
 from torch import nn
 from transformers import PreTrainedTokenizerFast
 
-from isotrope.errors import UserError, one_of
+from isotrope.errors import UserError, check_known
 
 TEMPLATE = 'This sentence : "{text}" means {mask}.'
 
@@ -37,8 +37,8 @@ LAYERS: dict[str, Callable[[int], list[int]] | None] = {
 
 def check_pooling(pooling: str | None) -> None:
     """Refuse an unknown name; None is the model's own."""
-    if pooling is not None and pooling not in LAYERS:
-        raise UserError(f"pooling = {pooling!r} is unknown", one_of(pooling, LAYERS))
+    if pooling is not None:
+        check_known("pooling =", pooling, LAYERS)
 
 
 def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:

@@ -26,7 +26,7 @@ from isotrope.encoding import tasks
 from isotrope.encoding.output import IDENTITY, KIND, MANIFEST, Output, destination
 from isotrope.encoding.rows import TEXT, write_rows
 from isotrope.encoding.tasks import Engine, WorkerModel, encoder_checksum, first_vector, shown_name
-from isotrope.errors import UserError, needs, one_of
+from isotrope.errors import UserError, check_known, needs
 from isotrope.store.atomic import clear_drafts, draft_path
 from isotrope.store.cache import file_checksum
 from isotrope.store.disk import check_space, writing
@@ -194,8 +194,7 @@ def check_counts(**counts: int | None) -> None:
 
 def _several(engine: str, workers: int | None, address: str | None, loadable: bool) -> int:
     """The number of workers, by default one a usable core; 0: this process encodes. Refuse what does not fit."""
-    if engine not in ENGINES:
-        raise UserError(f"engine = {engine!r} is unknown", one_of(engine, ENGINES))
+    check_known("engine =", engine, ENGINES)
     if (address is not None and engine != "ray") or (workers not in (None, 1) and engine == "one"):
         remedy = "workers need --engine processes or ray, and an address --engine ray"
         raise UserError(f"the engine {engine} takes no {'address' if address else 'workers'}", remedy)

@@ -21,7 +21,7 @@ from isotrope.encoding.encode import check_counts, opened
 from isotrope.encoding.output import Stored
 from isotrope.encoding.rows import pieces_of
 from isotrope.encoding.tasks import encoder_checksum, shown_name
-from isotrope.errors import UserError, needs, one_of, printable
+from isotrope.errors import UserError, check_known, needs, printable
 from isotrope.evaluation.retrieval import Search, fused
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.opened import open as text_open
@@ -85,8 +85,7 @@ def search(
         if not query.strip() or printable(query) != query:
             raise UserError(f"the query {query!r:.80} is empty, or is not UTF-8 text", "write some words in UTF-8")
     check_counts(top=top)
-    if engine not in ENGINES:
-        raise UserError(f"engine = {engine!r} is unknown", one_of(engine, ENGINES))
+    check_known("engine =", engine, ENGINES)
     if not 0 <= hybrid <= 1:
         raise UserError(f"hybrid = {hybrid} is not possible", "choose BM25's share of the score, from 0 to 1")
     if engine == "faiss":

@@ -10,7 +10,7 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 
-from isotrope.errors import UserError, one_of
+from isotrope.errors import UserError, check_known
 from isotrope.evaluation.geometry import pair_geometry
 from isotrope.evaluation.ranking import RANKING_SETTINGS, rank_sets
 from isotrope.evaluation.retrieval import evaluate_domain
@@ -216,16 +216,12 @@ def _are_labels(data: Any) -> bool:
 
 def checked_tasks(suite: str, tasks: Sequence[str] | str | None = None, setting: str = "test") -> list[str]:
     """The tasks of a suite that are asked for, all where ``tasks`` is None. Checked before a model is loaded."""
-    if suite not in SUITES:
-        raise UserError(f"unknown suite {suite!r}", one_of(suite, SUITES))
+    check_known("suite", suite, SUITES)
     known = SUITES[suite].tasks
-    if setting not in known:
-        raise UserError(f"suite {suite} has no setting {setting!r}", one_of(setting, known))
+    check_known(f"suite {suite}: the setting", setting, known)
     chosen = [tasks] if isinstance(tasks, str) else list(known[setting] if tasks is None else tasks)
     for task in chosen:
-        if task not in known[setting]:
-            where = "" if setting == "test" else f" in the setting {setting}"
-            raise UserError(f"suite {suite} has no task {task!r}{where}", one_of(task, known[setting]))
+        check_known(f"suite {suite}, setting {setting}: the task", task, known[setting])
     return chosen
 
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from isotrope.errors import UserError, one_of
+from isotrope.errors import UserError, check_known
 
 TomlTable = dict[str, Any]
 SHIPPED = {"preset": "isotrope.presets", "study": "isotrope.studies"}  # the packages of the files of each kind
@@ -40,8 +40,7 @@ def read_toml(kind: str, name: str, children: Sequence[Any] = ()) -> tuple[Any, 
             said = f"{kind} {name}, which {children[-1].name} extends," if children else f"{kind} {name}"
             raise UserError(f"{said} does not exist", f"check the path{f' from {path.parent}' if children else ''}")
     else:
-        if name not in (known := shipped_names(kind)):
-            raise UserError(f"{kind} {name!r} is unknown", one_of(name, known, ", or a .toml file"))
+        check_known(kind, name, shipped_names(kind), ", or a .toml file")
         path = files(SHIPPED[kind]).joinpath(f"{name}.toml")
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress
 from isotrope.console.threads import threads_line
 from isotrope.encoder.locate import short_name
-from isotrope.errors import UserError, one_of
+from isotrope.errors import check_known
 from isotrope.pretraining.model import begin_from, build_model, write_card, write_encoder
 from isotrope.pretraining.recipe import RECIPES, Recipe, Schedule, reschedule
 from isotrope.pretraining.text import prepare_text, prepare_vectors
@@ -73,8 +73,8 @@ def pretrain(
             run, is in use, is damaged, or cannot be written to; training that diverged.
         Stopped: after Ctrl-C, when the checkpoint is written.
     """
-    if isinstance(size, str) and size not in RECIPES:
-        raise UserError(f"size = {size!r} is not known", one_of(size, RECIPES))
+    if isinstance(size, str):
+        check_known("size =", size, RECIPES)
     recipe = RECIPES[size] if isinstance(size, str) else size
     console = console or plain_console()
     text = isotrope.text.open(documents, split=split, keep_duplicates=True)

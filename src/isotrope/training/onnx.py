@@ -24,7 +24,7 @@ from isotrope.encoder.load import load
 from isotrope.encoder.locate import public_name
 from isotrope.encoder.prompts import ROLES, Role, routed
 from isotrope.encoder.routes import one_route
-from isotrope.errors import UserError, needs, one_of
+from isotrope.errors import UserError, check_known, needs
 from isotrope.report.card import FLOAT32, INT8, Card, graph_card
 from isotrope.store.atomic import check_replaceable, new_folder, write_json, write_text
 from isotrope.store.disk import writing
@@ -81,8 +81,8 @@ def export_onnx(
     for package in _PACKAGES:
         needs("onnx", package)
     check_replaceable(folder, "onnx")
-    if role not in (None, *ROLES):
-        raise UserError(f"role = {role!r} is unknown", one_of(role, ROLES))
+    if role:
+        check_known("role =", role, ROLES)
     encoder = load(model, pooling, device="cpu", packed=False).float().eval()
     if routed(encoder) and role is None:
         problem = f"{model} reads queries and documents by two routes"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.errors import UserError, one_of
+from isotrope.errors import UserError, check_known
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.known import data_checksum, data_folder
 from isotrope.evaluation.sets.labels import Labels, read_labels, read_pairs
@@ -68,12 +68,11 @@ def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Pairs]
     """Name -> pairs, for the names that `dev_names` gives."""
     found: dict[str, Pairs] = {}
     for name in names:
-        if name in DEV_SETS:
-            pairs = load_sts(data, DEV_SETS[name], ["dev"])["dev"]
-        elif name.endswith((".tsv", ".csv")) or Path(name).is_file():
+        if name.endswith((".tsv", ".csv")) or Path(name).is_file():
             pairs = read_pairs(name)
         else:
-            raise UserError(f"dev set {name!r} is unknown", one_of(name, DEV_SETS, ", a .tsv file, or none"))
+            check_known("dev set", name, DEV_SETS, ", a .tsv file, or none")
+            pairs = load_sts(data, DEV_SETS[name], ["dev"])["dev"]
         label = name if name in DEV_SETS else pairs.name
         if label in found:
             raise UserError(f"two dev sets are called {label!r}", "rename a file, or name each set once")
@@ -111,7 +110,7 @@ def given_labels(labels: Any, columns: str | Sequence[str] | None = None) -> str
     if labels is None or (isinstance(labels, str) and labels in JUDGING):
         return labels
     if isinstance(labels, str) and not Path(labels).suffix and not Path(labels).exists():
-        raise UserError(f"labels = {labels!r} is unknown", one_of(labels, JUDGING, ", a file, or a folder"))
+        check_known("labels =", labels, JUDGING, ", a file, or a folder")
     return read_labels(labels, columns)
 
 
