@@ -12,20 +12,21 @@ from grid import ARROW, RESULTS, change, grid, points, read, signed
 from isotrope.evaluation.verdict import Verdict
 
 MODELS = {"tiny": "isotrope/tiny", "small": "isotrope/small", "minilm": "MiniLM"}
+RANKED = "choice/rankings"  # races in which maps and encoders learn from rankings
 SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 BEST = "the best by labels"
 
 
-def cells() -> list[dict[str, Any]]:
+def cells(folder: str = "choice") -> list[dict[str, Any]]:
     """What `isotrope improve` chose, by model and collection: benchmarks/choice.py."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS / "choice").glob("*.json")]
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS / folder).glob("*.json")]
     return sorted(found, key=lambda cell: (list(MODELS).index(cell["model"]), cell["collection"]))
 
 
-def choices() -> str:
+def choices(folder: str = "choice") -> str:
     """A row a cell: what was chosen, how labels judge it, and how far it is from the best candidate."""
     rows = []
-    for cell in cells():
+    for cell in cells(folder):
         chosen, best = cell["policies"]["improve"], cell["policies"][BEST]
         pairs = [(of["self_made"], of["labels"]) for of in cell["candidates"].values()]
         order = spearmanr(*zip(*pairs, strict=True)).statistic if len(pairs) > 2 else float("nan")
@@ -55,6 +56,29 @@ def policies() -> str:
             line.append(f"{signed(100 * gain)} ({verdicts.count('better')} / {verdicts.count('worse')})")
         lines.append(line)
     return grid(["policy", *MODELS.values()], lines)
+
+
+def ranked_policies() -> str:
+    """A row a collection: what labels say of the choice, the map alone, and BM25 in the search of the old model."""
+    rows = []
+    for cell in cells(RANKED):
+        of = cell["policies"]
+        told = [signed(100 * of[name]["difference"]) + ARROW[of[name]["verdict"]] if name in of else ""
+                for name in ("improve", BEST, "map", "hybrid")]  # fmt: skip
+        rows.append([MODELS[cell["model"]], cell["collection"], *told])
+    return grid(["model", "collection", "`improve`", BEST, "query map alone", "BM25 in the search"], rows)
+
+
+def judges() -> str:
+    """A row a judge: what labels say of its choices, and how well it orders candidates: benchmarks/judges.py."""
+    found = read(f"{RANKED}/judges/judges").values()
+    rows = []
+    for judge in next(iter(found))["judges"]:
+        of = [cell["judges"][judge] for cell in found]
+        means = [float(np.mean([one[key] for one in of])) for key in ("gain", "regret", "order")]
+        wrong = sum(one["wrong_keep"] for one in of)
+        rows.append([judge, signed(100 * means[0]), points(means[1]), f"{means[2]:.2f}", f"{wrong} of {len(of)}"])
+    return grid(["judge", "mean gain", "mean regret", "Kendall's τ", "kept wrongly"], rows)
 
 
 def halves() -> str:

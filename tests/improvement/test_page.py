@@ -45,7 +45,8 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
     ):
         assert words in html
     assert "hen use the new model: it scores 35.0 of 100, before 25.0, judged by 60 of your own documents." in html
-    shown = [{"query": "a ship", "before": ["a car"], "after": ["→ ✓ a boat"]}]
+    told = [{"query": "a ship", "before": ["a car"], "after": ["→ ✓ a boat"]}]
+    shown = {"told": told, "won": 7, "lost": 3, "queries": 60}
     found = choice_page(race_record(searched={"queries": 60, "first": [0.55, 0.62], "shown": shown})).html()
     assert "in 62 of 100 searches among your documents the right text comes first, before in 55." in found
     assert "→ ✓ a boat" in found

@@ -14,11 +14,16 @@ def test_searches_are_shown_that_one_model_answers_and_changed_hits_are_marked()
     old = np.array([[0, 5, 6], [5, 6, 7], [2, 5, 6], [5, 6, 7]])
     new = np.array([[5, 0, 6], [6, 1, 4], [5, 6, 7], [5, 6, 4]])
     shown = examples(domain, old, new)
-    assert [of["query"] for of in shown] == ["query 1", "query 2"], "a gain and a loss; not what both or none answers"
-    assert shown[0]["before"] == ["text 5", "text 6", "text 7"]
-    assert shown[0]["after"] == ["text 6", "→ ✓ text 1", "→ text 4"]
-    assert shown[1]["before"][0] == "✓ text 2"
-    rows = examples_table(shown, " · ").rows
+    told = shown["told"]
+    assert [of["query"] for of in told] == ["query 1", "query 2"], "a gain and a loss; not what both or none answers"
+    assert told[0]["before"] == ["text 5", "text 6", "text 7"]
+    assert told[0]["after"] == ["text 6", "→ ✓ text 1", "→ text 4"]
+    assert told[1]["before"][0] == "✓ text 2"
+    table = examples_table(shown, " · ")
+    assert table.notes[0] == (
+        "Of 4 searches, so many have a right text among their first 3: 1 only after, 1 only before."
+    )
+    rows = table.rows
     assert rows[0] == ["search", "query 1"]
     assert rows[2] == ["after", "text 6 · → ✓ text 1 · → text 4"]
 

@@ -113,7 +113,7 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
         SHORT_NAMES.get(task, task): (far["difference"], far["low"], far["high"]) for task, far, _ in each_task(found)
     })  # fmt: skip
     caption = "The student's points less its teacher's; the line is the 95 % interval."
-    searched, names = found.get("searched") or {"shown": [], "map": None}, ("teacher", "student")
+    searched, names = found.get("searched"), ("with the teacher", "with the student")
     return write_report(
         run,
         output,
@@ -122,12 +122,12 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
         lead=[f"The student {kept_line(found)}. {student_advice(found)}"],
         tables=[
             *compression_tables(found),
-            *([examples_table(searched["shown"], names=names)] if searched["shown"] else []),
+            *([examples_table(searched["shown"], names=names)] if searched and searched["shown"]["told"] else []),
             *([how_to_switch()] if _saved(found) else []),
         ],
         figures=[
             PageFigure("kept", "How far the student is from its teacher", drawn, caption),
-            *([map_figure(searched["map"], names)] if searched["map"] else []),
+            *([map_figure(searched["map"], ("teacher", "student"))] if searched and searched["map"] else []),
         ],
     )
 

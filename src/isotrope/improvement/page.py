@@ -147,7 +147,7 @@ def teachers_line(record: Mapping[str, Any]) -> list[str]:
 def _shown(record: Mapping[str, Any]) -> list[Table]:
     """Searches as both models answer them; nothing if the model is kept."""
     found = record.get("searched")
-    return [examples_table(found["shown"])] if found and found["shown"] else []
+    return [examples_table(found["shown"])] if found and found["shown"]["told"] else []
 
 
 def _left_out(record: Mapping[str, Any]) -> list[Table]:

@@ -1,6 +1,6 @@
 """A few searches as two models answer them, for readers who want to see what a score means."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from textwrap import shorten
 from typing import Any
 
@@ -43,17 +43,21 @@ def first_hits(queries: Vectors, texts: Vectors, own: bool = False) -> Hits:
     return np.argsort(-cosines, axis=1, kind="stable")[:, :HITS]
 
 
-def examples(domain: Domain, old: Hits, new: Hits) -> list[Record]:
-    """Queries that only one of two models answers among its first hits, evenly spread: gains and losses as they are."""
+def examples(domain: Domain, old: Hits, new: Hits) -> Record:
+    """What only one of two models answers among its first hits: how many are ``won`` and ``lost`` of all ``queries``.
+
+    Some of them, evenly spread, are ``told``: gains and losses as they are.
+    """
     right = [_right(domain, hits) for hits in (old, new)]
-    changed = np.flatnonzero(right[0].any(axis=1) != right[1].any(axis=1))
+    answered = [marks.any(axis=1) for marks in right]
+    changed = np.flatnonzero(answered[0] != answered[1])
 
     def told(row: int, hits: Hits, correct: npt.NDArray[np.bool_]) -> list[str]:
         marks = (("" if hit in old[row] else "→ ") + "✓ " * bool(mark) for hit, mark in zip(hits, correct, strict=True))
         texts = (shorten(domain.corpus[hit], TEXT, placeholder=" …") for hit in hits)
         return [mark + text for mark, text in zip(marks, texts, strict=True)]
 
-    return [
+    shown = [
         {
             "query": shorten(domain.queries[row], QUERY, placeholder=" …"),
             "before": told(row, old[row], right[0][row]),
@@ -61,20 +65,24 @@ def examples(domain: Domain, old: Hits, new: Hits) -> list[Record]:
         }
         for row in changed[evenly(len(changed), SHOWN)]
     ]
+    won = int((answered[1] & ~answered[0]).sum())
+    return {"told": shown, "won": won, "lost": len(changed) - won, "queries": len(old)}
 
 
 def examples_table(
-    shown: Sequence[Mapping[str, Any]], between: str = "\n", names: tuple[str, str] = ("before", "after")
+    shown: Mapping[str, Any], between: str = "\n", names: tuple[str, str] = ("before", "after")
 ) -> Table:
     """Three rows a query; ``between`` stands between two hits, and the models have these names."""
     rows = []
-    for of in shown:
+    for of in shown["told"]:
         rows += [
             ["search", of["query"]],
             *([name, between.join(of[when])] for when, name in zip(("before", "after"), names, strict=True)),
         ]
     marks: Marks = {(row, 1): "best" for row in range(0, len(rows), 3)}
-    notes = ["✓ is a right text, → one that was not found before."]
+    counts = f"{shown['won']:,} only {names[1]}, {shown['lost']:,} only {names[0]}"
+    found = f"Of {shown['queries']:,} searches, so many have a right text among their first {HITS}: {counts}."
+    notes = [found, "✓ is a right text, → one that was not found before."]
     return Table("Searches that only one of the two models answers", ["", ""], rows, marks, words=2, notes=notes)
 
 
