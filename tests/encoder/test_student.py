@@ -58,7 +58,9 @@ def test_each_student_is_made(tmp_path: Path) -> None:
     assert last.encoder.layer[0].get_parameter(name).equal(whole.encoder.layer[2].get_parameter(name))
     spread = student_of(load(folder), "layers:2")[0].model
     assert spread.encoder.layer[1].get_parameter(name).equal(whole.encoder.layer[2].get_parameter(name))
-    assert isinstance(student_of(load(folder), "static")[0], StaticEmbedding)
+    tables = [student_of(load(folder), "static")[0] for _ in range(2)]
+    assert isinstance(tables[0], StaticEmbedding)
+    assert tables[0].embedding.weight.equal(tables[1].embedding.weight), "nothing is drawn"
     narrow = student_of(load(folder), "layers:2,vocabulary:60,inner:40")
     assert len(narrow.tokenizer) == 60
     assert narrow[0].model.config.intermediate_size == 40
@@ -112,7 +114,7 @@ def test_what_cannot_be_had_is_refused_in_one_line(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("isotrope.encoder.student.Transformer", _Words)
     with pytest.raises(UserError, match="a modernbert cannot have the layers 1 alone: choose the first layers"):
         keep_layers(torch.nn.Sequential(_Words(random_model("ModernBert"))), 1, "last")
-    with pytest.raises(UserError, match=r"layers:1: a Linear has no layers: choose static"):
+    with pytest.raises(UserError, match=r"layers:1: a Linear has no layers: choose the"):
         keep_layers(torch.nn.Sequential(torch.nn.Linear(2, 2)), 1)
     for count in (4, 20, 10**6):
         with pytest.raises(UserError, match=rf"vocabulary:{count}: the model has \d+ tokens, .*: choose 31 to \d+, or"):

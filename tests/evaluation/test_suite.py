@@ -43,6 +43,9 @@ def test_models_and_labels_of_any_form_give_the_same_result(tiny_model, tmp_path
     columns = {"first": pairs.first, "second": pairs.second, "score": pairs.gold}
     wanted = suite.run(loaded, "sts", tmp_path / "labels.tsv")
     assert loaded.training, "a model is left as it was"
+    loaded[0].eval()
+    suite.run(loaded, "sts", tmp_path / "labels.tsv")
+    assert (loaded.training, loaded[0].training) == (True, False)
     for model in (str(tiny_model), tiny_model):
         tables = pandas.DataFrame(columns), datasets.Dataset.from_dict(columns), [*zip(*columns.values(), strict=True)]
         for labels in tables:

@@ -86,10 +86,17 @@ def test_improve_learns_from_them_and_a_plan_repeats_it(
     assert found.record["plan"]["questions"] > 60
     again = improve(tiny_model, library, query_model=model, plan=found.record["plan"], console=quiet)
     assert (again.choice, again.record["table"]) == (found.choice, found.record["table"])
+    with pytest.raises(UserError, match="the plan has the query model, which was not named: add --query-model"):
+        improve(tiny_model, library, plan=found.record["plan"], console=quiet)
+    older = {key: of for key, of in found.record["plan"].items() if key not in ("asked", "questions")}
+    assert improve(tiny_model, library, plan=older, console=quiet).choice
     without = improve(tiny_model, library, minutes=2, console=quiet)
     assert without.record["table"]["query map"] != found.record["table"]["query map"]
     with pytest.raises(UserError, match="cannot write: it is a BertModel: name a language model that writes"):
         improve(tiny_model, library, query_model=str(tiny_model), console=quiet)
+    (tmp_path / "t5" / "model.safetensors").rename(tmp_path / "t5" / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"t5 has no model\.safetensors, and pickled files are not opened"):
+        improve(tiny_model, library, query_model=model, console=quiet)
     (tmp_path / "words").mkdir()
     (tmp_path / "words" / "modules.json").write_text("[]", encoding="utf-8")
     with pytest.raises(UserError, match="words is no language model"):

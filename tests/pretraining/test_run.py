@@ -113,7 +113,7 @@ def test_what_was_made_of_the_text_is_made_again_where_it_is_damaged(corpus, fin
     stop(corpus, tmp_path, lines=1)
     for checkpoint in tmp_path.glob("checkpoints/checkpoint-*"):
         shutil.rmtree(checkpoint)
-    damaged = {"text/tokens.bin": b"odd", "vectors/vectors.npy": b"", "text/tokenizer.json": b"{}"}
+    damaged = {"corpus/tokens.bin": b"odd", "vectors/vectors.npy": b"", "corpus/tokenizer.json": b"{}"}
     for name, contents in damaged.items():
         (tmp_path / "prepared" / name).write_bytes(contents)
     run_toy(corpus, tmp_path)

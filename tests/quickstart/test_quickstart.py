@@ -62,7 +62,7 @@ def test_every_model_is_judged_by_the_questions(finished: Outcome) -> None:
         assert row[FIRST] == pytest.approx(np.mean(places == 1), abs=0.02)
         assert (WHITENED in row) == (name != BETTER)
     verdict = finished.verdict
-    assert verdict.scores == tuple(record["table"][name][MRR] for name in (GOOD, BETTER))
+    assert verdict.scores == pytest.approx([record["table"][name][MRR] for name in (GOOD, BETTER)])
     assert verdict.judge == f"{len(right)} questions that no candidate has seen"
 
 

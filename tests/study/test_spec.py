@@ -24,7 +24,7 @@ BAD = {
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.001]}\n[run]\nsentences = 100': "do not fill a batch",
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.5]}': "sentences = 0.5 is not possible",
     'title = "t"\n[rows.a]\n[run]\nsuites = ["transfers"]': "'transfers' is not possible",
-    'title = "t"\n[rows.a]\n[run.suites]\ntransfer = {setting = "quick"}': "suite transfer has no",
+    'title = "t"\n[rows.a]\n[run.suites]\ntransfer = {setting = "quick"}': "suite transfer: the setting 'quick' is",
     'title = "t"\n[rows.a]\n[run.suites]\nretrieval = {length = 3}': "length is an unknown key",
     'title = "t"\n[rows.a]\npreset = "rankcse-listnet"\n[teachers.simcse]\npreset = "rankcse-listnet"': "needs itself",
     'title = "t': "not valid TOML",
@@ -69,6 +69,8 @@ def test_sweeps_make_rows(corpus_file: Path, tmp_path: Path) -> None:
     assert [made.cells[keys[0]].sentences for keys in made.rows.values()] == [250, 500, 300] * 2 + [500]
     assert len(expand_rows(spec, ["D"])) == 6
     assert list(expand_rows(spec, ["E"], {"train.epochs": [1, 2]})) == ["E"]
+    with pytest.raises(UserError, match=r"two rows are called 'D, ratio = 0\.5, sentences = 0\.5, epochs = 1'"):
+        expand_rows(spec, [], {"train.epochs": [1, 1.0000001]})
     assert made.cells[made.rows["D, ratio = 0.5, sentences = 1"][0]].settings["scores"]["noise"]["ratio"] == 0.5
 
 

@@ -140,3 +140,6 @@ def test_text_after_lists_nested_deep_stays(tmp_path: Path) -> None:
     nested = "".join(f"{'  ' * level}- point {level} of the list\n" for level in range(30))
     found = [text for _, text in read(write(tmp_path / "a.md", f"{nested}\nThe text after it.\n"))]
     assert found == [*(f"point {level} of the list" for level in range(30)), "The text after it."]
+    deep = f"{'*a ' * 2000}deep{'*' * 2000} emphasis"
+    found = [text for _, text in read(write(tmp_path / "b.md", f"{deep}\n\nThe text after it.\n"))]
+    assert found[-1] == "The text after it."

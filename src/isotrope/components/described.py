@@ -89,6 +89,7 @@ def _named(part: Any) -> Any:
 
 def _told(part: Any) -> dict[str, Any]:
     """A component's name and those of its options that are plain values."""
-    options = {name: getattr(_named(part), name, None) for name in inspect.signature(type(_named(part))).parameters}
+    part = _named(part)
+    options = {name: getattr(part, name, None) for name in inspect.signature(type(part)).parameters}
     plain = {name: value for name, value in options.items() if isinstance(value, bool | int | float | str)}
-    return {"kind": type(_named(part)).__name__, **plain}
+    return {"kind": type(part).__name__, **plain}

@@ -86,6 +86,8 @@ def check_columns(objective: Any, columns: Sequence[Mapping[str, Any]], labels: 
     if labels is not None and (labels.is_floating_point() or 2 * len(set(labels.tolist())) < len(labels)):
         problem = "the data has a column of labels or scores, which Objective does not use"
         raise UserError(problem, "remove it: Objective needs no labels, and takes the numbers for row ids for teachers")
+    if not columns:
+        raise UserError("there are no texts", "give a column of texts")
     ids = columns[0]["input_ids"]
     # Not before training, where rows come in the file's order and may share a long beginning.
     if torch.is_grad_enabled() and ids.dim() == 2 and len(ids) > 1 and bool((ids == ids[0]).all()):

@@ -1,6 +1,7 @@
 """A teacher and text in; a small model that follows the teacher out, with what it keeps and what it saves."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -164,7 +165,8 @@ def _student(teacher: str, student: str) -> tuple[str, list[str]]:
     rate = f"train.learning_rate={RATE}"
     if student in ("tiny", TINY):
         return TINY, []
-    if "/" not in student and not (student and Path(student).expanduser().exists()):
+    word = re.split("[:,]", student)[0] in ("layers", "vocabulary", "inner", STATIC)
+    if word or not ("/" in student or (student and Path(student).expanduser().exists())):
         check_student(student)
         return teacher, [f"encoder.student={student!r}", *([rate] if student != STATIC else [])]
     return student, [rate]

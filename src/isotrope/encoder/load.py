@@ -1,6 +1,7 @@
 """Any encoder by its name: a folder, a hub name, or the model that isotrope ships."""
 
 import re
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.routes import refuse_routes
 from isotrope.errors import UserError
 
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
+         "max_position_embeddings")  # fmt: skip
+LARGEST_SIZE = 1 << 24  # of any size in a configuration
 _ROUTES = "Router"  # the first module of a model that has an encoder for queries and another one for documents
 _WORDS = "StaticEmbedding"  # the first module of a model that has one vector a token, and no language model
 _ROWS = 1024  # of a table that are looked at together: all at once need as much memory again
@@ -97,6 +101,8 @@ def load(
     if first not in (_WORDS, _ROUTES):
         with loading(where, name):
             config = AutoConfig.from_pretrained(base or where, trust_remote_code=False)
+        for key in SIZES:
+            _check_size(name, f"config.json: {key}", getattr(config, key, None), 1)
     overrides = {} if dropout is None or config is None else dict.fromkeys(dropout_keys(config), dropout)
     if dropout and not overrides and first != _ROUTES:
         raise UserError(f"dropout = {dropout}: the configuration of {model} has no dropout", "leave dropout unset")
@@ -150,6 +156,9 @@ def dropout_keys(config: PreTrainedConfig) -> list[str]:
 
 def _set_length(encoder: SentenceTransformer, asked: int | None, longest: int | None, model: str) -> None:
     """Cut texts at ``asked`` tokens, else where the model says so, but never behind its last position."""
+    own = getattr(encoder, "max_seq_length", None)
+    if own != inf and (type(own) is not int or own < LARGEST_SIZE):  # word vectors cut nothing
+        _check_size(model, "max_seq_length", own, SHORTEST)
     if asked is not None and not SHORTEST <= asked <= (longest or asked):
         choose = f"choose {SHORTEST} to {longest} tokens" if longest else f"choose {SHORTEST} tokens or more"
         raise UserError(f"max_length = {asked} does not fit {model}", choose)
@@ -157,6 +166,12 @@ def _set_length(encoder: SentenceTransformer, asked: int | None, longest: int | 
         encoder.max_seq_length = asked
     elif longest is not None and (encoder.max_seq_length or 0) > longest:  # a tokenizer that promises too much
         encoder.max_seq_length = longest
+
+
+def _check_size(model: str, what: str, value: Any, least: int) -> None:
+    """Refuse a size that no encoder has: some give one vector for all texts, others never end."""
+    if value is not None and not (type(value) is int and least <= value <= LARGEST_SIZE):
+        raise UserError(f"{model}: {what} = {value!r} is impossible", "correct it, or download the model again")
 
 
 def _longest(config: PreTrainedConfig | None) -> int | None:

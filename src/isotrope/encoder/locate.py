@@ -142,6 +142,9 @@ class Base(BaseModel):
         if not name:
             return cls(name=UNNAMED)
         found = metadata_of(name)
+        languages = found.get("language")  # YAML 1.1 reads Norwegian's code as False
+        named = ["no" if one is False else one for one in (languages if isinstance(languages, list) else [languages])]
+        found["language"] = named if isinstance(languages, list) else named[0]
         about = {key: found[key] for key in _INHERITED if _is_words(found.get(key))}
         if Path(name).expanduser().is_dir() and name not in SHIPPED:
             return cls(name=short_name(name), about=about)

@@ -84,10 +84,10 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
 
     Its language model is built anew from a changed configuration, so it is the same after saving and loading.
     """
-    if not isinstance(model[0], Transformer):
-        raise UserError(f"layers:{count}: a {type(model[0]).__name__} has no layers", "choose static, tiny or a folder")
-    if any(isinstance(module, WeightedLayerPooling) for module in model):
-        raise UserError(f"layers:{count}: the model's pooling averages its layers", "choose the pooling mean or cls")
+    averaged = any(isinstance(module, WeightedLayerPooling) for module in model)
+    if averaged or not isinstance(model[0], Transformer):
+        why = "the model's pooling averages its layers" if averaged else f"a {type(model[0]).__name__} has no layers"
+        raise UserError(f"layers:{count}: {why}", "choose the pooling mean or cls, or the student static")
     if has_adapter(model):
         merge_adapter(model)
     whole = model[0].auto_model
@@ -201,7 +201,8 @@ def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTran
     is_word = stand_for_text(tokenizer, len(vectors))
     width = min(width, *vectors[is_word].shape)
     rows = np.zeros((len(vectors), width))  # (V, K)
-    rows[is_word] = PCA(width).fit_transform(vectors[is_word]) * zipf_weights(int(is_word.sum()))[:, None]
+    exact = PCA(width, svd_solver="covariance_eigh")  # others draw random numbers
+    rows[is_word] = exact.fit_transform(vectors[is_word]) * zipf_weights(int(is_word.sum()))[:, None]
     words = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(rows).float())
     modules = [words, *([Normalize()] if isinstance(model[-1], Normalize) else [])]
     return SentenceTransformer(modules=modules, device=str(model.device))

@@ -195,11 +195,14 @@ def check_counts(**counts: int | None) -> None:
 def _several(engine: str, workers: int | None, address: str | None, loadable: bool) -> int:
     """The number of workers, by default one a usable core; 0: this process encodes. Refuse what does not fit."""
     check_known("engine =", engine, ENGINES)
-    if (address is not None and engine != "ray") or (workers not in (None, 1) and engine == "one"):
+    reasons = {
+        "takes no address": address is not None and engine != "ray",
+        "takes no workers": workers not in (None, 1) and engine == "one",
+        "needs a sentence-transformers model": engine != "one" and not loadable,
+    }
+    for why in (why for why, holds in reasons.items() if holds):
         remedy = "workers need --engine processes or ray, and an address --engine ray"
-        raise UserError(f"the engine {engine} takes no {'address' if address else 'workers'}", remedy)
-    if engine != "one" and not loadable:
-        raise UserError(f"the engine {engine} needs a sentence-transformers model", "leave the engine out")
+        raise UserError(f"the engine {engine} {why}", remedy if loadable else "leave the engine out")
     if engine == "ray":
         needs("ray", "ray")
     return 0 if engine == "one" else workers or usable_cores()

@@ -51,8 +51,8 @@ class ShardTask:
 
     def encode(self, encoder: Encoder, shard: int, report: Report = lambda done: None) -> int:
         """Write the part of a shard -> its rows."""
-        source = remote_files(self.rows)[0].open() if is_url(self.rows) else self.rows
-        with pq.ParquetFile(source) as file:
+        rows = remote_files(self.rows)[0] if is_url(self.rows) else Path(self.rows)
+        with rows.open("rb") if isinstance(rows, Path) else rows.open() as source, pq.ParquetFile(source) as file:
             start = sum(file.metadata.row_group(number).num_rows for number in range(shard))
             table = file.read_row_group(shard)
         texts = table.column(0).to_pylist()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
+from torch import nn
 
 from isotrope.errors import UserError, check_known
 from isotrope.evaluation.geometry import pair_geometry
@@ -195,7 +196,12 @@ def run(
         asked = {own.name: {"test": own} if isinstance(own, Pairs) else own}
         if isinstance(opened, SentenceTransformer) and (warning := unknown_warning(opened, texts_of(own))):
             warnings.warn(warning, stacklevel=2)
-    return SUITES[suite].judge(opened, asked, setting)
+    modes = [(part, part.training) for part in opened.modules()] if isinstance(opened, nn.Module) else []
+    try:
+        return SUITES[suite].judge(opened, asked, setting)
+    finally:  # each as it was, also of a model that is half in training
+        for part, mode in modes:
+            part.training = mode
 
 
 def check_takes(suites: Collection[str], labels: Labels, tasks: object = None) -> None:

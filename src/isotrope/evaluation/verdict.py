@@ -29,8 +29,9 @@ class Verdict:
     def of(cls, found: Comparison, *, before: str, after: str, judge: str, measure: str) -> Self:
         """The verdict of a paired test."""
         word: Word = "no difference found" if found.verdict == "not significant" else found.verdict
-        more = ", or judge by more: this many cases show only larger differences" * (word == "no difference found")
-        advice = f"Use {after}." if word == "better" else f"Keep {before}{more}."
+        advice = f"Use {after}." if word == "better" else f"Keep {before}."
+        if word == "no difference found":
+            advice = f"Keep {before}, or judge by more: this many cases show only larger differences."
         return cls(
             word, before, after, judge, measure, (found.before, found.after), found.difference, found.low, found.high,
             found.p, advice,

@@ -199,14 +199,19 @@ class Maker:
         return self.recipes[trial.recipe].alike if trial.recipe else frozenset()
 
 
-def check_plan(plan: Mapping[str, Any], makers: Mapping[str, Maker], teachers: Collection[str]) -> None:
+def check_plan(
+    plan: Mapping[str, Any], makers: Mapping[str, Maker], teachers: Collection[str], asks: bool = False
+) -> None:
     """Refuse the plan of another race, before anything is written.
 
     Raises:
-        UserError: it needs a teacher, a model or a training that this race does not have.
+        UserError: it needs a teacher, a model or a training that this race does not have, or one that ``asks``.
     """
-    if lost := [name for name in plan.get("teachers", []) if name not in teachers]:
-        raise UserError(f"the plan has the teacher {lost[0]}, which was not named", f"add --teacher {lost[0]}")
+    lost = [f"--teacher {name}" for name in plan.get("teachers", []) if name not in teachers]
+    lost += ["--query-model"] if plan.get("questions") and not asks else []
+    if lost:
+        named = lost[0].strip("-").replace("-", " ")
+        raise UserError(f"the plan has the {named}, which was not named", f"add {lost[0]}")
     for trial in (Trial(**of) for of in plan["trials"]):
         maker = makers.get(trial.start)
         if maker is None or trial.recipe not in ("", *maker.recipes):

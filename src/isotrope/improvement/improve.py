@@ -224,10 +224,10 @@ class _Work:
         makers = {name: maker(where, is_bare(where)) for name, where in self.others.items()}
         own, basis = maker(self.model, raw), Basis.of(found, trained, seed)
         if plan := self.job.identity["plan"]:
-            check_plan(plan, {"": own, **makers}, self.teachers)
+            check_plan(plan, {"": own, **makers}, self.teachers, bool(self.query_model))
         self.job.begin()
         if self.query_model:
-            seconds, most = (float("inf"), plan["questions"]) if plan else (SHARE * budget.seconds, None)
+            seconds, most = (float("inf"), plan.get("questions", 0)) if plan else (SHARE * budget.seconds, None)
             with watch("writing", self.console):
                 place = self.job.folder / "questions.json"
                 more, read = written(self.query_model, basis.documents, place, seconds, most, seed)

@@ -189,20 +189,23 @@ def read_teacher(
         UserError: it would take longer, or cannot be judged.
     """
     queries, documents = texts_read(tasks, basis, MAPS)
-    if not is_cross_encoder(where):
+    crossing = is_cross_encoder(where)
+    judging = [len(task.domain.queries) for task in tasks if not isinstance(task, PairTask)]
+    if crossing and not judging:
+        raise UserError("graded pairs cannot say how well a cross-encoder orders documents", "judge by searches")
+    if crossing:
+        reranker, wanted = Reranker.load(where), len(basis.asked.texts)
+        lists = reranker.speed(basis.asked.texts, basis.documents) / DEPTH  # a second
+        needed = 0.0 if count else (min(FEWEST, wanted) + sum(judging)) / lists
+        possible = int(min(seconds * lists, sys.maxsize)) - sum(judging)
+        reranker = replace(reranker, count=count or min(possible, wanted))
+    else:
         model = load(where)
         needed = words_read([*queries, *documents]) / speed_of(model, [*queries, *documents])
-        if needed > seconds:
-            raise UserError(f"it would take {needed / 60:.0f} minutes to read the texts", "give more minutes")
-        known = known_by(model, queries, documents)
-        return TeachingModel(known, mean_score({task.name: task.score(known) for task in tasks}))
-    judging = [len(task.domain.queries) for task in tasks if not isinstance(task, PairTask)]
-    if not judging:
-        raise UserError("graded pairs cannot say how well a cross-encoder orders documents", "judge by searches")
-    reranker = Reranker.load(where)
-    lists = reranker.speed(basis.asked.texts, basis.documents) / DEPTH  # a second
-    possible = int(min(seconds * lists, sys.maxsize)) - sum(judging)
-    if not count and possible < (needed := min(FEWEST, len(basis.asked.texts))):
-        minutes = (needed + sum(judging)) / lists / 60
-        raise UserError(f"it would take {minutes:.0f} minutes to order the documents", "give more minutes")
-    return replace(reranker, count=count or min(possible, len(basis.asked.texts)))
+    if needed > seconds:
+        work = "order the documents" if crossing else "read the texts"
+        raise UserError(f"it would take {needed / 60:.0f} minutes to {work}", "give more minutes")
+    if crossing:
+        return reranker
+    known = known_by(model, queries, documents)
+    return TeachingModel(known, mean_score({task.name: task.score(known) for task in tasks}))

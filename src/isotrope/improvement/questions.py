@@ -14,7 +14,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from isotrope.console.progress import tell
-from isotrope.encoder.faults import quiet
+from isotrope.encoder.faults import loading, quiet
 from isotrope.encoder.locate import locate
 from isotrope.errors import UserError
 from isotrope.store.atomic import write_json
@@ -70,22 +70,26 @@ def check_writer(model: str) -> None:
     Raises:
         UserError: it is no language model that can write.
     """
+    where, names, why = locate(model), list[str](), ""
     try:
-        names = AutoConfig.from_pretrained(locate(model), trust_remote_code=False).architectures or []
-    except (OSError, ValueError) as error:
-        raise UserError(f"{model} is no language model", "name one that writes, such as a T5 or a Qwen") from error
-    if not any(name.endswith(("ForConditionalGeneration", "ForCausalLM", "LMHeadModel")) for name in names):
-        raise UserError(f"{model} cannot write: it is a {', '.join(names) or 'model without a head'}",
-                        "name a language model that writes, such as a T5 or a Qwen")  # fmt: skip
+        names = AutoConfig.from_pretrained(where, trust_remote_code=False).architectures or []
+    except (OSError, ValueError):
+        why = "is no language model"
+    if not why and not any(name.endswith(("ForConditionalGeneration", "ForCausalLM", "LMHeadModel")) for name in names):
+        why = f"cannot write: it is a {', '.join(names) or 'model without a head'}"
+    if not why and Path(where).is_dir() and not any(Path(where).glob("*.safetensors")):
+        why = "has no model.safetensors, and pickled files are not opened"
+    if why:
+        raise UserError(f"{model} {why}", "name a language model that writes, such as a T5 or a Qwen")
 
 
 def _writer(name: str) -> Callable[[Sequence[str]], list[str]]:
     """Texts -> a question for each, the likeliest."""
     where = locate(name)
     kind = AutoModelForSeq2SeqLM if AutoConfig.from_pretrained(where).is_encoder_decoder else AutoModelForCausalLM
-    with quiet():
+    with loading(where, name), quiet():
         model = kind.from_pretrained(where, use_safetensors=True, trust_remote_code=False).eval()
-    tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False, padding_side="left")
+        tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False, padding_side="left")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
 
     def told(text: str) -> str:

@@ -197,7 +197,7 @@ class Race:
         """Do what another race has done. See `check_plan`."""
         self._begin(Size(**plan["size"]))
         self.left_out |= plan["left_out"]
-        self.budget.kept["asked"] = plan["asked"]
+        self.budget.kept["asked"] = plan.get("asked", {})  # of a plan that is older there are none
         self.teach()
         for of in plan["trials"]:
             self.run(Trial(**of))

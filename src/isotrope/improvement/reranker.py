@@ -14,7 +14,7 @@ from sentence_transformers import CrossEncoder
 from sentence_transformers.util import load_file_path
 from transformers import AutoConfig
 
-from isotrope.encoder.faults import quiet
+from isotrope.encoder.faults import loading, quiet
 from isotrope.encoder.locate import locate
 from isotrope.errors import UserError
 from isotrope.evaluation.retrieval import Lists, Search
@@ -63,8 +63,8 @@ class Reranker:
         Raises:
             UserError: it gives several scores to a pair.
         """
-        with quiet():
-            found = CrossEncoder(locate(model), trust_remote_code=False, model_kwargs={"use_safetensors": True})
+        with loading(where := locate(model), model), quiet():
+            found = CrossEncoder(where, trust_remote_code=False, model_kwargs={"use_safetensors": True})
         found.max_length = min(found.max_length or LENGTH, LENGTH)
         if found.config.num_labels != 1:
             problem = f"{model} gives {found.config.num_labels} scores to two texts"

@@ -17,6 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from isotrope.console.progress import tell
+from isotrope.errors import UserError
 from isotrope.post.fitted import PostStep, Transform
 from isotrope.types import AboveZero, Count, Matrix
 
@@ -125,6 +126,8 @@ class Flow(PostStep):
                 for number, picks in enumerate(torch.split(torch.randperm(len(x)), self.batch)):
                     tell("fitted the flow to", number * self.batch, len(x))
                     loss = negative_log_likelihood(*glow(x[picks]))
+                    if not torch.isfinite(loss):
+                        raise UserError(f"the flow's fit diverged at lr = {self.lr}", "choose a smaller lr")
                     optimizer.zero_grad()
                     loss.backward()  # type: ignore[no-untyped-call]
                     optimizer.step()

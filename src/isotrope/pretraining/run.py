@@ -97,7 +97,7 @@ def pretrain(
             return model_folder
         job.begin()
         write_json(job.folder / "plan.json", asdict(schedule))
-        tokenizer, blocks, unseen = prepare_text(prepared / "text", text, held, recipe, console)
+        tokenizer, blocks, unseen = prepare_text(prepared / "corpus", text, held, recipe, console)
         model = build_model(recipe, tokenizer, seed, "sdpa" if torch.cuda.is_available() else "eager")
         if not done:
             cold = model.model.embeddings.tok_embeddings.weight.detach().numpy()

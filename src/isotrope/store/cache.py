@@ -94,9 +94,15 @@ def remembered(kind: str, key: Any, compute: Callable[[], Any]) -> Any:
     digest = xxhash.xxh3_128_hexdigest(json.dumps(key, sort_keys=True).encode())
     path = cache_folder(kind, f"{digest}.json")
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return json.loads(path.read_text(encoding="utf-8"))["value"]
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["checksum"] == _checksum(kept["value"]):
+            return kept["value"]
     value = json.loads(json.dumps(compute()))
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"value": value})
+        write_json(path, {"checksum": _checksum(value), "value": value})
     return value
+
+
+def _checksum(value: Any) -> str:
+    return xxhash.xxh3_64_hexdigest(json.dumps(value, sort_keys=True).encode())

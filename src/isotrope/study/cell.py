@@ -79,7 +79,10 @@ class Cell:
     def draws(self) -> dict[str, Any]:
         """Task -> Spearman on every resample of its pairs (R,); {} if no pairs judged the cell."""
         path = self.numbers / DRAWS
-        return dict(np.load(path, allow_pickle=False)) if path.is_file() else {}
+        if not path.is_file():
+            return {}
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
 
     def metrics(self) -> list[Record]:
         """The records that the run logged."""

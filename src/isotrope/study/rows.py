@@ -45,6 +45,9 @@ def expand_rows(
         for values in itertools.product(*axes.values()):
             at = dict(zip(axes, values, strict=True))
             label = ", ".join([base, *(f"{key.rsplit('.', 1)[-1]} = {_short(value)}" for key, value in at.items())])
+            if label in everything:
+                problem = f"study {spec.name}: two rows are called {label!r}"
+                raise UserError(problem, "rename one, or name each value once")
             everything[label] = PlannedRow(label, row, base, at)
     _check_names(spec, everything, only)
     return {label: entry for label, entry in everything.items() if not only or {label, entry.base} & set(only)}

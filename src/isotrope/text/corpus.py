@@ -61,6 +61,8 @@ class Texts:
 
     def texts(self, rows: RowIds) -> list[str]:
         """The sentences of these rows: their first column."""
+        if wrong := [row for row in rows.tolist() if not 0 <= row < len(self)]:
+            raise UserError(f"row id {wrong[0]} in a corpus of {len(self)}", "let 'label' hold the row numbers")
         return list(self.dataset[rows.tolist()][self.columns[0]])
 
 

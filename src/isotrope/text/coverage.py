@@ -13,6 +13,7 @@ from isotrope.text.sample import Sample
 from isotrope.text.tokens import TextReader
 
 LOOKED_AT = 2_000  # texts: their share is the corpus's to 2.2 points in a hundred, in 95 of 100 cases
+_AT_ONCE = 200  # texts that are read at once: they may be long
 MUCH = 0.25  # of the text; so much left unread is worth a warning
 STRANGE = 500  # texts that are enough to see whether the tokenizer knows their language
 MANY_UNKNOWN = 0.02  # of the tokens
@@ -34,7 +35,9 @@ def coverage(
     reader.tokenizer.no_truncation()
     columns, rows = sample.corpus.columns, sample.order.rows(0, min(LOOKED_AT, len(sample)))
     found = sample.corpus.dataset[rows.tolist()]
-    _, lengths = reader([text for column in columns for text in found[column]])  # (n,) tokens of each text, uncut
+    texts = [text for column in columns for text in found[column]]
+    parts = [reader(texts[begin : begin + _AT_ONCE])[1] for begin in range(0, len(texts), _AT_ONCE)]
+    lengths = np.concatenate(parts)  # (n,) tokens of each text, uncut
     read = np.minimum(lengths, limit).sum() / lengths.sum()
     looked = "" if len(rows) == len(sample) else " looked at"
     longer = f"{(lengths > limit).sum():,} of {len(lengths):,} texts{looked} are longer than {limit} tokens"

@@ -74,12 +74,16 @@ def one_text(place: str, found: Iterable[str]) -> str:
 
 def _markdown(text: str) -> Iterator[_Part]:
     text = _FRONT_MATTER.sub(lambda found: "\n" * found[0].count("\n"), text)  # the numbers of lines stay
-    for node in SyntaxTreeNode(_MARKDOWN.parse(text)).walk(include_self=False):
+    tokens = _MARKDOWN.parse(text)
+    said = {id(token): _inline(token.children or []) for token in tokens if token.type == "inline"}
+    for token in tokens:
+        token.children = None  # emphasis may be nested deeper than Python's stack
+    for node in SyntaxTreeNode(tokens).walk(include_self=False):
         begin = node.map[0] + 1 if node.map else 1
         if node.type == "html_block":
             yield from ((begin, inner, kind) for _, inner, kind in _html(node.content))
         elif node.type in ("heading", "paragraph", "tr"):  # a row of a table is one block
-            inner = [_inline(one.to_tokens()[0].children or []) for one in node.walk() if one.type == "inline"]
+            inner = [said[id(one.token)] for one in node.walk() if one.type == "inline"]
             if words := " ".join(words for words, prose in inner if prose):
                 yield begin, words, "heading" if node.type == "heading" else "text"
             elif node.type == "heading" and inner[0][0]:

@@ -143,7 +143,8 @@ def _of_table(name: str, rows: list[Row], asked: Sequence[str]) -> Labels:
     chosen = [head.index(column) for column in names] if names else range(len(head))
     _check_columns(top, chosen, (2, 3), f"{_TABLE}, or name them (columns)")
     cut: list[Row] = []
-    for place, cells in rows[1 if names or (len(head) == 3 and _is_word(head[2])) else 0 :]:
+    headed = bool(names) or (len(head) == 3 and _is_word(head[2]))
+    for place, cells in rows[headed:]:
         _check_columns(place, cells, (len(head),), _TABLE)
         cut.append((place, [cells[column].strip() for column in chosen]))
         for column, cell in zip(names or ("first", "second"), cut[-1][1], strict=False):
