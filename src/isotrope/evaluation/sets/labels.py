@@ -60,7 +60,7 @@ def read_labels(source: Any, columns: str | Sequence[str] | None = None) -> Labe
     path = Path(source)
     if not path.exists():
         raise UserError(f"{path} does not exist", "name a table of labels, or a folder with corpus, queries and qrels")
-    return read_judged(path) if path.is_dir() else _of_table(path.stem, [*_lines_of(path)], named)
+    return read_judged(path) if path.is_dir() else _of_table(str(path), [*_lines_of(path)], named)
 
 
 def read_pairs(source: Any) -> Pairs:
@@ -132,9 +132,9 @@ def _first_of(folder: Path, names: Sequence[str]) -> Path:
     raise UserError(f"{folder} holds none of {', '.join(names)}", _FOLDER)
 
 
-def _of_table(name: str, rows: list[Row], asked: Sequence[str]) -> Labels:
+def _of_table(source: str, rows: list[Row], asked: Sequence[str]) -> Labels:
     """What the rows are, by their columns."""
-    top, first = rows[0] if rows else (name, ())
+    name, (top, first) = Path(source).stem, rows[0] if rows else (source, ())
     head = [cell.strip().lower() for cell in first]
     if missing := [column for column in asked if column.lower() not in head]:
         raise UserError(f"{top} has no column {missing[0]!r}", f"choose from {', '.join(first)}")
@@ -153,10 +153,10 @@ def _of_table(name: str, rows: list[Row], asked: Sequence[str]) -> Labels:
     if len(chosen) == 3:
         graded = bool(cut) and _is_number(cut[0][1][2])
         if not names or not (names[2] == "negative" or (asked and not graded)):
-            return _graded(name, cut)
+            return _graded(source, cut)
     texts, others, wrong = ([cells[place] for _, cells in cut if place < len(cells)] for place in range(3))
     classes = names[1] == "label" if names else 2 * len({*others}) <= len(others)
-    return same_class(name, texts, others) if classes and not wrong else _answered(name, texts, others, wrong)
+    return same_class(name, texts, others) if classes and not wrong else _answered(source, texts, others, wrong)
 
 
 def _check_columns(place: str, cells: Sequence[object], wanted: Sequence[int], remedy: str) -> None:
@@ -164,24 +164,26 @@ def _check_columns(place: str, cells: Sequence[object], wanted: Sequence[int], r
         raise UserError(f"{place}: {len(cells)} column(s) instead of {' or '.join(map(str, wanted))}", remedy)
 
 
-def _graded(name: str, rows: list[Row]) -> Pairs:
+def _graded(source: str, rows: list[Row]) -> Pairs:
     for place, cells in rows:
         if not (_is_number(cells[2]) and math.isfinite(float(cells[2]))):
             raise UserError(f"{place}: the score {cells[2][:40]!r} is not a finite number", _FILL)
     first, second, scores = ([cells[column] for _, cells in rows] for column in range(3))
     if len(rows) < FEWEST_PAIRS or len({*map(float, scores)}) < 2:
         remedy = f"give at least {FEWEST_PAIRS} graded pairs, with scores that differ"
-        raise UserError(f"{name}: {len(rows)} pair(s) with {len({*scores})} score(s)", remedy)
-    return Pairs(name, first, second, np.array(scores, dtype=np.float64))
+        raise UserError(f"{source}: {len(rows)} pair(s) with {len({*scores})} score(s)", remedy)
+    return Pairs(Path(source).stem, first, second, np.array(scores, dtype=np.float64))
 
 
-def _answered(name: str, questions: list[str], answers: list[str], wrong: list[str]) -> Domain:
+def _answered(source: str, questions: list[str], answers: list[str], wrong: list[str]) -> Domain:
     """Each question finds its answers among all answers and all that is wrong."""
     texts = dict.fromkeys([*answers, *wrong])
     if len(texts) < 2:
-        raise UserError(f"{name}: {len(texts)} answer(s)", "give at least two, or there is nothing to search")
+        raise UserError(f"{source}: {len(texts)} answer(s)", "give at least two, or there is nothing to search")
     grades = dict.fromkeys(zip(questions, answers, strict=True), 1)
-    return relevant(name, {question: question for question in questions}, {text: text for text in texts}, grades)
+    return relevant(
+        Path(source).stem, {question: question for question in questions}, {text: text for text in texts}, grades
+    )
 
 
 def _is_number(cell: str) -> bool:
