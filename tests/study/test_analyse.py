@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from markupsafe import escape
 from scipy import stats
 
 from isotrope.evaluation.significance import compare, interval, judged, resample
 from isotrope.study.analyse import claim_answer, study_record
 from isotrope.study.cell import cells_summary, without_paths
 from isotrope.study.columns import column_of, suite_scores
+from isotrope.study.conclusion import conclusion
 from isotrope.study.document import study_pages
 from isotrope.study.statistics import detectable, holm, paired_test, power, seeds_needed
 from studies import measured, planned, spec_of
@@ -83,6 +85,33 @@ def test_gains_are_positive_where_lower_is_better_and_equal_rows_count_for_nothi
     assert lower["seeds"]["p_holm"] == lower["seeds"]["p"], "one comparison, since the other compares nothing"
     assert (nothing["answer"], nothing["seeds"]["p_holm"]) == ("open", None)
     assert "A − B (uniformity)" in study_pages(record | {"figures": {}})["table.md"]
+
+
+@pytest.mark.parametrize(
+    ("gain", "untrained", "seeds", "word", "advice"),
+    [
+        (5.0, 40.0, 3, "better", 'Use "B". Search was not measured.'),
+        (0.1, 40.0, 3, "no difference found", 'Stay with "A": "B" is the highest of 3 rows, which may be chance.'),
+        (0.1, 40.0, 2, "not tested", 'Stay with "A": "B" is the highest of 3 rows, which may be chance.'),
+        (0.1, 60.0, 3, "better", 'Use "raw": it is not trained, and no trained row scored higher.'),
+        (-5.0, 40.0, 3, "worse", 'Stay with "A": no row scored higher.'),
+    ],
+)
+def test_a_page_says_first_which_row_to_use(
+    corpus_file: Path, tmp_path: Path, gain: float, untrained: float, seeds: int, word: str, advice: str
+) -> None:
+    rows = f"""[run]\nseeds = {seeds}\n[rows.A]\n[rows.B]\nset = ["views.passes=3"]\n[rows.raw]\ntrain = false"""
+    noise = {"A": (0.0, 0.3, 0.1), "B": (0.2, 0.0, 0.3), "raw": (0.0,)}
+    level = {"A": 50.0, "B": 50.0 + gain, "raw": untrained}
+    made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
+    record = study_record(measured(made, lambda cell: {"Avg.": level[cell.label] + noise[cell.label][cell.seed]}))
+    found = conclusion(record)
+    assert found
+    assert (found.before, found.word) == ("A", word)
+    assert found.advice.startswith(advice)
+    text = study_pages(record | {"figures": {}})
+    assert f"**{word}**: {found.evidence}." in text["table.md"]
+    assert escape(found.advice) in text["table.html"]
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,13 @@ class Verdict:
     @property
     def evidence(self) -> str:
         """The scores, their difference with its interval, and the judge, as a clause."""
-        if self.scores is None or self.difference is None or self.low is None or self.high is None:
+        if self.scores is None or self.difference is None:
             return f"nothing judged {self.after}"
         old, new = (f"{100 * score:.2f}" for score in self.scores)
-        change, low, high = (f"{100 * x:+.2f}".replace("-", "−") for x in (self.difference, self.low, self.high))
-        return f"{old} → {new} {self.measure}, {change} (95 % interval {low} to {high}), judged by {self.judge}"
+        numbers = (self.difference, self.low, self.high)
+        change, low, high = ("" if x is None else f"{100 * x:+.2f}".replace("-", "−") for x in numbers)
+        interval = f"95 % interval {low} to {high}" if low else "too few seeds for an interval"
+        return f"{old} → {new} {self.measure}, {change} ({interval}), judged by {self.judge}"
 
     def __str__(self) -> str:
         """Two lines for a terminal: the word with its evidence, then the advice."""

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from isotrope.evaluation.sets.domains import DOMAINS
 from isotrope.evaluation.suite import main_scores
 from isotrope.report.comparison import SHORT_NAMES
+from isotrope.store.records import Record
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
@@ -59,3 +62,12 @@ def ordered(columns: set[str]) -> list[str]:
 def shown(column: str, value: float) -> str:
     """A number as the papers print it."""
     return f"{value:.3f}" if column in SHAPE else f"{value:.1f}" if column in COST else f"{value:.2f}"
+
+
+def means(row: Record) -> dict[str, tuple[float, float | None]]:
+    """Column -> mean and standard deviation over a row's seeds (None for one seed)."""
+    values: dict[str, list[float]] = {}
+    for of_seed in row["scores"].values():
+        for column, value in of_seed.items():
+            values.setdefault(column, []).append(value)
+    return {c: (float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else None) for c, v in values.items()}

@@ -3,20 +3,17 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from isotrope.report.page import Page, PageFigure
 from isotrope.report.tables import Table, best_marks, latex, markdown
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 from isotrope.store.records import Record
-from isotrope.study.columns import LOWER_IS_BETTER, shown
-
-Means = dict[str, tuple[float, float | None]]  # column -> mean, standard deviation (None for one seed)
+from isotrope.study.columns import LOWER_IS_BETTER, means, shown
+from isotrope.study.conclusion import JUDGES, conclusion
 
 TEST_NOTE = """Over seeds: a t-test paired by seed, from three seeds on. Over pairs: a paired bootstrap of the test \
 pairs, on the mean over the same seeds. All rows use the same resamples. It answers for the choice of test pairs only. \
-All p values are corrected for the number of rows (Holm); intervals are not. A baseline that is not trained is one \
+All p values are corrected for the number of rows (Holm); intervals are not. A row that is not trained is one \
 model: it is compared with every seed. "Smallest detectable" is the smallest true difference that one test with so \
 many seeds finds with a power of 0.8."""
 CLAIM_NOTE = """A claim holds if the difference paired over seeds is significantly above 0. It does not hold if the \
@@ -47,30 +44,14 @@ def study_pages(record: Record, folder: Path | None = None) -> dict[str, str]:
     ]
     source = record["source"] and f"After {record['source']}."
     introduction = [text for text in (source, _scale(record), record["note"]) if text]
-    blocks = [f"# {record['title']}", *introduction, *(markdown([table]).strip() for table in tables)]
+    verdict = conclusion(record)
+    answer = [f"**{verdict.word}**: {verdict.evidence}.", verdict.advice] if verdict else []
+    blocks = [f"# {record['title']}", *answer, *introduction, *(markdown([table]).strip() for table in tables)]
     return {
         "table.md": "\n\n".join([*blocks, *(f"![{name}]({file})" for name, file in figures.items())]) + "\n",
         "table.tex": latex(tables),
-        "table.html": Page(record["title"], introduction, tables=tables, figures=drawn).html(),
+        "table.html": Page(record["title"], introduction, verdict, tables=tables, figures=drawn).html(),
     }
-
-
-def means(row: Record) -> Means:
-    """Column -> mean and standard deviation over a row's seeds."""
-    values: dict[str, list[float]] = {}
-    for of_seed in row["scores"].values():
-        for column, value in of_seed.items():
-            values.setdefault(column, []).append(value)
-    return {c: (float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else None) for c, v in values.items()}
-
-
-JUDGES = {
-    "sts": "the seven STS sets",
-    "stsb": "STS-B alone (Avg. is its score)",
-    "stsb-dev": "STS-B's dev pairs, which may have selected too (Avg. is their score)",
-    "dev-half": "half of the study's own dev pairs (Avg. is their score)",
-    "none": "no test pairs",
-}
 
 
 def _scale(record: Record) -> str:
@@ -79,10 +60,13 @@ def _scale(record: Record) -> str:
     counts = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0} or {scale["seeds"]}
     few, many = min(counts), max(counts)
     seeds = f"{few} to {many} seeds" if few < many else "one seed" if many == 1 else f"{many} seeds"
-    left = scale["finished"] != scale["cells"]
+    same = " (Avg. is its score)" if scale["test"] != "sts" and "Avg." in record["columns"] else ""
+    left = (
+        f" {scale['finished']} of {scale['cells']} cells are finished." if scale["finished"] != scale["cells"] else ""
+    )
     return (
         f"Backbone: {', '.join(scale['backbones'])}. Each run: {sentences}. Each row: {seeds}. Judged by "
-        f"{JUDGES[scale['test']]}." + (f" {scale['finished']} of {scale['cells']} cells are finished." if left else "")
+        f"{JUDGES[scale['test']]}{same}.{left}"
     )
 
 
@@ -144,18 +128,22 @@ def _differences(record: Record) -> Table:
 
 def claim_table(record: Record) -> Table:
     """What the papers claim, what was measured, and the answer."""
-    rows = []
+    rows, left = [], []
     for one in record["claims"]:
-        seeds = one["seeds"] or {}
         where = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
+        if not (seeds := one["seeds"]):
+            left.append(where)
+            continue
         sides = f"{one['row']} − {one['than']} ({one['column']})"
         published = "" if one["published"] is None else _signed(one["published"])
         interval = f" ({_interval(seeds)})" if _interval(seeds) else ""
-        measured = _signed(seeds["mean"]) + interval if seeds else ""
         answer = one["answer"] + (f": {one['why']}" if one["why"] else "")
-        rows.append([where, sides, published, measured, _p(seeds), answer])
+        rows.append([where, sides, published, _signed(seeds["mean"]) + interval, _p(seeds), answer])
     header = ["claim", "difference", "published", "measured (95 % over seeds)", "p", "answer"]
-    return Table("Claims", header, rows, words=2, notes=[CLAIM_NOTE])
+    if not any(row[2] for row in rows):
+        header, *rows = ([*cells[:2], *cells[3:]] for cells in (header, *rows))
+    notes = [CLAIM_NOTE, *([f"Not measured here: {'; '.join(left)}."] if left else [])]
+    return Table("Claims", header, rows, words=2, notes=notes)
 
 
 def _signed(value: float) -> str:

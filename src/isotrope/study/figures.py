@@ -14,7 +14,7 @@ from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 from isotrope.store.records import Record
 from isotrope.study.cell import Cell
-from isotrope.study.document import means
+from isotrope.study.columns import means
 from isotrope.study.plan import StudyPlan
 from isotrope.study.spec import FigureSettings
 
