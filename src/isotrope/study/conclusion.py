@@ -38,10 +38,11 @@ def conclusion(record: Record) -> Verdict | None:
     elif p <= ALPHA and gain:
         word = "better" if gain > 0 else "worse"
     seeds = "one seed" if found["n"] == 1 else f"{found['n']} seeds"
+    corrected = "" if p is None else f" (p = {p:.2g} after correction for {len(tested)} rows)"
     judge = JUDGES.get(record["scale"]["test"] if column in (*STS, "Avg.") else column, column)
     low, high = (None if found[end] is None else found[end] / 100 for end in ("low", "high"))
     return Verdict(
-        word, baseline, label, f"{judge} over {seeds}", f"points ({column}) from {baseline} to {label}",
+        word, baseline, label, f"{judge} over {seeds}{corrected}", f"points ({column}) from {baseline} to {label}",
         (scores[baseline] / 100, scores[label] / 100), found["mean"] / 100, low, high, p,
         " ".join(_advice(record, label, word, gain)),
     )  # fmt: skip
