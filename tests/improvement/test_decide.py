@@ -111,6 +111,16 @@ def test_a_gain_where_the_training_looked_alike_does_not_count_if_the_other_task
     assert choose_candidate(scores, {"crops": frozenset({"b"})})[0] == "crops"
 
 
+def test_of_two_that_are_as_good_the_one_that_keeps_the_documents_vectors_is_chosen() -> None:
+    scores = noisy({"crops": 0.06, "map": 0.055}, spread=0.1)
+    assert choose_candidate(scores)[0] == "crops"
+    assert choose_candidate(scores, kept=["map"])[0] == "map"
+    scores = noisy({"crops": 0.12, "map": 0.055}, spread=0.1)
+    assert choose_candidate(scores, kept=["map"])[0] == "crops", "significantly better is worth the work"
+    scores = noisy({"crops": 0.06, "map": 0.0}, spread=0.1)
+    assert choose_candidate(scores, kept=["map"])[0] == "crops", "no gain is no reason"
+
+
 def test_the_mean_is_over_tasks_not_over_queries() -> None:
     assert mean_score({"a": np.array([1.0]), "b": np.array([0.0, 0.5, 0.1])}) == pytest.approx(0.6)
 

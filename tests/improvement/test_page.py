@@ -66,6 +66,8 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
     assert "BM25" not in choice_page(race_record(hybrid=useless)).html()
     made = {"soft": {"step": "query map"}}
     assert "Your documents keep their vectors" in what_to_do(race_record(made=made))
+    other = {"soft": {"step": "query map", "start": "another model"}}
+    assert "all documents are encoded again" in what_to_do(race_record(made=other)), "they are not the given model's"
     routed = choice_page(race_record(made=made)).html()
     assert "encode_query(queries)" in routed
     assert "Encode all documents again" not in routed

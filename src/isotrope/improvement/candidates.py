@@ -25,7 +25,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
 from isotrope.improvement.budget import BATCH
 from isotrope.improvement.decide import AS_IS
-from isotrope.improvement.steps import POST_STEPS
+from isotrope.improvement.steps import POST_STEPS, QUERY_MAP
 from isotrope.improvement.teachers import Rankings
 from isotrope.text import Opened
 from isotrope.training.rankings import learn_rankings
@@ -197,6 +197,12 @@ class Maker:
     def alike(self, trial: Trial) -> frozenset[str]:
         """The tasks that resemble what a trial was trained on."""
         return self.recipes[trial.recipe].alike if trial.recipe else frozenset()
+
+
+def for_queries(made: Mapping[str, Any]) -> bool:
+    """Whether documents keep the vectors that the given model has: of a candidate as a race's result has it."""
+    given = not (made.get("start") or made.get("pooling"))
+    return given and (made["step"] == QUERY_MAP or made.get("recipe") == RANKINGS)
 
 
 def check_plan(

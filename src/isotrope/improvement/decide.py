@@ -7,7 +7,7 @@ Young, Resampling-Based Multiple Testing, 1993). It is less strict than Bonferro
 resemble each other count as fewer.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,7 @@ def choose_candidate(
     alike: Mapping[str, frozenset[str]] | None = None,
     documents: Mapping[str, npt.NDArray[np.int64] | None] | None = None,
     *,
+    kept: Collection[str] = (),
     level: float = _LEVEL,
     resamples: int = _RESAMPLES,
     seed: int = 0,
@@ -75,12 +76,14 @@ def choose_candidate(
 
     A candidate is allowed if its gain is significant (p ≤ ``level``) and if it is not significantly worse on the tasks
     that do not resemble its training. "half → half" counts among these only where there is no other. Of the allowed
-    ones the largest gain is chosen, else "keep".
+    ones the largest gain is chosen, else "keep". But a candidate after which documents keep their vectors costs less,
+    so the best of these is chosen unless the largest gain is significantly larger (``level``, uncorrected).
 
     Args:
         scores: candidate -> task -> (Q,); "keep" is one of them, and all have the same tasks and cases.
         alike: candidate -> the tasks that resemble what it was trained on.
         documents: task -> of which document each of its cases is, (Q,); where it is left out, case i is of document i.
+        kept: the candidates after which documents keep their vectors.
         level: of the corrected test.
         resamples: at least 100.
         seed: of the draws.
@@ -107,8 +110,12 @@ def choose_candidate(
         gains[name] = CandidateGain(
             float(np.mean([own[task] for task in judges])), *interval(drawn[row]), float(p[row]), others, allowed
         )
-    best = max((name for name in names if gains[name].allowed), key=lambda name: gains[name].gain, default=AS_IS)
-    return best, gains
+    ordered = sorted((name for name in names if gains[name].allowed), key=lambda name: -gains[name].gain)
+    if not ordered:
+        return AS_IS, gains
+    best, cheap = ordered[0], next((name for name in ordered if name in kept), ordered[0])
+    more = drawn[names.index(best)] - drawn[names.index(cheap)]  # (R,)
+    return best if interval(more)[0] > 0 else cheap, gains
 
 
 def best_search(

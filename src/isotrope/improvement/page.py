@@ -7,7 +7,7 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.candidates import RANKINGS, Trial
+from isotrope.improvement.candidates import RANKINGS, Trial, for_queries
 from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.judges import GRADED
 from isotrope.improvement.race import Race
@@ -64,7 +64,7 @@ def choice_page(record: Mapping[str, Any]) -> Page:
         verdict=verdict,
         tables=[
             *_shown(record),
-            *([how_to_switch(_for_queries(record))] if verdict.word == "better" else []),
+            *([how_to_switch(for_queries(record["made"][record["choice"]]))] if verdict.word == "better" else []),
             *([candidates_table(record)] if record["table"] else []),
         ],
         figures=choice_figures(record),
@@ -106,16 +106,11 @@ def what_to_do(record: Mapping[str, Any]) -> str:
 
 def cost_of(record: Mapping[str, Any]) -> str:
     """What the switch to the chosen model costs."""
-    if _for_queries(record):
+    if for_queries(record["made"][record["choice"]]):
         return "Your documents keep their vectors, so nothing is encoded again; searches need encode_query."
     small = Verdict.from_record(record["verdict"]).difference or 0.0
     again = "all documents are encoded again."
     return f"The gain is small, and the switch means that {again}" if small < SMALL else f"For the switch, {again}"
-
-
-def _for_queries(record: Mapping[str, Any]) -> bool:
-    made = record["made"][record["choice"]]
-    return bool(made["step"] == QUERY_MAP or made.get("recipe") == RANKINGS)
 
 
 def advised(record: Mapping[str, Any]) -> list[str]:

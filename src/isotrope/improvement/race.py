@@ -19,7 +19,7 @@ from isotrope.encoder.embed import freed_memory
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE, SAFETY, Budget, Size
-from isotrope.improvement.candidates import RANKINGS, Maker, Trial, joined
+from isotrope.improvement.candidates import RANKINGS, Maker, Trial, for_queries, joined
 from isotrope.improvement.decide import AS_IS, CandidateGain, TaskScores, best_search, choose_candidate, mean_score
 from isotrope.improvement.kept import Kept
 from isotrope.improvement.measure import Measured, measure_trial, read_teacher, size_within, texts_read, words_read
@@ -97,7 +97,8 @@ class Race:
         if not self.scores:
             return AS_IS, {}
         alike = {name: self.makers[trial.start].alike(trial) for name, (trial, _) in self.made.items()}
-        return choose_candidate(self.scores, alike, self.documents, seed=self.maker.seed)
+        kept = [name for name, (trial, step) in self.made.items() if for_queries(asdict(trial) | {"step": step})]
+        return choose_candidate(self.scores, alike, self.documents, kept=kept, seed=self.maker.seed)
 
     def best_search(self) -> dict[str, Any] | None:
         """What `best_search` says of the searches that add BM25."""
