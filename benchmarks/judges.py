@@ -134,7 +134,7 @@ def replayed(cell: dict[str, Any], work: Path) -> dict[str, Any]:
             for judge, change in zip(JUDGES, found_by, strict=True):
                 changes[judge].setdefault(name, {})[task.name] = change
     alike = {name: maker.alike(trial) for name, trial in trials.items()}
-    documents = {task.name: task.documents for task in tasks}
+    documents = {task.name: task.of for task in tasks}
     labels = {name: of["labels"] for name, of in cell["candidates"].items()}
     best = cell["policies"]["the best by labels"]
     told = {}

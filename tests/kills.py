@@ -23,7 +23,7 @@ import isotrope.cli.main
 import isotrope.encoding.encode
 import isotrope.evaluation.models
 import isotrope.improvement.budget
-import isotrope.improvement.race
+import isotrope.improvement.schedule
 import isotrope.improvement.whiten
 import isotrope.pretraining
 import isotrope.study.study
@@ -36,7 +36,7 @@ from toy import TOY
 
 torch.set_num_threads(1)
 isotrope.improvement.budget.FEWEST_PAIRS = 64
-isotrope.improvement.race.MOST_ROUNDS = 2  # then the clock decides nothing
+isotrope.improvement.schedule.MOST_ROUNDS = 2  # then the clock decides nothing
 SETTINGS = [
     "train.batch_size=16", "train.eval_steps=4", "train.save_steps=7", "train.epochs=2", "train.learning_rate=1e-3",
 ]  # fmt: skip

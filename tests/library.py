@@ -67,4 +67,4 @@ def page(place: int) -> Document:
 def basis(size: int) -> Basis:
     """Documents, and what they ask."""
     documents = [page(1000 + place) for place in range(size)]
-    return Basis([document.text for document in documents], pseudo_queries(documents), 0)
+    return Basis([document.text for document in documents], pseudo_queries(documents), 0, documents)

@@ -1,6 +1,7 @@
 """The decision: against a plain computation, and by its properties."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isotrope.evaluation.document_tasks import HALVES
-from isotrope.improvement.decide import AS_IS, choose_candidate, mean_score, race_verdict
+from isotrope.improvement.decide import AS_IS, choose_candidate, choose_in_turn, mean_score, race_verdict
 from isotrope.types import Vector
 
 Scores = dict[str, dict[str, Vector]]
@@ -121,6 +122,21 @@ def test_of_two_that_are_as_good_the_one_that_keeps_the_documents_vectors_is_cho
     assert choose_candidate(scores, kept=["map"])[0] == "crops", "no gain is no reason"
 
 
+def test_what_more_documents_judge_comes_first_and_the_others_must_be_better_than_the_best_of_it() -> None:
+    """Few documents cannot tell the map's gain, many can; a training must add to the map, and not only to "keep"."""
+    few, more = (noisy({"map": 0.02, "crops": gain}, cases, seed=cases) for cases, gain in ((200, 0.05), (2000, 0.0)))
+    places = {"a": np.arange(200), "b": np.arange(201)}, {"a": np.arange(2000), "b": np.arange(2001)}
+    crossed = {name: more[name] for name in (AS_IS, "map")}
+    alone, gains = choose_in_turn(few, {}, places[0], {}, {})
+    assert (alone, gains["map"].allowed) == (choose_candidate(few)[0], False)
+    choice, gains = choose_in_turn(few, {}, places[0], crossed, places[1])
+    assert choice == "map"
+    every = {name: {task: np.concatenate([few[name][task], of[task]]) for task in of} for name, of in crossed.items()}
+    assert gains["map"].gain == pytest.approx(mean_score(every["map"]) - mean_score(every[AS_IS]))
+    better = few | {"crops": {task: cases + 0.1 for task, cases in few["map"].items()}}
+    assert choose_in_turn(better, {}, places[0], crossed, places[1])[0] == "crops"
+
+
 def test_the_mean_is_over_tasks_not_over_queries() -> None:
     assert mean_score({"a": np.array([1.0]), "b": np.array([0.0, 0.5, 0.1])}) == pytest.approx(0.6)
 
@@ -145,14 +161,14 @@ def test_the_halves_judge_alone_or_check_but_do_not_judge_beside_another_task() 
 def test_the_verdict_says_what_judged_what_came_out_and_what_could_not_be_seen() -> None:
     scores = noisy({"x": 0.1, "y": 0.02}, spread=0.1)
     choice, gains = choose_candidate(scores)
-    said = {"model": "mine", "judge": "200 of your own documents", "measure": "MRR@10 × 100"}
-    found = race_verdict(scores, gains, choice, **said)
+    said: Any = {"model": "mine", "judge": ("200 of your own documents", "MRR@10 × 100")}
+    found = race_verdict((scores[AS_IS], scores["x"]), gains, choice, "x", **said)
     assert (found.word, found.before, found.after) == ("better", "mine", "x")
     assert "judged by 200 of your own documents" in str(found)
-    kept = race_verdict(scores, gains, AS_IS, **said, needed="trainings need 9 minutes")
+    kept = race_verdict((scores[AS_IS], scores["x"]), gains, AS_IS, "x", **said, needed="trainings need 9 minutes")
     assert (kept.word, kept.after) == ("no difference found", "x")
     assert "Differences under about" in kept.advice
     assert kept.advice.endswith("No training was tried: trainings need 9 minutes.")
-    assert str(race_verdict({}, {}, AS_IS, **said, needed="trainings need 9 minutes")) == (
+    assert str(race_verdict(({}, {}), {}, AS_IS, AS_IS, **said, needed="trainings need 9 minutes")) == (
         "not tested; trainings need 9 minutes"
     )

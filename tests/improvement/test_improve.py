@@ -23,12 +23,10 @@ from isotrope.cli.main import main
 from isotrope.encoder import load, save
 from isotrope.errors import Stopped, UserError
 from isotrope.improvement import budget, candidates
-from isotrope.improvement import race as racing
 from isotrope.improvement.budget import NOTES
 from isotrope.improvement.candidates import RANKINGS
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.improve import improve
-from isotrope.improvement.race import Race
 from isotrope.report.outcome import REPORT
 from library import write_library
 
@@ -44,12 +42,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of a few steps."""
     monkeypatch.setattr(budget, "FEWEST_PAIRS", 64)
-    monkeypatch.setattr(racing, "MOST_ROUNDS", 2)
+    monkeypatch.setattr("isotrope.improvement.schedule.MOST_ROUNDS", 2)
 
 
 @pytest.fixture
 def _untrained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Race, "trainings", lambda *_: None)
+    monkeypatch.setattr("isotrope.improvement.improve.train_in_turn", lambda *_: None)
 
 
 @pytest.mark.usefixtures("_short")
@@ -115,7 +113,7 @@ def test_objects_give_what_files_give(tiny_model: Path, library: Path, tmp_path:
 def test_keep_is_the_model_as_it_was(
     tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("isotrope.improvement.race.choose_candidate", lambda *_, **__: (AS_IS, {}))
+    monkeypatch.setattr("isotrope.improvement.race.choose_in_turn", lambda *_, **__: (AS_IS, {}))
     found = isotrope.improve(tiny_model, library, minutes=1, console=QUIET)
     assert found.choice == "keep"
     np.testing.assert_allclose(found.model.encode(["a red bird"]), load(tiny_model).encode(["a red bird"]), atol=1e-6)
@@ -206,7 +204,7 @@ def test_ctrl_c_leaves_the_best_so_far_and_the_same_call_goes_on(
         signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Race, "trainings", stop)
+        patched.setattr("isotrope.improvement.improve.train_in_turn", stop)
         with pytest.raises(Stopped, match="the best so far"):
             improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=QUIET)
     assert "stopped before its end" in (tmp_path / "out" / REPORT).read_text()
@@ -217,7 +215,7 @@ def test_ctrl_c_leaves_the_best_so_far_and_the_same_call_goes_on(
     (tmp_path / "out" / NOTES).write_text("{")
     shutil.rmtree(tmp_path / "out" / "model")
     with monkeypatch.context() as patched:
-        patched.setattr(Race, "trainings", lambda *_: None)
+        patched.setattr("isotrope.improvement.improve.train_in_turn", lambda *_: None)
         redone = improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=QUIET)
     assert redone.model is not None, "damaged notes count as missing, and a model that is missing is made again"
 
@@ -248,7 +246,7 @@ def test_documents_that_change_during_the_race_end_it_without_a_result(
     def grow(*_: object) -> None:
         write_library(library, 150)
 
-    monkeypatch.setattr(Race, "trainings", grow)
+    monkeypatch.setattr("isotrope.improvement.improve.train_in_turn", grow)
     assert types(monkeypatch, tiny_model, library, "--output", tmp_path / "out", "--minutes", 1) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("isotrope: ")
     assert not (tmp_path / "out" / "result.json").exists()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from isotrope.encoder import load
@@ -46,7 +47,7 @@ def test_tasks_are_made_of_what_the_documents_have(tmp_path: Path) -> None:
 def test_ones_own_labels_judge_alone(tmp_path: Path) -> None:
     own = same_class("own", ["a", "b", "c"], ["x", "x", "y"])
     (task,) = judges_of(documents(tmp_path), own, 0).tasks
-    assert judge_in_words([task]) == ("3 queries of own", "nDCG@10 × 100")
+    assert judge_in_words([task], {"own": np.zeros(3)}) == ("3 queries of own", "nDCG@10 × 100")
 
 
 def test_too_few_documents_are_refused(tmp_path: Path) -> None:

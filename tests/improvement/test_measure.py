@@ -8,13 +8,21 @@ import pytest
 
 from conftest import sentences
 from isotrope.encoder import load
-from isotrope.evaluation.document_tasks import tasks_of_texts
+from isotrope.evaluation.document_tasks import SPANS, tasks_of_texts
 from isotrope.evaluation.retrieval import by_cosine
 from isotrope.improvement import measure
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import mean_score
-from isotrope.improvement.measure import JUDGED_LENGTH, known_by, measure_trial, speed_of, texts_read, words_read
-from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENINGS, Basis, Fitted
+from isotrope.improvement.measure import (
+    JUDGED_LENGTH,
+    judging_folds,
+    known_by,
+    measure_trial,
+    speed_of,
+    texts_read,
+    words_read,
+)
+from isotrope.improvement.steps import FOLDS, MAPS, POST_STEPS, WHITENINGS, Basis, Fitted
 from isotrope.improvement.teachers import HYBRIDS, TeachingModel
 from isotrope.post.ranking_map import with_map
 from isotrope.text.pseudo_queries import PseudoQueries
@@ -39,6 +47,23 @@ def test_the_scores_are_those_of_the_model_that_would_be_saved(
             encoder = Fitted.load(tmp_path / f"{name}.safetensors").after(model)
         for task in tasks:
             np.testing.assert_allclose(found[name][task.name], task.score(encoder), atol=1e-9, err_msg=name)
+
+
+def test_each_document_judges_steps_that_were_fitted_without_it(tiny_model: Path) -> None:
+    """What a fold says of a step is what a basis without its documents would give."""
+    model, whole = load(tiny_model), basis(240)
+    tasks = [task for task in tasks_of_texts([page(place).text for place in range(40)], fewest=1) if task.name == SPANS]
+    folds = judging_folds(whole, tasks)
+    assert [[task.name for task in fold.tasks] for fold in folds] == [[SPANS]] * FOLDS
+    found = measure_trial(model, Trial("keep"), tasks, whole, {}, folds=folds)
+    assert set(found.crossed) == {"keep", *POST_STEPS} - {"map of all texts"}
+    assert sorted(set(found.crossed_of[SPANS].tolist())) == list(range(240)), "every document judges"
+    first = folds[1]
+    assert not {text for page_ in whole.pages[1::FOLDS] for text in page_.paragraphs} & set(first.basis.documents)
+    alone = measure_trial(model, Trial("keep"), first.tasks, first.basis, {})
+    size = first.tasks[0].size
+    for name, scores in found.crossed.items():
+        np.testing.assert_allclose(scores[SPANS][size : 2 * size], alone.scores[name][SPANS], atol=1e-9, err_msg=name)
 
 
 def test_a_step_that_cannot_be_fitted_is_left_out(tiny_model: Path) -> None:

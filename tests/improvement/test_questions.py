@@ -20,7 +20,6 @@ from isotrope.errors import UserError
 from isotrope.improvement import questions
 from isotrope.improvement.improve import improve
 from isotrope.improvement.questions import INSTRUCTION, KIND, written
-from isotrope.improvement.race import Race
 from library import write_library
 from small_causal import build_decoder
 
@@ -79,7 +78,7 @@ def test_it_goes_on_from_its_file_and_stops_in_time(tmp_path: Path, monkeypatch:
 def test_improve_learns_from_them_and_a_plan_repeats_it(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Race, "trainings", lambda *_: None)
+    monkeypatch.setattr("isotrope.improvement.improve.train_in_turn", lambda *_: None)
     library, quiet = write_library(tmp_path / "library.jsonl"), Console(quiet=True)
     model = str(language_model(tmp_path / "t5", "t5"))
     found = improve(tiny_model, library, minutes=2, query_model=model, console=quiet)

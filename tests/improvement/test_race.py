@@ -15,6 +15,7 @@ from isotrope.improvement.candidates import RANKINGS, Maker, Training, Trial, re
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.measure import Measured, texts_read, words_read
 from isotrope.improvement.race import NO_TIME, Race
+from isotrope.improvement.schedule import train_in_turn
 from isotrope.improvement.steps import Basis, Fitted
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
@@ -64,7 +65,7 @@ class Machine:
                 pooling = raced.poolings([None])
                 after = 15 + words_read(raced.basis.documents) / self.speed
                 raced.budget.kept_back = min(after, raced.budget.seconds / 4)
-                raced.trainings(pooling, ["slight whitening"])
+                train_in_turn(raced, pooling, ["slight whitening"])
                 raced.widen()
         except KeyboardInterrupt:
             pass
@@ -80,7 +81,7 @@ class Machine:
         self.time += seconds
 
     def measure(
-        self, model: Any, trial: Trial, tasks: Any, basis: Basis, teachers: Any, encoded: Any
+        self, model: Any, trial: Trial, tasks: Any, basis: Basis, teachers: Any, encoded: Any, folds: Any
     ) -> Measured:  # fmt: skip
         self.work(sum(map(words_read, texts_read(tasks, basis, trial.steps))) / self.speed)
         encoded()

@@ -23,7 +23,6 @@ from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import mean_score
 from isotrope.improvement.improve import improve
 from isotrope.improvement.measure import measure_trial, read_teacher
-from isotrope.improvement.race import Race
 from isotrope.improvement.reranker import Reranker, is_cross_encoder
 from isotrope.improvement.steps import MAPS
 from library import basis, page, write_library
@@ -113,7 +112,7 @@ def test_it_is_asked_about_as_much_as_there_is_time_for(
 
 def test_at_the_door(cross_encoder: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A random one does not teach, and the page says so. None can be improved; one of two scores cannot teach."""
-    monkeypatch.setattr(Race, "trainings", lambda *_: None)
+    monkeypatch.setattr("isotrope.improvement.improve.train_in_turn", lambda *_: None)
     library, quiet = write_library(tmp_path / "library.jsonl"), Console(quiet=True)
     found = improve(tiny_model, library, minutes=2, teachers=[cross_encoder], console=quiet)
     assert found.record["teachers"].keys() == {"cross"}

@@ -33,6 +33,11 @@ class SelfMadeTask:
     documents: npt.NDArray[np.int64] | None = None  # (A,) of which document each answer is; None: each of its own
 
     @property
+    def of(self) -> npt.NDArray[np.int64]:
+        """Of which document each answer is: (A,)."""
+        return np.arange(self.size) if self.documents is None else self.documents
+
+    @property
     def texts(self) -> list[str]:
         """All that is encoded."""
         return [*self.queries, *self.candidates]

@@ -52,10 +52,12 @@ class Size:
     Attributes:
         queries: the most of any task.
         fitted_on: texts for the post steps; 0: there are none.
+        folds: whether the documents that post steps are fitted on judge too.
     """
 
     queries: int
     fitted_on: int
+    folds: bool = False
 
     def told(self, queries: int, fitted_on: int) -> list[str]:
         """A line for each thing of which there would be more."""

@@ -118,6 +118,46 @@ def choose_candidate(
     return best if interval(more)[0] > 0 else cheap, gains
 
 
+def choose_in_turn(
+    scores: Mapping[str, TaskScores],
+    alike: Mapping[str, frozenset[str]],
+    documents: Mapping[str, npt.NDArray[np.int64]],
+    crossed: Mapping[str, TaskScores],
+    crossed_of: Mapping[str, npt.NDArray[np.int64]],
+    *,
+    kept: Collection[str] = (),
+    seed: int = 0,
+) -> tuple[str, dict[str, CandidateGain]]:
+    """As `choose_candidate`, but candidates that more documents judge come first, and are judged by all of these.
+
+    Another one is chosen if it is allowed against "keep" and against the best of these.
+
+    Args:
+        scores: as above.
+        alike: the same.
+        documents: the same.
+        crossed: some candidates, "keep" among them -> their scores on further cases of the same tasks; may be empty.
+        crossed_of: task -> of which document each of the further cases is.
+        kept: as above.
+        seed: the same.
+    """
+    choice, gains = choose_candidate(scores, alike, documents, kept=kept, seed=seed)
+    if not crossed:
+        return choice, gains
+    every = {name: more_cases(scores[name], of) for name, of in crossed.items()}
+    first = 1 + max(int(own.max()) for own in documents.values())
+    places = more_cases(documents, {task: first + own for task, own in crossed_of.items()})
+    best, quick = choose_candidate(every, documents=places, kept=kept, seed=seed)
+    others = {name: of for name, of in scores.items() if name not in crossed}
+    found, _ = choose_candidate({**others, AS_IS: scores[best]}, alike, documents, kept=kept, seed=seed)
+    return found if found != AS_IS and gains[found].allowed else best, gains | quick
+
+
+def more_cases(one: Mapping[str, npt.NDArray[Any]], two: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """The cases of both, task by task."""
+    return {task: np.concatenate([own, two[task]]) for task, own in one.items()}
+
+
 def best_search(
     scores: Mapping[str, TaskScores],
     searches: Mapping[str, TaskScores],
@@ -141,40 +181,39 @@ def best_search(
 
 
 def race_verdict(
-    scores: Mapping[str, TaskScores],
+    scores: tuple[TaskScores, TaskScores],
     gains: Mapping[str, CandidateGain],
     choice: str,
+    best: str,
     *,
     model: str,
-    judge: str,
-    measure: str,
+    judge: tuple[str, str],
     needed: str = "",
 ) -> Verdict:
     """What the race says of the model that was given. If it is kept, the best of the others is compared with it.
 
     Args:
-        scores: as `choose_candidate` takes them.
-        gains: as it gives them; empty if nothing was measured.
+        scores: of "keep" and of ``best``.
+        gains: as `choose_candidate` gives them; empty if nothing was measured.
         choice: the same.
+        best: the choice, or if that is "keep" the candidate that gains most.
         model: the name of the model that was given.
-        judge: as in `Verdict`.
-        measure: the same.
+        judge: what judged, and what it measures: ``judge`` and ``measure`` of `Verdict`.
         needed: what a race with trainings needs, if there was no time for one.
     """
     if not gains:
         return Verdict.not_tested(before=model, after="other models", advice=needed or f"Keep {model}.")
-    best = max(gains, key=lambda name: gains[name].gain) if choice == AS_IS else choice
     gain = gains[best]
     advice = f"Use the new model ({best}) for documents like these."
     if choice == AS_IS:
         seen = 100 * _POWER * (gain.high - gain.low) / 2
         advice = (
             f"Keep {model}: of {len(gains)} candidates none is significantly better. "
-            f"Differences under about {seen:.1f} points cannot be seen with {judge}."
+            f"Differences under about {seen:.1f} points cannot be seen with {judge[0]}."
         )
     return Verdict(
-        "no difference found" if choice == AS_IS else "better", model, best, judge, measure,
-        (mean_score(scores[AS_IS]), mean_score(scores[best])), gain.gain, gain.low, gain.high, gain.p,
+        "no difference found" if choice == AS_IS else "better", model, best, *judge,
+        (mean_score(scores[0]), mean_score(scores[1])), gain.gain, gain.low, gain.high, gain.p,
         f"{advice} No training was tried: {needed}." if needed else advice,
     )  # fmt: skip
 

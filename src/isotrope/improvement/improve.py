@@ -39,6 +39,7 @@ from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.questions import SHARE, check_writer, written
 from isotrope.improvement.race import Race
 from isotrope.improvement.reranker import Reranker, is_cross_encoder, refuse_cross_encoder
+from isotrope.improvement.schedule import train_in_turn
 from isotrope.improvement.steps import WHITENINGS, Basis
 from isotrope.report.examples import searched
 from isotrope.report.outcome import MODEL, REPORT, Outcome
@@ -241,7 +242,7 @@ class _Work:
         self._keep_back(race)
         start = race.starts()
         self.console.print(f"{len(race.makers[start].recipes)} kinds of training follow{race.budget.told}")
-        race.trainings(None if start else pooling, [name for name in WHITENINGS if _helps(race, name)], start)
+        train_in_turn(race, None if start else pooling, [name for name in WHITENINGS if _helps(race, name)], start)
         race.widen()
 
     def _keep_back(self, race: Race) -> None:
@@ -259,9 +260,10 @@ class _Work:
         choice, gains = race.choose()
         before = load(self.model, asked["pooling"])
         after = before if choice == AS_IS else race.model(choice)
-        judge, measure = judge_in_words(race.tasks)
-        told = {"model": name, "judge": judge, "measure": measure, "needed": race.needed()}
-        verdict = race_verdict(race.scores, gains, choice, **told)
+        best = max(gains, key=lambda one: gains[one].gain, default=AS_IS) if choice == AS_IS else choice
+        scores = race.judged(best) if gains else ({}, {})
+        judge = judge_in_words(race.tasks, scores[0])
+        verdict = race_verdict(scores, gains, choice, best, model=name, judge=judge, needed=race.needed())
         search = shown_search(race.tasks)
         self.console.print(f"saving the model: {choice}")
         record: Record = {
@@ -271,7 +273,7 @@ class _Work:
             "documents": len(self.opened.documents()), "held_out": race.maker.held_out,
             "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
             "gains": {name: asdict(gain) for name, gain in gains.items()}, "hybrid": race.best_search(),
-            "teachers": dict(race.teaching), "taught_by": race.taught_by,
+            "teachers": dict(race.first.teachers), "taught_by": race.first.taught_by,
             "made": {name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()},
             "plan": race.plan,
             # after Ctrl-C, nobody wants to wait

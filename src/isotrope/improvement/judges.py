@@ -21,7 +21,7 @@ from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import PairTask, Sets, main_pairs, similarities
-from isotrope.improvement.decide import judging
+from isotrope.improvement.decide import TaskScores, judging
 from isotrope.improvement.steps import Task
 from isotrope.report.examples import MOST
 from isotrope.text.corpus import Document, Documents
@@ -70,9 +70,9 @@ def held_out_count(documents: Documents, seed: int) -> int:
     return min(most, first * _judging_count(some) // max(1, len(some)))
 
 
-def judge_in_words(tasks: Sequence[Task]) -> tuple[str, str]:
-    """What judges and what it measures, as a `Verdict` says it."""
-    size = max((task.size for task in tasks), default=0)
+def judge_in_words(tasks: Sequence[Task], scores: TaskScores) -> tuple[str, str]:
+    """What judges and what it measures, as a `Verdict` says it; ``scores`` has all cases."""
+    size = max(map(len, scores.values()), default=0)
     if isinstance(tasks[0], PairTask):
         return f"{size:,} graded pairs of {tasks[0].name}", "Spearman × 100"
     if isinstance(tasks[0], OwnTask):

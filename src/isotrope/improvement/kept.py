@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -11,12 +12,13 @@ from safetensors import SafetensorError, safe_open
 from isotrope.errors import UserError
 from isotrope.improvement.budget import Size
 from isotrope.improvement.candidates import Trial, slug
-from isotrope.improvement.decide import TaskScores
 from isotrope.improvement.measure import Measured
 from isotrope.improvement.steps import Basis, Fitted
 from isotrope.improvement.teachers import Rankings
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
+
+KINDS = ("scores", "hybrids", "crossed", "crossed_of")
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,13 @@ class Kept:
         """What is known of a trial, without what was fitted: see `step` and `rankings`."""
         found = {}
         with suppress(UserError):
-            found = read_record(self._scores(trial), ["scores", "hybrids", "taught_by", "teachers"])
+            found = read_record(self._scores(trial), [*KINDS, "taught_by", "teachers"])
         if not found:
             return None
-        scores, hybrids = (_arrays(found[kind]) for kind in ("scores", "hybrids"))
-        known = Measured(scores, hybrids, found["taught_by"], teachers=found["teachers"])
+        scores, hybrids, crossed, of = (_arrays(found[kind]) for kind in KINDS)
+        known = Measured(
+            scores, hybrids, found["taught_by"], teachers=found["teachers"], crossed=crossed, crossed_of=of[""]
+        )
         files = [self._step(name) for name, step in trial.candidates() if step and name in known.scores]
         files += [self._rankings(trial)] if known.taught_by and not trial.recipe else []
         return known if all(map(_whole, files)) else None
@@ -51,7 +55,8 @@ class Kept:
         if found.rankings and not trial.recipe:
             found.rankings.save(self._rankings(trial))
         told = {"taught_by": found.taught_by, "teachers": found.teachers}
-        lists = {"scores": _lists(found.scores), "hybrids": _lists(found.hybrids), **told}
+        arrays = found.scores, found.hybrids, found.crossed, {"": found.crossed_of}
+        lists = dict(zip(KINDS, map(_lists, arrays), strict=True)) | told
         self._scores(trial).parent.mkdir(parents=True, exist_ok=True)
         write_json(self._scores(trial), lists)
 
@@ -84,9 +89,9 @@ def _whole(file: Path) -> bool:
     return False
 
 
-def _arrays(found: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, TaskScores]:
+def _arrays(found: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, Any]:
     return {name: {task: np.array(cases) for task, cases in of.items()} for name, of in found.items()}
 
 
-def _lists(found: Mapping[str, TaskScores]) -> dict[str, dict[str, list[float]]]:
+def _lists(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, list[float]]]:
     return {name: {task: cases.tolist() for task, cases in of.items()} for name, of in found.items()}

@@ -2,18 +2,23 @@
 
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load
 from isotrope.encoder.embed import Vectors, cut, search_vectors, vectors_of
 from isotrope.encoder.prompts import Role, has_roles, routed
 from isotrope.errors import UserError
+from isotrope.evaluation.document_tasks import make_document_tasks
 from isotrope.evaluation.embed import Known
+from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.budget import Amount, Size, measurement_size
@@ -40,9 +45,10 @@ from isotrope.improvement.teachers import (
     used_teachers,
 )
 from isotrope.text.permutation import evenly
+from isotrope.types import Vector
 
 PROBED = 32  # texts that tell how fast a model reads
-LEARNING = 0.2  # of the time: what is read for maps, which are learned from the model as it is
+LEARNING = 0.3  # of the time: what is read for maps, which are learned from the model as it is, and for folds
 JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
 
 
@@ -73,14 +79,44 @@ def speed_of(model: SentenceTransformer, texts: Sequence[str]) -> float:
     return words_read(some) / max(time.monotonic() - began, 1e-6)
 
 
+@dataclass(frozen=True)
+class Fold:
+    """Documents that judge what was fitted on the others.
+
+    Attributes:
+        basis: of the others.
+        tasks: of these documents.
+    """
+
+    basis: Basis
+    tasks: list[SelfMadeTask]
+
+
+def judging_folds(basis: Basis, tasks: Sequence[Task]) -> list[Fold]:
+    """The folds of a basis, with the same kinds of tasks as ``tasks``. There are none if a kind cannot be made."""
+    names = [task.name for task in tasks if isinstance(task, SelfMadeTask)]
+    found = []
+    for others, pages in basis.folds():
+        made = {task.name: task for task in make_document_tasks(pages, basis.seed, most=len(pages)).tasks}
+        if not names or not made.keys() >= set(names):
+            return []
+        found.append(Fold(others, [made[name] for name in names]))
+    return found
+
+
 def size_within(words: float, tasks: Sequence[Task], basis: Basis, dimensions: int) -> Size | None:
     """How much is measured by a race that can read so many words; None: there is no time for anything."""
     once = sum(map(words_read, basis.texts(MAPS)))  # maps are learned once
+    folds = sum(words_read(task.texts) for fold in judging_folds(basis, tasks) for task in fold.tasks)
     part = min(1.0, LEARNING * words / max(once, 1))
+    folded = 0 < folds <= LEARNING * words - once
+    left = words - part * once - (folds if folded else 0)
     every = words_read(basis.whitened_on) / WHITENED_ON
     amounts = [Amount(task.size, words_read(task.texts) / task.size) for task in tasks]
-    size = measurement_size(words - part * once, Amount(int(part * WHITENED_ON), every), amounts, dimensions)
-    return size or measurement_size(words, Amount(0, every), amounts, dimensions)  # without post steps
+    size = measurement_size(left, Amount(int(part * WHITENED_ON), every), amounts, dimensions)
+    if size:
+        return replace(size, folds=folded and size.fitted_on == WHITENED_ON)
+    return measurement_size(words, Amount(0, every), amounts, dimensions)  # without post steps
 
 
 @dataclass(frozen=True)
@@ -94,6 +130,8 @@ class Measured:
         steps: candidate -> its fitted step.
         rankings: what they teach; None: there is no teacher, or no step that learns from rankings was asked for.
         teachers: the score of each further teacher.
+        crossed: candidate -> task -> its cases in all folds (Q',), by steps that were fitted on the other folds.
+        crossed_of: task -> of which document each of these cases is, (Q',).
     """
 
     scores: dict[str, TaskScores]
@@ -102,6 +140,8 @@ class Measured:
     steps: Mapping[str, Fitted] = field(default_factory=dict)
     rankings: Rankings | None = None
     teachers: Mapping[str, float] = field(default_factory=dict)
+    crossed: Mapping[str, TaskScores] = field(default_factory=dict)
+    crossed_of: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
 
 
 def measure_trial(
@@ -111,6 +151,7 @@ def measure_trial(
     basis: Basis,
     teachers: Mapping[str, TeachingModel | Reranker],
     encoded: Callable[[], None] = lambda: None,
+    folds: Sequence[Fold] = (),
 ) -> Measured:
     """Measure an encoder. Post steps that cannot be fitted on so few texts are left out, as are maps without teacher.
 
@@ -121,8 +162,9 @@ def measure_trial(
         basis: what post steps are fitted on; no task may hold any of it.
         teachers: further models that may teach rankings.
         encoded: called when all texts are encoded, which is what takes long.
+        folds: of the basis, which judge the steps too.
     """
-    known = known_by(model, *texts_read(tasks, basis, trial.steps))
+    known = known_by(model, *texts_read([*tasks, *(task for fold in folds for task in fold.tasks)], basis, trial.steps))
     encoded()
     scores: dict[str, TaskScores] = {trial.name: {task.name: task.score(known) for task in tasks}}
     learning = any(step in MAPS for step in trial.steps)
@@ -137,10 +179,11 @@ def measure_trial(
     rankings, steps = None, dict[str, Fitted]()
     if len(basis.documents) < 2 or not basis.asked.texts:  # there is nothing to rank
         taught_by = []
+    used = [teachers[name] for name in taught_by if name != BM25]
+    models = [teacher.known for teacher in used if isinstance(teacher, TeachingModel)]
+    ranked = partial(Rankings.of, known, words=BM25 in taught_by, models=models)
     if taught_by:
-        used = [teachers[name] for name in taught_by if name != BM25]
-        models = [teacher.known for teacher in used if isinstance(teacher, TeachingModel)]
-        rankings = Rankings.of(known, basis, BM25 in taught_by, models)
+        rankings = ranked(basis)
         for teacher in used:
             rankings = rankings.reranked(teacher, basis.documents) if isinstance(teacher, Reranker) else rankings
     for name, step in trial.candidates():
@@ -152,7 +195,44 @@ def measure_trial(
         if name in steps:
             after = steps[name].searching(known)
             scores[name] = {task.name: task.score(after) for task in tasks}
-    return Measured(scores, hybrids, taught_by, steps, rankings, further)
+    # a cross-encoder has no time for folds
+    quick = ("", *WHITENINGS, *([QUERY_MAP] if len(models) == len(used) else []))
+    asked = {name: step for name, step in trial.candidates() if name in scores and step in quick}
+    crossed, of = _crossed(known, asked, folds, ranked)
+    return Measured(scores, hybrids, taught_by, steps, rankings, further, crossed, of)
+
+
+def _crossed(
+    known: Known, asked: Mapping[str, str], folds: Sequence[Fold], ranked: Callable[[Basis], Rankings]
+) -> tuple[dict[str, TaskScores], dict[str, npt.NDArray[np.int64]]]:
+    """Candidate -> task -> its cases in all folds, and task -> of which document each is.
+
+    Args:
+        known: all vectors.
+        asked: candidate -> its step.
+        folds: each judges what is fitted on its basis.
+        ranked: a basis -> what its maps learn.
+    """
+    scores: dict[str, dict[str, list[Vector]]] = {name: defaultdict(list) for name in asked}
+    of, first = defaultdict[str, list[npt.NDArray[np.int64]]](list), 0
+    for fold in folds:
+        for name, step in asked.items():
+            after = known
+            if step == QUERY_MAP:
+                rankings = ranked(fold.basis)
+                lists = rankings.lists
+                after = map_step(step, rankings.asked, rankings.documents, lists, fold.basis.seed).searching(known)
+            elif step:
+                after = whitening_step(step, known, fold.basis).searching(known)
+            for task in fold.tasks:
+                scores[name][task.name].append(task.score(after))
+        for task in fold.tasks:
+            of[task.name].append(first + task.of)
+        first += 1 + max(int(task.of.max()) for task in fold.tasks)
+    if not folds:
+        return {}, {}
+    every = {name: {task: np.concatenate(cases) for task, cases in own.items()} for name, own in scores.items()}
+    return dict(every), {task: np.concatenate(places) for task, places in of.items()}
 
 
 def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequence[str]) -> Known:

@@ -1,9 +1,7 @@
 """The race: cheap candidates first, then trainings, until the time is over.
 
-Trainings run twice. First each gets the same short time. Then the better half is trained anew with more pairs, and
-averaged with the start model. If time is left then, recipes that did not fit at first are tried, and everything is
-measured on all queries if there were fewer before. What was done is a plan, which another race can repeat without a
-clock: how much was measured, and each trial with its pairs.
+If time is left in the end, everything is measured on all queries, if there were fewer before. What was done is a plan,
+which another race can repeat without a clock: how much was measured, and each trial with its pairs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,17 +16,31 @@ from isotrope.console.progress import watch
 from isotrope.encoder.embed import freed_memory
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
-from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE, SAFETY, Budget, Size
-from isotrope.improvement.candidates import RANKINGS, Maker, Trial, for_queries, joined
-from isotrope.improvement.decide import AS_IS, CandidateGain, TaskScores, best_search, choose_candidate, mean_score
+from isotrope.improvement.budget import SAFETY, Budget, Size
+from isotrope.improvement.candidates import RANKINGS, Maker, Trial, for_queries
+from isotrope.improvement.decide import (
+    AS_IS,
+    CandidateGain,
+    TaskScores,
+    best_search,
+    choose_in_turn,
+    mean_score,
+    more_cases,
+)
 from isotrope.improvement.kept import Kept
-from isotrope.improvement.measure import Measured, measure_trial, read_teacher, size_within, texts_read, words_read
+from isotrope.improvement.measure import (
+    Measured,
+    judging_folds,
+    measure_trial,
+    read_teacher,
+    size_within,
+    texts_read,
+    words_read,
+)
 from isotrope.improvement.reranker import Reranker
 from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, Task
 from isotrope.improvement.teachers import TeachingModel
 
-MOST_ROUNDS = 8
-AVERAGED = 0.5  # of the trained weights; the rest is the model before training
 NO_TIME = "too little time was left"
 TEACHING = 0.3  # of the time: what a further teacher may take to read all texts
 NO_TEACHER = "there is no teacher of rankings, because none finds more than the model"
@@ -43,10 +55,8 @@ class Race:
         trials: the encoders that were measured, in order.
         left_out: encoder or recipe -> why it could not be tried.
         told: what was done to save time, in words.
-        hybrids: what searches that add BM25 would give, as `scores`; they are no candidates.
         teachers: further models that may teach rankings.
-        teaching: the score of each, beside the model as it is.
-        taught_by: the names of those that teach the model as it is.
+        first: what is known of the model as it is.
     """
 
     def __init__(
@@ -68,22 +78,25 @@ class Race:
         self.kept = Kept(self.maker.folder, size)
         self.tasks = [task.part(size.queries) for task in self._all_tasks]
         self.basis = self._all_basis.part(size.fitted_on)
+        self.folds = judging_folds(self.basis, self.tasks) if size.folds else []
+        if self.folds:
+            count = self._most + len(self.basis.documents)
+            self.told.append(f"{count:,} documents judge post steps, each those that were fitted without it")
         self.scores: dict[str, TaskScores] = {}
-        self.hybrids: dict[str, TaskScores] = {}
         self.trials: list[Trial] = []
         self.teachers: dict[str, TeachingModel | Reranker] = {}
-        self.teaching: Mapping[str, float] = {}
-        self.taught_by: list[str] = []
+        self.first = Measured({}, {}, [])
 
-    def texts(self, steps: Sequence[str] = POST_STEPS) -> list[str]:
-        """All that is read to measure one encoder with these post steps."""
-        queries, documents = texts_read(self.tasks, self.basis, steps)
+    def texts(self, steps: Sequence[str] | None = None) -> list[str]:
+        """All that is read to measure one encoder with these post steps; None: the model as it is, with all of them."""
+        folds = [task for fold in self.folds for task in fold.tasks] if steps is None else []
+        queries, documents = texts_read([*self.tasks, *folds], self.basis, POST_STEPS if steps is None else steps)
         return [*queries, *documents]
 
     @property
     def documents(self) -> dict[str, Any]:
         """Task -> of which document each of its cases is."""
-        return {task.name: task.documents for task in self.tasks if isinstance(task, SelfMadeTask)}
+        return {task.name: task.of for task in self.tasks if isinstance(task, SelfMadeTask)}
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -93,16 +106,26 @@ class Race:
         return {"size": asdict(self._size), "trials": trials, "left_out": self.left_out, **read}
 
     def choose(self) -> tuple[str, dict[str, CandidateGain]]:
-        """What `choose_candidate` says of all that was measured; "keep" if nothing was."""
+        """What `choose_in_turn` says of all that was measured; "keep" if nothing was."""
         if not self.scores:
             return AS_IS, {}
         alike = {name: self.makers[trial.start].alike(trial) for name, (trial, _) in self.made.items()}
         kept = [name for name, (trial, step) in self.made.items() if for_queries(asdict(trial) | {"step": step})]
-        return choose_candidate(self.scores, alike, self.documents, kept=kept, seed=self.maker.seed)
+        first, seed = self.first, self.maker.seed
+        return choose_in_turn(
+            self.scores, alike, self.documents, first.crossed, first.crossed_of, kept=kept, seed=seed
+        )  # fmt: skip
+
+    def judged(self, candidate: str) -> tuple[TaskScores, TaskScores]:
+        """The scores of "keep" and of a candidate on all that judged it."""
+        found = self.scores[AS_IS], self.scores[candidate]
+        if candidate not in self.first.crossed:
+            return found
+        return more_cases(found[0], self.first.crossed[AS_IS]), more_cases(found[1], self.first.crossed[candidate])
 
     def best_search(self) -> dict[str, Any] | None:
         """What `best_search` says of the searches that add BM25."""
-        return best_search(self.scores, self.hybrids, self.documents, seed=self.maker.seed)
+        return best_search(self.scores, self.first.hybrids, self.documents, seed=self.maker.seed)
 
     def plan_size(self, speed: float, dimensions: int) -> bool:
         """Decide how much is measured, from the words that the model reads in a second -> whether there is any time."""
@@ -136,7 +159,7 @@ class Race:
                     raise
                 return  # what it has taught before is kept, and nothing new is measured any more
             except UserError as error:
-                self._leave_out(name, error.problem)
+                self.leave_out(name, error.problem)
                 continue
             self.teachers[name] = found
             if isinstance(found, Reranker):
@@ -157,43 +180,6 @@ class Race:
         untrained = {name: trial.start for name, (trial, _) in self.made.items() if not trial.recipe}
         return untrained[max(untrained, key=lambda name: mean_score(self.scores[name]))]
 
-    def trainings(self, pooling: str | None, steps: Sequence[str], start: str = "") -> None:
-        """Train and measure: recipes for a short time, then the better half for longer, then the other recipes.
-
-        Args:
-            pooling: of the students.
-            steps: post steps after the trained models.
-            start: the model to begin with.
-        """
-        recipes, most = list(self.makers[start].recipes), MOST_ROUNDS * self.maker.trained_on
-        if RANKINGS in recipes and not self.kept.rankings(Trial("", pooling, start=start), self.basis):
-            self._leave_out(RANKINGS, NO_TEACHER)
-            recipes.remove(RANKINGS)
-
-        def tried(recipe: str, pairs: int, average: bool = False) -> None:
-            name = joined(start, recipe, f"{pairs:,} pairs")
-            trial = Trial(name, pooling, recipe, pairs, 1.0, () if recipe == RANKINGS else tuple(steps), start)
-            if self.run(trial) and average:
-                self.run(replace(trial, name=joined(name, "averaged"), share=AVERAGED))
-
-        first = self.budget.pairs_in("first", recipes, FIRST_SHARE, 1, most)
-        for name, pairs in first.items():
-            tried(name, pairs)
-        scores = dict[str, float]()  # recipe -> of its best candidate
-        for name, (trial, _) in self.made.items():
-            if trial.recipe in first and name in self.scores:
-                scores[trial.recipe] = max(mean_score(self.scores[name]), scores.get(trial.recipe, 0))
-        best = sorted(scores, key=scores.__getitem__, reverse=True)[: (len(first) + 1) // 2]
-        for place, name in enumerate(best):
-            share = 2 / (len(best) - place + 1)  # of the time left: of three, the best gets 3 : 2 : 1
-            pairs = max(self.budget.pairs_in(f"second: {name}", [name], share, 2, most).values(), default=0)
-            tried(name, pairs if pairs > 1.2 * first[name] else first[name], average=True)
-        for name in [name for name in recipes if name not in first and name not in self.left_out]:
-            if last := self.budget.pairs_in(f"last: {name}", [name], 1, 1, most):
-                tried(name, min([*last.values(), *first.values()]))
-            else:
-                self._leave_out(name, "there are too few documents" if most < FEWEST_OF_ONE else NO_TIME)
-
     def repeat(self, plan: Mapping[str, Any]) -> None:
         """Do what another race has done. See `check_plan`."""
         self._begin(Size(**plan["size"]))
@@ -213,7 +199,7 @@ class Race:
             return
         self.budget.keep(widened=True)
         before, trials = vars(self).copy(), self.trials
-        self._begin(Size(self._most, self._size.fitted_on))
+        self._begin(replace(self._size, queries=self._most))
         try:
             self.teach()
             for trial in trials:
@@ -237,17 +223,17 @@ class Race:
         known = self.kept.read(trial) if trial.name != AS_IS or "measuring" in self.budget.kept else None
         if not known:
             if trial.name != AS_IS and self.budget.measuring > self.budget.left:
-                return self._leave_out(trial.name, NO_TIME)
+                return self.leave_out(trial.name, NO_TIME)
             known = self._measured(trial)
             self.kept.write(trial, known)
             self.budget.keep()
         self.scores |= known.scores
         if trial.name == AS_IS and known.hybrids:
-            self.hybrids, self.taught_by, self.teaching = known.hybrids, known.taught_by, known.teachers
+            self.first = known
             for name, score in known.teachers.items():
                 self.console.print(f"teacher {name}: {100 * score:.2f}")
-            if not self.taught_by:
-                self._leave_out(", ".join(MAPS), NO_TEACHER)
+            if not known.taught_by:
+                self.leave_out(", ".join(MAPS), NO_TEACHER)
         self.made |= {name: (trial, step) for name, step in trial.candidates() if name in known.scores}
         self.trials.append(trial)
         score, done = mean_score(known.scores[trial.name]), f"{len(self.scores)} candidates are done"
@@ -265,7 +251,8 @@ class Race:
 
         with watch("measuring", self.console, trial.name), nullcontext() if first else self.budget.alarm():
             encoder = self.makers[trial.start].encoder(trial)
-            return measure_trial(encoder, trial, self.tasks, self.basis, self.teachers, encoded)
+            folds = self.folds if first else []
+            return measure_trial(encoder, trial, self.tasks, self.basis, self.teachers, encoded, folds)
 
     def _prepared(self, trial: Trial) -> bool:
         """Do the work that comes before an encoder, if that is not done already -> whether it is done."""
@@ -274,11 +261,11 @@ class Race:
             return True
         rankings = self.kept.rankings(trial, self.basis) if trial.recipe == RANKINGS else None
         if trial.recipe == RANKINGS and not rankings:  # a plan may come from a machine with other last digits
-            return self._leave_out(trial.name, NO_TEACHER)
+            return self.leave_out(trial.name, NO_TEACHER)
         model = self.makers[trial.start].trained(trial)
         seconds, begun = trial.pairs / self.budget.pairs_a_second, model.parent.is_dir()
         if seconds + self.budget.measuring > self.budget.left and not model.is_dir():
-            return self._leave_out(trial.name, NO_TIME)
+            return self.leave_out(trial.name, NO_TIME)
         began = self.budget.spent
         self.budget.keep()
         try:
@@ -287,13 +274,13 @@ class Race:
         except UserError as error:  # of this recipe, such as texts that are too long for the model
             if isinstance(error.__cause__, OSError):  # of the machine, such as a full disk
                 raise
-            return self._leave_out(trial.name, error.problem)
+            return self.leave_out(trial.name, error.problem)
         spent = max(self.budget.spent - began, seconds if begun else 0)  # of one that was killed, a part is lost
         kept[run] = {"pairs": trial.pairs, "seconds": spent}
         self.budget.keep()
         return True
 
-    def _leave_out(self, name: str, why: str) -> bool:
+    def leave_out(self, name: str, why: str) -> bool:
         self.left_out[name] = why
         self.console.print(f"{name}: left out, {why}")
         self.budget.keep()

@@ -24,7 +24,7 @@ from isotrope.post.names import post_step
 from isotrope.post.ranking_map import ranking_map, with_map
 from isotrope.store.atomic import new_file
 from isotrope.text.bm25 import Bm25Index
-from isotrope.text.corpus import Documents
+from isotrope.text.corpus import Document, Documents
 from isotrope.text.permutation import RowIds, evenly
 from isotrope.text.pseudo_queries import PseudoQueries, pseudo_queries
 from isotrope.types import Matrix, Vector
@@ -42,6 +42,7 @@ QUERY_MAP = "query map"
 MAPS = (QUERY_MAP, "map of all texts")  # learned from rankings: `isotrope.post.ranking_map`
 POST_STEPS = (*WHITENINGS, *MAPS)
 WHITENED_ON, MAPPED_ON, MOST_DOCUMENTS = 1500, 6000, 5000  # pseudo-queries, pseudo-queries, documents
+FOLDS = 4  # parts of these documents, each of which judges what was fitted on the others
 
 
 @dataclass(frozen=True)
@@ -52,35 +53,49 @@ class Basis:
         documents: (M,) texts.
         asked: pseudo-queries of these documents.
         seed: of what is drawn.
+        pages: the documents with their titles and paragraphs, (M,); without them there are no folds.
     """
 
     documents: list[str]
     asked: PseudoQueries
     seed: int
+    pages: Sequence[Document] = ()
 
     @classmethod
     def of(cls, found: Documents, rows: RowIds, seed: int) -> "Basis":
         """The basis that these rows of a collection give: at most 5,000 documents, evenly spread."""
         some = rows[evenly(len(rows), MOST_DOCUMENTS)]
-        asked = pseudo_queries(found.each(some), seed=seed).sample(MAPPED_ON, seed)
-        return cls(found.texts(some), asked, seed)
+        pages = list(found.each(some))
+        asked = pseudo_queries(pages, seed=seed).sample(MAPPED_ON, seed)
+        return cls([page.text for page in pages], asked, seed, pages)
 
     def asking(self, more: PseudoQueries) -> "Basis":
         """With more pseudo-queries of its documents."""
         one, two = self.asked, more
         lists = (one.texts + two.texts, one.documents + two.documents, one.kinds + two.kinds)
-        return Basis(self.documents, PseudoQueries(*lists), self.seed)
+        return Basis(self.documents, PseudoQueries(*lists), self.seed, self.pages)
 
     def part(self, count: int) -> "Basis":
         """So much of it that whitening has at most ``count`` pseudo-queries: a like share of documents and queries."""
         if count >= WHITENED_ON:
             return self
-        kept = evenly(len(self.documents), -(-len(self.documents) * count // WHITENED_ON))
+        return self._only(evenly(len(self.documents), -(-len(self.documents) * count // WHITENED_ON)))
+
+    def folds(self) -> "list[tuple[Basis, list[Document]]]":
+        """Parts of the documents, each with the basis that the others are. So all of them can judge what is fitted."""
+        every = range(len(self.pages))
+        return [
+            (self._only([row for row in every if row % FOLDS != place]), [*self.pages[place::FOLDS]])
+            for place in range(FOLDS)
+        ]
+
+    def _only(self, kept: Sequence[int]) -> "Basis":
+        """These documents, and what they ask."""
         places = {row: place for place, row in enumerate(kept)}
-        rows = [row for row, document in enumerate(self.asked.documents) if document in places]
-        asked = self.asked.part(rows)
+        asked = self.asked.part(row for row, document in enumerate(self.asked.documents) if document in places)
         renamed = PseudoQueries(asked.texts, [places[document] for document in asked.documents], asked.kinds)
-        return Basis([self.documents[row] for row in kept], renamed, self.seed)
+        pages = [self.pages[row] for row in kept] if self.pages else ()
+        return Basis([self.documents[row] for row in kept], renamed, self.seed, pages)
 
     @property
     def whitened_on(self) -> list[str]:
