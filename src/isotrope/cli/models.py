@@ -92,6 +92,7 @@ def whiten(found: "Improvement") -> None:
         "tiny (isotrope/tiny), layers:3 (some of the teacher's), layers:2,vocabulary:16000,inner:768 (smaller still), "
         "static (one vector a token), or a model."
     ),
+    side=Word("query: the student reads queries only, and documents keep the teacher's vectors; default: both."),
     preset=Word("Method: a preset with a teacher, or a .toml file; default: distil."),
 )
 def compress(found: "Compression") -> None:

@@ -32,7 +32,7 @@ from isotrope.encoder.fast.packed import pack
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 
-STATIC = "static"
+STATIC, IN_PLACE = "static", "static:in-place"  # the second has its teacher's width and directions
 PLACES = ("spread", "first", "last")
 _COUNT = r"([1-9]\d{0,6})"
 _LAYERS = re.compile(rf"layers:{_COUNT}(?::({'|'.join(PLACES)}))?(?:,vocabulary:{_COUNT})?(?:,inner:{_COUNT})?")
@@ -48,7 +48,7 @@ Rows = npt.NDArray[np.float64]
 
 def check_student(student: str) -> None:
     """Refuse what `student_of` does not know."""
-    if student != STATIC and not _LAYERS.fullmatch(student):
+    if student not in (STATIC, IN_PLACE) and not _LAYERS.fullmatch(student):
         remedy = "choose static, or layers:N, layers:N:first, layers:N:last for a number N of layers"
         raise UserError(f"the student {student!r} is unknown", f"{remedy}; behind it ,vocabulary:N and ,inner:N")
 
@@ -58,13 +58,14 @@ def student_of(model: SentenceTransformer, student: str | None) -> SentenceTrans
 
     ``layers:N`` keeps N layers, spread evenly; ``layers:N:first`` and ``layers:N:last`` keep those.
     ``layers:N,vocabulary:V,inner:U`` also keeps only the first V tokens, and U units within each layer; either may
-    stand without the other. ``static`` gives each token one vector: `static_model`.
+    stand without the other. ``static`` gives each token one vector: `static_model`. That of ``static:in-place`` lies
+    among its teacher's vectors, so it can be compared with them.
     """
     if student is None:
         return model
     check_student(student)
-    if student == STATIC:
-        return static_model(model)
+    if student in (STATIC, IN_PLACE):
+        return static_model(model, WIDTH if student == STATIC else None)
     count, place, tokens, units = _LAYERS.fullmatch(student).groups()  # type: ignore[union-attr]  # checked above
     model = keep_layers(model, int(count), place or PLACES[0])
     if tokens:
@@ -183,10 +184,11 @@ def stand_for_text(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
     return np.array([name is not None and not _NO_WORD.fullmatch(name) for name in names])
 
 
-def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTransformer:
+def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> SentenceTransformer:
     """A model of sentence-transformers' `StaticEmbedding` with what ``model`` says of every token of its vocabulary.
 
-    It ends with unit length where ``model`` does. The pass over the vocabulary is kept in the cache.
+    None keeps the width and the directions of ``model``. It ends with unit length where ``model`` does. The pass over
+    the vocabulary is kept in the cache.
     """
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
@@ -199,10 +201,12 @@ def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTran
     cached(folder, lambda draft: np.save(draft / _VECTORS, _of_tokens(model, tokenizer)))
     vectors = np.load(folder / _VECTORS).astype(np.float64)  # (V, D)
     is_word = stand_for_text(tokenizer, len(vectors))
-    width = min(width, *vectors[is_word].shape)
-    rows = np.zeros((len(vectors), width))  # (V, K)
-    exact = PCA(width, svd_solver="covariance_eigh")  # others draw random numbers
-    rows[is_word] = exact.fit_transform(vectors[is_word]) * zipf_weights(int(is_word.sum()))[:, None]
+    said = vectors[is_word]
+    if width is not None:
+        exact = PCA(min(width, *said.shape), svd_solver="covariance_eigh")  # others draw random numbers
+        said = exact.fit_transform(said)
+    rows = np.zeros((len(vectors), said.shape[1]))  # (V, K)
+    rows[is_word] = said * zipf_weights(len(said))[:, None]
     words = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(rows).float())
     modules = [words, *([Normalize()] if isinstance(model[-1], Normalize) else [])]
     return SentenceTransformer(modules=modules, device=str(model.device))
