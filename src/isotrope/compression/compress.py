@@ -15,12 +15,14 @@ from isotrope.compression.cost import costs
 from isotrope.compression.page import compression_verdict, each_task, student_evidence, write_student_report
 from isotrope.compression.quality import compare_quality, kept_share
 from isotrope.compression.query_side import BOTH, QUERY, SIDES, query_keys, query_student, save_query_side
+from isotrope.compression.vocabulary import Cut, cut_alone, cut_first
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.checksum import GivenModel, located
 from isotrope.encoder.locate import check_hub, locate, public_name
-from isotrope.encoder.student import STATIC, check_student
+from isotrope.encoder.student import STATIC, check_student, without_vocabulary
+from isotrope.encoder.vocabulary import tokenizer_kind
 from isotrope.errors import UserError, check_known
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.similarity import similarity_pairs
@@ -86,7 +88,7 @@ def compress(
     split: str | None = None,
     restart: bool = False,
     console: Console | None = None,
-) -> Compression:
+) -> Compression | Cut:
     """Train a small model to give the similarities that a large one gives, on text without labels.
 
     The run is one of `isotrope.train` with the preset ``distil``. Afterwards the student is compared with its teacher
@@ -98,7 +100,9 @@ def compress(
             judges.
         student: ``tiny`` (isotrope/tiny), ``layers:3`` (layers of the teacher, spread evenly; ``layers:3:first`` and
             ``layers:3:last`` take others; ``,vocabulary:16000,inner:768`` after it makes it smaller still),
-            ``static`` (one vector a token, for `StaticEmbedding`), or any model.
+            ``static`` (one vector a token, for `StaticEmbedding`), or any model. ``vocabulary:30000`` alone keeps the
+            tokens that the documents need most, and nothing is trained: a text that needs no lost token keeps its
+            vector to the last bit.
         side: ``query``: the student, which is made of the teacher, reads queries only, and the result is one model with
             two routes: its ``encode_document`` is the teacher's to the last bit. ``both``: it reads all texts.
         output: a folder for the student and the work; None: a temporary one, which the result keeps.
@@ -128,11 +132,17 @@ def compress(
     backbone, own = _student(teacher, query_student(small) if side == QUERY else small)
     for name in (teacher, backbone):
         check_hub(locate(name))  # before the texts are read
+    opened = isotrope.text.open(documents, text=text, title=title, split=split)
+    rest, tokens = without_vocabulary(small)
+    if tokens and not rest:
+        return cut_alone(teacher, tokens, opened, output, restart, console)
+    if tokens and tokenizer_kind(load(teacher, device="cpu", frozen=True)) != "WordPiece":  # it keeps its first tokens
+        backbone, (_, own) = cut_first(teacher, tokens, opened, console), _student(teacher, rest)
     overrides = [*own, *(query_keys(teacher) if side == QUERY else ()), *overrides]
     method, labels = read_preset(preset, overrides), given_labels(labels, columns)
     if side == QUERY and labels is None:
         labels = "none"  # the STS sets ask nothing of documents
-    label, opened = _label(method), isotrope.text.open(documents, text=text, title=title, split=split)
+    label = _label(method)
     with watch("reading the texts", console):
         share, held_out = _held_out(opened, method, sentences, seed)
     with watch("training", console):
@@ -146,7 +156,7 @@ def compress(
         folder = RunFolder(run.folder)
         judging, _ = named_pairs(dev, method.train.select, labels, data or os.environ.get("ISOTROPE_DATA"))
         asked = labels if isinstance(labels, Domain) else None
-        found = _measured(folder, judging, asked, teacher, held_out, side, console)
+        found = _measured(folder, judging, asked, teacher, held_out, side, console) | {"student": public_name(small)}
         verdict = compression_verdict(found)
         card = Card.of(folder.model).judged(verdict, student_evidence(found))
         if side == QUERY:
@@ -197,8 +207,7 @@ def _measured(
     console: Console,
 ) -> dict[str, Any]:  # fmt: skip
     """Quality and costs -> what ``result.json`` holds under "compression"."""
-    encoder = folder.preset.encoder
-    models = load(teacher, frozen=True), untrained(encoder), load(folder.model, frozen=True)
+    models = load(teacher, frozen=True), untrained(folder.preset.encoder), load(folder.model, frozen=True)
     with watch("judging", console):
         after = read_cosines(folder.path / "after.npz")[0]
         quality, shown = compare_quality(models, held_out, judging, after, asked, side)
@@ -207,6 +216,6 @@ def _measured(
     with watch("measuring speed and memory", console):
         cost = costs(models[0], models[2], [teacher, str(folder.model)], texts)
     return {
-        "teacher": public_name(teacher), "student": encoder.student or public_name(encoder.backbone),
-        "side": side, "kept": kept_share(quality), "quality": quality, "cost": cost, "searched": shown,
+        "teacher": public_name(teacher), "side": side, "kept": kept_share(quality), "quality": quality, "cost": cost,
+        "searched": shown,
     }  # fmt: skip

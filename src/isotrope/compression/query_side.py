@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder import load, save
 from isotrope.encoder.prompts import role_prompt, used_prompt
 from isotrope.encoder.routes import with_query_route
-from isotrope.encoder.student import IN_PLACE, STATIC, check_student
+from isotrope.encoder.student import IN_PLACE, STATIC, check_student, without_vocabulary
 
 BOTH, QUERY = "both", "query"
 SIDES = (BOTH, QUERY)
@@ -25,7 +25,7 @@ _KEYS = (  # over the preset's: the student's own vector is its teacher's, of te
 
 def query_student(student: str) -> str:
     """The student whose vectors begin among its teacher's; UserError if it is not made of its teacher."""
-    check_student(student)
+    check_student(without_vocabulary(student)[0])
     return IN_PLACE if student == STATIC else student
 
 

@@ -9,10 +9,8 @@ model2vec's (Tulkens and van Dongen, 2024, https://github.com/MinishLab/model2ve
 and weights by the token's frequency, which its place in the vocabulary tells (Zipf).
 """
 
-import json
 import re
 from copy import deepcopy
-from string import ascii_lowercase
 
 import numpy as np
 import numpy.typing as npt
@@ -23,18 +21,19 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding, 
 from sklearn.decomposition import PCA
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerFast
 
 from isotrope.console.progress import tell
 from isotrope.encoder.adapters import has_adapter, merge_adapter
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.fast.packed import pack
+from isotrope.encoder.vocabulary import keep_tokens
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 
 STATIC, IN_PLACE = "static", "static:in-place"  # the second has its teacher's width and directions
 PLACES = ("spread", "first", "last")
 _COUNT = r"([1-9]\d{0,6})"
+_VOCABULARY = re.compile(rf"vocabulary:{_COUNT}")
 _LAYERS = re.compile(rf"layers:{_COUNT}(?::({'|'.join(PLACES)}))?(?:,vocabulary:{_COUNT})?(?:,inner:{_COUNT})?")
 WIDTH = 256  # model2vec's
 SMOOTH = 1e-4  # model2vec's sif_coefficient
@@ -48,28 +47,36 @@ Rows = npt.NDArray[np.float64]
 
 def check_student(student: str) -> None:
     """Refuse what `student_of` does not know."""
-    if student not in (STATIC, IN_PLACE) and not _LAYERS.fullmatch(student):
+    if student not in (STATIC, IN_PLACE) and not (_LAYERS.fullmatch(student) or _VOCABULARY.fullmatch(student)):
         remedy = "choose static, or layers:N, layers:N:first, layers:N:last for a number N of layers"
         raise UserError(f"the student {student!r} is unknown", f"{remedy}; behind it ,vocabulary:N and ,inner:N")
+
+
+def without_vocabulary(student: str) -> tuple[str, int]:
+    """What a student is beside its vocabulary, and how many tokens it keeps; 0 for all."""
+    found = _VOCABULARY.search(student)
+    return (student.replace(found[0], "").replace(",,", ",").strip(","), int(found[1])) if found else (student, 0)
 
 
 def student_of(model: SentenceTransformer, student: str | None) -> SentenceTransformer:
     """What ``student`` makes of a model; the model itself for None. Call it with a model that nothing else uses.
 
     ``layers:N`` keeps N layers, spread evenly; ``layers:N:first`` and ``layers:N:last`` keep those.
-    ``layers:N,vocabulary:V,inner:U`` also keeps only the first V tokens, and U units within each layer; either may
-    stand without the other. ``static`` gives each token one vector: `static_model`. That of ``static:in-place`` lies
-    among its teacher's vectors, so it can be compared with them.
+    ``layers:N,vocabulary:V,inner:U`` also keeps V tokens, the first ones where it can, and U units within each layer;
+    either may stand without the other, and ``vocabulary:V`` without layers. ``static`` gives each token one vector:
+    `static_model`. That of ``static:in-place`` lies among its teacher's vectors, so it can be compared with them.
     """
     if student is None:
         return model
     check_student(student)
     if student in (STATIC, IN_PLACE):
         return static_model(model, WIDTH if student == STATIC else None)
-    count, place, tokens, units = _LAYERS.fullmatch(student).groups()  # type: ignore[union-attr]  # checked above
+    if not (found := _LAYERS.fullmatch(student)):
+        return keep_tokens(model, without_vocabulary(student)[1])[0]
+    count, place, tokens, units = found.groups()
     model = keep_layers(model, int(count), place or PLACES[0])
     if tokens:
-        model = keep_tokens(model, int(tokens))
+        model, _ = keep_tokens(model, int(tokens))
     return keep_units(model, int(units)) if units else model
 
 
@@ -116,28 +123,6 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
         raise UserError(problem, "choose the first layers (:first), or another student") from error
     pack(smaller)
     model[0].model = smaller
-    return model
-
-
-def keep_tokens(model: SentenceTransformer, count: int) -> SentenceTransformer:
-    """The given model, which from now on knows only the first ``count`` tokens of its vocabulary, by their ids."""
-    what, whole = f"vocabulary:{count}", model.tokenizer
-    state = json.loads(whole.backend_tokenizer.to_str()) if hasattr(whole, "backend_tokenizer") else {}
-    kind = state.get("model", {}).get("type", "")
-    if kind != "WordPiece":
-        raise UserError(f"{what}: the tokenizer is a {kind or type(whole).__name__}, no WordPiece", "leave it out")
-    tokens: dict[str, int] = state["model"]["vocab"]
-    needed = {*whole.all_special_ids, *(tokens.get(letter, 0) for letter in ascii_lowercase)}
-    if not max(needed) < count < len(tokens):
-        remedy = f"choose {max(needed) + 1} to {len(tokens) - 1}, or leave it out"
-        raise UserError(f"{what}: the model has {len(tokens)} tokens, and needs its letters and marks", remedy)
-    state["model"]["vocab"] = {token: number for token, number in tokens.items() if number < count}
-    special = {name: str(token) for name, token in whole.special_tokens_map.items() if isinstance(token, str)}
-    model[0].processor = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(state)), model_max_length=whole.model_max_length,
-        model_input_names=whole.model_input_names, **special,
-    )  # fmt: skip
-    model[0].auto_model.resize_token_embeddings(count)
     return model
 
 
