@@ -7,7 +7,8 @@ are kept, and Unigram keeps its scores. On cutting Unigram vocabularies: https:/
 
 import json
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Set
 from itertools import islice
 from string import ascii_lowercase
 from typing import Any
@@ -60,7 +61,9 @@ def keep_tokens(
     """
     state, whole = json.loads(_whole(model).to_str()), model.tokenizer
     tokens: dict[str, int] = whole.get_vocab()
-    names, parts = {number: name for name, number in tokens.items()}, _parts(state["model"])
+    names, parts = {number: name for name, number in tokens.items()}, defaultdict[str, set[str]](set)
+    for first, second, made in _merges(state["model"]):
+        parts[made] |= {first, second}
 
     def with_parts(token: int) -> set[int]:
         together, further = {token}, [token]
@@ -70,7 +73,7 @@ def keep_tokens(
             further += more
         return together
 
-    kept = set[int]().union(*map(with_parts, _needed(model, state, tokens, parts, counts is not None)))
+    kept = set[int]().union(*map(with_parts, _needed(model, state, tokens, parts.keys(), counts is not None)))
     if not len(kept) <= count < len(tokens):
         remedy = f"choose {len(kept)} to {len(tokens) - 1}, or leave it out"
         problem = f"the model has {len(tokens)} tokens, and needs its letters and marks"
@@ -110,17 +113,15 @@ def _whole(model: SentenceTransformer) -> Tokenizer:
     return tokenizer
 
 
-def _parts(model: dict[str, Any]) -> dict[str, set[str]]:
-    """Each token that merges make, and the tokens that they make it of."""
-    prefix, found = model.get("continuing_subword_prefix") or "", dict[str, set[str]]()
-    for merge in model.get("merges", ()):
-        first, second = merge.split(" ") if isinstance(merge, str) else merge
-        found.setdefault(first + second.removeprefix(prefix), set()).update((first, second))
-    return found
+def _merges(model: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The merges of a byte-pair encoding: two parts, and what they make."""
+    prefix = model.get("continuing_subword_prefix") or ""
+    pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges", ()))
+    return [(first, second, first + second.removeprefix(prefix)) for first, second in pairs]
 
 
 def _needed(
-    model: SentenceTransformer, state: dict[str, Any], tokens: dict[str, int], parts: dict[str, set[str]], counted: bool
+    model: SentenceTransformer, state: dict[str, Any], tokens: dict[str, int], made: Set[str], counted: bool
 ) -> set[int]:
     """The tokens that must stay, by their numbers. Without counts a WordPiece keeps the letters of English only."""
     own, whole = state["model"], model.tokenizer
@@ -129,7 +130,7 @@ def _needed(
         marks |= {*whole(words, add_special_tokens=False)["input_ids"]}
     prefix = own.get("continuing_subword_prefix") or ""
     if own["type"] == "BPE":
-        letters = {name for name in tokens if name not in parts}
+        letters = {name for name in tokens if name not in made}
     elif own["type"] == "WordPiece" and not counted:
         letters = {*ascii_lowercase} & tokens.keys()
     else:
@@ -152,17 +153,10 @@ def _renumber(state: dict[str, Any], new: dict[int, int]) -> None:
     else:
         own["vocab"] = {name: new[number] for name, number in own["vocab"].items() if number in new}
     if own["type"] == "BPE":
-        own["merges"] = [merge for merge in own["merges"] if _makes(merge, own)]
+        own["merges"] = [merge[:2] for merge in _merges(own) if {*merge} <= own["vocab"].keys()]
     for added in state["added_tokens"]:
         added["id"] = new[added["id"]]
     state["post_processor"] = _marks_renumbered(state["post_processor"], new)
-
-
-def _makes(merge: Any, own: dict[str, Any]) -> bool:
-    """Whether a merge's parts and what it makes of them are kept."""
-    first, second = merge.split(" ") if isinstance(merge, str) else merge
-    made = first + second.removeprefix(own.get("continuing_subword_prefix") or "")
-    return all(name in own["vocab"] for name in (first, second, made))
 
 
 def _marks_renumbered(value: Any, new: dict[int, int]) -> Any:
