@@ -59,13 +59,13 @@ def test_from_the_command_to_a_search_in_plain_sentence_transformers(
     np.testing.assert_array_equal(small.encode_document(texts), large.encode_document(texts))
     asked, before = small.encode_query(texts), large.encode_query(texts)
     assert not np.allclose(asked, before, atol=1e-3)
+    assert (asked * before).sum(axis=1).mean() > 0.9, "near to what its teacher gives to queries"
     ours = isotrope.load(run / "model", device="cpu")
     np.testing.assert_allclose(ours.encode_query(texts), asked, atol=1e-5)
     found = isotrope.compress(teacher, docs, student=student, side="query", output=run, overrides=SMALL)
     assert found.record["compression"]["side"] == "query"
     parts = found.record["compression"]["quality"]["parts of texts"]
     assert parts["start"]["per_task"].keys() >= {"title → body"}, "titles ask too"
-    assert parts["start"]["after"] >= parts["start"]["before"], "nearer to its teacher"
     assert found.record["corpus"]["rows"] > 4 * 240, "several queries of each document"
     page = write_student_report(run).read_text(encoding="utf-8")
     for words in ("encode_query(queries)", "queries a second", "The student reads the queries"):

@@ -204,6 +204,14 @@ def test_all_dimensions_give_exactly_the_teachers_distances(tiny_model: Path) ->
 
 
 @pytest.mark.usefixtures("cached")
+def test_a_student_in_place_keeps_the_teachers_directions(tiny_model: Path) -> None:
+    """Without what all tokens have in common. So its texts can search among the teacher's."""
+    teacher = load(tiny_model, device="cpu")
+    found, said = before_weights(student_of(load(tiny_model, device="cpu"), "static:in-place")), teacher.encode(WORDS)
+    np.testing.assert_allclose(found - found.mean(0), said - said.mean(0), atol=1e-4)
+
+
+@pytest.mark.usefixtures("cached")
 def test_tokens_in_brackets_are_no_words(tiny_model: Path) -> None:
     """They have no rank: BERT's first 999 tokens are such ones, and every word would seem rare."""
     tokenizer = Tokenizer(WordLevel({"[CLS]": 0, "[unused5]": 1, "the": 2, "[": 3, "<s>": 4, "<3": 5}, "[CLS]"))

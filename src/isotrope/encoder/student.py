@@ -187,7 +187,9 @@ def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> Sente
     vectors = np.load(folder / _VECTORS).astype(np.float64)  # (V, D)
     is_word = stand_for_text(tokenizer, len(vectors))
     said = vectors[is_word]
-    if width is not None:
+    if width is None:
+        said = said - said.mean(axis=0)  # as PCA does: what all tokens have in common says nothing
+    else:
         exact = PCA(min(width, *said.shape), svd_solver="covariance_eigh")  # others draw random numbers
         said = exact.fit_transform(said)
     rows = np.zeros((len(vectors), said.shape[1]))  # (V, K)
