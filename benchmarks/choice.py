@@ -30,6 +30,7 @@ import isotrope
 from isotrope import text
 from isotrope.encoder.embed import cut
 from isotrope.errors import UserError
+from isotrope.evaluation.embed import known_by
 from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.sets.domain import Domain, same_class
 from isotrope.evaluation.sets.domains import load_domain, scifact_abstracts
@@ -40,7 +41,7 @@ from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, Trial
 from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.improve import Improvement
-from isotrope.improvement.measure import JUDGED_LENGTH, known_by, measure_trial, texts_read
+from isotrope.improvement.measure import JUDGED_LENGTH, measure_trial, texts_read
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import Basis
 from isotrope.improvement.teachers import hybrid_scores
@@ -171,7 +172,7 @@ def judged(
     labels: dict[str, Vector] = {}
     sts: dict[str, float] = {}
     for name, candidates in encoders.items():
-        known = known_by(race.model(name), *texts_read(tasks, race.basis, ()))
+        known = known_by(race.model(name), *texts_read(tasks, race.basis, ()), JUDGED_LENGTH)
         for candidate, step in candidates.items():
             encoder = race.kept.step(candidate).searching(known) if step else known
             labels[candidate] = tasks[0].score(encoder)

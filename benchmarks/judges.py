@@ -25,14 +25,14 @@ from scipy.stats import kendalltau
 from choice import CLASSES, MODELS, RESULTS, RETRIEVAL, SEED
 from isotrope import text
 from isotrope.encoder import load
-from isotrope.evaluation.embed import Known
+from isotrope.evaluation.embed import Known, known_by
 from isotrope.evaluation.retrieval import OwnTask, Search, by_cosine, search_with
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, Trial, recipes
 from isotrope.improvement.decide import AS_IS, choose_candidate, judging
 from isotrope.improvement.judges import judges_of
-from isotrope.improvement.measure import known_by, texts_read
+from isotrope.improvement.measure import JUDGED_LENGTH, texts_read
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import Basis
 from isotrope.improvement.teachers import HYBRIDS
@@ -98,12 +98,12 @@ def replayed(cell: dict[str, Any], work: Path) -> dict[str, Any]:
         trials[name] = Trial(**made)
         race.made[name] = trials[name], step
     for name in dict.fromkeys(trial.name for trial in trials.values()):
-        known = known_by(race.model(name), *texts)
+        known = known_by(race.model(name), *texts, JUDGED_LENGTH)
         for candidate in (one for one, trial in trials.items() if trial.name == name):
             step = race.made[candidate][1]
             searches[candidate] = reading(tasks, race.kept.step(candidate).searching(known) if step else known)
     bm25 = {task.name: Bm25Index.of(task.candidates).search(task.queries) for task in tasks}
-    others = [reading(tasks, known_by(load(teacher), *texts)) for teacher in teachers]
+    others = [reading(tasks, known_by(load(teacher), *texts, JUDGED_LENGTH)) for teacher in teachers]
     others.append(bm25)
 
     def voters(candidate: str) -> Iterator[dict[str, Search]]:

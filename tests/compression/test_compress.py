@@ -51,7 +51,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few pairs and texts; memory would be measured by processes of their own, which take seconds."""
     pairs = similarity_pairs()
     few = Pairs("few", pairs.first[:20], pairs.second[:20], pairs.gold[:20])
-    monkeypatch.setattr(module, "similarity_pairs", lambda: few)
+    for place in ("compress", "quality"):
+        monkeypatch.setattr(f"isotrope.compression.{place}.similarity_pairs", lambda: few)
     monkeypatch.setattr("isotrope.compression.cost.peak_memory", lambda *_: 10**6)
     monkeypatch.setattr(module, "TIMED", 8)
 

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from conftest import build_bert, sentences
-from isotrope.compression import compress as module
-from isotrope.compression.compress import SIMILARITY, compare_quality, kept_share
+from isotrope.compression import quality as module
 from isotrope.compression.page import PAIRS, PARTS, QUERIES
+from isotrope.compression.quality import SIMILARITY, compare_quality, kept_share
 from isotrope.encoder import load
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import read_labels
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import similarities
+from isotrope.text.corpus import Document
 
 PAIR = Pairs("own", ["a red bird", "war", "the king"], ["a red bird", "the sea", "queen"], np.array([5.0, 0.0, 3.0]))
 
@@ -30,7 +31,8 @@ def test_the_student_is_after_both_others(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "similarity_pairs", lambda: PAIR)
     teacher = load(build_bert(tmp_path / "teacher", hidden=64), device="cpu")
     student = load(build_bert(tmp_path / "student", hidden=16), device="cpu")
-    held = [f"{first} {second}" for first, second in zip(sentences(60), sentences(60, seed=1), strict=True)]
+    texts = map(" ".join, zip(sentences(60), sentences(60, seed=1), strict=True))
+    held = [Document("", [text]) for text in texts]
     sets = {"own pairs": {"test": PAIR}}
     models = (teacher, student, student)
     found, searched = compare_quality(models, held, sets, similarities(student, sets))
@@ -44,7 +46,7 @@ def test_the_student_is_after_both_others(tmp_path: Path, monkeypatch: pytest.Mo
     assert found[PARTS]["teacher"]["before"] != found[PARTS]["teacher"]["after"]
     few, searched = compare_quality(models, held[:5], {}, {})
     assert (list(few), searched) == ([PAIRS], None), "five texts say nothing"
-    desk = read_labels([(text.split()[0], text) for text in held[:20]])
+    desk = read_labels([(one.text.split()[0], one.text) for one in held[:20]])
     assert isinstance(desk, Domain)
     asked, _ = compare_quality(models, held[:5], {}, {}, desk)
     assert list(asked) == [QUERIES, PAIRS], "labels come first"

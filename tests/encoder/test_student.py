@@ -9,23 +9,22 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch.testing import assert_close
-from transformers import PreTrainedTokenizerFast
 
 from conftest import build_bert
 from isotrope.encoder import load, save
 from isotrope.encoder.student import (
     check_student,
     keep_layers,
-    keep_tokens,
     keep_units,
     stand_for_text,
     static_model,
     student_of,
     zipf_weights,
 )
+from isotrope.encoder.vocabulary import keep_tokens
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from oracle import baselines as naive
@@ -40,7 +39,7 @@ LETTERS = 5 + 26 + 26  # the tokens of `build_bert` before its words
     "student",
     [
         "layers", "layers:0", "layers:2:middle", "Static", "layers:-1", "tiny", "", "layers:2,inner:0",
-        "layers:2,inner:3,vocabulary:4", "static,inner:3", "vocabulary:5",
+        "layers:2,inner:3,vocabulary:4", "static,inner:3", "static,vocabulary:9",
     ],
 )  # fmt: skip
 def test_unknown_students_are_refused(student: str) -> None:
@@ -63,6 +62,7 @@ def test_each_student_is_made(tmp_path: Path) -> None:
     assert tables[0].embedding.weight.equal(tables[1].embedding.weight), "nothing is drawn"
     narrow = student_of(load(folder), "layers:2,vocabulary:60,inner:40")
     assert len(narrow.tokenizer) == 60
+    assert len(student_of(load(folder), "vocabulary:60").tokenizer) == 60
     assert narrow[0].model.config.intermediate_size == 40
     assert student_of(load(folder), "layers:1:last,inner:40")[0].model.config.vocab_size == whole.config.vocab_size
 
@@ -99,7 +99,7 @@ def test_every_architecture_keeps_embeddings_and_the_layers_asked_for(
 def test_a_student_is_saved_whole(tmp_path: Path) -> None:
     teacher = build_bert(tmp_path / "teacher", layers=4)
     short = keep_layers(load(teacher, "mean", device="cpu"), 2)
-    narrow = keep_units(keep_tokens(short, 60), 40)
+    narrow = keep_units(keep_tokens(short, 60)[0], 40)
     save(narrow, tmp_path / "short")
     for opened in (SentenceTransformer(str(tmp_path / "short"), device="cpu"), load(tmp_path / "short")):
         assert_close(opened.encode(TEXTS), narrow.encode(TEXTS))
@@ -119,10 +119,6 @@ def test_what_cannot_be_had_is_refused_in_one_line(tmp_path: Path, monkeypatch: 
     for count in (4, 20, 10**6):
         with pytest.raises(UserError, match=rf"vocabulary:{count}: the model has \d+ tokens, .*: choose 31 to \d+, or"):
             keep_tokens(load(teacher), count)
-    other = load(teacher)
-    other[0].processor = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
-    with pytest.raises(UserError, match="vocabulary:9: the tokenizer is a BPE, no WordPiece: leave it out"):
-        keep_tokens(other, 9)
     with pytest.raises(UserError, match="inner:64 does not fit the 64 inner units of a bert: choose fewer than 64"):
         keep_units(load(teacher), 64)
     with pytest.raises(UserError, match="inner:9 does not fit the 384 inner units of a modernbert"):
@@ -130,7 +126,7 @@ def test_what_cannot_be_had_is_refused_in_one_line(tmp_path: Path, monkeypatch: 
 
 
 def test_a_text_of_kept_tokens_has_the_same_vector_and_other_words_are_read_in_pieces(tiny_model: Path) -> None:
-    whole, cut = load(tiny_model, "mean"), keep_tokens(load(tiny_model, "mean"), LETTERS)
+    whole, (cut, _) = load(tiny_model, "mean"), keep_tokens(load(tiny_model, "mean"), LETTERS)
     assert cut[0].auto_model.config.vocab_size == len(cut.tokenizer) == LETTERS
     text = "q z j"
     assert_close(cut.encode([text]), whole.encode([text]))
@@ -205,6 +201,14 @@ def test_all_dimensions_give_exactly_the_teachers_distances(tiny_model: Path) ->
     assert not isinstance(student[-1], Normalize)
     with pytest.raises(UserError, match="static: the teacher begins with a StaticEmbedding"):
         static_model(student)
+
+
+@pytest.mark.usefixtures("cached")
+def test_a_student_in_place_keeps_the_teachers_directions(tiny_model: Path) -> None:
+    """Without what all tokens have in common. So its texts can search among the teacher's."""
+    teacher = load(tiny_model, device="cpu")
+    found, said = before_weights(student_of(load(tiny_model, device="cpu"), "static:in-place")), teacher.encode(WORDS)
+    np.testing.assert_allclose(found - found.mean(0), said - said.mean(0), atol=1e-4)
 
 
 @pytest.mark.usefixtures("cached")

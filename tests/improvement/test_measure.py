@@ -9,6 +9,7 @@ import pytest
 from conftest import sentences
 from isotrope.encoder import load
 from isotrope.evaluation.document_tasks import SPANS, tasks_of_texts
+from isotrope.evaluation.embed import known_by
 from isotrope.evaluation.retrieval import by_cosine
 from isotrope.improvement import measure
 from isotrope.improvement.candidates import Trial
@@ -16,7 +17,6 @@ from isotrope.improvement.decide import mean_score
 from isotrope.improvement.measure import (
     JUDGED_LENGTH,
     judging_folds,
-    known_by,
     measure_trial,
     speed_of,
     texts_read,
@@ -86,7 +86,7 @@ def test_a_map_is_no_candidate_where_bm25_does_not_help_the_search(tiny_model: P
 def test_a_model_that_judges_better_teaches_and_a_worse_one_does_not(tiny_model: Path) -> None:
     """The better one's rankings are the lists, where BM25 does not help; what it finds first is among them."""
     tasks, fitted_on = tasks_of_texts([" ".join(sentences(3, seed=place)) for place in range(40)], fewest=1), basis(60)
-    known = known_by(load(tiny_model), *texts_read(tasks, fitted_on, POST_STEPS))
+    known = known_by(load(tiny_model), *texts_read(tasks, fitted_on, POST_STEPS), JUDGED_LENGTH)
     score = mean_score({task.name: task.score(known) for task in tasks})
     teachers = {"better": TeachingModel(known, score + 0.1), "worse": TeachingModel(known, score - 0.1)}
     found = measure_trial(load(tiny_model), Trial("keep"), tasks, fitted_on, teachers)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from isotrope.compression.compress import Compression
+    from isotrope.compression.vocabulary import Cut
     from isotrope.improvement.improve import Improvement
     from isotrope.report.outcome import Outcome
     from isotrope.report.tables import Table
@@ -90,18 +91,21 @@ def whiten(found: "Improvement") -> None:
     model=Word("The large model: folder, hub name, or isotrope/minilm."),
     student=Word(
         "tiny (isotrope/tiny), layers:3 (some of the teacher's), layers:2,vocabulary:16000,inner:768 (smaller still), "
-        "static (one vector a token), or a model."
+        "static (one vector a token), vocabulary:30000 (nothing but fewer tokens, without training), or a model."
     ),
+    side=Word("query: the student reads queries only, and documents keep the teacher's vectors; default: both."),
     preset=Word("Method: a preset with a teacher, or a .toml file; default: distil."),
 )
-def compress(found: "Compression") -> None:
+def compress(found: "Compression | Cut") -> None:
     """Make a small fast model that follows a large one, on your own text, without labels.
 
     The student is compared with its teacher and with itself before training: points kept, speed, size.
     """
     from isotrope.compression.page import compression_tables
+    from isotrope.compression.vocabulary import cut_table
 
-    _show(found, compression_tables(found.record["compression"]), f"verdict: {found.verdict}")
+    own = found.record.get("compression")
+    _show(found, compression_tables(own) if own else [cut_table(found.record)], f"verdict: {found.verdict}")
 
 
 def _teachers(given: list[str]) -> dict[str, list[str]]:

@@ -2,8 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,38 +11,28 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 import isotrope.text
-from isotrope.compression.cost import COST_LENGTH, costs
-from isotrope.compression.page import (
-    PAIRS,
-    PARTS,
-    QUERIES,
-    compression_verdict,
-    each_task,
-    student_evidence,
-    write_student_report,
-)
+from isotrope.compression.cost import costs
+from isotrope.compression.page import compression_verdict, each_task, student_evidence, write_student_report
+from isotrope.compression.quality import compare_quality, kept_share
+from isotrope.compression.query_side import BOTH, QUERY, SIDES, query_keys, query_student, save_query_side
+from isotrope.compression.vocabulary import Cut, cut_alone, cut_first
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.checksum import GivenModel, located
-from isotrope.encoder.embed import cut, search_vectors, vectors_of
 from isotrope.encoder.locate import check_hub, locate, public_name
-from isotrope.encoder.student import STATIC, check_student
-from isotrope.errors import UserError
-from isotrope.evaluation.document_tasks import tasks_of_texts
-from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import OwnTask
-from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents
+from isotrope.encoder.student import STATIC, check_student, without_vocabulary
+from isotrope.encoder.vocabulary import tokenizer_kind
+from isotrope.errors import UserError, check_known
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.evaluation.significance import Comparison, compare
-from isotrope.evaluation.sts import Cosines, Sets, main_pairs, similarities
+from isotrope.evaluation.sts import Sets
 from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.card import Card, save_card
-from isotrope.report.examples import searched
 from isotrope.report.outcome import framed
-from isotrope.store.records import Record
+from isotrope.text.corpus import Document
 from isotrope.text.opened import Given, Opened
+from isotrope.text.pseudo_queries import pseudo_queries
 from isotrope.text.sample import Sample
 from isotrope.training.folder import RunFolder, read_cosines
 from isotrope.training.pairs import given_labels, named_pairs
@@ -55,7 +44,6 @@ PRESET = "distil"
 TINY = "isotrope/tiny"
 RATE = 1e-4  # of a student that knows something: a good model is spoilt by the rate of a raw one
 _HELD_OUT = 2000  # texts, or a fifth: they judge
-SIMILARITY = "English, 330 pairs"
 TIMED = 64  # texts that are encoded to measure speed and memory
 
 
@@ -85,6 +73,7 @@ def compress(
     documents: Given,
     *,
     student: GivenModel = "layers:3",
+    side: str = BOTH,
     output: str | Path | None = None,
     seed: int = 0,
     preset: str | Path = PRESET,
@@ -99,7 +88,7 @@ def compress(
     split: str | None = None,
     restart: bool = False,
     console: Console | None = None,
-) -> Compression:
+) -> Compression | Cut:
     """Train a small model to give the similarities that a large one gives, on text without labels.
 
     The run is one of `isotrope.train` with the preset ``distil``. Afterwards the student is compared with its teacher
@@ -111,7 +100,11 @@ def compress(
             judges.
         student: ``tiny`` (isotrope/tiny), ``layers:3`` (layers of the teacher, spread evenly; ``layers:3:first`` and
             ``layers:3:last`` take others; ``,vocabulary:16000,inner:768`` after it makes it smaller still),
-            ``static`` (one vector a token, for `StaticEmbedding`), or any model.
+            ``static`` (one vector a token, for `StaticEmbedding`), or any model. ``vocabulary:30000`` alone keeps the
+            tokens that the documents need most, and nothing is trained: a text that needs no lost token keeps its
+            vector to the last bit.
+        side: ``query``: the student, which is made of the teacher, reads queries only, and the result is one model with
+            two routes: its ``encode_document`` is the teacher's to the last bit. ``both``: it reads all texts.
         output: a folder for the student and the work; None: a temporary one, which the result keeps.
         seed: of all random numbers.
         preset: a method with a teacher.
@@ -133,13 +126,23 @@ def compress(
     """
     console = console or plain_console()
     refuse_several("compress")
+    check_known("side =", side, SIDES)
     teacher = located(model)
-    backbone, own = _student(teacher, located(student) if isinstance(student, SentenceTransformer) else str(student))
+    small = located(student) if isinstance(student, SentenceTransformer) else str(student)
+    backbone, own = _student(teacher, query_student(small) if side == QUERY else small)
     for name in (teacher, backbone):
         check_hub(locate(name))  # before the texts are read
-    overrides = [*own, *overrides]
+    opened = isotrope.text.open(documents, text=text, title=title, split=split)
+    rest, tokens = without_vocabulary(small)
+    if tokens and not rest:
+        return cut_alone(teacher, tokens, opened, output, restart, console)
+    if tokens and tokenizer_kind(load(teacher, device="cpu", frozen=True)) != "WordPiece":  # it keeps its first tokens
+        backbone, (_, own) = cut_first(teacher, tokens, opened, console), _student(teacher, rest)
+    overrides = [*own, *(query_keys(teacher) if side == QUERY else ()), *overrides]
     method, labels = read_preset(preset, overrides), given_labels(labels, columns)
-    label, opened = _label(method), isotrope.text.open(documents, text=text, title=title, split=split)
+    if side == QUERY and labels is None:
+        labels = "none"  # the STS sets ask nothing of documents
+    label = _label(method)
     with watch("reading the texts", console):
         share, held_out = _held_out(opened, method, sentences, seed)
     with watch("training", console):
@@ -153,9 +156,12 @@ def compress(
         folder = RunFolder(run.folder)
         judging, _ = named_pairs(dev, method.train.select, labels, data or os.environ.get("ISOTROPE_DATA"))
         asked = labels if isinstance(labels, Domain) else None
-        found = _measured(folder, judging, asked, teacher, held_out, console)
+        found = _measured(folder, judging, asked, teacher, held_out, side, console) | {"student": public_name(small)}
         verdict = compression_verdict(found)
-        save_card(folder.model, Card.of(folder.model).judged(verdict, student_evidence(found)))
+        card = Card.of(folder.model).judged(verdict, student_evidence(found))
+        if side == QUERY:
+            save_query_side(teacher, load(folder.model), folder.model)
+        save_card(folder.model, card)
         record = {**run.record, "verdict": verdict.record(), "compression": found}
         return Compression(run.job, run.job.finish(record))
 
@@ -168,7 +174,7 @@ def _student(teacher: str, student: str) -> tuple[str, list[str]]:
     word = re.split("[:,]", student)[0] in ("layers", "vocabulary", "inner", STATIC)
     if word or not ("/" in student or (student and Path(student).expanduser().exists())):
         check_student(student)
-        return teacher, [f"encoder.student={student!r}", *([rate] if student != STATIC else [])]
+        return teacher, [f"encoder.student={student!r}", *([rate] if not student.startswith(STATIC) else [])]
     return student, [rate]
 
 
@@ -181,86 +187,35 @@ def _label(preset: Preset) -> str:
     return labels[0]
 
 
-def _held_out(text: Opened, preset: Preset, sentences: int | None, seed: int) -> tuple[dict[str, Any], list[str]]:
+def _held_out(text: Opened, preset: Preset, sentences: int | None, seed: int) -> tuple[dict[str, Any], list[Document]]:
     """What `train` is given so that the texts that judge are left out, and these texts."""
     if preset.pairs is not None:
         documents = text.documents()
         count = min(_HELD_OUT, len(documents) // 5)
-        return {"held_out": count, "sentences": sentences}, documents.texts(documents.split(count, seed)[1])
+        return {"held_out": count, "sentences": sentences}, list(documents.each(documents.split(count, seed)[1]))
     corpus = text.texts()
     most = len(corpus) - min(_HELD_OUT, len(corpus) // 5)
     used = min(sentences or most, most)
     trained = Sample(corpus, used, seed).rows
     left = np.setdiff1d(np.arange(len(corpus)), [] if trained is None else trained)
     some = left[np.linspace(0, len(left) - 1, min(len(left), _HELD_OUT)).astype(np.int64)]
-    return {"sentences": used}, corpus.texts(some)
+    return {"sentences": used}, [Document("", [text]) for text in corpus.texts(some)]
 
 
 def _measured(
-    folder: RunFolder, judging: Sets, asked: Domain | None, teacher: str, held_out: list[str], console: Console
+    folder: RunFolder, judging: Sets, asked: Domain | None, teacher: str, held_out: list[Document], side: str,
+    console: Console,
 ) -> dict[str, Any]:  # fmt: skip
     """Quality and costs -> what ``result.json`` holds under "compression"."""
-    encoder = folder.preset.encoder
-    models = load(teacher, frozen=True), untrained(encoder), load(folder.model, frozen=True)
+    models = load(teacher, frozen=True), untrained(folder.preset.encoder), load(folder.model, frozen=True)
     with watch("judging", console):
         after = read_cosines(folder.path / "after.npz")[0]
-        quality, shown = compare_quality(models, held_out, judging, after, asked)
-    texts = (held_out if len(held_out) >= TIMED else similarity_pairs().first)[:TIMED]
+        quality, shown = compare_quality(models, held_out, judging, after, asked, side)
+    texts = pseudo_queries(held_out).texts if side == QUERY else [document.text for document in held_out]
+    texts = (texts if len(texts) >= TIMED else similarity_pairs().first)[:TIMED]
     with watch("measuring speed and memory", console):
         cost = costs(models[0], models[2], [teacher, str(folder.model)], texts)
     return {
-        "teacher": public_name(teacher), "student": encoder.student or public_name(encoder.backbone),
-        "kept": kept_share(quality), "quality": quality, "cost": cost, "searched": shown,
+        "teacher": public_name(teacher), "side": side, "kept": kept_share(quality), "quality": quality, "cost": cost,
+        "searched": shown,
     }  # fmt: skip
-
-
-def compare_quality(
-    models: Sequence[SentenceTransformer],
-    held_out: Sequence[str],
-    sets: Sets,
-    cosines: Cosines,
-    asked: Domain | None = None,
-) -> tuple[dict[str, Any], Record | None]:
-    """A student against its teacher and against itself before training, by a paired bootstrap.
-
-    ``models`` are the teacher, the student before training, and the student. Tasks are made of the ``held_out`` texts
-    if there are enough. ``sets`` are graded pairs beside the 330 that ship with isotrope; the student's ``cosines`` of
-    them are known. Labelled queries, if any are ``asked``, come first.
-
-    Returns:
-        Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a dictionary, whose
-        "after" is the student; and what `isotrope.report.examples.searched` says of searches by teacher and student.
-    """
-    shown = None
-
-    def compared(by: Callable[..., Comparison], scores: Sequence[Any], *more: Any) -> dict[str, Any]:
-        large, first, small = scores
-        return {"teacher": asdict(by(large, small, *more)), "start": asdict(by(first, small, *more))}
-
-    found = {}
-    if asked is not None:
-        found[QUERIES] = compared(compare, [{asked.name: OwnTask(asked).score(model)} for model in models])
-    if tasks := tasks_of_texts(held_out):
-        known = [_known(model, tasks) for model in models]
-        found[PARTS] = compared(compare_on_documents, known, tasks)
-        domain = max(tasks, key=lambda task: task.size).domain
-        shown = searched(domain, *(search_vectors(one, domain.queries, domain.corpus) for one in known[::2]))
-    own: Sets = {SIMILARITY: {"test": similarity_pairs()}}
-    every = {**own, **sets}
-    of_sets: list[Cosines] = [similarities(model, every) for model in models[:2]]
-    of_sets.append({**similarities(models[2], own), **cosines})
-    found[PAIRS] = compared(compare, [main_pairs(every, each) for each in of_sets])
-    return found, shown
-
-
-def kept_share(quality: dict[str, Any]) -> float:
-    """The student's points over its teacher's, each the mean over all tasks."""
-    tasks = [task for kind in quality.values() for task in kind["teacher"]["per_task"].values()]
-    whole = float(np.mean([task["before"] for task in tasks]))
-    return float(np.mean([task["after"] for task in tasks])) / whole if whole > 0 else 0.0
-
-
-def _known(model: SentenceTransformer, tasks: Sequence[SelfMadeTask]) -> Known:
-    texts = list(dict.fromkeys(text for task in tasks for text in task.texts))
-    with cut(model, COST_LENGTH):
-        return Known(texts, vectors_of(model, texts, batch_size=32))

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from isotrope.compression.query_side import BOTH, QUERY
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.comparison import SHORT_NAMES
@@ -30,6 +31,8 @@ HOW = (
     "over its teacher's. A paired bootstrap tests what training changed and how far the student is from its teacher. "
     "It covers the choice of texts and pairs, not the training seed."
 )
+ONE_SIDE = "The student reads the queries, and the first text of a pair; the teacher reads all else."
+STAYS = "Documents keep their vectors, so no index is made again."
 HOW_MEASURED = (
     "{texts} texts of at most 128 tokens, on this machine, with one thread of the processor. The models took turns. "
     "The ratio is the median of five rounds, from {low:.1f} to {high:.1f}. Memory is the most that loading and "
@@ -39,7 +42,7 @@ HOW_MEASURED = (
 
 def compression_tables(record: Mapping[str, Any]) -> list[Table]:
     """Points kept, task by task, and speed and size, of what a run's ``result.json`` holds under "compression"."""
-    return [quality_table(record), cost_table(record["cost"])]
+    return [quality_table(record), cost_table(record["cost"], "queries" if _of_queries(record) else "texts")]
 
 
 def quality_table(record: Mapping[str, Any]) -> Table:
@@ -54,13 +57,13 @@ def quality_table(record: Mapping[str, Any]) -> Table:
         for task, far, own in each_task(record)
     ]  # fmt: skip
     header = ["task", "teacher", "before training", "student", "kept", "by training (95 %)", "to the teacher (95 %)"]
-    return Table("Points kept", header, rows, notes=[HOW])
+    return Table("Points kept", header, rows, notes=[HOW, *([ONE_SIDE] if _of_queries(record) else [])])
 
 
-def cost_table(cost: Mapping[str, Any]) -> Table:
+def cost_table(cost: Mapping[str, Any], texts: str = "texts") -> Table:
     """Speed, weights and memory of teacher and student, and their ratios."""
     large, small = cost["speed"]
-    rows = [["texts a second", f"{large:.0f}", f"{small:.0f}", f"{cost['faster']['median']:.1f} times as fast"]]
+    rows = [[f"{texts} a second", f"{large:.0f}", f"{small:.0f}", f"{cost['faster']['median']:.1f} times as fast"]]
     for name in ("weights", "memory"):
         big, little = cost[name]
         share = f"{100 * little / big:.0f} %" if big and little else ""
@@ -82,6 +85,7 @@ def kept_line(record: Mapping[str, Any]) -> str:
     ratio, (big, little) = record["cost"]["faster"]["median"], record["cost"]["weights"]
     faster = f"is {ratio:.1f} times as fast" if ratio > FASTER else "is not faster"
     smaller = f"has {100 * little / big:.0f} % of its weights" if little < big else "is not smaller"
+    faster += " with queries" if _of_queries(record) else ""
     return f"keeps {100 * record['kept']:.0f} % of the points of {record['teacher']}, {faster}, and {smaller}"
 
 
@@ -100,7 +104,7 @@ def compression_verdict(record: Mapping[str, Any]) -> Verdict:
 
 def student_evidence(record: Mapping[str, Any]) -> Table:
     """For the student's card: the points kept, and how they and the costs were measured."""
-    notes = [f"It {kept_line(record)}.", HOW, *cost_table(record["cost"]).notes]
+    notes = [f"It {kept_line(record)}.", *quality_table(record).notes, *cost_table(record["cost"]).notes]
     return replace(quality_table(record), notes=notes)
 
 
@@ -123,7 +127,7 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
         tables=[
             *compression_tables(found),
             *([examples_table(searched["shown"], names=names)] if searched and searched["shown"]["told"] else []),
-            *([how_to_switch()] if _saved(found) else []),
+            *([how_to_switch(_of_queries(found))] if _saved(found) else []),
         ],
         figures=[
             PageFigure("kept", "How far the student is from its teacher", drawn, caption),
@@ -134,8 +138,13 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
 
 def student_advice(record: Mapping[str, Any]) -> str:
     """The sentence for a reader who reads only one."""
-    needs = " or ".join(_saved(record))
-    return f"Use it where {record['teacher']} is {needs}." if needs else f"Keep {record['teacher']}."
+    needs, stays = " or ".join(_saved(record)), f" {STAYS}" if _of_queries(record) else ""
+    return f"Use it where {record['teacher']} is {needs}.{stays}" if needs else f"Keep {record['teacher']}."
+
+
+def _of_queries(record: Mapping[str, Any]) -> bool:
+    """Whether the student reads queries only."""
+    return bool(record.get("side", BOTH) == QUERY)
 
 
 def _saved(record: Mapping[str, Any]) -> list[str]:

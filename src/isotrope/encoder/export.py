@@ -7,6 +7,7 @@ older ones as well, so a saved folder holds the older ones. An average of layers
 import json
 from collections.abc import Mapping
 from copy import copy
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,10 @@ def save(model: SentenceTransformer, folder: Path, records: Mapping[str, Any] | 
             write_text(draft / "README.md", card)
 
 
-def _forget_batch(path: Path, length: int | None) -> None:
+def _forget_batch(path: Path, length: float | None) -> None:
     """Let a tokenizer cut texts as the model does, and not as its latest batch was cut."""
     tokenizer = _read(path)
-    if length and (tokenizer.get("truncation") or {}).get("max_length", length) != length:
+    if length and length < inf and (tokenizer.get("truncation") or {}).get("max_length", length) != length:
         tokenizer["truncation"]["max_length"] = length
         write_text(path, json.dumps(tokenizer, indent=2, ensure_ascii=False))
 

@@ -9,10 +9,8 @@ model2vec's (Tulkens and van Dongen, 2024, https://github.com/MinishLab/model2ve
 and weights by the token's frequency, which its place in the vocabulary tells (Zipf).
 """
 
-import json
 import re
 from copy import deepcopy
-from string import ascii_lowercase
 
 import numpy as np
 import numpy.typing as npt
@@ -23,18 +21,19 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding, 
 from sklearn.decomposition import PCA
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerFast
 
 from isotrope.console.progress import tell
 from isotrope.encoder.adapters import has_adapter, merge_adapter
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.fast.packed import pack
+from isotrope.encoder.vocabulary import keep_tokens
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 
-STATIC = "static"
+STATIC, IN_PLACE = "static", "static:in-place"  # the second has its teacher's width and directions
 PLACES = ("spread", "first", "last")
 _COUNT = r"([1-9]\d{0,6})"
+_VOCABULARY = re.compile(rf"vocabulary:{_COUNT}")
 _LAYERS = re.compile(rf"layers:{_COUNT}(?::({'|'.join(PLACES)}))?(?:,vocabulary:{_COUNT})?(?:,inner:{_COUNT})?")
 WIDTH = 256  # model2vec's
 SMOOTH = 1e-4  # model2vec's sif_coefficient
@@ -48,27 +47,36 @@ Rows = npt.NDArray[np.float64]
 
 def check_student(student: str) -> None:
     """Refuse what `student_of` does not know."""
-    if student != STATIC and not _LAYERS.fullmatch(student):
+    if student not in (STATIC, IN_PLACE) and not (_LAYERS.fullmatch(student) or _VOCABULARY.fullmatch(student)):
         remedy = "choose static, or layers:N, layers:N:first, layers:N:last for a number N of layers"
         raise UserError(f"the student {student!r} is unknown", f"{remedy}; behind it ,vocabulary:N and ,inner:N")
+
+
+def without_vocabulary(student: str) -> tuple[str, int]:
+    """What a student is beside its vocabulary, and how many tokens it keeps; 0 for all."""
+    found = _VOCABULARY.search(student)
+    return (student.replace(found[0], "").replace(",,", ",").strip(","), int(found[1])) if found else (student, 0)
 
 
 def student_of(model: SentenceTransformer, student: str | None) -> SentenceTransformer:
     """What ``student`` makes of a model; the model itself for None. Call it with a model that nothing else uses.
 
     ``layers:N`` keeps N layers, spread evenly; ``layers:N:first`` and ``layers:N:last`` keep those.
-    ``layers:N,vocabulary:V,inner:U`` also keeps only the first V tokens, and U units within each layer; either may
-    stand without the other. ``static`` gives each token one vector: `static_model`.
+    ``layers:N,vocabulary:V,inner:U`` also keeps V tokens, the first ones where it can, and U units within each layer;
+    either may stand without the other, and ``vocabulary:V`` without layers. ``static`` gives each token one vector:
+    `static_model`. That of ``static:in-place`` lies among its teacher's vectors, so it can be compared with them.
     """
     if student is None:
         return model
     check_student(student)
-    if student == STATIC:
-        return static_model(model)
-    count, place, tokens, units = _LAYERS.fullmatch(student).groups()  # type: ignore[union-attr]  # checked above
+    if student in (STATIC, IN_PLACE):
+        return static_model(model, WIDTH if student == STATIC else None)
+    if not (found := _LAYERS.fullmatch(student)):
+        return keep_tokens(model, without_vocabulary(student)[1])[0]
+    count, place, tokens, units = found.groups()
     model = keep_layers(model, int(count), place or PLACES[0])
     if tokens:
-        model = keep_tokens(model, int(tokens))
+        model, _ = keep_tokens(model, int(tokens))
     return keep_units(model, int(units)) if units else model
 
 
@@ -118,28 +126,6 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
     return model
 
 
-def keep_tokens(model: SentenceTransformer, count: int) -> SentenceTransformer:
-    """The given model, which from now on knows only the first ``count`` tokens of its vocabulary, by their ids."""
-    what, whole = f"vocabulary:{count}", model.tokenizer
-    state = json.loads(whole.backend_tokenizer.to_str()) if hasattr(whole, "backend_tokenizer") else {}
-    kind = state.get("model", {}).get("type", "")
-    if kind != "WordPiece":
-        raise UserError(f"{what}: the tokenizer is a {kind or type(whole).__name__}, no WordPiece", "leave it out")
-    tokens: dict[str, int] = state["model"]["vocab"]
-    needed = {*whole.all_special_ids, *(tokens.get(letter, 0) for letter in ascii_lowercase)}
-    if not max(needed) < count < len(tokens):
-        remedy = f"choose {max(needed) + 1} to {len(tokens) - 1}, or leave it out"
-        raise UserError(f"{what}: the model has {len(tokens)} tokens, and needs its letters and marks", remedy)
-    state["model"]["vocab"] = {token: number for token, number in tokens.items() if number < count}
-    special = {name: str(token) for name, token in whole.special_tokens_map.items() if isinstance(token, str)}
-    model[0].processor = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(state)), model_max_length=whole.model_max_length,
-        model_input_names=whole.model_input_names, **special,
-    )  # fmt: skip
-    model[0].auto_model.resize_token_embeddings(count)
-    return model
-
-
 @torch.no_grad()
 def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
     """The given model, which from now on has ``count`` inner units in each layer's feed-forward part.
@@ -183,10 +169,11 @@ def stand_for_text(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
     return np.array([name is not None and not _NO_WORD.fullmatch(name) for name in names])
 
 
-def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTransformer:
+def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> SentenceTransformer:
     """A model of sentence-transformers' `StaticEmbedding` with what ``model`` says of every token of its vocabulary.
 
-    It ends with unit length where ``model`` does. The pass over the vocabulary is kept in the cache.
+    None keeps the width and the directions of ``model``. It ends with unit length where ``model`` does. The pass over
+    the vocabulary is kept in the cache.
     """
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
@@ -199,10 +186,14 @@ def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTran
     cached(folder, lambda draft: np.save(draft / _VECTORS, _of_tokens(model, tokenizer)))
     vectors = np.load(folder / _VECTORS).astype(np.float64)  # (V, D)
     is_word = stand_for_text(tokenizer, len(vectors))
-    width = min(width, *vectors[is_word].shape)
-    rows = np.zeros((len(vectors), width))  # (V, K)
-    exact = PCA(width, svd_solver="covariance_eigh")  # others draw random numbers
-    rows[is_word] = exact.fit_transform(vectors[is_word]) * zipf_weights(int(is_word.sum()))[:, None]
+    said = vectors[is_word]
+    if width is None:
+        said = said - said.mean(axis=0)  # as PCA does: what all tokens have in common says nothing
+    else:
+        exact = PCA(min(width, *said.shape), svd_solver="covariance_eigh")  # others draw random numbers
+        said = exact.fit_transform(said)
+    rows = np.zeros((len(vectors), said.shape[1]))  # (V, K)
+    rows[is_word] = said * zipf_weights(len(said))[:, None]
     words = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(rows).float())
     modules = [words, *([Normalize()] if isinstance(model[-1], Normalize) else [])]
     return SentenceTransformer(modules=modules, device=str(model.device))

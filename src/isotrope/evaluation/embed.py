@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder.embed import Vectors, vectors_of
+from isotrope.encoder.embed import Vectors, cut, vectors_of
+from isotrope.encoder.prompts import Role, has_roles
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.types import Encoder, Vector
 
@@ -42,6 +44,25 @@ class Known:
     def cosines(self, pairs: Pairs) -> Vector:
         """Cosine (N,) of each pair, in the vectors' own precision as SentEval has it; 0 where a vector is zero."""
         return row_cosines(self.encode(pairs.first), self.encode(pairs.second))
+
+
+def known_by(
+    model: SentenceTransformer, queries: Sequence[str], documents: Sequence[str], length: int | None = None,
+    asking: SentenceTransformer | None = None,
+) -> Known:  # fmt: skip
+    """The vectors of queries and of other texts, of which so many tokens are read; None: as many as the model reads.
+
+    ``asking`` is another model that reads the queries.
+    """
+    with cut(model, length), cut(asking or model, length):
+        if asking is None and not has_roles(model):
+            every = list(dict.fromkeys([*queries, *documents]))
+            return Known(every, vectors_of(model, every, batch_size=32))
+        sides: Sequence[tuple[Role, SentenceTransformer, Sequence[str]]]
+        sides = (("document", model, documents), ("query", asking or model, queries))
+        found = [(each, vectors_of(one, each, batch_size=32, role=role)) for role, one, each in sides if each]
+        asked = Known(*found.pop()) if queries else None
+        return Known(*found[0], asked) if found else Known([], np.empty((0, 1)), asked)
 
 
 def row_cosines(a: Vectors, b: Vectors) -> Vector:

@@ -14,10 +14,10 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load
 from isotrope.encoder.embed import Vectors, cut, search_vectors, vectors_of
-from isotrope.encoder.prompts import Role, has_roles, routed
+from isotrope.encoder.prompts import routed
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import make_document_tasks
-from isotrope.evaluation.embed import Known
+from isotrope.evaluation.embed import Known, known_by
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sts import PairTask
@@ -164,7 +164,8 @@ def measure_trial(
         encoded: called when all texts are encoded, which is what takes long.
         folds: of the basis, which judge the steps too.
     """
-    known = known_by(model, *texts_read([*tasks, *(task for fold in folds for task in fold.tasks)], basis, trial.steps))
+    every = [*tasks, *(task for fold in folds for task in fold.tasks)]
+    known = known_by(model, *texts_read(every, basis, trial.steps), JUDGED_LENGTH)
     encoded()
     scores: dict[str, TaskScores] = {trial.name: {task.name: task.score(known) for task in tasks}}
     learning = any(step in MAPS for step in trial.steps)
@@ -235,18 +236,6 @@ def _crossed(
     return dict(every), {task: np.concatenate(places) for task, places in of.items()}
 
 
-def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequence[str]) -> Known:
-    """The vectors that a model gives to queries and to other texts, of which it reads the first tokens."""
-    with cut(model, JUDGED_LENGTH):
-        if not has_roles(model):
-            every = list(dict.fromkeys([*queries, *documents]))
-            return Known(every, vectors_of(model, every, batch_size=32))
-        sides: Sequence[tuple[Role, Sequence[str]]] = (("document", documents), ("query", queries))
-        found = [(each, vectors_of(model, each, batch_size=32, role=role)) for role, each in sides if each]
-        asked = Known(*found.pop()) if queries else None
-        return Known(*found[0], asked) if found else Known([], np.empty((0, 1)), asked)
-
-
 def found_by(model: SentenceTransformer, search: Domain) -> tuple[Vectors, Vectors]:
     """The vectors of a search's queries and texts."""
     with cut(model, JUDGED_LENGTH):
@@ -287,5 +276,5 @@ def read_teacher(
         raise UserError(f"it would take {needed / 60:.0f} minutes to {work}", "give more minutes")
     if crossing:
         return reranker
-    known = known_by(model, queries, documents)
+    known = known_by(model, queries, documents, JUDGED_LENGTH)
     return TeachingModel(known, mean_score({task.name: task.score(known) for task in tasks}))

@@ -28,17 +28,19 @@ def vector_match(student: Tensor, teacher: Tensor, measure: Distance) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class VectorMatch(WithState):
-    """The student's vector, projected, is its teacher's, which has a fixed width. BibTeX: kim2023embeddistill."""
+    """The student's vector, projected or as it is, is its teacher's, which is fixed. BibTeX: kim2023embeddistill."""
 
     stage = "terms"
     one_view = True
     teacher: str
     measure: Distance = "cosine"
+    projected: bool = True  # False: the student's own vector, for a student that shall search its teacher's documents
     weight: NonNegative = 1.0
 
     def begin(self, context: BuildContext) -> None:
-        self.projection = Projection(context, self.teacher)
+        if self.projected:
+            self.projection = Projection(context, self.teacher)
 
     def forward(self, scores: Scores) -> Tensor:
-        student = self.projection(scores)  # (N, T)
+        student = self.projection(scores) if self.projected else F.normalize(scores.views.stack[0], dim=-1)  # (N, T)
         return self.weight * vector_match(student, scores.views.teachers[self.teacher].to(student), self.measure)

@@ -8,6 +8,8 @@ from isotrope.console.progress import duration
 from isotrope.encoder import load
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.encoder.locate import public_name
+from isotrope.encoder.prompts import routed
+from isotrope.encoder.routes import one_route
 from isotrope.errors import UserError, needs
 from isotrope.evaluation.geometry import by_gold_band, effective_rank
 from isotrope.evaluation.verdict import Verdict
@@ -102,6 +104,7 @@ def spaces(run: RunFolder) -> tuple[dict[str, Space], list[str]]:
             continue
         try:
             encoder = load(model)
+            encoder = one_route(encoder, "query") if routed(encoder) else encoder  # the way that was trained
             with cut(encoder, run.preset.train.max_length):
                 seen[time] = Space.of(vectors_of(encoder, run.sample))
         except UserError as error:

@@ -1,0 +1,97 @@
+"""What a student keeps of its teacher: both, and the student before training, on the same tasks and pairs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+from isotrope.compression.cost import COST_LENGTH
+from isotrope.compression.page import PAIRS, PARTS, QUERIES
+from isotrope.compression.query_side import BOTH
+from isotrope.encoder.embed import search_vectors
+from isotrope.evaluation.document_tasks import make_document_tasks
+from isotrope.evaluation.embed import Known, known_by, row_cosines
+from isotrope.evaluation.retrieval import OwnTask
+from isotrope.evaluation.self_made import compare_on_documents
+from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.similarity import similarity_pairs
+from isotrope.evaluation.significance import Comparison, compare
+from isotrope.evaluation.sts import Cosines, Sets, main_pairs, similarities
+from isotrope.report.examples import searched
+from isotrope.store.records import Record
+from isotrope.text.corpus import Document
+
+SIMILARITY = "English, 330 pairs"
+
+
+def compare_quality(
+    models: Sequence[SentenceTransformer],
+    held_out: Sequence[Document],
+    sets: Sets,
+    cosines: Cosines,
+    asked: Domain | None = None,
+    side: str = BOTH,
+) -> tuple[dict[str, Any], Record | None]:
+    """A student against its teacher and against itself before training, by a paired bootstrap.
+
+    ``models`` are the teacher, the student before training, and the student. Tasks are made of the ``held_out`` texts
+    if there are enough. ``sets`` are graded pairs beside the 330 that ship with isotrope; the student's ``cosines`` of
+    them are known. Labelled queries, if any are ``asked``, come first. On the side ``query``, all documents are the
+    teacher's, and so are the second texts of pairs.
+
+    Returns:
+        Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a dictionary, whose
+        "after" is the student; and what `isotrope.report.examples.searched` says of searches by teacher and student.
+    """
+    shown = None
+
+    def compared(by: Callable[..., Comparison], scores: Sequence[Any], *more: Any) -> dict[str, Any]:
+        large, first, small = scores
+        return {"teacher": asdict(by(large, small, *more)), "start": asdict(by(first, small, *more))}
+
+    def known(queries: Iterable[str], documents: Iterable[str], length: int | None = COST_LENGTH) -> list[Known]:
+        """The vectors of each of the models."""
+        first, second = (list(dict.fromkeys(texts)) for texts in (queries, documents))
+        if side == BOTH:
+            return [known_by(model, first, second, length) for model in models]
+        return [known_by(models[0], first, second, length, asking=model) for model in models]
+
+    found = {}
+    if asked is not None:
+        every = known(asked.queries, asked.corpus, None)
+        found[QUERIES] = compared(compare, [{asked.name: OwnTask(asked).score(one)} for one in every])
+    if tasks := make_document_tasks(held_out).tasks:
+        every = known(chain(*(task.queries for task in tasks)), chain(*(task.candidates for task in tasks)))
+        found[PARTS] = compared(compare_on_documents, every, tasks)
+        domain = max(tasks, key=lambda task: task.size).domain
+        shown = searched(domain, *(search_vectors(one, domain.queries, domain.corpus) for one in every[::2]))
+    own: Sets = {SIMILARITY: {"test": similarity_pairs()}}
+    both: Sets = {**own, **sets}
+    if side == BOTH:
+        of_sets: list[Cosines] = [similarities(model, both) for model in models[:2]]
+        of_sets.append({**similarities(models[2], own), **cosines})
+    else:
+        of_sets = [_one_asks(models[0], model, both) for model in models]
+    found[PAIRS] = compared(compare, [main_pairs(both, each) for each in of_sets])
+    return found, shown
+
+
+def _one_asks(model: SentenceTransformer, asking: SentenceTransformer, sets: Sets) -> Cosines:
+    """The cosines of pairs whose first text another model reads, as a query."""
+    return {
+        task: {
+            part: row_cosines(*search_vectors(known_by(model, of.first, of.second, None, asking), of.first, of.second))
+            for part, of in parts.items()
+        }
+        for task, parts in sets.items()
+    }
+
+
+def kept_share(quality: dict[str, Any]) -> float:
+    """The student's points over its teacher's, each the mean over all tasks."""
+    tasks = [task for kind in quality.values() for task in kind["teacher"]["per_task"].values()]
+    whole = float(np.mean([task["before"] for task in tasks]))
+    return float(np.mean([task["after"] for task in tasks])) / whole if whole > 0 else 0.0

@@ -1,0 +1,103 @@
+"""The query side alone: a small encoder asks, and the documents keep the vectors that they have."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from sentence_transformers import SentenceTransformer
+from typer.testing import CliRunner
+
+import isotrope
+from conftest import build_bert, sentences
+from isotrope.cli.main import app
+from isotrope.compression.page import write_student_report
+from isotrope.encoder import save
+from isotrope.errors import UserError
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.similarity import similarity_pairs
+from isotrope.text.corpus import Document
+from isotrope.text.pairs.queries import Queries
+from library import write_library
+
+SMALL = ["train.batch_size=32", "train.max_length=32", "train.learning_rate=1e-3", "train.epochs=1"]
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that wants words before a query, and other ones before a document."""
+    folder = tmp_path_factory.mktemp("teacher")
+    model = isotrope.load(build_bert(folder / "bert", layers=4, dropout=0.0), "mean", normalize=True, device="cpu")
+    model.prompts = {"query": "the king ", "document": "a river "}
+    save(model, folder / "model")
+    return folder / "model"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = similarity_pairs()
+    few = Pairs("few", pairs.first[:20], pairs.second[:20], pairs.gold[:20])
+    for place in ("compress", "quality"):
+        monkeypatch.setattr(f"isotrope.compression.{place}.similarity_pairs", lambda: few)
+    monkeypatch.setattr("isotrope.compression.cost.peak_memory", lambda *_: 10**6)
+    monkeypatch.setattr("isotrope.compression.compress.TIMED", 8)
+
+
+@pytest.mark.parametrize("student", ["layers:2", "static"])
+def test_from_the_command_to_a_search_in_plain_sentence_transformers(
+    student: str, teacher: Path, tmp_path: Path
+) -> None:
+    docs, run = write_library(tmp_path / "library.jsonl", count=300), tmp_path / "run"
+    options = [word for setting in SMALL for word in ("--set", setting)]
+    command = ["compress", str(teacher), str(docs), "--student", student, "--side", "query", "--output", str(run)]
+    done = CliRunner().invoke(app, [*command, *options], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "Documents keep their vectors, so no index is made again." in " ".join(done.output.split())
+    large, small = (SentenceTransformer(str(folder), device="cpu") for folder in (teacher, run / "model"))
+    texts = [*sentences(20), "x", " ".join(sentences(30))]
+    np.testing.assert_array_equal(small.encode_document(texts), large.encode_document(texts))
+    asked, before = small.encode_query(texts), large.encode_query(texts)
+    assert not np.allclose(asked, before, atol=1e-3)
+    assert (asked * before).sum(axis=1).mean() > 0.9, "near to what its teacher gives to queries"
+    ours = isotrope.load(run / "model", device="cpu")
+    np.testing.assert_allclose(ours.encode_query(texts), asked, atol=1e-5)
+    found = isotrope.compress(teacher, docs, student=student, side="query", output=run, overrides=SMALL)
+    assert found.record["compression"]["side"] == "query"
+    parts = found.record["compression"]["quality"]["parts of texts"]
+    assert parts["start"]["per_task"].keys() >= {"title → body"}, "titles ask too"
+    assert found.record["corpus"]["rows"] > 4 * 240, "several queries of each document"
+    page = write_student_report(run).read_text(encoding="utf-8")
+    for words in ("encode_query(queries)", "queries a second", "The student reads the queries"):
+        assert words in page
+    index = str(tmp_path / "index")
+    assert "written to" in CliRunner().invoke(app, ["encode", str(run / "model"), str(docs), "--output", index]).output
+    ((hit,),) = isotrope.search(index, "the old king", top=1)
+    assert hit.row == int((large.encode_document(_texts(docs)) @ small.encode_query(["the old king"])[0]).argmax())
+
+
+def _texts(library: Path) -> list[str]:
+    return [json.loads(line)["text"] for line in library.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"student": "tiny"}, "the student 'tiny' is unknown: choose static, or layers:N"),
+        ({"side": "document"}, "side = 'document' is unknown: .*choose one of both, query"),
+    ],
+)
+def test_what_cannot_be_a_query_side_is_refused(given: dict[str, str], words: str, teacher: Path) -> None:
+    with pytest.raises(UserError, match=words):
+        isotrope.compress(teacher, ["a text"] * 9, console=Console(quiet=True), **{"side": "query", **given})
+
+
+def test_a_short_text_is_a_query_and_a_long_one_gives_several() -> None:
+    maker, random = Queries(), np.random.default_rng(0)
+    assert maker(Document("", ["where is my parcel"]), 8, random) == [("where is my parcel",)]
+    assert maker(Document("", []), 8, random) == []
+    long = Document("A title", ["A heading", " ".join(f"Sentence {n} has six words here." for n in range(9))])
+    found = [text for (text,) in maker(long, 30, random)]
+    assert {"A title", "A heading"} < set(found)
+    assert len(found) == len(set(found)) > 8
+    assert len(maker(long, 4, random)) == 4

@@ -1,0 +1,87 @@
+"""Fewer tokens: what is kept, what stays equal to the last bit, and what is read in smaller pieces."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from isotrope.encoder import load, save
+from isotrope.encoder.vocabulary import keep_tokens, token_counts, tokenizer_kind
+from isotrope.errors import UserError
+from small_vocabularies import ENGLISH, GERMAN, KINDS, WORDS, roberta
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[SentenceTransformer, ...]:
+    """A model, and the same with the tokens that German needs most, saved and loaded again."""
+    kind, place = request.param, tmp_path_factory.mktemp("models")
+    whole, small = (load(roberta(kind, place), "mean", device="cpu") for _ in range(2))
+    assert tokenizer_kind(whole) == kind.replace("bytes", "BPE")
+    count = len(whole.tokenizer) - (20 if kind == "Unigram" else 40)
+    small, kept = keep_tokens(small, count, token_counts(small, GERMAN.split(". ")))
+    assert len(kept) == len(small.tokenizer) == small[0].auto_model.config.vocab_size == count
+    save(small, place / "small")
+    return whole, SentenceTransformer(str(place / "small"), device="cpu")
+
+
+def pieces(model: SentenceTransformer, text: str) -> list[str]:
+    return list(model.tokenizer.convert_ids_to_tokens(model.tokenizer(text)["input_ids"]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from([*WORDS, "Zürich", "x", "🙂", "singing,"]), min_size=1, max_size=6).map(" ".join))
+def test_a_text_that_needs_no_lost_token_keeps_its_vector_to_the_last_bit(
+    pair: tuple[SentenceTransformer, ...], text: str
+) -> None:
+    """And any other text is still read: letter for letter, if nothing else is left."""
+    whole, small = pair
+    before, after = pieces(whole, text), pieces(small, text)
+    if set(before) <= small.tokenizer.get_vocab().keys():
+        assert before == after
+        np.testing.assert_array_equal(small.encode([text]), whole.encode([text]))
+    else:
+        assert len(after) >= len(before)
+        assert after.count("<unk>") == before.count("<unk>"), "no letter is lost"
+
+
+def test_both_cases_occur(pair: tuple[SentenceTransformer, ...]) -> None:
+    """So the test above says something: German stays, some English goes."""
+    whole, small = pair
+    known = small.tokenizer.get_vocab().keys()
+    same = [set(pieces(whole, word)) <= known for word in WORDS]
+    assert any(same)
+    assert not all(same)
+    assert small.tokenizer.pad_token_id == 1, "RoBERTa counts places from it"
+    assert small.tokenizer.mask_token_id == len(small.tokenizer) - 1
+    np.testing.assert_array_equal(small.tokenizer("")["input_ids"], whole.tokenizer("")["input_ids"])
+
+
+def test_tokens_come_by_their_frequency_and_words_of_prompts_stay(tmp_path: Path) -> None:
+    model = load(roberta("bytes", tmp_path), "mean", device="cpu")
+    model.prompts = {"query": "winter"}
+    (rare,) = model.tokenizer("winter", add_special_tokens=False)["input_ids"][:1]
+    counts = token_counts(model, [ENGLISH])
+    assert counts.sum() == len(model.tokenizer(ENGLISH, add_special_tokens=False)["input_ids"])
+    counts[rare] = 0
+    _, kept = keep_tokens(model, 300, counts)
+    assert rare in kept
+    gone = np.setdiff1d(np.arange(len(counts)), kept)
+    made = [number for number in kept if number > 4 + 256 and number != rare]
+    assert counts[gone].mean() < counts[made].mean()
+
+
+def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
+    model = load(roberta("bytes", tmp_path), "mean", device="cpu")
+    for count in (10, len(model.tokenizer)):
+        with pytest.raises(
+            UserError, match=rf"vocabulary:{count}: the model has \d+ tokens, .*: choose 261 to \d+, or"
+        ):
+            keep_tokens(model, count)
+    model[0].processor = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel()))
+    with pytest.raises(UserError, match="the tokenizer is a WordLevel, none of WordPiece, Unigram, BPE: leave it out"):
+        token_counts(model, ["a"])
