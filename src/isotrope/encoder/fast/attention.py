@@ -12,6 +12,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 ATTENTION_NAME = "isotrope_packed"  # among transformers' attention implementations; no saved configuration mentions it
 LEVELS = 1 << 16  # dropout's probabilities are multiples of 2⁻¹⁶; the scale is exact for the one that is taken
+LONG = 512  # tokens: all scores of longer sentences take much memory
 HIDDEN = -3e4  # added to a padding's score: exp gives 0 in every precision, and it fits into float16
 
 
@@ -48,14 +49,15 @@ class Packing:
 
     def pack(self, x: Tensor) -> Tensor:
         """(N, L, …) -> (1, T, …)."""
-        return _take(x.flatten(0, 1), self.places, self.rows)[None]
+        return _Take.apply(x.flatten(0, 1), self.places, self.rows)[None]  # type: ignore[no-any-return, no-untyped-call]
 
     def pad(self, x: Tensor) -> Tensor:
         """(1, T, …) -> (N, L, …), zero for padding."""
-        return _take(x[0], self.rows, self.places).view(len(self.bias), -1, *x.shape[2:])
+        found = _Take.apply(x[0], self.rows, self.places)  # type: ignore[no-untyped-call]
+        return found.view(len(self.bias), -1, *x.shape[2:])  # type: ignore[no-any-return]
 
     def pad_heads(self, x: Tensor) -> Tensor:
-        """(1, H, T, d) -> (N, H, L, d), zero for padding."""
+        """(1, H, T, d) -> (N, H, L, d); padding is zero, or without gradients any token, since scores hide it."""
         rows = _take(x.transpose(1, 2).reshape(-1, x.shape[-1]), self.head_rows, self.head_places)
         return rows.view(len(self.bias), x.shape[1], -1, x.shape[-1])
 
@@ -83,6 +85,8 @@ def _rows(x: Tensor, index: Tensor) -> Tensor:
 
 
 def _take(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+    if not x.requires_grad:  # without a copy for the zeros
+        return x.index_select(0, index.clamp(max=len(x) - 1))
     return _Take.apply(x, index, inverse)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -119,8 +123,9 @@ def attend(
 ) -> Tensor:
     """Heads (1, H, T, d) -> (1, T, H, d); ``bias``, added to the scores, broadcasts to (N, H, L, L)."""
     query, key, value = (packing.pad_heads(x) for x in (query, key, value))  # (N, H, L, d)
-    # For CPUs, torch's kernel has no dropout, and its gradient in half precision is slow.
-    if query.device.type == "cpu" and (dropout or (query.requires_grad and query.element_size() == 2)):
+    # For CPUs, torch's kernel has no dropout, and it is slow in half precision, above all its gradient.
+    short = query.requires_grad or query.shape[2] <= LONG
+    if query.device.type == "cpu" and (dropout or (query.element_size() == 2 and short)):
         found = _plain(query, key, value, bias, dropout, scaling)
     else:
         n, _, length, _ = query.shape
