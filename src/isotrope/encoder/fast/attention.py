@@ -12,7 +12,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 ATTENTION_NAME = "isotrope_packed"  # among transformers' attention implementations; no saved configuration mentions it
 LEVELS = 1 << 16  # dropout's probabilities are multiples of 2⁻¹⁶; the scale is exact for the one that is taken
-LONG = 512  # tokens: all scores of longer sentences take much memory
+SCORES = 1 << 19  # numbers: without gradients no more are held, since the system hands out more memory slowly
 HIDDEN = -3e4  # added to a padding's score: exp gives 0 in every precision, and it fits into float16
 
 
@@ -124,8 +124,7 @@ def attend(
     """Heads (1, H, T, d) -> (1, T, H, d); ``bias``, added to the scores, broadcasts to (N, H, L, L)."""
     query, key, value = (packing.pad_heads(x) for x in (query, key, value))  # (N, H, L, d)
     # For CPUs, torch's kernel has no dropout, and it is slow in half precision, above all its gradient.
-    short = query.requires_grad or query.shape[2] <= LONG
-    if query.device.type == "cpu" and (dropout or (query.element_size() == 2 and short)):
+    if query.device.type == "cpu" and (dropout or query.element_size() == 2):
         found = _plain(query, key, value, bias, dropout, scaling)
     else:
         n, _, length, _ = query.shape
@@ -139,8 +138,13 @@ def _plain(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: flo
     n, heads, length, size = query.shape
     query, key, value = (x.reshape(n * heads, length, size) for x in (query, key, value))
     bias = bias.to(query.dtype).expand(n, heads, -1, length).reshape(n * heads, -1, length)  # (N·H, 1 or L, L)
-    scores = torch.baddbmm(bias, query, key.mT, alpha=size**-0.5 if scaling is None else scaling)
-    return torch.bmm(drop(scores.softmax(dim=-1), dropout), value).view(n, heads, length, size)
+    scale = size**-0.5 if scaling is None else scaling
+    step = len(query) if torch.is_grad_enabled() else max(1, SCORES // length**2)  # sentences' heads at once
+    parts = []
+    for q, k, v, b in zip(*(x.split(step) for x in (query, key, value, bias)), strict=True):
+        scores = torch.baddbmm(b, q, k.mT, alpha=scale)
+        parts.append(torch.bmm(drop(scores.softmax(dim=-1), dropout), v))
+    return torch.cat(parts).view(n, heads, length, size)
 
 
 class _Dropped(torch.autograd.Function):
