@@ -132,7 +132,9 @@ def encode(
     options = {"pooling": pooling, "normalize": normalize, "device": device}
     options |= {"prompt": prompt, "prompt_name": prompt_name}
     begun = place.begun("dtype") if dtype == AUTO and not restart else None  # a job goes on as it was begun
-    options["dtype"] = begun if begun == "bf16" else None if dtype == AUTO else dtype
+    wanted = begun if dtype == AUTO else dtype
+    own = dtype_of(model) if isinstance(model, SentenceTransformer) else None
+    options["dtype"] = None if wanted == own else wanted
     with _draft(place) as draft:
         with watch("reading the texts", shown):
             encoder = opened(model, options)
