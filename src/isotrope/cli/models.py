@@ -206,6 +206,7 @@ def _show(found: "Outcome", tables: "Iterable[Table]", *lines: str) -> None:
     engine=Word("one process, several processes, or ray (needs isotrope[ray])."),
     workers=Word("Workers of processes or ray; default: one a core.", low=1),
     address=Word("Of a Ray cluster; default: Ray on this machine."),
+    dtype=Word("float32, bf16 (for CPUs that have it), or auto: the faster one that is as good."),
 )
 def encode(written: Path | str) -> None:
     """Turn text of any size into vectors.

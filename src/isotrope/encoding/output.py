@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,12 @@ class Output:
             why = f"{self.shown} holds files, and their work was not begun here"
         if why:
             raise UserError(why, "delete them to start again, or write to another folder")
+
+    def begun(self, key: str) -> Any:
+        """What the identity of the work that was begun here says of ``key``; None: there is none, or it is damaged."""
+        with suppress(UserError):
+            return read_record(self.folder / IDENTITY).get(key)
+        return None
 
     @contextmanager
     def tidied(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ import isotrope
 from conftest import sentences
 from isotrope import load
 from isotrope.encoder import save
-from isotrope.encoder.fast.packed import compile_layers, forward, pack
+from isotrope.encoder.fast.packed import WIDTH, compile_layers, forward, pack
 from isotrope.errors import UserError
 from small_encoders import random_model, rows_of_linear_layers
 
@@ -73,7 +73,7 @@ def test_batches_come_in_few_shapes(kind: str) -> None:
         mask = (torch.arange(int(lengths.max())) < lengths[:, None]).long()  # (N, L)
         ids = torch.randint(4, 50, mask.shape, generator=generator) * mask + (1 - mask)
         with torch.no_grad():
-            found = forward(model, input_ids=ids, attention_mask=mask, few_shapes=True).last_hidden_state
+            found = forward(model, input_ids=ids, attention_mask=mask, width=WIDTH, multiple=None).last_hidden_state
         tokens.add(int(mask.sum()))
     assert len(tokens) > 50
     assert len(seen) <= 4

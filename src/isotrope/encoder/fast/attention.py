@@ -12,6 +12,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 ATTENTION_NAME = "isotrope_packed"  # among transformers' attention implementations; no saved configuration mentions it
 LEVELS = 1 << 16  # dropout's probabilities are multiples of 2⁻¹⁶; the scale is exact for the one that is taken
+SCORES = 1 << 19  # numbers: without gradients no more are held, since the system hands out more memory slowly
 HIDDEN = -3e4  # added to a padding's score: exp gives 0 in every precision, and it fits into float16
 
 
@@ -48,14 +49,15 @@ class Packing:
 
     def pack(self, x: Tensor) -> Tensor:
         """(N, L, …) -> (1, T, …)."""
-        return _take(x.flatten(0, 1), self.places, self.rows)[None]
+        return _Take.apply(x.flatten(0, 1), self.places, self.rows)[None]  # type: ignore[no-any-return, no-untyped-call]
 
     def pad(self, x: Tensor) -> Tensor:
         """(1, T, …) -> (N, L, …), zero for padding."""
-        return _take(x[0], self.rows, self.places).view(len(self.bias), -1, *x.shape[2:])
+        found = _Take.apply(x[0], self.rows, self.places)  # type: ignore[no-untyped-call]
+        return found.view(len(self.bias), -1, *x.shape[2:])  # type: ignore[no-any-return]
 
     def pad_heads(self, x: Tensor) -> Tensor:
-        """(1, H, T, d) -> (N, H, L, d), zero for padding."""
+        """(1, H, T, d) -> (N, H, L, d); padding is zero, or without gradients any token, since scores hide it."""
         rows = _take(x.transpose(1, 2).reshape(-1, x.shape[-1]), self.head_rows, self.head_places)
         return rows.view(len(self.bias), x.shape[1], -1, x.shape[-1])
 
@@ -83,6 +85,8 @@ def _rows(x: Tensor, index: Tensor) -> Tensor:
 
 
 def _take(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+    if not x.requires_grad:  # without a copy for the zeros
+        return x.index_select(0, index.clamp(max=len(x) - 1))
     return _Take.apply(x, index, inverse)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -119,8 +123,8 @@ def attend(
 ) -> Tensor:
     """Heads (1, H, T, d) -> (1, T, H, d); ``bias``, added to the scores, broadcasts to (N, H, L, L)."""
     query, key, value = (packing.pad_heads(x) for x in (query, key, value))  # (N, H, L, d)
-    # For CPUs, torch's kernel has no dropout, and its gradient in half precision is slow.
-    if query.device.type == "cpu" and (dropout or (query.requires_grad and query.element_size() == 2)):
+    # For CPUs, torch's kernel has no dropout, and it is slow in half precision, above all its gradient.
+    if query.device.type == "cpu" and (dropout or query.element_size() == 2):
         found = _plain(query, key, value, bias, dropout, scaling)
     else:
         n, _, length, _ = query.shape
@@ -134,8 +138,13 @@ def _plain(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: flo
     n, heads, length, size = query.shape
     query, key, value = (x.reshape(n * heads, length, size) for x in (query, key, value))
     bias = bias.to(query.dtype).expand(n, heads, -1, length).reshape(n * heads, -1, length)  # (N·H, 1 or L, L)
-    scores = torch.baddbmm(bias, query, key.mT, alpha=size**-0.5 if scaling is None else scaling)
-    return torch.bmm(drop(scores.softmax(dim=-1), dropout), value).view(n, heads, length, size)
+    scale = size**-0.5 if scaling is None else scaling
+    step = len(query) if torch.is_grad_enabled() else max(1, SCORES // length**2)  # sentences' heads at once
+    parts = []
+    for q, k, v, b in zip(*(x.split(step) for x in (query, key, value, bias)), strict=True):
+        scores = torch.baddbmm(b, q, k.mT, alpha=scale)
+        parts.append(torch.bmm(drop(scores.softmax(dim=-1), dropout), v))
+    return torch.cat(parts).view(n, heads, length, size)
 
 
 class _Dropped(torch.autograd.Function):

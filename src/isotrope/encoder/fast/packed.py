@@ -56,10 +56,11 @@ def pack(model: PreTrainedModel) -> None:
     model.forward = update_wrapper(partial(forward, model), model.forward)
 
 
-def forward(model: PreTrainedModel, *args: Any, few_shapes: bool = False, **kwargs: Any) -> Any:
+def forward(model: PreTrainedModel, *args: Any, width: int = 1, multiple: int | None = 1, **kwargs: Any) -> Any:
     """``type(model).forward``, packed where there is an attention mask (N, L) and nothing but states is asked for.
 
-    ``few_shapes``: most batches that differ in tokens alone have the same shape within.
+    Within, lengths are multiples of ``width``, and numbers of tokens of ``multiple``: so there are few shapes. None:
+    of a `SHARE`-th of the padded batch.
     """
     mask = kwargs.get("attention_mask")
     asked = any(kwargs.get(key) is not None and kwargs[key] is not False for key in ELSEWHERE)
@@ -69,11 +70,15 @@ def forward(model: PreTrainedModel, *args: Any, few_shapes: bool = False, **kwar
         key: kwargs[key] for key in PER_TOKEN if kwargs.get(key) is not None
     }
     inputs = {key: value.expand(*mask.shape, *value.shape[2:]) for key, value in inputs.items()}
-    length, multiple = mask.shape[1], MULTIPLE if mask.is_cuda else 1
-    if few_shapes:
+    length = mask.shape[1]
+    if -length % width:
         # (N, L, …) -> (N, L + columns, …), zeros at the end
-        mask, *wide = (F.pad(x, (0, 0) * (x.ndim - 2) + (0, -length % WIDTH)) for x in (mask, *inputs.values()))
-        inputs, multiple = dict(zip(inputs, wide, strict=True)), -(-mask.numel() // SHARE)
+        mask, *wide = (F.pad(x, (0, 0) * (x.ndim - 2) + (0, -length % width)) for x in (mask, *inputs.values()))
+        inputs = dict(zip(inputs, wide, strict=True))
+    if multiple is None:
+        multiple = -(-mask.numel() // SHARE)
+    elif mask.is_cuda:
+        multiple = MULTIPLE
     packing = Packing.from_mask(mask, model.config.num_attention_heads, multiple)
     packed = {key: packing.pack(value) for key, value in inputs.items()}
     token = _packing.set(packing)
@@ -170,7 +175,7 @@ def compile_layers(model: nn.Module) -> None:
 def _forward(encoder: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
     """With gradients in few shapes, compiled; without them in any shape, as before."""
     if torch.is_grad_enabled():
-        return forward(encoder, *args, few_shapes=True, **kwargs)
+        return forward(encoder, *args, width=WIDTH, multiple=None, **kwargs)
     with torch.compiler.set_stance("force_eager"):
         return forward(encoder, *args, **kwargs)
 

@@ -1,0 +1,62 @@
+"""Encoding in 16 bits on a CPU that has instructions for it: the matrix products in bfloat16, all else in float32.
+
+Embeddings, the sums of the residual stream, LayerNorm, pooling and normalisation stay in 32 bits. Weights are rounded
+and laid out for the processor once, beside the float32 ones, so the state of the model is what it was.
+"""
+
+from functools import cache, partial, update_wrapper
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from isotrope.encoder.fast.packed import WIDTH, forward, layers
+
+ROWS = 1024  # about as many tokens as a pass has: the layout of the weights suits this many
+Dtype = Literal["float32", "bf16"]
+
+
+@cache
+def has_bf16() -> bool:
+    """Whether this processor multiplies bfloat16 numbers itself: AVX-512 BF16 or AMX."""
+    return torch.backends.mkldnn.is_available() and torch.cpu._is_avx512_bf16_supported()  # type: ignore[no-untyped-call]
+
+
+class Linear16(nn.Linear):
+    """(…, A) float32 or bfloat16 -> (…, B) bfloat16, by rounded weights; float32 where the weights can be trained."""
+
+    _ready: tuple[Tensor, Tensor | None] | None = None  # the rounded weight, laid out, and the bias (B,)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.weight.requires_grad:
+            return F.linear(input.float(), self.weight, self.bias)
+        if self._ready is None:
+            bias = None if self.bias is None else self.bias.bfloat16()
+            self._ready = torch.ops.mkldnn._reorder_linear_weight(self.weight.bfloat16(), ROWS), bias
+        return torch.ops.mkldnn._linear_pointwise(input.bfloat16(), *self._ready, "none", [], "")  # type: ignore[no-any-return]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or sent to another process, which lays the weights out anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "_ready"}
+
+
+def multiply_in(encoder: PreTrainedModel, dtype: Dtype) -> None:
+    """Let the layers of a packed encoder multiply in ``dtype``, in place; for bf16, its weights must be frozen.
+
+    In bf16, lengths and numbers of tokens are multiples of `WIDTH`: torch's softmax of 16-bit numbers takes what is
+    over one by one, and oneDNN prepares each new shape for a millisecond.
+    """
+    half = dtype == "bf16"
+    for module in layers(encoder).modules():
+        if type(module) is (nn.Linear if half else Linear16):
+            module.__dict__.pop("_ready", None)
+            module.__class__ = Linear16 if half else nn.Linear
+    shapes = {"width": WIDTH, "multiple": WIDTH} if half else {}
+    encoder.forward = update_wrapper(partial(forward, encoder, **shapes), encoder.forward)
+
+
+def dtype_of(encoder: nn.Module) -> Dtype:
+    """What the layers of an encoder, or of a model around it, multiply in."""
+    return "bf16" if any(isinstance(module, Linear16) for module in encoder.modules()) else "float32"

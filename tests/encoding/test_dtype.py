@@ -1,0 +1,98 @@
+"""The dtype of an encoding: recorded, kept when the work goes on, and the given model stays as it was."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isotrope import load
+from isotrope.encoder import dtype as choice
+from isotrope.encoder.fast.half import dtype_of, has_bf16
+from isotrope.encoding import encode as room
+from isotrope.encoding.encode import encode
+from isotrope.encoding.tasks import ShardTask
+from isotrope.errors import UserError
+from small_shards import contents, lines
+
+pytestmark = pytest.mark.skipif(not has_bf16(), reason="this processor has no bf16")
+
+
+@pytest.fixture(autouse=True)
+def always_faster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A tiny model is not: here auto means bf16, from 30 texts on."""
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(choice, "FASTER", 0)
+    monkeypatch.setattr(choice, "CLOSE", 0.9)
+    monkeypatch.setattr(room, "FEWEST", 30)
+
+
+def dtype_in(folder: Path) -> Any:
+    return json.loads((folder / "_manifest.json").read_text())["made_from"]["dtype"]
+
+
+def test_the_manifest_says_it(tmp_path: Path, tiny_model: Path, corpus_file: Path) -> None:
+    found = {}
+    for name, count in [("auto", 30), ("float32", 30), ("bf16", 30), ("auto", 29)]:
+        file = lines(corpus_file, tmp_path / "c.txt", count)
+        folder = tmp_path / f"{name}{count}"
+        encode(tiny_model, file, folder, dtype=name)
+        found[f"{name}{count}"] = dtype_in(folder), contents(folder)["part-00000.parquet"]
+    said = {name: dtype for name, (dtype, _) in found.items()}
+    assert said == {"auto30": "bf16", "float3230": "float32", "bf1630": "bf16", "auto29": "float32"}
+    assert found["auto30"] == found["bf1630"]
+    assert found["auto30"][1] != found["float3230"][1]
+
+
+def test_a_given_model_stays_as_it_was(tiny_model: Path, corpus_file: Path) -> None:
+    model = load(tiny_model, device="cpu")
+    texts = corpus_file.read_text(encoding="utf-8").splitlines()[:40]
+    before = model.encode(texts)
+    found = encode(model, texts)
+    assert np.abs(found - before).max() > 1e-4  # it was encoded in bf16
+    assert np.array_equal(found, encode(model, texts, dtype="bf16"))
+    assert dtype_of(model) == "float32"
+    assert np.array_equal(model.encode(texts), before)
+    assert all(weight.requires_grad for weight in model.parameters())
+    half = load(tiny_model, device="cpu", dtype="bf16")
+    assert np.allclose(encode(half, texts, dtype="float32"), before, atol=1e-6)
+    assert dtype_of(half) == "bf16"
+
+
+@pytest.mark.parametrize("first", ["auto", "float32"])
+def test_goes_on_as_it_was_begun(
+    first: str, tmp_path: Path, tiny_model: Path, corpus_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a measurement would now say something else."""
+    file = lines(corpus_file, tmp_path / "c.txt", 40)
+    encode(tiny_model, file, tmp_path / "whole", shard=20, dtype=first)
+    real = ShardTask.encode
+
+    def stopped(task: ShardTask, encoder: Any, shard: int, *rest: Any) -> int:
+        if shard:
+            raise KeyboardInterrupt
+        return real(task, encoder, shard, *rest)
+
+    monkeypatch.setattr(ShardTask, "encode", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        encode(tiny_model, file, tmp_path / "v", shard=20, dtype=first)
+    monkeypatch.setattr(ShardTask, "encode", real)
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "other"))
+    monkeypatch.setattr(choice, "FASTER", 99 if first == "auto" else 0)
+    other = "float32" if first == "auto" else "bf16"
+    with pytest.raises(UserError, match=f"was begun with dtype = .*, not '{other}'"):
+        encode(tiny_model, file, tmp_path / "v", shard=20, dtype=other)
+    encode(tiny_model, file, tmp_path / "v", shard=20)
+    assert contents(tmp_path / "v") == contents(tmp_path / "whole")
+    encode(tiny_model, file, tmp_path / "v", shard=20)  # finished: nothing is begun anew
+    encode(tiny_model, file, tmp_path / "v", shard=20, restart=True)
+    assert dtype_in(tmp_path / "v") == ("float32" if first == "auto" else "bf16")
+
+
+def test_workers_write_the_same_bytes(tmp_path: Path, tiny_model: Path, corpus_file: Path) -> None:
+    file = lines(corpus_file, tmp_path / "c.txt", 60)
+    encode(tiny_model, file, tmp_path / "one", shard=20)
+    encode(tiny_model, file, tmp_path / "several", shard=20, engine="processes", workers=1)
+    assert dtype_in(tmp_path / "several") == "bf16"
+    assert contents(tmp_path / "one") == contents(tmp_path / "several")
