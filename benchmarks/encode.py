@@ -19,6 +19,7 @@ import argparse
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,8 @@ def by_onnx(folder: Path, length: int) -> Encode:
 def by_fastembed(model: SentenceTransformer, folder: Path, name: str) -> Encode | None:
     """fastembed on the exported graph; None if it is not installed."""
     try:
-        from fastembed import TextEmbedding
-        from fastembed.common.model_description import ModelSource, PoolingType
+        from fastembed import TextEmbedding  # type: ignore[import-not-found]
+        from fastembed.common.model_description import ModelSource, PoolingType  # type: ignore[import-not-found]
     except ImportError:
         return None
     model.tokenizer.save_pretrained(folder)
@@ -124,7 +125,7 @@ def measure(shape: str, path: Path, sentences: int, repetitions: int) -> dict[st
             vectors.setdefault(who, []).append(np.asarray(found, np.float32))
             return float(seconds)
 
-        times = interleave({who: lambda number, who=who: run(who, number) for who in systems}, repetitions)
+        times = interleave({who: partial(run, who) for who in systems}, repetitions)
     rows = {who: np.concatenate(found) for who, found in vectors.items()}  # in the order of the repetitions
     unit = {who: found / np.linalg.norm(found, axis=1, keepdims=True) for who, found in rows.items()}
     cosines = {who: (unit[who] * unit["plain"]).sum(axis=1) for who in systems if who != "plain"}
