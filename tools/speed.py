@@ -37,6 +37,22 @@ def encode() -> str:
     return grid(["model", "isotrope", "sentence-transformers", "ratio", "largest difference"], rows)
 
 
+def dtypes() -> str:
+    """How many times as fast as sentence-transformers in float32 each system is, and its smallest cosine with it."""
+    found = _files("dtype")
+    names = [name for name in ("plain_bf16", "onnx", "fastembed", "ours", "ours_bf16") if name in found[0]["cosine"]]
+    shown = {"plain_bf16": "sentence-transformers, bf16", "onnx": "ONNX Runtime", "ours": "isotrope, float32"}
+    shown |= {"ours_bf16": "isotrope, bf16"}
+    rows = [
+        [f"isotrope/{r['shape']}", r["text"].split(".")[0],
+         *(times(r["plain_over_ours"] if name == "ours" else r["plain_over"][name]) for name in names),
+         *(f"{r['cosine'][name]['least']:.5f}" for name in ("plain_bf16", "ours_bf16"))]
+        for r in found
+    ]  # fmt: skip
+    header = ["model", "text", *(shown.get(name, name) for name in names)]
+    return grid([*header, "smallest cosine, sentence-transformers in bf16", "isotrope in bf16"], rows)
+
+
 def methods() -> str:
     """A step of each method over SimCSE's; the last share is the time of evaluating STS-B dev."""
     found = _files("methods")

@@ -108,6 +108,7 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
     "performance": ("Speed and memory", "the scripts in benchmarks/, as docs/performance.md names them", {
         "A training step of SimCSE; (a), (b) and (c) are times divided by ours.": speed.step,
         "Encoding, in sentences a second.": speed.encode,
+        "Encoding beside others: how many times as fast as sentence-transformers in float32, in one run.": speed.dtypes,
         "A training step of each paper's method.": speed.methods,
         "A training step of the other methods.": speed.step_costs,
         "Memory for a corpus, in bytes a line.": speed.corpus,

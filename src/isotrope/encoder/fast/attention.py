@@ -141,7 +141,7 @@ def _plain(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: flo
     scale = size**-0.5 if scaling is None else scaling
     step = len(query) if torch.is_grad_enabled() else max(1, SCORES // length**2)  # sentences' heads at once
     parts = []
-    for q, k, v, b in zip(*(x.split(step) for x in (query, key, value, bias)), strict=True):
+    for q, k, v, b in zip(*(torch.split(x, step) for x in (query, key, value, bias)), strict=True):
         scores = torch.baddbmm(b, q, k.mT, alpha=scale)
         parts.append(torch.bmm(drop(scores.softmax(dim=-1), dropout), v))
     return torch.cat(parts).view(n, heads, length, size)
