@@ -110,8 +110,8 @@ def compress(
         documents: text of any kind: see `isotrope.text.open`. A fifth of it, 2,000 texts at most, is held out, and
             judges.
         student: ``tiny`` (isotrope/tiny), ``layers:3`` (layers of the teacher, spread evenly; ``layers:3:first`` and
-            ``layers:3:last`` take others; ``,vocabulary:16000,inner:768`` after it makes it smaller still),
-            ``static`` (one vector a token, for `StaticEmbedding`), or any model.
+            ``layers:3:last`` take others; ``,vocabulary:27000,inner:768,embeddings:256`` after it makes it smaller
+            still), ``static`` (one vector a token, for `StaticEmbedding`), or any model.
         output: a folder for the student and the work; None: a temporary one, which the result keeps.
         seed: of all random numbers.
         preset: a method with a teacher.
