@@ -8,9 +8,10 @@ STS is the papers' protocol; transfer is SentEval's, in its setting for prototyp
 reads the first 128 tokens of a text, in bf16. Time and memory are those of `isotrope compress`: one thread, both models
 in turns, on abstracts of SciFact. What the file has already is not measured again; time and memory are.
 
-isotrope/small was made in two steps, each of about an hour on one core. The first student keeps 16,000 tokens. The
-second one begins as the first, with 27,000 tokens of 256 numbers each, and learns the teacher's vectors alone. The
-first one was trained before BERT's unused tokens gave their places to words, so now it would have 994 words more.
+isotrope/small was made in three trainings. The first student keeps 16,000 tokens. The second one begins as the first,
+with 27,000 tokens of 256 numbers each, and learns the teacher's vectors alone. It was stopped behind step 2,000 of
+5,243, because the machine was busy, and the third one goes on from there with a lower learning rate. The first one was
+trained before BERT's unused tokens gave their places to words, so now it would have 994 words more.
 
     python benchmarks/small_text.py first DATA first.txt
     isotrope compress isotrope/minilm first.txt --student layers:2,vocabulary:16000,inner:768 --output first \\
@@ -21,7 +22,9 @@ first one was trained before BERT's unused tokens gave their places to words, so
     python benchmarks/small_text.py second DATA second.txt
     isotrope compress isotrope/minilm second.txt --preset benchmarks/small.toml --student ./start --output second \\
         --set train.learning_rate=5e-4 --set train.epochs=3.5
-    python benchmarks/small.py ship second/model
+    isotrope compress isotrope/minilm second.txt --preset benchmarks/small.toml --output third \\
+        --student second/checkpoints/checkpoint-2000 --set train.learning_rate=3.3e-4 --set train.epochs=1.1
+    python benchmarks/small.py ship third/model
 """
 
 import argparse
