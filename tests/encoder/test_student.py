@@ -1,6 +1,7 @@
 """Smaller models of a larger one: fewer layers, tokens and units, or one vector a token; word vectors from files."""
 
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from isotrope.encoder.student import (
     check_student,
     keep_layers,
     keep_units,
+    narrow_embeddings,
     stand_for_text,
     static_model,
     student_of,
@@ -39,7 +41,7 @@ LETTERS = 5 + 26 + 26  # the tokens of `build_bert` before its words
     "student",
     [
         "layers", "layers:0", "layers:2:middle", "Static", "layers:-1", "tiny", "", "layers:2,inner:0",
-        "layers:2,inner:3,vocabulary:4", "static,inner:3", "static,vocabulary:9",
+        "layers:2,inner:3,vocabulary:4", "embeddings:4", "static,inner:3", "static,vocabulary:9",
     ],
 )  # fmt: skip
 def test_unknown_students_are_refused(student: str) -> None:
@@ -60,9 +62,10 @@ def test_each_student_is_made(tmp_path: Path) -> None:
     tables = [student_of(load(folder), "static")[0] for _ in range(2)]
     assert isinstance(tables[0], StaticEmbedding)
     assert tables[0].embedding.weight.equal(tables[1].embedding.weight), "nothing is drawn"
-    narrow = student_of(load(folder), "layers:2,vocabulary:60,inner:40")
+    narrow = student_of(load(folder), "layers:2,vocabulary:60,inner:40,embeddings:16")
     assert len(narrow.tokenizer) == 60
     assert len(student_of(load(folder), "vocabulary:60").tokenizer) == 60
+    assert narrow[0].model.config.embedding_size == 16
     assert narrow[0].model.config.intermediate_size == 40
     assert student_of(load(folder), "layers:1:last,inner:40")[0].model.config.vocab_size == whole.config.vocab_size
 
@@ -119,7 +122,7 @@ def test_what_cannot_be_had_is_refused_in_one_line(tmp_path: Path, monkeypatch: 
     for count in (4, 20, 10**6):
         with pytest.raises(UserError, match=rf"vocabulary:{count}: the model has \d+ tokens, .*: choose 31 to \d+, or"):
             keep_tokens(load(teacher), count)
-    with pytest.raises(UserError, match="inner:64 does not fit the 64 inner units of a bert: choose fewer than 64"):
+    with pytest.raises(UserError, match="inner:64 does not fit the 64 inner units of a bert: choose fewer"):
         keep_units(load(teacher), 64)
     with pytest.raises(UserError, match="inner:9 does not fit the 384 inner units of a modernbert"):
         keep_units(load("isotrope/tiny"), 9)
@@ -134,6 +137,43 @@ def test_a_text_of_kept_tokens_has_the_same_vector_and_other_words_are_read_in_p
     assert whole.tokenizer.tokenize("king") == ["king"]
     assert cut.tokenizer.model_max_length == whole.tokenizer.model_max_length
     assert cut.tokenizer.pad_token_id == whole.tokenizer.pad_token_id
+
+
+def test_the_places_of_unused_tokens_are_taken(tmp_path: Path) -> None:
+    """BERT's first ids are such: the words behind the last kept id take them, with their vectors."""
+    folder = build_bert(tmp_path / "teacher")
+    state = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    vocabulary = state["model"]["vocab"]
+    spare = sorted(vocabulary, key=vocabulary.__getitem__)[LETTERS : LETTERS + 2]
+    for number, word in enumerate(spare):
+        vocabulary[f"[unused{number}]"] = vocabulary.pop(word)
+    (folder / "tokenizer.json").write_text(json.dumps(state), encoding="utf-8")
+    whole, cut = load(folder, "mean"), keep_tokens(load(folder, "mean"), LETTERS + 2)
+    assert len(cut.tokenizer) == cut[0].auto_model.config.vocab_size == LETTERS + 2
+    words = sorted(vocabulary, key=vocabulary.__getitem__)[LETTERS + 2 : LETTERS + 4]
+    assert [cut.tokenizer.convert_tokens_to_ids(word) for word in words] == [LETTERS, LETTERS + 1]
+    assert_close(cut.encode(words), whole.encode(words))
+
+
+def test_narrow_embeddings_of_few_directions_say_the_same(tmp_path: Path) -> None:
+    """Tokens and places that differ in 10 directions have the same vectors with 12 numbers, also when saved."""
+    teacher = load(build_bert(tmp_path / "teacher"), "mean", device="cpu")
+    own = teacher[0].auto_model.embeddings
+    inside = torch.linalg.qr(torch.randn(32, 10, generator=torch.Generator().manual_seed(0)))[0]
+    with torch.no_grad():
+        for table in (own.word_embeddings, own.position_embeddings, own.token_type_embeddings):
+            table.weight.copy_(table.weight @ inside @ inside.T)
+        own.LayerNorm.weight.uniform_(0.5, 2)
+        own.LayerNorm.bias.uniform_(-1, 1)
+    expected = teacher.encode(TEXTS)
+    narrow = narrow_embeddings(teacher, 12)
+    assert narrow[0].auto_model.get_input_embeddings().weight.shape[1] == 12
+    assert_close(narrow.encode(TEXTS), expected, atol=1e-4, rtol=1e-4)
+    save(narrow, tmp_path / "narrow")
+    for opened in (SentenceTransformer(str(tmp_path / "narrow"), device="cpu"), load(tmp_path / "narrow")):
+        assert_close(opened.encode(TEXTS), narrow.encode(TEXTS))
+    with pytest.raises(UserError, match="embeddings:8 does not fit the 32 numbers a token of a electra"):
+        narrow_embeddings(narrow, 8)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ModernBert"])

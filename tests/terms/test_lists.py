@@ -13,6 +13,7 @@ from sentence_transformers.sentence_transformer.losses import EmbedDistillLoss
 from drawn import cosines_of, draw, scores
 from isotrope import component
 from isotrope.contract.context import BuildContext
+from isotrope.errors import UserError
 from isotrope.terms.consistency import consistency
 from isotrope.terms.listmle import listmle
 from isotrope.terms.listnet import listnet
@@ -101,3 +102,16 @@ def test_equals_sentence_transformers(measure: Distance) -> None:
     assert found.item() == pytest.approx(expected.item(), rel=1e-6)
     (found + expected).backward()
     assert torch.allclose(ours.projection.weight.grad, theirs.projection.weight.grad, rtol=1e-4, atol=1e-7)
+
+
+def test_without_a_projection_the_students_own_vectors_are_the_teachers() -> None:
+    student, teacher = draw(6, 4, dtype=torch.float32), draw(6, 4, seed=1, dtype=torch.float32)
+    context = BuildContext(width=4, teachers={"rank": SimpleNamespace(width=4)})
+    term = component("terms", "vector_match", teacher="rank", measure="l2", projected=False).build(context)
+    given = scores(student[None], teacher)
+    expected = (F.normalize(student, dim=-1) - given.views.teachers["rank"]).norm(dim=-1).mean()
+    assert term(given).item() == pytest.approx(expected.item(), rel=1e-6)
+    assert not list(term.parameters())
+    wider = BuildContext(width=4, teachers={"rank": SimpleNamespace(width=8)})
+    with pytest.raises(UserError, match="without a projection, the student's width '4' is unknown: choose one of 8"):
+        component("terms", "vector_match", teacher="rank", projected=False).build(wider)

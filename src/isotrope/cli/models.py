@@ -90,8 +90,8 @@ def whiten(found: "Improvement") -> None:
     "isotrope.compression.compress:compress",
     model=Word("The large model: folder, hub name, or isotrope/minilm."),
     student=Word(
-        "tiny (isotrope/tiny), layers:3 (some of the teacher's), layers:2,vocabulary:16000,inner:768 (smaller still), "
-        "static (one vector a token), vocabulary:30000 (nothing but fewer tokens, without training), or a model."
+        "tiny (isotrope/tiny), layers:3 (some of the teacher's), layers:2,vocabulary:27000,inner:768,embeddings:256 "
+        "(smaller still), static (one vector a token), vocabulary:30000 (only fewer tokens, no training), or a model."
     ),
     side=Word("query: the student reads queries only, and documents keep the teacher's vectors; default: both."),
     preset=Word("Method: a preset with a teacher, or a .toml file; default: distil."),

@@ -99,10 +99,10 @@ def compress(
         documents: text of any kind: see `isotrope.text.open`. A fifth of it, 2,000 texts at most, is held out, and
             judges.
         student: ``tiny`` (isotrope/tiny), ``layers:3`` (layers of the teacher, spread evenly; ``layers:3:first`` and
-            ``layers:3:last`` take others; ``,vocabulary:16000,inner:768`` after it makes it smaller still),
-            ``static`` (one vector a token, for `StaticEmbedding`), or any model. ``vocabulary:30000`` alone keeps the
-            tokens that the documents need most, and nothing is trained: a text that needs no lost token keeps its
-            vector to the last bit.
+            ``layers:3:last`` take others; ``,vocabulary:27000,inner:768,embeddings:256`` after it makes it smaller
+            still), ``static`` (one vector a token, for `StaticEmbedding`), or any model. ``vocabulary:30000`` alone
+            keeps the tokens that the documents need most, and nothing is trained: a text that needs no lost token
+            keeps its vector to the last bit.
         side: ``query``: the student, which is made of the teacher, reads queries only, and the result is one model with
             two routes: its ``encode_document`` is the teacher's to the last bit. ``both``: it reads all texts.
         output: a folder for the student and the work; None: a temporary one, which the result keeps.

@@ -15,12 +15,14 @@ from copy import deepcopy
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding, Transformer, WeightedLayerPooling
 from sklearn.decomposition import PCA
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from transformers import ElectraConfig, ElectraModel, PreTrainedConfig
 
 from isotrope.console.progress import tell
 from isotrope.encoder.adapters import has_adapter, merge_adapter
@@ -34,12 +36,16 @@ STATIC, IN_PLACE = "static", "static:in-place"  # the second has its teacher's w
 PLACES = ("spread", "first", "last")
 _COUNT = r"([1-9]\d{0,6})"
 _VOCABULARY = re.compile(rf"vocabulary:{_COUNT}")
-_LAYERS = re.compile(rf"layers:{_COUNT}(?::({'|'.join(PLACES)}))?(?:,vocabulary:{_COUNT})?(?:,inner:{_COUNT})?")
+_LAYERS = re.compile(
+    rf"layers:{_COUNT}(?::({'|'.join(PLACES)}))?(?:,vocabulary:{_COUNT})?(?:,inner:{_COUNT})?(?:,embeddings:{_COUNT})?"
+)
 WIDTH = 256  # model2vec's
 SMOOTH = 1e-4  # model2vec's sif_coefficient
 _LAYOUT = 2  # version of the vectors; part of the key
 _AT_ONCE = 512  # tokens a forward pass
 _VECTORS = "vectors.npy"
+COMMON = 500  # of a drawn token: tokens of a lower rank count as this one does
+_DRAWN = 200_000  # tokens with a place, of which the directions of narrow embeddings are found
 _NO_WORD = re.compile(r"\[\w+\]|<[^<>]+>")  # [CLS], [unused5], <s>: they have no rank, and their vectors are zero
 
 Rows = npt.NDArray[np.float64]
@@ -49,7 +55,8 @@ def check_student(student: str) -> None:
     """Refuse what `student_of` does not know."""
     if student not in (STATIC, IN_PLACE) and not (_LAYERS.fullmatch(student) or _VOCABULARY.fullmatch(student)):
         remedy = "choose static, or layers:N, layers:N:first, layers:N:last for a number N of layers"
-        raise UserError(f"the student {student!r} is unknown", f"{remedy}; behind it ,vocabulary:N and ,inner:N")
+        behind = "behind it ,vocabulary:N and ,inner:N and ,embeddings:N"
+        raise UserError(f"the student {student!r} is unknown", f"{remedy}; {behind}")
 
 
 def without_vocabulary(student: str) -> tuple[str, int]:
@@ -62,9 +69,10 @@ def student_of(model: SentenceTransformer, student: str | None) -> SentenceTrans
     """What ``student`` makes of a model; the model itself for None. Call it with a model that nothing else uses.
 
     ``layers:N`` keeps N layers, spread evenly; ``layers:N:first`` and ``layers:N:last`` keep those.
-    ``layers:N,vocabulary:V,inner:U`` also keeps V tokens, the first ones where it can, and U units within each layer;
-    either may stand without the other, and ``vocabulary:V`` without layers. ``static`` gives each token one vector:
-    `static_model`. That of ``static:in-place`` lies among its teacher's vectors, so it can be compared with them.
+    ``layers:N,vocabulary:V,inner:U,embeddings:E`` also keeps V tokens, the first ones where it can, U units within each
+    layer, and E numbers a token; each may stand without the others, and ``vocabulary:V`` without layers. ``static``
+    gives each token one vector: `static_model`. That of ``static:in-place`` lies among its teacher's vectors, so it can
+    be compared with them.
     """
     if student is None:
         return model
@@ -73,11 +81,13 @@ def student_of(model: SentenceTransformer, student: str | None) -> SentenceTrans
         return static_model(model, WIDTH if student == STATIC else None)
     if not (found := _LAYERS.fullmatch(student)):
         return keep_tokens(model, without_vocabulary(student)[1])[0]
-    count, place, tokens, units = found.groups()
+    count, place, tokens, units, width = found.groups()
     model = keep_layers(model, int(count), place or PLACES[0])
     if tokens:
         model, _ = keep_tokens(model, int(tokens))
-    return keep_units(model, int(units)) if units else model
+    if units:
+        model = keep_units(model, int(units))
+    return narrow_embeddings(model, int(width)) if width else model
 
 
 def chosen_layers(total: int, count: int, place: str = "spread") -> list[int]:
@@ -127,6 +137,65 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
 
 
 @torch.no_grad()
+def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransformer:
+    """The given BERT as an ELECTRA, whose tokens and places have ``width`` numbers, and one matrix for all after them.
+
+    ELECTRA: Clark et al., ICLR 2020, https://openreview.net/forum?id=r1xMH1BtvB, Sec. 3.2; after ALBERT's factors (Lan
+    et al., ICLR 2020). Here the width - 1 directions are kept in which sums of a token and a place differ most (PCA),
+    where tokens are drawn by Zipf's law. The matrix does to such a sum what the norm behind it did, and the norm moves
+    before it: all directions together would give the same vectors as before.
+    """
+    whole = model[0].auto_model
+    config = whole.config
+    fits = config.model_type == "bert" and 2 <= width < config.hidden_size
+    _check_fit(fits, f"embeddings:{width}", f"{config.hidden_size} numbers a token", config)
+    own = whole.embeddings
+    words, norm = own.word_embeddings.weight, own.LayerNorm
+    places = own.position_embeddings.weight + own.token_type_embeddings.weight[0]
+    drawing, ranks = torch.Generator().manual_seed(0), torch.arange(len(words))
+    drawn = torch.multinomial(1 / (ranks + COMMON).double(), _DRAWN, replacement=True, generator=drawing)
+    beside = torch.randint(min(128, len(places)), (_DRAWN,), generator=drawing)
+    sums = _centred(words[drawn] + places[beside]).double()
+    best = torch.linalg.eigh(sums.T @ sums).eigenvectors[:, -(width - 1) :].to(words)  # (D, E - 1)
+    # without a mean, as the norm wants it: the columns of the identity, each against the sum of those before
+    steps = torch.tril(torch.ones(width, width)).sub(torch.diag(torch.arange(1.0, width + 1)))[1:]  # (E - 1, E)
+    inward = best @ F.normalize(steps, dim=-1).to(words)  # (D, E)
+    narrow = ElectraModel(_electra(config, width)).to(device=whole.device, dtype=whole.dtype).train(whole.training)
+    new = narrow.embeddings
+    new.word_embeddings.weight.copy_(_centred(words) @ inward)
+    new.position_embeddings.weight.copy_(_centred(places) @ inward)
+    types = own.token_type_embeddings.weight
+    new.token_type_embeddings.weight.copy_(_centred(types - types[0]) @ inward)
+    narrow.embeddings_project.weight.copy_(norm.weight[:, None] * inward * (config.hidden_size / width) ** 0.5)
+    narrow.embeddings_project.bias.copy_(norm.bias)
+    narrow.encoder.load_state_dict(whole.encoder.state_dict())
+    pack(narrow)
+    model[0].model = narrow
+    return model
+
+
+def _check_fit(fits: bool, what: str, there: str, config: PreTrainedConfig) -> None:
+    if not fits:
+        problem = f"{what} does not fit the {there} of a {config.model_type}"
+        raise UserError(problem, "choose fewer for a bert, or leave it out")
+
+
+def _centred(rows: Tensor) -> Tensor:
+    """Without the mean of each row (N, D), which a layer norm takes away."""
+    return rows - rows.mean(dim=-1, keepdim=True)
+
+
+def _electra(config: PreTrainedConfig, width: int) -> ElectraConfig:
+    """The configuration of an encoder like this BERT, with embeddings of another width."""
+    same = (
+        "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
+        "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
+        "initializer_range", "layer_norm_eps", "pad_token_id",
+    )  # fmt: skip
+    return ElectraConfig(embedding_size=width, **{key: getattr(config, key) for key in same})
+
+
+@torch.no_grad()
 def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
     """The given model, which from now on has ``count`` inner units in each layer's feed-forward part.
 
@@ -139,9 +208,8 @@ def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
     linear = [module for module in whole.modules() if isinstance(module, nn.Linear)]
     reading = [module for module in linear if (module.in_features, module.out_features) == (width, total)]
     writing = [module for module in linear if (module.in_features, module.out_features) == (total, width)]
-    if not (1 <= count < total and len(reading) == len(writing) == config.num_hidden_layers):
-        problem = f"inner:{count} does not fit the {total} inner units of a {config.model_type}"
-        raise UserError(problem, f"choose fewer than {total}, or leave it out")
+    fits = 1 <= count < total and len(reading) == len(writing) == config.num_hidden_layers
+    _check_fit(fits, f"inner:{count}", f"{total} inner units", config)
     for up, down in zip(reading, writing, strict=True):
         norms = up.weight.norm(dim=1) * down.weight.norm(dim=0)  # (U,)
         kept = norms.topk(count).indices.sort().values

@@ -25,6 +25,7 @@ from isotrope.errors import UserError
 
 KINDS = ("WordPiece", "Unigram", "BPE")
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # of tokenizers that fall back to bytes
+_UNUSED = re.compile(r"\[unused\d+\]")  # BERT's empty places: they are the last to be kept
 _AT_ONCE = 256  # texts
 
 Counts = npt.NDArray[np.int64]
@@ -79,7 +80,7 @@ def keep_tokens(
         problem = f"the model has {len(tokens)} tokens, and needs its letters and marks"
         raise UserError(f"vocabulary:{count}: {problem}", remedy)
     times = np.zeros(1 + max(tokens.values()), dtype=np.int64) if counts is None else counts
-    for token in sorted(names, key=lambda number: (-times[number], number)):
+    for token in sorted(names, key=lambda number: (-times[number], bool(_UNUSED.fullmatch(names[number])), number)):
         if len(kept) < count and len(more := with_parts(token) - kept) <= count - len(kept):
             kept |= more
     order = sorted(kept)

@@ -1,6 +1,7 @@
 """Distillation of the vectors themselves: EmbedDistill (Kim et al., 2023, Eqs. 7 and 8), arXiv 2301.12005.
 
-https://arxiv.org/abs/2301.12005. Here the student's vector has unit length before it is projected.
+https://arxiv.org/abs/2301.12005. Here the student's vector has unit length before it is projected. "l2" without a
+projection is LEAF's loss (Vujanic and Rueckstiess, 2025, arXiv 2509.12539): the distance, not its square.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext, WithState
+from isotrope.errors import check_known
 from isotrope.terms._queue import Projection
 from isotrope.types import NonNegative, Scores
 
@@ -28,19 +30,27 @@ def vector_match(student: Tensor, teacher: Tensor, measure: Distance) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class VectorMatch(WithState):
-    """The student's vector, projected or as it is, is its teacher's, which is fixed. BibTeX: kim2023embeddistill."""
+    """The student's vector, projected, is its teacher's, which has a fixed width. BibTeX: kim2023embeddistill.
+
+    Not ``projected``, the student's own vectors become its teacher's, so that one may search among those of the other.
+    """
 
     stage = "terms"
     one_view = True
     teacher: str
     measure: Distance = "cosine"
-    projected: bool = True  # False: the student's own vector, for a student that shall search its teacher's documents
+    projected: bool = True
     weight: NonNegative = 1.0
 
     def begin(self, context: BuildContext) -> None:
-        if self.projected:
-            self.projection = Projection(context, self.teacher)
+        self.projection = Projection(context, self.teacher) if self.projected else None
+        if not self.projected:
+            own, wanted = context.needed("width"), context.teacher_width(self.teacher)
+            check_known("vector_match: without a projection, the student's width", str(own), [str(wanted)])
 
     def forward(self, scores: Scores) -> Tensor:
-        student = self.projection(scores) if self.projected else F.normalize(scores.views.stack[0], dim=-1)  # (N, T)
+        if self.projection is None:
+            student = F.normalize(scores.views.stack[0].float(), dim=-1)  # (N, D)
+        else:
+            student = self.projection(scores)  # (N, T)
         return self.weight * vector_match(student, scores.views.teachers[self.teacher].to(student), self.measure)

@@ -1,6 +1,7 @@
 """Attention over packed rows, where sentences stand apart from each other again, and its faster dropout for CPUs."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,10 +14,50 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 ATTENTION_NAME = "isotrope_packed"  # among transformers' attention implementations; no saved configuration mentions it
 LEVELS = 1 << 16  # dropout's probabilities are multiples of 2⁻¹⁶; the scale is exact for the one that is taken
 SCORES = 1 << 19  # numbers: without gradients no more are held, since the system hands out more memory slowly
+GROUPS, FEWEST = 4, 16  # of a batch's sentences, by length; with fewer sentences, one group
 HIDDEN = -3e4  # added to a padding's score: exp gives 0 in every precision, and it fits into float16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class Groups:
+    """Sentences of like length, g of them, each group as long as its longest: little of it is padding."""
+
+    masks: list[Tensor]  # of each group (g, 1, 1, l)
+    places: Tensor  # (T·H,) into M = Σ g·H·l
+    rows: Tensor  # (M,) into T·H
+
+    @classmethod
+    def of(cls, packing: "Packing") -> "Groups":
+        real = packing.bias[:, 0, 0] == 0  # (N, L), which may have holes
+        lengths = (real * torch.arange(1, real.shape[1] + 1, device=real.device)).amax(1)
+        heads = len(packing.head_places) // max(1, len(packing.places))
+        rows = packing.head_rows.view(len(lengths), heads, -1)
+        masks, parts = list[Tensor](), list[Tensor]()
+        for group in lengths.argsort(stable=True).tensor_split(GROUPS):
+            longest = int(lengths[group].max())
+            masks.append(packing.bias[group, :, :, :longest])
+            parts.append(rows[group, :, :longest].reshape(-1))
+        both = torch.cat(parts)
+        places = torch.full_like(packing.head_places, len(both))
+        held = both < len(places)
+        places[both[held]] = held.nonzero().squeeze(1)
+        return cls(masks, places, both)
+
+    def pad(self, x: Tensor) -> list[Tensor]:
+        """(1, H, T, d) -> (g, H, l, d) of each group, zero for padding."""
+        heads, size = x.shape[1], x.shape[-1]
+        flat = _take(x.transpose(1, 2).reshape(-1, size), self.rows, self.places)
+        parts = torch.split(flat, [len(mask) * heads * mask.shape[-1] for mask in self.masks])
+        return [part.view(len(mask), heads, -1, size) for part, mask in zip(parts, self.masks, strict=True)]
+
+    def pack(self, parts: list[Tensor]) -> Tensor:
+        """(g, H, l, d) of each group -> (1, T, H, d)."""
+        heads, size = parts[0].shape[1], parts[0].shape[-1]
+        flat = torch.cat([part.reshape(-1, size) for part in parts])
+        return _take(flat, self.places, self.rows).view(1, -1, heads, size)
+
+
+@dataclass(frozen=True)
 class Packing:
     """Where T real tokens stand in a padded batch (N, L), and where their H heads stand in (N, H, L).
 
@@ -46,6 +87,11 @@ class Packing:
         bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(mask == 0, HIDDEN)
         head_places = head_places.clamp(max=n * heads * length)
         return cls(bias[:, None, None], places, rows, head_places.view(-1), head_rows.view(-1))
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The sentences by their length; all layers share them."""
+        return Groups.of(self)
 
     def pack(self, x: Tensor) -> Tensor:
         """(N, L, …) -> (1, T, …)."""
@@ -122,6 +168,10 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, packing: Packing, bias: Tensor, dropout: float, scaling: float | None
 ) -> Tensor:
     """Heads (1, H, T, d) -> (1, T, H, d); ``bias``, added to the scores, broadcasts to (N, H, L, L)."""
+    trained = query.device.type == "cpu" and query.requires_grad and query.element_size() == 2 and not dropout
+    if trained and bias is packing.bias and len(bias) >= FEWEST:
+        each = zip(*(packing.groups.pad(x) for x in (query, key, value)), packing.groups.masks, strict=True)
+        return packing.groups.pack([_plain(q, k, v, mask, 0.0, scaling) for q, k, v, mask in each])
     query, key, value = (packing.pad_heads(x) for x in (query, key, value))  # (N, H, L, d)
     # For CPUs, torch's kernel has no dropout, and it is slow in half precision, above all its gradient.
     if query.device.type == "cpu" and (dropout or query.element_size() == 2):
