@@ -15,6 +15,7 @@ from torch import Tensor
 from conftest import VOCABULARY, sentences
 from isotrope import Objective, load
 from isotrope.contract.features import KEEP, LAYER_FEATURES, LAYER_TOKENS, POSITIONS, in_rows, outputs, stacked, whole
+from isotrope.encoder.fast.packed import WIDTH
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff, LayerCutoff
 from isotrope.tokens.shuffle import PositionShuffle
@@ -93,7 +94,7 @@ def test_fillers_of_a_packed_batch_do_not_move_what_is_erased(tiny_model: Path) 
     """On a GPU, and where layers are compiled, more tokens than the real ones go through the embedding layer."""
     plain, packed = (load(tiny_model, "mean", device="cpu", dropout=0.0, packed=each).eval() for each in (False, True))
     encoder = packed[0].auto_model
-    encoder.forward = update_wrapper(partial(encoder.forward, few_shapes=True), encoder.forward)
+    encoder.forward = update_wrapper(partial(encoder.forward, width=WIDTH, multiple=None), encoder.forward)
     seen = []
     encoder.embeddings.register_forward_hook(lambda _module, _inputs, states: seen.append(states.shape[1]))
     column = plain.preprocess(sentences(4))
