@@ -139,7 +139,8 @@ def quickstart_tables(record: Mapping[str, Any]) -> list[Table]:
         scores = (f"{100 * row[column]:.2f}" if column in row else "included" for column in COLUMNS)
         rows.append([f"{name}: {record['choices'][name]}" if name in record["choices"] else name, *scores])
     title = f"{record['questions']:,} questions search {record['documents']:,} pages, × 100"
-    return [Table(title, ["", *COLUMNS], rows), examples_table(record["shown"], between=" · ")]
+    shown = [examples_table(record["shown"], between=" · ")] if record["shown"]["told"] else []
+    return [Table(title, ["", *COLUMNS], rows), *shown]
 
 
 def _made(
