@@ -148,7 +148,7 @@ def test_the_places_of_unused_tokens_are_taken(tmp_path: Path) -> None:
     for number, word in enumerate(spare):
         vocabulary[f"[unused{number}]"] = vocabulary.pop(word)
     (folder / "tokenizer.json").write_text(json.dumps(state), encoding="utf-8")
-    whole, cut = load(folder, "mean"), keep_tokens(load(folder, "mean"), LETTERS + 2)
+    whole, (cut, _) = load(folder, "mean"), keep_tokens(load(folder, "mean"), LETTERS + 2)
     assert len(cut.tokenizer) == cut[0].auto_model.config.vocab_size == LETTERS + 2
     words = sorted(vocabulary, key=vocabulary.__getitem__)[LETTERS + 2 : LETTERS + 4]
     assert [cut.tokenizer.convert_tokens_to_ids(word) for word in words] == [LETTERS, LETTERS + 1]
