@@ -133,6 +133,13 @@ def test_what_more_documents_judge_comes_first_and_the_others_must_be_better_tha
     assert choice == "map"
     every = {name: {task: np.concatenate([few[name][task], of[task]]) for task in of} for name, of in crossed.items()}
     assert gains["map"].gain == pytest.approx(mean_score(every["map"]) - mean_score(every[AS_IS]))
+    close, further = (noisy({"map": 0.05}, cases, cases, spread=0.1) for cases in (200, 2000))
+    noise = np.random.default_rng(0).normal(0, 0.1, 201)
+    close["crops"] = {
+        task: of + noise[: len(of)] - noise[: len(of)].mean() + 0.003 for task, of in close["map"].items()
+    }
+    assert choose_candidate(close)[0] == "crops", "it is better than keep"
+    assert choose_in_turn(close, {}, places[0], further, places[1])[0] == "map", "but not better than the map"
     better = few | {"crops": {task: cases + 0.1 for task, cases in few["map"].items()}}
     assert choose_in_turn(better, {}, places[0], crossed, places[1])[0] == "crops"
 

@@ -80,8 +80,7 @@ class Race:
         self.basis = self._all_basis.part(size.fitted_on)
         self.folds = judging_folds(self.basis, self.tasks) if size.folds else []
         if self.folds:
-            count = self._most + len(self.basis.documents)
-            self.told.append(f"{count:,} documents judge post steps, each those that were fitted without it")
+            self.told.append("all documents judge the post steps, each those that were fitted without it")
         self.scores: dict[str, TaskScores] = {}
         self.trials: list[Trial] = []
         self.teachers: dict[str, TeachingModel | Reranker] = {}

@@ -203,5 +203,8 @@ def claim_answer(record: Record) -> tuple[str, str]:
         return "holds", ""
     if seeds["p_margin_holm"] <= ALPHA and seeds["mean"] < record["margin"]:
         return "does not hold", ""
-    alone = f"{seeds['n']} seeds show differences from {seeds['detectable']:.2f} on"
-    return "open", f"{alone}, and larger ones where many claims are tested"
+    least = f"{seeds['detectable']:.2f}"
+    return (
+        "open",
+        f"{seeds['n']} seeds show {least} or more if one claim is tested, and only larger differences if many are",
+    )
