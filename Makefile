@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# nothing is compiled at the installation, so every process would compile all that it imports: 9 seconds each
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install quickstart test slow check docs format clean
 

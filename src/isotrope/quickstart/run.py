@@ -22,11 +22,12 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.checksum import files_checksum
-from isotrope.encoder.embed import Vectors, cut, search_vectors
+from isotrope.encoder.embed import Vectors, cut, search_vectors, vectors_of
 from isotrope.evaluation.retrieval import CUTOFF, by_cosine, rank_search, reciprocal_rank
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.significance import compare_means
 from isotrope.evaluation.verdict import Verdict
+from isotrope.improvement.candidates import for_queries
 from isotrope.improvement.improve import improve
 from isotrope.improvement.page import candidates_table, choice_figures
 from isotrope.improvement.steps import WHITENINGS, linear_step
@@ -182,7 +183,10 @@ def _made(
     table, ranks, hits = dict[str, dict[str, float]](), {}, {}
     for name, encoder in models.items():
         with watch("judging", console, name), cut(encoder, READ):
-            queries, pages = search_vectors(encoder, asked, texts)
+            if name == BETTER and for_queries(better.record["made"][better.choice]):
+                queries = vectors_of(encoder, asked, role="query")  # its pages have the vectors of GOOD, the last model
+            else:
+                queries, pages = search_vectors(encoder, asked, texts)
         ranks[name], hits[name] = _ranks(queries, pages, domain), first_hits(queries, pages)
         table[name] = {MRR: float(np.mean(ranks[name])), FIRST: float(np.mean(ranks[name] == 1))}
         if name not in (IMPROVED, BETTER):
