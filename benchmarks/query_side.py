@@ -13,9 +13,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from sentence_transformers import SentenceTransformer
+
 import isotrope
+from isotrope.compression.query_side import query_student
 from isotrope.encoder.routes import one_route
-from isotrope.encoder.student import IN_PLACE, student_of
+from isotrope.encoder.student import student_of
 from isotrope.evaluation.embed import Known, known_by
 from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.sets.domains import load_domain
@@ -25,7 +28,7 @@ from isotrope.training.processes import environment
 
 RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "compress" / "query_side.json"
 TEACHER, LENGTH, ARTICLES = "isotrope/minilm", 128, 1500
-STUDENTS = {"layers:2": "layers:2", "static": IN_PLACE}  # -> the student before training
+STUDENTS = ("isotrope/small", "layers:2", "static")
 COLLECTIONS = ("SciFact", "CACM", "NPL")
 OVERRIDES = ("train.max_length=64",)
 
@@ -37,6 +40,13 @@ def articles(data: Path, file: Path) -> Path:
     return file
 
 
+def before(student: str) -> SentenceTransformer:
+    """The student before training; isotrope/small follows the teacher already."""
+    if "/" in student:
+        return isotrope.load(student)
+    return student_of(isotrope.load(TEACHER), query_student(student))
+
+
 def main() -> None:
     """Train both, and judge them before and after."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -45,10 +55,10 @@ def main() -> None:
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     documents, models, costs = articles(given.data, given.work / "articles.jsonl"), {}, {}
-    for name, start in STUDENTS.items():
-        models[f"{name}, before"] = student_of(isotrope.load(TEACHER), start)
+    for name in STUDENTS:
+        models[f"{name}, before"] = before(name)
         run = isotrope.compress(
-            TEACHER, documents, student=name, side="query", output=given.work / name.replace(":", ""), labels="none",
+            TEACHER, documents, student=name, side="query", output=given.work / name.replace(":", "").replace("/", "-"), labels="none",
             overrides=OVERRIDES,
         )  # fmt: skip
         models[name], costs[name] = one_route(isotrope.load(run.folder / "model"), "query"), run.record["compression"]

@@ -2,10 +2,11 @@
 
     python benchmarks/small_text.py first DATA first.txt
     python benchmarks/small_text.py second DATA second.txt
+    python benchmarks/small_text.py third DATA third.txt
 
 The first one has short sentences, since a short text costs little time, and paragraphs. The second one has passages of
 all lengths, which teach search from its documents' side, and titles, questions about titles, and spans without a
-beginning or an end, which teach it from the queries' side.
+beginning or an end, which teach it from the queries' side. The third one has more of them, drawn again.
 """
 
 import argparse
@@ -18,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 FIRST = {"sentences": 100_000, "paragraphs": 20_000}
-SECOND = {"sentences": 60_000, "passages": 36_000, "spans": 30_000, "titles": 14_000, "questions": 10_000}
-TEXTS = 50_000  # of all these, drawn: as many as an hour has time for
+MIXED = {"sentences": 60_000, "passages": 36_000, "spans": 30_000, "titles": 14_000, "questions": 10_000}
+SECOND = 50_000  # of these, drawn: as many as an hour has time for
+THIRD = 1.1  # times as many as these, where there are so many
 LONGEST, SHORTEST = 90, 20  # words of a paragraph or passage; about 120 tokens
 FEW = range(2, 13)  # words of a span, as a query has
 TITLED = 0.3  # of the passages: those with the article's title before them
@@ -92,30 +94,34 @@ def first(wiki: Path) -> list[str]:
     return texts
 
 
-def second(wiki: Path) -> list[str]:
-    """Some of all kinds, shuffled."""
-    draw = random.Random(1)
-    texts = drawn(wiki, SECOND["sentences"], 35, draw)
+def mixed(wiki: Path, seed: int, times: float = 1) -> list[str]:
+    """Texts of all kinds, shuffled, ``times`` as many as `MIXED` says."""
+    draw, counts = random.Random(seed), {kind: round(times * count) for kind, count in MIXED.items()}
+    texts = drawn(wiki, counts["sentences"], 35, draw)
     every = list(articles(wiki))
-    texts += [passage(draw.choice(every), draw) for _ in range(SECOND["passages"])]
-    texts += [span(draw.choice(every), draw) for _ in range(SECOND["spans"])]
+    texts += [passage(draw.choice(every), draw) for _ in range(counts["passages"])]
+    texts += [span(draw.choice(every), draw) for _ in range(counts["spans"])]
     titles = [article["title"] for article in every]
-    texts += draw.sample(titles, SECOND["titles"])
-    for _ in range(SECOND["questions"]):
+    texts += draw.sample(titles, min(counts["titles"], len(titles)))
+    for _ in range(counts["questions"]):
         texts.append(draw.choice(ASKED).format(*(title.split(" (")[0] for title in draw.sample(titles, 2))))
     texts = [text for text in texts if text]
     draw.shuffle(texts)
-    return texts[:TEXTS]
+    return texts
 
 
 def main() -> None:
     """Write the text."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("which", choices=["first", "second"])
+    parser.add_argument("which", choices=["first", "second", "third"])
     parser.add_argument("data", type=Path, help="the folder that holds wiki/")
     parser.add_argument("output", type=Path)
     given = parser.parse_args()
-    texts = (first if given.which == "first" else second)(given.data / "wiki")
+    wiki = given.data / "wiki"
+    if given.which == "first":
+        texts = first(wiki)
+    else:
+        texts = mixed(wiki, seed=1)[:SECOND] if given.which == "second" else mixed(wiki, seed=2, times=THIRD)
     given.output.write_text("\n".join(texts) + "\n", encoding="utf-8")
 
 

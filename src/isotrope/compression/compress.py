@@ -103,8 +103,9 @@ def compress(
             still), ``static`` (one vector a token, for `StaticEmbedding`), or any model. ``vocabulary:30000`` alone
             keeps the tokens that the documents need most, and nothing is trained: a text that needs no lost token
             keeps its vector to the last bit.
-        side: ``query``: the student, which is made of the teacher, reads queries only, and the result is one model with
-            two routes: its ``encode_document`` is the teacher's to the last bit. ``both``: it reads all texts.
+        side: ``query``: the student reads queries only, and the result is one model with two routes, because its
+            ``encode_document`` is the teacher's to the last bit. A model of the teacher's width may be such a student.
+            ``both``: it reads all texts.
         output: a folder for the student and the work; None: a temporary one, which the result keeps.
         seed: of all random numbers.
         preset: a method with a teacher.

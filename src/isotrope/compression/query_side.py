@@ -24,8 +24,9 @@ _KEYS = (  # over the preset's: the student's own vector is its teacher's, of te
 
 
 def query_student(student: str) -> str:
-    """The student whose vectors begin among its teacher's; UserError if it is not made of its teacher."""
-    check_student(without_vocabulary(student)[0])
+    """The student whose vectors begin among its teacher's: made of the teacher, or a model that follows it already."""
+    if "/" not in student:
+        check_student(without_vocabulary(student)[0])
     return IN_PLACE if student == STATIC else student
 
 
