@@ -44,6 +44,8 @@ def test_states_of_every_architecture_are_close(kind: str, holes: bool) -> None:
     assert 1e-4 < (found - expected).abs().max() < 0.1 * expected.abs().max()  # rounded, and not much
     multiply_in(packed, "float32")
     assert torch.equal(states(packed, features), expected)
+    multiply_in(packed.requires_grad_(True), "bf16")  # not rounded
+    torch.testing.assert_close(states(packed, features), expected, atol=1e-5, rtol=1e-5)
 
 
 @needs_bf16
