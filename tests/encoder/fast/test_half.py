@@ -57,7 +57,7 @@ def test_scores_are_made_for_few_heads_at_a_time(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(torch, "baddbmm", lambda bias, q, k, **rest: heads.append(len(q)) or real(bias, q, k, **rest))
     with torch.no_grad():
         expected = states(packed, batch())
-        monkeypatch.setattr("isotrope.encoder.fast.attention.SCORES", 3 * 32 * 32)
+        monkeypatch.setattr("isotrope.encoder.fast.attention.SCORES", 3 * 16 * 16)
         assert torch.equal(states(packed, batch()), expected)
     assert heads == [10, 10, *[3, 3, 3, 1] * 2]
 

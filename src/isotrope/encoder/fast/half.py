@@ -69,8 +69,8 @@ HALVES: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: Linear16, ModernBer
 def multiply_in(encoder: PreTrainedModel, dtype: Dtype) -> None:
     """Let the layers of a packed encoder multiply in ``dtype``, in place; for bf16, its weights must be frozen.
 
-    In bf16, lengths and numbers of tokens are multiples of `WIDTH`: torch's softmax of 16-bit numbers takes what is
-    over one by one, and oneDNN prepares each new shape for a millisecond.
+    In bf16, lengths are multiples of 16 and numbers of tokens of `WIDTH`, since oneDNN prepares each new shape for a
+    millisecond.
     """
     half = dtype == "bf16"
     classes = HALVES if half else {narrow: wide for wide, narrow in HALVES.items()}
@@ -78,7 +78,7 @@ def multiply_in(encoder: PreTrainedModel, dtype: Dtype) -> None:
         if type(module) in classes:
             module.__dict__.pop("_ready", None)
             module.__class__ = classes[type(module)]
-    shapes = {"width": WIDTH, "multiple": WIDTH} if half else {}
+    shapes = {"width": 16, "multiple": WIDTH} if half else {}
     encoder.forward = update_wrapper(partial(forward, encoder, **shapes), encoder.forward)
 
 
