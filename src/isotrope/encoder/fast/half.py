@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.models.modernbert.modeling_modernbert import ModernBertAttention
+from transformers.models.modernbert.modeling_modernbert import ModernBertAttention, rotate_half
 
 from isotrope.encoder.fast.attention import packed_attention
 from isotrope.encoder.fast.packed import WIDTH, forward, layers
@@ -47,22 +47,16 @@ class Linear16(nn.Linear):
 class Attention16(ModernBertAttention):
     """(1, T, D) -> (1, T, D). Queries and keys are turned together, in 16 bits; transformers widens each twice."""
 
-    def forward(
-        self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Tensor | None = None, **kwargs: Any
-    ) -> tuple[Tensor, None]:
+    def forward(self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any, **kwargs: Any) -> Any:
         heads = self.Wqkv(hidden_states).unflatten(-1, (3, -1, self.head_dim))  # (1, T, 3, H, d)
         cos, sin = (part.to(heads.dtype)[:, :, None, None] for part in position_embeddings)
         pairs, value = heads[:, :, :2], heads[:, :, 2]
-        first, second = pairs.chunk(2, dim=-1)
-        turned = torch.addcmul(pairs * cos, torch.cat([-second, first], dim=-1), sin)
+        turned = torch.addcmul(pairs * cos, rotate_half(pairs), sin)
         query, key, value = (part.transpose(1, 2) for part in (*turned.unbind(2), value))  # (1, H, T, d)
-        found, _ = packed_attention(
-            self, query, key, value, attention_mask, sliding_window=self.sliding_window, **kwargs
-        )
-        return self.Wo(found.flatten(2)), None
+        kwargs["sliding_window"] = self.sliding_window
+        return self.Wo(packed_attention(self, query, key, value, attention_mask, **kwargs)[0].flatten(2)), None
 
 
-# What a layer's modules become in 16 bits.
 HALVES: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: Linear16, ModernBertAttention: Attention16}
 
 
