@@ -7,6 +7,7 @@ Systems, on the same model, sentences, batches and length, each with dropout .1 
 loss, backward, clipping, AdamW):
 
 - ``ours``: isotrope's trainer with the preset ``simcse``, tokens made beforehand, its head left out: (a) has none;
+- ``ours_bf16``: the same with ``train.precision = bf16``: weights, their gradients and the loss stay in 32 bits;
 - ``a``: sentence-transformers' trainer, MultipleNegativesRankingLoss on a duplicated column;
 - ``b``: the loop of the papers' repositories: tokens made beforehand, padded to the longest, two copies in one forward;
 - ``bound``: the matrix products of ``ours`` alone, forward and backward, for real tokens.
@@ -187,10 +188,14 @@ def measure(shape: str, path: Path, repetitions: int, steps: int) -> dict[str, A
     mean = sum(filled) / len(filled)
     with tempfile.TemporaryDirectory() as place:
         os.environ["ISOTROPE_CACHE"] = place
-        preset = read_preset("simcse", [f"encoder.backbone={name}", "views.mlp=false"])
+        preset, half = (
+            read_preset("simcse", [f"encoder.backbone={name}", "views.mlp=false", f"train.precision={precision}"])
+            for precision in ("fp32", "bf16")
+        )
         given = (lambda repetition: texts[repetition * size : (repetition + 1) * size], Path(place))
         systems: dict[str, System] = {
             "ours": Ours(preset, *given),
+            "ours_bf16": Ours(half, *given),
             "a": SentenceTransformers(name, *given),
             "b": PlainLoop(name, *given),
         }
@@ -203,6 +208,8 @@ def measure(shape: str, path: Path, repetitions: int, steps: int) -> dict[str, A
         "threads": torch.get_num_threads(),
         "clock": clock.name,
         "seconds": {name: round(sorted(found)[len(found) // 2], 4) for name, found in times.items()},
+        "a_over_ours_bf16": ratio(times, "a", "ours_bf16"),
+        "ours_over_ours_bf16": ratio(times, "ours", "ours_bf16"),
         "a_over_ours": ratio(times, "a", "ours"),
         "b_over_ours": ratio(times, "b", "ours"),
         "bound_over_ours": ratio(times, "bound", "ours"),

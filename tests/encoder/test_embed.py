@@ -161,12 +161,8 @@ def test_the_vectors_are_those_of_32_bits(kind: str, stored: torch.dtype, tmp_pa
     assert model_checksum(frozen) == model_checksum(plain)  # vectors of one are those of the other
 
 
-def copied(model: Path, folder: Path) -> Path:
-    return Path(shutil.copytree(model, folder))
-
-
 def test_a_head_is_made_of_the_stored_weights(tiny_model: Path, tmp_path: Path) -> None:
-    folder = narrow(copied(tiny_model, tmp_path / "model"), torch.float16)
+    folder = narrow(Path(shutil.copytree(tiny_model, tmp_path / "model")), torch.float16)
     for pooling in ("cls_head", "first_last", "embeddings"):
         plain, frozen = (load(folder, pooling, device="cpu", frozen=frozen) for frozen in (False, True))
         np.testing.assert_array_equal(frozen.encode(TEXTS_STORED), plain.encode(TEXTS_STORED))

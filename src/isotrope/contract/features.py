@@ -31,7 +31,7 @@ def whole(model: nn.Module, column: dict[str, Any], needs: Collection[str] = (KE
         if not isinstance(getattr(encoder, "embeddings", None), nn.Module):
             del found[LAYER_FEATURES], found[LAYER_TOKENS]
     if encoder is not None and POSITIONS in inspect.signature(encoder.forward).parameters:
-        found[POSITIONS] = _positions(encoder, ids)
+        found[POSITIONS] = positions(encoder, ids, ids)
     if missing := sorted(set(needs) - found.keys()):
         remedy = "take another token step, such as tokens.shuffle or tokens.cutoff with unit = token"
         raise UserError(f"a token step needs {missing[0]}, which this encoder does not take", remedy)
@@ -80,7 +80,7 @@ def outputs(model: nn.Module, features: dict[str, Any], wanted: Sequence[str] = 
     if keep is not None and table is not None:
         ids = features.pop("input_ids")
         if _padding(encoder) is not None:  # these count positions from the ids, and would no longer see the padding
-            features.setdefault(POSITIONS, _positions(encoder, ids))
+            features.setdefault(POSITIONS, positions(encoder, ids, ids))
         features["inputs_embeds"] = table(ids) * keep  # (N, L, d)
     with _layer_erased(encoder, features):
         given = model(features)
@@ -146,10 +146,12 @@ def _padding(encoder: Any) -> int | None:
     return getattr(getattr(encoder, "embeddings", None), "padding_idx", None)
 
 
-def _positions(encoder: Any, ids: Tensor) -> Tensor:
-    """The positions (N, L) that the encoder gives to token ids (N, L)."""
-    if (padding := _padding(encoder)) is None:
-        return torch.arange(ids.shape[1], device=ids.device).repeat(len(ids), 1)
+def positions(encoder: Any, ids: Tensor | None, mask: Tensor) -> Tensor:
+    """The positions (N, L) that the encoder gives to token ids (N, L), or, without them, to embeddings with a mask."""
+    padding = _padding(encoder)
+    if padding is None or ids is None:
+        columns = torch.arange(mask.shape[1], device=mask.device) + (0 if padding is None else padding + 1)
+        return columns.repeat(len(mask), 1)
     real = (ids != padding).long()
     return real.cumsum(dim=1) * real + padding
 

@@ -12,6 +12,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 ATTENTION_NAME = "isotrope_packed"  # among transformers' attention implementations; no saved configuration mentions it
+BLOCK = 32  # numbers of a row: torch's softmax in 16 bits takes those that are over one by one
 LEVELS = 1 << 16  # dropout's probabilities are multiples of 2⁻¹⁶; the scale is exact for the one that is taken
 SCORES = 1 << 19  # numbers: without gradients no more are held, since the system hands out more memory slowly
 GROUPS, FEWEST = 4, 16  # of a batch's sentences, by length; with fewer sentences, one group
@@ -190,10 +191,12 @@ def _plain(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: flo
     bias = bias.to(query.dtype).expand(n, heads, -1, length).reshape(n * heads, -1, length)  # (N·H, 1 or L, L)
     scale = size**-0.5 if scaling is None else scaling
     step = len(query) if torch.is_grad_enabled() else max(1, SCORES // length**2)  # sentences' heads at once
+    widened = query.element_size() == 2 and (length % BLOCK != 0 or length < 2 * BLOCK)
     parts = []
     for q, k, v, b in zip(*(torch.split(x, step) for x in (query, key, value, bias)), strict=True):
         scores = torch.baddbmm(b, q, k.mT, alpha=scale)
-        parts.append(torch.bmm(drop(scores.softmax(dim=-1), dropout), v))
+        scores = scores.float() if widened else scores
+        parts.append(torch.bmm(drop(scores.softmax(dim=-1).to(v.dtype), dropout), v))
     return torch.cat(parts).view(n, heads, length, size)
 
 

@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.models.modernbert.modeling_modernbert import ModernBertAttention, rotate_half
 
+from isotrope.encoder.fast.attention import packed_attention
 from isotrope.encoder.fast.packed import WIDTH, forward, layers
 
 ROWS = 1024  # about as many tokens as a pass has: the layout of the weights suits this many
@@ -42,18 +44,35 @@ class Linear16(nn.Linear):
         return {name: value for name, value in self.__dict__.items() if name != "_ready"}
 
 
+class Attention16(ModernBertAttention):
+    """(1, T, D) -> (1, T, D). Queries and keys are turned together, in 16 bits; transformers widens each twice."""
+
+    def forward(self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any, **kwargs: Any) -> Any:
+        heads = self.Wqkv(hidden_states).unflatten(-1, (3, -1, self.head_dim))  # (1, T, 3, H, d)
+        cos, sin = (part.to(heads.dtype)[:, :, None, None] for part in position_embeddings)
+        pairs, value = heads[:, :, :2], heads[:, :, 2]
+        turned = torch.addcmul(pairs * cos, rotate_half(pairs), sin)
+        query, key, value = (part.transpose(1, 2) for part in (*turned.unbind(2), value))  # (1, H, T, d)
+        kwargs["sliding_window"] = self.sliding_window
+        return self.Wo(packed_attention(self, query, key, value, attention_mask, **kwargs)[0].flatten(2)), None
+
+
+HALVES: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: Linear16, ModernBertAttention: Attention16}
+
+
 def multiply_in(encoder: PreTrainedModel, dtype: Dtype) -> None:
     """Let the layers of a packed encoder multiply in ``dtype``, in place; for bf16, its weights must be frozen.
 
-    In bf16, lengths and numbers of tokens are multiples of `WIDTH`: torch's softmax of 16-bit numbers takes what is
-    over one by one, and oneDNN prepares each new shape for a millisecond.
+    In bf16, lengths are multiples of 16 and numbers of tokens of `WIDTH`, since oneDNN prepares each new shape for a
+    millisecond.
     """
     half = dtype == "bf16"
+    classes = HALVES if half else {narrow: wide for wide, narrow in HALVES.items()}
     for module in layers(encoder).modules():
-        if type(module) is (nn.Linear if half else Linear16):
+        if type(module) in classes:
             module.__dict__.pop("_ready", None)
-            module.__class__ = Linear16 if half else nn.Linear
-    shapes = {"width": WIDTH, "multiple": WIDTH} if half else {}
+            module.__class__ = classes[type(module)]
+    shapes = {"width": 16, "multiple": WIDTH} if half else {}
     encoder.forward = update_wrapper(partial(forward, encoder, **shapes), encoder.forward)
 
 

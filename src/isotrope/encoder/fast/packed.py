@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
 
-from isotrope.contract.features import language_model
+from isotrope.contract.features import language_model, positions
 from isotrope.encoder.fast.attention import ATTENTION_NAME, Packing, attend, quicken
 from isotrope.errors import UserError
 
@@ -66,7 +66,7 @@ def forward(model: PreTrainedModel, *args: Any, width: int = 1, multiple: int | 
     asked = any(kwargs.get(key) is not None and kwargs[key] is not False for key in ELSEWHERE)
     if args or asked or not isinstance(mask, Tensor) or mask.ndim != 2 or not kwargs.get("return_dict", True):
         return type(model).forward(model, *args, **kwargs)
-    inputs = {"position_ids": _positions(model, kwargs)} | {
+    inputs = {"position_ids": positions(model, kwargs.get("input_ids"), mask)} | {
         key: kwargs[key] for key in PER_TOKEN if kwargs.get(key) is not None
     }
     inputs = {key: value.expand(*mask.shape, *value.shape[2:]) for key, value in inputs.items()}
@@ -92,19 +92,6 @@ def forward(model: PreTrainedModel, *args: Any, width: int = 1, multiple: int | 
     if output.get("pooler_output") is not None:
         output["pooler_output"] = model.pooler(output["last_hidden_state"])
     return output
-
-
-def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> Tensor:
-    """The position ids (N, L) or (1, L) that the model would give its padded input."""
-    mask, ids = kwargs["attention_mask"], kwargs.get("input_ids")
-    columns = torch.arange(mask.shape[1], device=mask.device)[None]
-    if model.config.model_type in FROM_FIRST_COLUMN:
-        return columns
-    padding: int = model.embeddings.padding_idx
-    if ids is None:
-        return columns + padding + 1
-    real: Tensor = (ids != padding).long()
-    return real.cumsum(dim=1) * real + padding
 
 
 # Of the forward pass under way: MPNet hands nothing of ours down to its encoder.
