@@ -40,7 +40,7 @@ def test_a_row_is_meant_where_a_teacher_has_its_name(corpus_file: Path, tmp_path
 
 def test_over_pairs_the_mean_over_seeds_is_compared_on_the_same_resamples(corpus_file: Path, tmp_path: Path) -> None:
     rows = '[run]\nseeds = 3\n[rows.A]\n[rows.B]\npreset = "simcse"\nset = ["views.passes=3"]'
-    made = measured(planned(spec_of(tmp_path, corpus_file, rows), tmp_path), lambda _: {"Avg.": 50.0}, draws=999)
+    made = measured(planned(spec_of(tmp_path, corpus_file, rows), tmp_path), lambda _: {"Avg.": 50.0}, draws=True)
     (one,) = study_record(made)["differences"]
 
     def mean(label: str) -> Any:
