@@ -56,6 +56,19 @@ def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, 
     return read_study(file, changes | run), Place(Path(options["output"]), data, tuple(options.get("overrides", ())))
 
 
+def plan_study(
+    file: str | Path,
+    options: Options,
+    seeds: int | None,
+    labels: str | None,
+    sweep: Mapping[str, Sequence[Any]] | None,
+    tuned: str | Path | None,
+) -> StudyPlan:
+    """The cells of a study, as `study` takes it."""
+    spec, place = with_options(file, options, seeds=seeds, test=labels)
+    return StudyPlan(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
+
+
 @dataclass(frozen=True, slots=True)
 class Study:
     """A study so far. ``record`` is what ``study.json`` holds; ``failed`` has a line for each failed cell."""
@@ -94,20 +107,19 @@ def study(
         UserError: a mistake of the user's; raised before long work.
         Stopped: Ctrl-C; the pages show what is finished, and the same call goes on.
     """
-    spec, place = with_options(file, options, seeds=seeds, test=labels)
     console = options.get("console") or plain_console()
     with watch("planning", console):
-        planned = StudyPlan(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
+        planned = plan_study(file, options, seeds, labels, sweep, tuned)
     job = Job(options["output"], "study", {}, [planned.corpus], restart=options.get("restart", False))
     with job.held():  # it has no identity, since more rows and seeds, and other studies, add cells
         job.begin()
         try:
             failed = run_plan(planned, options.get("workers", 1), console)
         except Stopped:
-            write_study(planned, place.output, {})
+            write_study(planned, planned.place.output, {})
             raise
         with watch("testing the differences, drawing and writing", console):
-            return write_study(planned, place.output, failed)
+            return write_study(planned, planned.place.output, failed)
 
 
 def write_study(planned: StudyPlan, output: Path, failed: Mapping[str, str]) -> Study:
