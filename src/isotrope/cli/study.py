@@ -82,8 +82,9 @@ def study(
     options = Options(
         output=output, documents=documents, data=data, model=model, vectors=vectors, sentences=sentences, dev=dev,
         rows=_rows(file, rows), overrides=overrides, workers=workers, threads=threads, restart=restart, console=console,
+        seeds=seeds, labels=labels, sweep=sweep, tuned=tuned,
     )  # fmt: skip
-    idle = {"--seeds": seeds, "--labels": labels, "--sweep": sweep, "--tuned": tuned} if search else {}
+    idle: dict[str, Any] = {"--seeds": seeds, "--labels": labels, "--sweep": sweep, "--tuned": tuned} if search else {}
     idle |= {"--seeds": seeds, "--rows": rows, "--search": search} if name else {"--cell": cell, "--seed": seed}
     for option, value in idle.items():
         if value:
@@ -91,7 +92,7 @@ def study(
     if name:
         from isotrope.study.verify import verify
 
-        found = verify(file, cell=cell, seed=seed, labels=labels, sweep=sweep, tuned=tuned, **options)
+        found = verify(file, cell=cell, seed=seed, **options)
         console.print(str(found), markup=False, highlight=False, soft_wrap=True)
         if found.beyond:
             sys.exit(1)
@@ -101,7 +102,7 @@ def study(
 
         console.print(f"best settings of each row: {search_settings(file, **options)}")
         return
-    done = run(file, seeds=seeds, labels=labels, sweep=sweep, tuned=tuned, **options)
+    done = run(file, **options)
     if not console.is_terminal:
         for page in done.pages:
             console.print(f"written to {page}")

@@ -90,7 +90,8 @@ def recomputed(record: Record) -> Record:
         if one["pairs"]:
             one["pairs"].setdefault("resamples", 1000)
     for one in record["differences"]:
-        one["needed"] = _needed(*(_named(record["rows"], one[side]) for side in ("row", "than")), one["column"])
+        row, than = (_named(record["rows"], one[side]) for side in ("row", "than"))
+        one["needed"] = _needed(row, than, one["column"])
     _correct(record["differences"])
     _correct(record["claims"])
     for claim in record["claims"]:
@@ -114,10 +115,10 @@ def _spread(row: Record, column: str) -> Record | None:
 
 def _needed(row: Record, than: Record, column: str) -> Record | None:
     """The seeds that true differences of 0.5 and 1 need, by the variances of both rows; what is one model has none."""
-    spreads = [_spread(one, column) if one["kind"] == "row" else {"sd": 0.0} for one in (row, than)]
-    if not all(spreads):
+    first, second = (_spread(one, column) if one["kind"] == "row" else {"sd": 0.0} for one in (row, than))
+    if first is None or second is None:
         return None
-    sd = float(np.hypot(*(one["sd"] for one in spreads if one)))  # of independent rows
+    sd = float(np.hypot(first["sd"], second["sd"]))  # of independent rows
     return {str(d): seeds_needed(d, sd) for d in (0.5, 1.0)}
 
 

@@ -17,7 +17,7 @@ from isotrope.study.cell import without_paths
 from isotrope.study.columns import COST, SHAPE, shown
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import StudyPlan
-from isotrope.study.study import Options, plan_study
+from isotrope.study.study import Options, with_options
 
 PRINTED, ELSEWHERE = 0.005, 100  # points that printed digits hide; how many times as much other versions may differ
 DECIDES = ("python", "system", "kernels", "threads", "gpus", "packages")  # of an environment, the last digits
@@ -48,16 +48,7 @@ class Verification:
         return "\n".join([*lines, f"since then: {'; '.join(self.changed)}"] if self.changed else lines)
 
 
-def verify(
-    file: str | Path,
-    *,
-    cell: str = "",
-    seed: int = 0,
-    labels: str | None = None,
-    sweep: Mapping[str, Sequence[Any]] | None = None,
-    tuned: str | Path | None = None,
-    **options: Unpack[Options],
-) -> Verification:
+def verify(file: str | Path, *, cell: str = "", seed: int = 0, **options: Unpack[Options]) -> Verification:
     """Run one cell of ``study.json`` in the study's folder again, with all that it needs, and compare the scores.
 
     With equal versions, processor and threads the scores must be those that are printed; else they may differ by 0.5
@@ -67,7 +58,7 @@ def verify(
         file: the study, with the options that it was run with.
         cell: as the log calls it, "SimCSE, seed 0"; "": one is drawn.
         seed: of the draw.
-        labels: as of the study, like ``sweep``, ``tuned`` and ``options``.
+        options: those that the study was run with; ``seeds`` and ``rows`` are taken from the cell.
 
     Raises:
         UserError: the folder has no records, or not this cell; or as in `isotrope.study.study`.
@@ -84,15 +75,12 @@ def verify(
     row, number = recorded[cell]
     console = options.get("console") or plain_console()
     with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
-        options |= {"output": folder, "rows": [row["label"]]}
-        plan = plan_study(file, options, int(number) + 1, labels, sweep, tuned)
+        options |= {"output": folder, "seeds": int(number) + 1}
+        plan = StudyPlan(*with_options(file, options), [row["label"]], options.get("sweep"))
         key = plan.rows[row["label"]][int(number)]
         plan.cells = {one: plan.cells[one] for one in _with_needed(plan, key)}
-        failed = run_plan(plan, options.get("workers", 1), console)
-        if failed:
-            raise UserError(
-                f"{cell} cannot be run again: {failed[key]}", "give the options that the study was run with"
-            )
+        if failed := run_plan(plan, options.get("workers", 1), console):
+            raise UserError(f"{cell} failed: {failed[key]}", "give the options that the study was run with")
         found = json.loads(json.dumps(plan.cells[key].record()))
     return compared(cell, record, row["cells"][number], row["scores"][number], found)
 
