@@ -125,9 +125,11 @@ def _needed(row: Record, than: Record, column: str) -> Record | None:
 def _over_pairs(drawn: Callable[[str, str], Any], rows: Sequence[Record], one: Record) -> Record | None:
     """Interval and p of a difference over pairs, from the mean draws over its cells; None if there are no pairs."""
     left, right, _ = _paired(rows, one)
+    if not left:
+        return None
     cells = [_cells(_named(rows, name), seeds) for name, seeds in ((one["row"], left), (one["than"], right))]
     first, second = ([drawn(key, one["column"]) for key in keys] for keys in cells)
-    if not left or any(of is None for of in first + second):
+    if any(of is None for of in first + second):
         return None
     # interval and p come from the draws only; the scores are in the record already
     found = judged(0.0, 0.0, np.mean(first, axis=0) - np.mean(second, axis=0))
