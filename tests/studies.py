@@ -96,8 +96,8 @@ def measured(made: StudyPlan, scores: Callable[[Cell], dict[str, float]], draws:
         (cell.model if cell.keep_model else cell.folder).mkdir(parents=True)
         cell.job.begin()
         cell.numbers.mkdir()
-        of = {"STS12": np.random.default_rng(i).normal(0.5, 0.01, RESAMPLES)} if draws else {}
-        np.savez(cell.numbers / DRAWS, **of)  # type: ignore[arg-type]
+        if draws:
+            np.savez(cell.numbers / DRAWS, STS12=np.random.default_rng(i).normal(0.5, 0.01, RESAMPLES))
         given = {"scores": scores(cell), "environment": {}, "data": {}, "seconds": {}}
         cell.finish({"preset": cell.row.preset, "seed": cell.seed, "settings": cell.settings, **given})
     return made

@@ -83,7 +83,9 @@ class Cell:
 
         Cells of earlier versions have fewer, and are resampled again.
         """
-        with np.load(self.numbers / DRAWS, allow_pickle=False) as file:
+        if not (path := self.numbers / DRAWS).is_file():
+            return {}
+        with np.load(path, allow_pickle=False) as file:
             draws = dict(file)
         enough = all(len(values) == RESAMPLES for values in draws.values())
         return draws if enough else resample(self.cosines(), RESAMPLES)

@@ -36,16 +36,15 @@ class Verification:
     @property
     def beyond(self) -> list[str]:
         """The columns that differ by more, or are not measured now."""
-        tenth = dict.fromkeys(SHAPE, 0.1)
-        moved = {column: abs(self.now.get(column, np.inf) - old) for column, old in self.then.items()}
-        return [column for column, by in moved.items() if not by <= self.within * tenth.get(column, 1)]
+        allowed = {column: self.within * (0.1 if column in SHAPE else 1) for column in self.then}
+        return [c for c, old in self.then.items() if not abs(self.now.get(c, np.inf) - old) <= allowed[c]]
 
     def __str__(self) -> str:
         """One line with the answer, then one for what has changed since."""
-        told = [f"{column} {shown(column, self.then[column])} → {_now(self.now, column)}" for column in self.beyond]
+        told = [f"{c} {shown(c, self.then[c])} → {shown(c, self.now.get(c, np.nan))}" for c in self.beyond]
         answer = f"differs from its record by more than {self.within:g} points: {', '.join(told)}"
-        lines = [f"{self.cell}: {answer if told else f'equal to its record within {self.within:g} points'}"]
-        return "\n".join([*lines, f"since then: {'; '.join(self.changed)}"] if self.changed else lines)
+        since = f"\nsince then: {'; '.join(self.changed)}" if self.changed else ""
+        return f"{self.cell}: {answer if told else f'equal to its record within {self.within:g} points'}{since}"
 
 
 def verify(file: str | Path, *, cell: str = "", seed: int = 0, **options: Unpack[Options]) -> Verification:
@@ -100,10 +99,6 @@ def compared(cell: str, record: Record, key: str, then: Mapping[str, float], fou
 def _deciding(machine: Mapping[str, Any]) -> list[Any]:
     found = {**machine, "packages": {**machine.get("packages", {}), "isotrope": ""}}
     return [found.get(name) for name in DECIDES]
-
-
-def _now(scores: Mapping[str, float], column: str) -> str:
-    return shown(column, scores[column]) if column in scores else "not measured"
 
 
 def _with_needed(plan: StudyPlan, key: str) -> list[str]:

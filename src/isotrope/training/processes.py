@@ -78,11 +78,10 @@ def commit(file: Path) -> str | None:
 
     So a package that is installed below a user's own repository does not take that one's commit.
     """
+    tracked, described = ["ls-files", "--error-unmatch", file.name], "describe --always --dirty --abbrev=40 --exclude=*"
     try:
-        for command in ("ls-files --error-unmatch", "describe --always --dirty --abbrev=40 --exclude=*"):
-            name = [file.name] if command.startswith("ls") else []
-            git = ["git", "-C", str(file.parent), *command.split(), *name]
-            found = subprocess.run(git, capture_output=True, text=True, check=True).stdout
+        for command in (tracked, described.split()):
+            found = subprocess.run(["git", *command], cwd=file.parent, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    return found.strip()
+    return found.stdout.strip()
