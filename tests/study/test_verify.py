@@ -86,7 +86,7 @@ def test_a_command_says_whether_a_drawn_cell_gives_its_record(
     (tmp_path / "study.json").write_text(json.dumps(record))
     code, text = said("--seed", "3")
     assert code == 0
-    assert "Before training, seed 0: equal to its record within 0.5 points\nsince then: " in text
+    assert "Before training, seed 0: equal to its record within 0.5 points, at most 0.000 apart\nsince then: " in text
     assert "packages: torch = '1.0', not '" in text
     raw["scores"].clear()
     (tmp_path / "study.json").write_text(json.dumps(record))

@@ -42,9 +42,11 @@ class Verification:
     def __str__(self) -> str:
         """One line with the answer, then one for what has changed since."""
         told = [f"{c} {shown(c, self.then[c])} → {shown(c, self.now.get(c, np.nan))}" for c in self.beyond]
+        most = max((abs(self.now.get(c, np.nan) - old) for c, old in self.then.items()), default=0.0)
+        equal = f"equal to its record within {self.within:g} points, at most {most:.3f} apart"
         answer = f"differs from its record by more than {self.within:g} points: {', '.join(told)}"
         since = f"\nsince then: {'; '.join(self.changed)}" if self.changed else ""
-        return f"{self.cell}: {answer if told else f'equal to its record within {self.within:g} points'}{since}"
+        return f"{self.cell}: {answer if told else equal}{since}"
 
 
 def verify(file: str | Path, *, cell: str = "", seed: int = 0, **options: Unpack[Options]) -> Verification:
