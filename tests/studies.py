@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from isotrope.study.cell import DRAWS, RESAMPLES
 from isotrope.study.plan import Cell, Place, StudyPlan
 from isotrope.study.spec import Spec, read_study
 
@@ -89,14 +90,14 @@ def spec_of(tmp_path: Path, corpus: Path, rows: str) -> Spec:
     return read_study(file, {"corpus": [str(corpus)], "test": "none", "dev": ["none"], "sentences": 500})
 
 
-def measured(made: StudyPlan, scores: Callable[[Cell], dict[str, float]], draws: int = 0) -> StudyPlan:
+def measured(made: StudyPlan, scores: Callable[[Cell], dict[str, float]], draws: bool = False) -> StudyPlan:
     """The plan with every cell finished, its scores given instead of trained for."""
     for i, cell in enumerate(made.cells.values()):
         (cell.model if cell.keep_model else cell.folder).mkdir(parents=True)
         cell.job.begin()
         cell.numbers.mkdir()
         if draws:
-            np.savez(cell.numbers / "draws.npz", STS12=np.random.default_rng(i).normal(0.5, 0.01, draws))
+            np.savez(cell.numbers / DRAWS, STS12=np.random.default_rng(i).normal(0.5, 0.01, RESAMPLES))
         given = {"scores": scores(cell), "environment": {}, "data": {}, "seconds": {}}
         cell.finish({"preset": cell.row.preset, "seed": cell.seed, "settings": cell.settings, **given})
     return made

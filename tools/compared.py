@@ -69,19 +69,26 @@ def scores(record: dict[str, Any], label: str, column: str) -> dict[str, float]:
     return {seed: found[column] for seed, found in of.items() if column in found}
 
 
-def difference(record: dict[str, Any], row: str, than: str, column: str) -> str:
-    """The mean difference of two rows in points, with its 95 % interval over seeds; "" if one has no scores."""
+def tested(record: dict[str, Any], row: str, than: str, column: str) -> Any:
+    """The paired test of two rows over seeds; None if one has no scores."""
     from isotrope.study.statistics import paired_test
 
     first, second = scores(record, row, column), scores(record, than, column)
     if not first or not second:
-        return ""
+        return None
     if len(second) == 1:  # a backbone or a teacher: one model, whatever the seed
         second = dict.fromkeys(first, next(iter(second.values())))
     elif len(first) == 1:
         first = dict.fromkeys(second, next(iter(first.values())))
     seeds = sorted(first.keys() & second.keys())
-    found = paired_test([first[seed] for seed in seeds], [second[seed] for seed in seeds])
+    return paired_test([first[seed] for seed in seeds], [second[seed] for seed in seeds])
+
+
+def difference(record: dict[str, Any], row: str, than: str, column: str) -> str:
+    """The mean difference of two rows in points, with its 95 % interval over seeds; "" if one has no scores."""
+    found = tested(record, row, than, column)
+    if found is None:
+        return ""
     if found.low is None or found.high is None:  # one seed
         return signed(found.mean)
     return f"{signed(found.mean)} ({signed(found.low)} … {signed(found.high)})"
@@ -105,6 +112,21 @@ def _spread(values: list[float], best: float) -> str:
     mean = float(np.mean(values))
     text = f"{mean:.2f} ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else f"{mean:.2f}"
     return f"**{text}**" if mean == best else text
+
+
+def highest() -> str:
+    """The highest row of each study that whitens its rows, on STS and in search: scores, and no test of them."""
+    rows = []
+    for name, record in studies().items():
+        whitened = [row["label"] for row in record["rows"] if row["label"].endswith(WHITENED)]
+        cells = []
+        for column in (record["column"], SEARCH):
+            of = {row["label"]: found for row in record["rows"] if (found := scores(record, row["label"], column))}
+            best = max(of, key=lambda label: np.mean([*of[label].values()]), default="")
+            cells.append(f"{best}: {_spread([*of[best].values()], 0)}" if of else "")
+        if whitened:
+            rows.append([f"[{name}]({name}/table.md)", _backbones(record), *cells])
+    return grid(["study", "model", "highest on STS", "highest in search"], rows)
 
 
 def _backbones(record: dict[str, Any]) -> str:
@@ -163,13 +185,26 @@ def few() -> str:
 
 
 def zoo(whitened_only: bool = False) -> str:
-    """The further methods' claims, and their differences to SimCSE: as they are, and both whitened."""
+    """The further methods' claims, and their differences to SimCSE: as they are, and both whitened.
+
+    A star is a difference that is significant after Holm's correction over all differences of the whole table.
+    """
+    from isotrope.study.statistics import ALPHA, holm
+
     record = studies()["zoo"]
     other = {"row": "WhitenedCSE", "text": "WhitenedCSE is better than SimCSE", "answer": "see the other studies"}
-    rows = []
-    for claim in [*record["claims"], other]:
-        pairs = [(claim["row"], "SimCSE"), (claim["row"] + WHITENED, f"SimCSE{WHITENED}")]
-        found = [difference(record, *pair, column) for pair in pairs for column in (STS, SEARCH)]
+    rows, asked = [], [*record["claims"], other]
+    every = [
+        (name + step, f"SimCSE{step}", column)
+        for name in (claim["row"] for claim in asked)
+        for step in ("", WHITENED)
+        for column in (STS, SEARCH)
+    ]
+    tests = [tested(record, *one) for one in every]
+    starred = ["*" if p is not None and p <= ALPHA else "" for p in holm([one and one.p for one in tests])]
+    shown = [difference(record, *one) + star for one, star in zip(every, starred, strict=True)]
+    for i, claim in enumerate(asked):
+        found = shown[4 * i : 4 * i + 4]
         if not whitened_only:
             rows.append([claim["text"], claim["answer"], *found])
         elif "(+" in found[2]:

@@ -9,8 +9,9 @@ from markupsafe import escape
 from scipy import stats
 
 from isotrope.evaluation.significance import compare, interval, judged, resample
+from isotrope.study import document
 from isotrope.study.analyse import claim_answer, study_record
-from isotrope.study.cell import cells_summary, without_paths
+from isotrope.study.cell import RESAMPLES, cells_summary, without_paths
 from isotrope.study.columns import column_of, suite_scores
 from isotrope.study.conclusion import conclusion
 from isotrope.study.document import study_pages
@@ -38,9 +39,30 @@ def test_a_row_is_meant_where_a_teacher_has_its_name(corpus_file: Path, tmp_path
     assert record["spread"]["n"] == 3
 
 
+def test_the_seeds_that_a_row_needs_are_by_its_own_spread_and_the_baselines(corpus_file: Path, tmp_path: Path) -> None:
+    rows = """[run]\nseeds = 3\n[rows.A]\n[rows.calm]\nset = ["views.passes=3"]\n[rows.wild]\nset = ["views.passes=4"]
+    [rows.raw]\ntrain = false"""
+    spread = {"A": 0.3, "calm": 0.1, "wild": 3.0, "raw": 0.0}
+    made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
+    record = study_record(measured(made, lambda cell: {"Avg.": 50 + spread[cell.label] * cell.seed}, draws=True))
+    assert {one["row"]: one["needed"]["0.5"] for one in record["differences"]} == {
+        name: seeds_needed(0.5, (0.3**2 + spread[name] ** 2) ** 0.5) for name in ("calm", "wild", "raw")
+    }
+    assert all(one["pairs"]["resamples"] == RESAMPLES for one in record["differences"])
+
+
+def test_pairs_can_be_significant_after_correction_for_31_rows() -> None:
+    """Of 1,000 resamples they could not; a p that their number limits is shown as a bound."""
+    clear = judged(0, 0, np.random.default_rng(0).normal(5, 1, RESAMPLES))
+    assert (31 * clear.p, clear.resamples) == (pytest.approx(0.0031), RESAMPLES)
+    few = judged(0, 0, np.ones(1000))
+    assert 31 * few.p > 0.05
+    assert document._p({"p": few.p, "p_holm": 31 * few.p, "resamples": 1000}) == "≤ 0.062"
+
+
 def test_over_pairs_the_mean_over_seeds_is_compared_on_the_same_resamples(corpus_file: Path, tmp_path: Path) -> None:
     rows = '[run]\nseeds = 3\n[rows.A]\n[rows.B]\npreset = "simcse"\nset = ["views.passes=3"]'
-    made = measured(planned(spec_of(tmp_path, corpus_file, rows), tmp_path), lambda _: {"Avg.": 50.0}, draws=999)
+    made = measured(planned(spec_of(tmp_path, corpus_file, rows), tmp_path), lambda _: {"Avg.": 50.0}, draws=True)
     (one,) = study_record(made)["differences"]
 
     def mean(label: str) -> Any:
@@ -237,3 +259,12 @@ def test_of_absolute_paths_two_names_stay() -> None:
     value = {"x": ["/home/me/models/bert", "/bert", "princeton-nlp/sup-simcse", "a/b/c/d", 3, None, True]}
     expected = {"x": ["models/bert", "bert", "princeton-nlp/sup-simcse", "a/b/c/d", 3, None, True]}
     assert without_paths(value) == without_paths(expected) == expected
+
+
+def test_cells_of_earlier_versions_are_resampled_as_often_as_others(corpus_file: Path, tmp_path: Path) -> None:
+    made = measured(planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 1\n[rows.A]\n"), tmp_path), lambda _: {})
+    (cell,) = made.cells.values()
+    gold = np.arange(30.0)
+    np.savez(cell.numbers / "draws.npz", a=np.ones(1000))
+    np.savez(cell.numbers / "after.npz", **{"a/test": gold, "a/test/gold": gold})  # type: ignore[arg-type]
+    assert {task: len(values) for task, values in cell.draws().items()} == {"a": RESAMPLES}

@@ -85,15 +85,6 @@ def test_a_suite_is_asked_as_the_study_says(tiny_model: Path, corpus_file: Path,
     assert rough["CACM"] == pytest.approx(whole["CACM"], abs=2)
 
 
-def test_a_model_reads_less_for_a_while(tiny_model: Path) -> None:
-    model = load(tiny_model)
-    own = model.max_seq_length
-    for length, read in ((4, 4), (None, own), (4096, own)):
-        with reading(model, length, "fp32"):
-            assert model.max_seq_length == read
-        assert model.max_seq_length == own
-
-
 def test_two_processes_never_work_on_one_cell(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second waits, and takes what the first has measured."""
     (cell,) = plan("[rows.raw]\ntrain = false\n").cells.values()

@@ -19,7 +19,7 @@ BAD = {
     'title = "t"\n[rows.a]\npublished = {"STS-12" = 3}': "'STS-12' is not possible",
     'title = "t"\n[rows.a]\n[claims.c]\nbetter = "b"\nthan = "a"\ntext = ""': "names 'b', which is not a row",
     'title = "t"\n[rows.a]\n[run]\nbaseline = "b"': "run.baseline names 'b'",
-    'title = "t"\n[rows.a]\nteachers = {guide = ["x"]}': "has no teacher 'guide'",
+    'title = "t"\n[rows.a]\nteachers = {guide = ["x"]}': "the teacher 'guide' is unknown",
     'title = "t"\n[rows.a]\n[run]\nset = ["terms.listnett.temperature=1"]': "no row has such a component",
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.001]}\n[run]\nsentences = 100': "do not fill a batch",
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.5]}': "sentences = 0.5 is not possible",

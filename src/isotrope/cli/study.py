@@ -1,12 +1,13 @@
 """``isotrope study``: many runs, one table, and what it shows."""
 
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isotrope.cli.options import Word, command, named
 from isotrope.console.plain import plain_console
-from isotrope.errors import UserError
+from isotrope.errors import UserError, check_known
 
 console = plain_console()
 
@@ -32,9 +33,11 @@ def _sweeps(given: list[str]) -> dict[str, list[Any]]:
     seeds=Word("Seeds of each row: 0, 1, 2, …; default: the study's.", low=1),
     sweep=Word("key=value,value: every row with each value.", read=_sweeps),
     threads=Word("Processor threads for each run.", low=1),
+    seed=Word("Of verify: the seed that draws the cell.", low=0),
 )
 def study(
     file: str,
+    name: str = "",
     *,
     output: str,
     documents: Sequence[str] = (),
@@ -53,35 +56,53 @@ def study(
     threads: int | None = None,
     restart: bool = False,
     search: bool = False,
+    cell: str = "",
+    seed: int = 0,
 ) -> None:
     """Compare methods over several seeds.
 
     It runs what is left of the study. Then it writes the table, the tests, and the answers to the papers' claims.
+    "isotrope study verify NAME" runs one recorded cell again: exit code 0 if it gives its record, else 1.
 
     Args:
-        file: A .toml file, or the name of a study that comes with isotrope.
+        file: A .toml file, or the name of a study that comes with isotrope; or the word verify.
+        name: After verify: the study.
         vectors: File of word vectors (GloVe, word2vec), for rows with vectors = true.
         rows: Only this row; several with commas, or again.
         tuned: A search.toml, made by --search: use its best settings.
         search: Search for the best values of the keys in [search], on the dev pairs.
+        cell: Of verify: which one, as the log calls it; default: one is drawn by the seed.
     """
     from isotrope.study.study import Options
     from isotrope.study.study import study as run
 
+    if name:
+        check_known("before the name of a study, the word", file, ["verify"])
+        file = name
     options = Options(
         output=output, documents=documents, data=data, model=model, vectors=vectors, sentences=sentences, dev=dev,
         rows=_rows(file, rows), overrides=overrides, workers=workers, threads=threads, restart=restart, console=console,
+        seeds=seeds, labels=labels, sweep=sweep, tuned=tuned,
     )  # fmt: skip
+    idle: dict[str, Any] = {"--seeds": seeds, "--labels": labels, "--sweep": sweep, "--tuned": tuned} if search else {}
+    idle |= {"--seeds": seeds, "--rows": rows, "--search": search} if name else {"--cell": cell, "--seed": seed}
+    for option, value in idle.items():
+        if value:
+            raise UserError(f"{option} has no effect here", "leave it out: see isotrope study --help")
+    if name:
+        from isotrope.study.verify import verify
+
+        found = verify(file, cell=cell, seed=seed, **options)
+        console.print(str(found), markup=False, highlight=False, soft_wrap=True)
+        if found.beyond:
+            sys.exit(1)
+        return
     if search:
         from isotrope.study.study import search_settings
 
-        for name, value in {"--seeds": seeds, "--labels": labels, "--sweep": sweep, "--tuned": tuned}.items():
-            if value:
-                remedy = "leave it out: a search has its own, and no test pairs"
-                raise UserError(f"{name} has no effect on --search", remedy)
         console.print(f"best settings of each row: {search_settings(file, **options)}")
         return
-    done = run(file, seeds=seeds, labels=labels, sweep=sweep, tuned=tuned, **options)
+    done = run(file, **options)
     if not console.is_terminal:
         for page in done.pages:
             console.print(f"written to {page}")

@@ -1,8 +1,9 @@
 """What a study found: scores by row and seed, tested differences, answered claims. The record is plain JSON."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -70,21 +71,27 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
         "claims": [_asked(plan, label, claim) for label, claim in spec.claims.items()],
         **cells_summary(results),
     }
+    drawn = cache(lambda key, column: _draws(plan, key, column))
     for one in record["differences"] + record["claims"]:
-        one["pairs"] = _over_pairs(plan, rows, one)
+        one["pairs"] = _over_pairs(drawn, rows, one)
     return recomputed(record)
 
 
 def recomputed(record: Record) -> Record:
     """A study's record with its tests computed from its scores: differences, spread, and the answers to its claims.
 
-    The tests over pairs stay as they are: they need every cell's resamples.
+    The tests over pairs stay as they are: they need every cell's resamples. Records of earlier versions had 1,000.
     """
     record = deepcopy(record)
     for one in record["differences"] + record["claims"]:
         left, right, one["same"] = _paired(record["rows"], one)
         tested = paired_test([*left.values()], [*right.values()], one.get("margin", 0)) if left else None
         one["seeds"] = tested and asdict(tested)
+        if one["pairs"]:
+            one["pairs"].setdefault("resamples", 1000)
+    for one in record["differences"]:
+        row, than = (_named(record["rows"], one[side]) for side in ("row", "than"))
+        one["needed"] = _needed(row, than, one["column"])
     _correct(record["differences"])
     _correct(record["claims"])
     for claim in record["claims"]:
@@ -101,38 +108,38 @@ def _columns(plan: StudyPlan, rows: Iterable[Record]) -> list[str]:
 
 
 def _spread(row: Record, column: str) -> Record | None:
-    """The baseline's standard deviation over seeds, and the seeds that differences of 0.5 and 1 would need.
-
-    This assumes independent rows, so that a difference has twice the variance of a row.
-    """
+    """A row's standard deviation over its seeds; None if it has fewer than two."""
     values = [scores[column] for scores in row["scores"].values() if column in scores]
-    if len(values) < 2:
+    return {"sd": float(np.std(values, ddof=1)), "n": len(values)} if len(values) > 1 else None
+
+
+def _needed(row: Record, than: Record, column: str) -> Record | None:
+    """The seeds that true differences of 0.5 and 1 need, by the variances of both rows; what is one model has none."""
+    first, second = (_spread(one, column) if one["kind"] == "row" else {"sd": 0.0} for one in (row, than))
+    if first is None or second is None:
         return None
-    sd = float(np.std(values, ddof=1))
-    return {"sd": sd, "n": len(values), "needed": {str(d): seeds_needed(d, 2**0.5 * sd) for d in (0.5, 1.0)}}
+    sd = float(np.hypot(first["sd"], second["sd"]))  # of independent rows
+    return {str(d): seeds_needed(d, sd) for d in (0.5, 1.0)}
 
 
-def _over_pairs(plan: StudyPlan, rows: Sequence[Record], one: Record) -> Record | None:
-    """Interval and p of a difference over pairs, or None if its column has no pairs."""
+def _over_pairs(drawn: Callable[[str, str], Any], rows: Sequence[Record], one: Record) -> Record | None:
+    """Interval and p of a difference over pairs, from the mean draws over its cells; None if there are no pairs."""
     left, right, _ = _paired(rows, one)
-    sides = (one["row"], left), (one["than"], right)
-    first, second = (_draws(plan, _cells(_named(rows, name), seeds), one["column"]) for name, seeds in sides)
-    if not left or first is None or second is None:
+    if not left:
+        return None
+    cells = [_cells(_named(rows, name), seeds) for name, seeds in ((one["row"], left), (one["than"], right))]
+    first, second = ([drawn(key, one["column"]) for key in keys] for keys in cells)
+    if any(of is None for of in first + second):
         return None
     # interval and p come from the draws only; the scores are in the record already
-    found = judged(0.0, 0.0, first - second)
-    return {"low": found.low, "high": found.high, "p": found.p}
+    found = judged(0.0, 0.0, np.mean(first, axis=0) - np.mean(second, axis=0))
+    return {"low": found.low, "high": found.high, "p": found.p, "resamples": found.resamples}
 
 
-def _draws(plan: StudyPlan, keys: Iterable[str], column: str) -> Any:
-    """Draws of a column on the same resamples, averaged over cells: (R,) in points, or None if it has no pairs."""
-    drawn = []
-    for key in keys:
-        found = [values for task, values in plan.cells[key].draws().items() if column in ("Avg.", column_of(task))]
-        if not found:
-            return None
-        drawn.append(100 * np.mean(found, axis=0))
-    return np.mean(drawn, axis=0) if drawn else None
+def _draws(plan: StudyPlan, key: str, column: str) -> Any:
+    """A cell's draws of a column: (R,) in points, or None if it has no pairs."""
+    found = [values for task, values in plan.cells[key].draws().items() if column in ("Avg.", column_of(task))]
+    return 100 * np.mean(found, axis=0) if found else None
 
 
 def _named(rows: Sequence[Record], name: str) -> Record:
@@ -191,6 +198,8 @@ def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
 def claim_answer(record: Record) -> tuple[str, str]:
     """A claim *holds* if the difference is significantly above 0. It *does not hold* if it is significantly below the
     margin. Both are after Holm's correction over the study's claims. Otherwise the claim is *open*.
+
+    Each answer takes one side of a two-sided test at 5 %, so both together err with at most 5 % in the whole study.
     """
     seeds = record["seeds"]
     if seeds is None:

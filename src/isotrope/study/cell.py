@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from isotrope.evaluation.significance import resample
 from isotrope.store.job import Job
 from isotrope.store.records import Record, RecordLog
 from isotrope.study.spec import CommonSettings, RowSettings
@@ -20,6 +21,7 @@ from isotrope.training.folder import task_cosines
 
 MODEL, NUMBERS = "model", "numbers"
 COSINES, DRAWS, METRICS = "after.npz", "draws.npz", "metrics.jsonl"
+RESAMPLES = 19_999  # so that p is 0.0001 at least, and still significant after correction for hundreds of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +79,16 @@ class Cell:
         return task_cosines(self.numbers / COSINES)
 
     def draws(self) -> dict[str, Any]:
-        """Task -> Spearman on every resample of its pairs (R,); {} if no pairs judged the cell."""
-        path = self.numbers / DRAWS
-        if not path.is_file():
+        """Task -> Spearman on every resample of its pairs (R,); {} if no pairs judged the cell.
+
+        Cells of earlier versions have fewer, and are resampled again.
+        """
+        if not (path := self.numbers / DRAWS).is_file():
             return {}
         with np.load(path, allow_pickle=False) as file:
-            return dict(file)
+            draws = dict(file)
+        enough = all(len(values) == RESAMPLES for values in draws.values())
+        return draws if enough else resample(self.cosines(), RESAMPLES)
 
     def metrics(self) -> list[Record]:
         """The records that the run logged."""

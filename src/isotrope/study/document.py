@@ -14,8 +14,11 @@ from isotrope.study.conclusion import JUDGES, conclusion
 TEST_NOTE = """Over seeds: a t-test paired by seed, from three seeds on. Over pairs: a paired bootstrap of the test \
 pairs, on the mean over the same seeds. All rows use the same resamples. It answers for the choice of test pairs only. \
 All p values are corrected for the number of rows (Holm); intervals are not. A row that is not trained is one \
-model: it is compared with every seed. "Smallest detectable" is the smallest true difference that one test with so \
-many seeds finds with a power of 0.8."""
+model: it is compared with every seed. "≤" stands before a p over pairs if no resample was on the other side, so that \
+the number of resamples limits it. "Smallest detectable" is the smallest true difference that one test with so many \
+seeds finds with a power of 0.8. "Seeds for 0.5 and 1" are those that true differences of so many points need, by the \
+standard deviations of both rows as if they were independent. A difference that is not significant is open: it does \
+not show that two rows are equal."""
 CLAIM_NOTE = """A claim holds if the difference paired over seeds is significantly above 0. It does not hold if the \
 difference is significantly below the margin (half a point, unless the study says otherwise). Both are tested at 5 %, \
 after Holm's correction over the claims. Otherwise it is open. Differences are signed so that a gain is \
@@ -95,11 +98,8 @@ def score_table(record: Record) -> Table:
     if lower := [column for column in columns if column in LOWER_IS_BETTER]:
         notes.append(f"Lower is better for {', '.join(lower)}.")
     if spread := record["spread"]:
-        needed = ", ".join(f"{n or 'more than 1000'} for {d} points" for d, n in spread["needed"].items())
-        notes.append(
-            f"{record['baseline']}: standard deviation {spread['sd']:.2f} ({spread['n']} seeds, {record['column']})."
-            f" Seeds that a true difference needs (independent rows, power 0.8, two-sided 5 %): {needed}."
-        )
+        about = f"{spread['n']} seeds, {record['column']}"
+        notes.append(f"{record['baseline']}: standard deviation {spread['sd']:.2f} ({about}).")
     return Table("Scores", ["row", "n", *columns], rows, marks, notes=notes)
 
 
@@ -120,9 +120,11 @@ def _differences(record: Record) -> Table:
             pairs = one["pairs"] or {}
             least = "" if seeds["detectable"] is None else f"{seeds['detectable']:.2f}"
             tested = [_interval(seeds), _p(seeds), _interval(pairs), _p(pairs)]
-            rows.append([one["row"], str(seeds["n"]), _signed(seeds["mean"]), *tested, least])
+            needed = " / ".join(str(n or "> 1000") for n in (one["needed"] or {}).values())
+            rows.append([one["row"], str(seeds["n"]), _signed(seeds["mean"]), *tested, least, needed])
     title = f"Differences to {record['baseline']} ({record['column']})"
     header = ["row", "n", "difference", "95 % over seeds", "p", "95 % over pairs", "p", "smallest detectable"]
+    header.append("seeds for 0.5 and 1")
     return Table(title, header, rows, notes=[TEST_NOTE])
 
 
@@ -156,4 +158,5 @@ def _interval(found: Record) -> str:
 
 def _p(found: Record) -> str:
     p = found.get("p_holm")
-    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    limited = "resamples" in found and found["p"] <= 2 / (found["resamples"] + 1)
+    return "" if p is None else "< 0.001" if p < 0.001 else f"{'≤ ' if limited else ''}{p:.3f}"

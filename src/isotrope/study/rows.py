@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, check_known
 from isotrope.post.fitted import TARGET
 from isotrope.post.names import post_step
 from isotrope.post.sif import Sif
@@ -85,9 +85,8 @@ def check_step(then: str, words: bool) -> None:
 
 def models_of(recipe: Preset, row: RowSettings) -> dict[str, tuple[str, ...]]:
     """A preset's teacher -> the models that the row, or else the preset, names."""
-    if unknown := [label for label in row.teachers if label not in recipe.teachers]:
-        known = ", ".join(recipe.teachers) or "none"
-        raise UserError(f"the preset {recipe.name} has no teacher {unknown[0]!r}", f"it has: {known}")
+    for label in row.teachers:
+        check_known(f"preset {recipe.name}: the teacher", label, recipe.teachers)
     return {
         label: row.teachers.get(label) or tuple(table.get("models", ())) for label, table in recipe.teachers.items()
     }

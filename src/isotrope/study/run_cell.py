@@ -30,7 +30,7 @@ from isotrope.report.space import pair_cosines
 from isotrope.store.atomic import in_turn
 from isotrope.store.mark import kind_of, remove
 from isotrope.store.records import Record
-from isotrope.study.cell import COSINES, DRAWS, METRICS, Cell
+from isotrope.study.cell import COSINES, DRAWS, METRICS, RESAMPLES, Cell
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.text.sample import Sample
 from isotrope.training.folder import KIND, RunFolder, write_cosines
@@ -60,7 +60,7 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
             record = _trained(cell, run, console) if cell.row.train else _measured(cell)
             judged = cell.cosines()
             # with the draws, any two cells can be compared
-            np.savez(cell.numbers / DRAWS, **resample(judged))  # type: ignore[arg-type]
+            np.savez(cell.numbers / DRAWS, **resample(judged, RESAMPLES))  # type: ignore[arg-type]
             record["seconds"]["cell"] = round(time.monotonic() - began, 1)  # since the last start
             record["data"]["tests"] = {task: xxhash.xxh3_64_hexdigest(g.tobytes()) for task, (g, _) in judged.items()}
             what = {

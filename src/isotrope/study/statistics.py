@@ -4,6 +4,7 @@ Holm, A simple sequentially rejective multiple test procedure (1979); power of t
 distribution (Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988).
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -75,4 +76,6 @@ def detectable(sd: float, n: int) -> float:
 
 def seeds_needed(difference: float, sd: float, most: int = 1000) -> int | None:
     """The fewest seeds that find a true difference with a power of 0.8; None: more than ``most``."""
-    return next((n for n in range(FEWEST_SEEDS, most + 1) if sd == 0 or power(difference, sd, n) >= POWER), None)
+    counts = range(FEWEST_SEEDS, most + 1)
+    place = bisect_left(counts, True, key=lambda n: sd == 0 or power(difference, sd, n) >= POWER)
+    return counts[place] if place < len(counts) else None

@@ -27,7 +27,7 @@ from isotrope.training.pairs import dev_names
 
 
 class Options(TypedDict, total=False):
-    """The study's file decides what is left out here; the first six after ``output`` replace keys of its ``[run]``."""
+    """The study's file decides what is left out; the first eight after ``output`` replace keys of its ``[run]``."""
 
     output: Required[str | Path]  # the study's folder
     documents: Sequence[str] | None  # text to learn from, as ``run.corpus``
@@ -35,9 +35,13 @@ class Options(TypedDict, total=False):
     vectors: str | None  # a file of word vectors, for the rows that take it
     sentences: int | None  # of a run
     dev: Sequence[str] | None  # pairs that select
+    seeds: int | None  # how many, from 0
+    labels: str | None  # pairs that judge, as ``run.test``: sts, stsb, stsb-dev, dev-half, none
     threads: int | None  # processor threads of each cell, a part of its key: another number makes new cells
     data: str | Path | None  # the folder that holds ``senteval/``; None takes ISOTROPE_DATA
     rows: Sequence[str]  # only these
+    sweep: Mapping[str, Sequence[Any]] | None  # key -> values, over every row
+    tuned: str | Path | None  # the ``search.toml`` of a search, whose best settings are added to the rows
     overrides: Sequence[str]  # ``key=value`` over every cell whose preset has that component
     workers: int  # processes at a time; they change no result
     restart: bool  # forget what an earlier call left in the folder
@@ -50,10 +54,13 @@ def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, 
         "corpus": options.get("documents") or None,
         "backbone": options.get("model"),
         "dev": options.get("dev") or None,
-        **{key: options.get(key) for key in ("vectors", "sentences", "threads")},
+        "test": options.get("labels"),
+        **{key: options.get(key) for key in ("vectors", "sentences", "seeds", "threads")},
     }
     data = str(options.get("data") or os.environ.get("ISOTROPE_DATA") or "") or None
-    return read_study(file, changes | run), Place(Path(options["output"]), data, tuple(options.get("overrides", ())))
+    spec, tuned = read_study(file, changes | run), options.get("tuned")
+    place = Place(Path(options["output"]), data, tuple(options.get("overrides", ())))
+    return with_tuned(spec, tuned) if tuned else spec, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +73,7 @@ class Study:
     failed: Mapping[str, str]
 
 
-def study(
-    file: str | Path,
-    *,
-    seeds: int | None = None,
-    labels: str | None = None,
-    sweep: Mapping[str, Sequence[Any]] | None = None,
-    tuned: str | Path | None = None,
-    **options: Unpack[Options],
-) -> Study:
+def study(file: str | Path, **options: Unpack[Options]) -> Study:
     """Run the unfinished cells of a study, then write its tables.
 
     The output folder holds ``cells/`` (each with ``result.json``), ``study.json`` and ``table.md``, ``.tex``, ``.html``
@@ -84,30 +83,25 @@ def study(
 
     Args:
         file: a shipped study's name, or a .toml file.
-        seeds: how many, from 0.
-        labels: pairs that judge: sts, stsb, stsb-dev, dev-half, none.
-        sweep: key -> values, over every row.
-        tuned: the ``search.toml`` of a search. Its best settings are added to the rows.
         options: see `Options`.
 
     Raises:
         UserError: a mistake of the user's; raised before long work.
         Stopped: Ctrl-C; the pages show what is finished, and the same call goes on.
     """
-    spec, place = with_options(file, options, seeds=seeds, test=labels)
     console = options.get("console") or plain_console()
     with watch("planning", console):
-        planned = StudyPlan(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
+        planned = StudyPlan(*with_options(file, options), options.get("rows", ()), options.get("sweep"))
     job = Job(options["output"], "study", {}, [planned.corpus], restart=options.get("restart", False))
     with job.held():  # it has no identity, since more rows and seeds, and other studies, add cells
         job.begin()
         try:
             failed = run_plan(planned, options.get("workers", 1), console)
         except Stopped:
-            write_study(planned, place.output, {})
+            write_study(planned, planned.place.output, {})
             raise
         with watch("testing the differences, drawing and writing", console):
-            return write_study(planned, place.output, failed)
+            return write_study(planned, planned.place.output, failed)
 
 
 def write_study(planned: StudyPlan, output: Path, failed: Mapping[str, str]) -> Study:

@@ -2,9 +2,12 @@
 
 import os
 import platform
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -61,7 +64,24 @@ def environment() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "kernels": torch.backends.cpu.get_cpu_capability(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "processes": process_count(),
         "packages": {package: version(package) for package in PACKAGES},
+        "commit": commit(Path(__file__)),
     }
+
+
+@cache
+def commit(file: Path) -> str | None:
+    """The commit of a file's git checkout, with "-dirty" if tracked files are changed; None if git does not track it.
+
+    So a package that is installed below a user's own repository does not take that one's commit.
+    """
+    tracked, described = ["ls-files", "--error-unmatch", file.name], "describe --always --dirty --abbrev=40 --exclude=*"
+    try:
+        for command in (tracked, described.split()):
+            found = subprocess.run(["git", *command], cwd=file.parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return found.stdout.strip()
