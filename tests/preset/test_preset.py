@@ -82,7 +82,9 @@ PUBLISHED: dict[str, dict[str, object]] = {  # for the three papers' own setting
     "simcse-roberta-base": SIMCSE | {"train.batch_size": 512, "train.learning_rate": 1e-5},
     "simcse-roberta-large": SIMCSE | {"train.batch_size": 512, "train.learning_rate": 3e-5},
     "dclr-bert-base-released": dclr(3.0, 128, 3e-5, 1.0, 0.9, "bert-base-uncased", "simcse-bert-base"),
-    "dclr-roberta-base-released": dclr(3.0, 128, 3e-5, 2.5, 0.85, "roberta-base", "simcse-roberta-base"),
+    "dclr-roberta-base-released": dclr(3.0, 128, 3e-5, 2.5, 0.85, "roberta-base", "simcse-roberta-base") | {
+        "encoder.pooling": "new_head",  # the checkpoint has none
+    },
     "dclr-bert-large-released": dclr(1.0, 64, 3e-5, 3.0, 0.9, "simcse-bert-large", "simcse-bert-base"),
     "dclr-roberta-large-released": dclr(1.0, 64, 1e-5, 5.0, 0.85, "simcse-roberta-large", "simcse-roberta-base"),
     "rankcse-listnet-bert-base-released": RANKCSE | {
@@ -91,6 +93,12 @@ PUBLISHED: dict[str, dict[str, object]] = {  # for the three papers' own setting
     "rankcse-listmle-bert-base-released": RANKCSE | {
         "terms.listmle.temperature": 0.05, "terms.listmle.kind": "released.floored",
     },
+    # facts of other public code: what its script or its library does
+    "pcl": {"views.passes": 20, "tokens.remove.ratio": 0.2, "tokens.insert.ratio": 0.2, "tokens.insert.max_length": 32},
+    "ct": {"encoder.dropout": 0.0, "terms.ct.negatives": 7, "train.batch_size": 16, "train.max_length": 75},
+    "mocose": {"train.eval_steps": 175, "train.weight_decay": 1e-6, "views.branches.dropout": 0.1},
+    "mixcse": {"scores.mixed.share": 0.2}, "sg-opt": {"train.weight_decay": 0.01},
+    "vascl": {"train.schedule": "constant", "train.max_grad_norm": 1e9}, "esimcse": {"tokens.repeat.most": 9},
     "whitenedcse-bert-base": {"views.sgw.copies": 1},
     "whitenedcse-bert-base-released": {
         "views.sgw.groups": 128, "views.sgw.copies": 1, "views.passes": 3, "views.sgw.kind": "released.detach",
@@ -104,7 +112,7 @@ def test_simcses_settings_and_those_of_released_code(name: str) -> None:
     found = flat(read_preset(name))
     assert {key: found[key] for key in PUBLISHED[name]} == PUBLISHED[name]
     if name.startswith("dclr") and name.endswith("released"):
-        assert ("views.mlp" in found) == ("base" in name), "large models have no head behind their pooler"
+        assert ("views.mlp" in found) == ("base" in name), "large models have no head but SimCSE's"
         assert "terms.infonce.temperature" not in found
 
 

@@ -1,6 +1,7 @@
 """Every equation of a term against loops, its gradient against differences, and the golden numbers."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from drawn import cosines_of, draw, scores
 from isotrope.terms.alignment import alignment, uniformity
 from isotrope.terms.arc import arc
 from isotrope.terms.consistency import consistency
-from isotrope.terms.ct import ct
+from isotrope.terms.ct import CT, ct, ct_pairs
 from isotrope.terms.diffcse import diffcse
 from isotrope.terms.group import group_contrast, peer_lists
 from isotrope.terms.infonce import infonce
@@ -28,6 +29,7 @@ from isotrope.terms.triplet import margin_band, triplet
 from isotrope.terms.tsdae import tsdae
 from isotrope.terms.vascl import neighbour_contrast
 from isotrope.terms.vector_match import vector_match
+from isotrope.types import Scores
 from oracle import debiased, losses, ranking
 from oracle import distillation as distilled
 
@@ -78,6 +80,8 @@ for count in (2, 6):
         add("arc", arc, losses.arc, [cosines_of(count, count)], [], 0.3, margin)
 for shape in [(2, 3), (5, 4), (7, 2)]:
     add("ct", ct, losses.ct, rows(*shape), [])
+    for count in (1, 3):
+        add("ct_pairs", ct_pairs, losses.ct_pairs, rows(*shape), [], count)
     add("nt_xent", nt_xent, losses.nt_xent, rows(*shape), [], 0.3)
 for margin in (0.0, 0.3):
     add("triplet", triplet, losses.triplet, rows(6, 4, count=3), [], margin)
@@ -125,6 +129,15 @@ def test_gradient(name: str) -> None:
     ours, _, free, fixed, settings = CASES[name]
     given = [x.clone().requires_grad_() for x in free]
     assert torch.autograd.gradcheck(lambda *x: value(ours, [*x, *fixed], settings), given)
+
+
+def test_pairs_do_not_depend_on_the_order_of_the_batch() -> None:
+    given, order = scores(draw(2, 6, 4)), torch.tensor([3, 0, 5, 1, 4, 2])
+    views = given.views.with_stack(given.views.stack[:, order])
+    turned = Scores.from_views(replace(views, batch=replace(views.batch, rows=order)))
+    expected = losses.ct_pairs(*given.views.stack, 2)
+    for each in (given, turned):
+        assert CT(negatives=2)(each).item() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])

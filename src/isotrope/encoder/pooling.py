@@ -29,7 +29,8 @@ LAYERS: dict[str, Callable[[int], list[int]] | None] = {
     "first_last": lambda last: [0, last],  # embeddings + last layer: SimCSE's published "first-last avg" (56.70)
     "first_layer_last": lambda last: [1, last],  # first transformer layer + last (60.73)
     "last_two": lambda last: [last - 1, last],  # ConSERT
-    "cls_head": None,  # the first token through the checkpoint's own pooler: Linear + Tanh
+    "cls_head": None,  # the first token through the model's own head: Linear + Tanh
+    "new_head": None,  # the first token through a new one, the same each time: DCLR's code on RoBERTa, which has none
     "lasttoken": None,  # the last real token: a decoder's only one that has seen the whole text
     "mask": None,  # the mask token of a template around the text: PromptBERT
 }
@@ -39,6 +40,12 @@ def check_pooling(pooling: str | None) -> None:
     """Refuse an unknown name; None is the model's own."""
     if pooling is not None:
         check_known("pooling =", pooling, LAYERS)
+
+
+def saved_head(modules: list[Any]) -> Any:
+    """The layer that a saved model has behind its first token, as one with ``train.keep_head``; None: it has none."""
+    pooled = modules[1:] and getattr(modules[1], "pooling_mode", None) == "cls"
+    return modules[2] if pooled and len(modules) > 2 and isinstance(modules[2], Dense) else None
 
 
 def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
@@ -60,9 +67,18 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
     if pooling == "cls_head":
         pooler = getattr(getattr(transformer.auto_model, "pooler", None), "dense", None)
         if pooler is None:
-            raise UserError("pooling = 'cls_head' needs a model with a pooler, and this one has none", "choose 'cls'")
+            raise no_head("this model")
         return [Pooling(dim, pooling_mode="cls"), dense(pooler.weight, pooler.bias, nn.Tanh())]
+    if pooling == "new_head":
+        weight = 0.02 * torch.randn(dim, dim, generator=torch.Generator().manual_seed(0))  # as BERT's new layers
+        return [Pooling(dim, pooling_mode="cls"), dense(weight, torch.zeros(dim), nn.Tanh())]
     return [Pooling(dim, pooling_mode=pooling)]
+
+
+def no_head(model: str) -> UserError:
+    """A model whose files have no head for ``cls_head``, or one that no training has seen."""
+    remedy = "train it with train.keep_head=true, or choose 'cls', or 'new_head' for a random one"
+    return UserError(f"pooling = 'cls_head' takes the model's own head, and {model} has none", remedy)
 
 
 def frame_ids(tokenizer: Any, template: str) -> tuple[list[int], list[int]]:

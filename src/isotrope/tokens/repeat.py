@@ -1,7 +1,8 @@
 """Tokens that are said twice, or not at all, which moves those behind them. Both work on subwords.
 
 Word repetition: ESimCSE (Wu et al., COLING 2022, Sec. 3.1), https://aclanthology.org/2022.coling-1.342. Deletion: the
-noise of TSDAE (Wang et al., Findings of EMNLP 2021, Sec. 3), https://arxiv.org/abs/2104.06979.
+noise of TSDAE (Wang et al., Findings of EMNLP 2021, Sec. 3), https://arxiv.org/abs/2104.06979. Exact numbers of both:
+the public code of PCL (Wu et al., EMNLP 2022), https://aclanthology.org/2022.emnlp-main.826.
 """
 
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.tokens._inner import chosen, copies, inner, share
-from isotrope.types import Fraction
+from isotrope.tokens._inner import chosen, copies, inner, per_token, places, share
+from isotrope.types import Count, Fraction
+
+Longest = Annotated[int, Field(ge=3)]
 
 
 def repeats(among: Tensor, ratio: float, room: Tensor, generator: torch.Generator) -> Tensor:
@@ -31,20 +34,41 @@ def deleted(among: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
     return among & (drawn < ratio) & (drawn < drawn.max(dim=1, keepdim=True).values)
 
 
+def insertions(among: Tensor, count: Tensor, generator: torch.Generator) -> Tensor:
+    """Where the tokens of longer sentences come from: ``count`` (N, 1) ≥ 0 more of ``among``, at any places.
+
+    Each is drawn from the sentence, with replacement, and all orders of old and new are as likely. (N, L) bool ->
+    (N, L + max count) numbers of tokens; in shorter sentences the last ones mean nothing.
+    """
+    size, length = among.shape
+    extra = int(count.max())
+    drawn = torch.rand(size, length + 2 * extra, generator=generator).to(among.device)
+    old, new, which = drawn.split([length, extra, extra], dim=1)
+    number = torch.arange(length, device=among.device)  # a key within 0 … 1 stands among the sentence's tokens
+    before = among.cumsum(dim=1) == 0
+    ranked = old.masked_fill(~among, 2).sort(dim=1).values.gather(1, (among.cumsum(dim=1) - 1).clamp(min=0))
+    old = torch.where(among, ranked, torch.where(before, number - length, number + 2))
+    unused = torch.arange(extra, device=among.device) >= count
+    order = torch.cat([old, new.masked_fill(unused, 2 * length + 2)], dim=1).argsort(dim=1, stable=True)
+    more = places(among).gather(1, (which * among.sum(dim=1, keepdim=True)).long())
+    return torch.cat([number.expand(size, -1), more], dim=1).gather(1, order)
+
+
 @dataclass(frozen=True)
 class Repeat:
     """Changes a sentence's length, not its meaning; the batch may become wider. BibTeX: wu2022esimcse.
 
-    ``max_length``: sentences do not grow beyond it, since encoders have so many positions.
+    ``max_length``: sentences do not grow beyond it, since encoders have so many positions; nor by more than ``most``.
     """
 
     stage = "tokens"
     ratio: Fraction = 0.32
-    max_length: Annotated[int, Field(ge=3)] = 512
+    max_length: Longest = 512
+    most: Count = 512
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         mask = features["attention_mask"]
-        room = self.max_length - mask.sum(dim=1, keepdim=True)
+        room = (self.max_length - mask.sum(dim=1, keepdim=True)).clamp(max=self.most)
         return copies(features, mask + repeats(inner(features), self.ratio, room, generator))
 
 
@@ -57,4 +81,36 @@ class Delete:
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         gone = deleted(inner(features), self.ratio, generator)
+        return copies(features, features["attention_mask"].masked_fill(gone, 0))
+
+
+@dataclass(frozen=True)
+class Insert:
+    """round(``ratio``·n) more of a sentence's n tokens, at any places, up to ``max_length``. BibTeX: wu2022pcl."""
+
+    stage = "tokens"
+    ratio: Fraction = 0.2
+    max_length: Longest = 32
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        among, mask = inner(features), features["attention_mask"]
+        length = mask.sum(dim=1, keepdim=True)
+        count = share(self.ratio, among, round).minimum(self.max_length - length).clamp(min=0)
+        source = insertions(among, count, generator)
+        grown = {name: value.gather(1, source) for name, value in per_token(features).items()}
+        valid = torch.arange(source.shape[1], device=mask.device) < mask.shape[1] + count
+        return copies({**features, **grown}, grown["attention_mask"] * valid)
+
+
+@dataclass(frozen=True)
+class Remove:
+    """A sentence without round(``ratio``·n) of its n tokens, but never without all. BibTeX: wu2022pcl."""
+
+    stage = "tokens"
+    ratio: Fraction = 0.2
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        among = inner(features)
+        count = share(self.ratio, among, round).minimum(among.sum(dim=1, keepdim=True) - 1)
+        gone = chosen(among, count, generator)
         return copies(features, features["attention_mask"].masked_fill(gone, 0))
