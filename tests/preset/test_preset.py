@@ -94,7 +94,7 @@ PUBLISHED: dict[str, dict[str, object]] = {  # for the three papers' own setting
         "terms.listmle.temperature": 0.05, "terms.listmle.kind": "released.floored",
     },
     # facts of other public code: what its script or its library does
-    "pcl": {"views.passes": 20, "tokens.remove.ratio": 0.2, "tokens.insert.ratio": 0.2, "tokens.insert.max_length": 32},
+    "pcl": {"views.passes": 20, "tokens.delete.exact": True, "tokens.insert.max_length": 32},
     "ct": {"encoder.dropout": 0.0, "terms.ct.negatives": 7, "train.batch_size": 16, "train.max_length": 75},
     "mocose": {"train.eval_steps": 175, "train.weight_decay": 1e-6, "views.branches.dropout": 0.1},
     "mixcse": {"scores.mixed.share": 0.2}, "sg-opt": {"train.weight_decay": 0.01},

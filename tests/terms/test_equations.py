@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from drawn import cosines_of, draw, scores
-from isotrope.terms.alignment import alignment, uniformity
 from isotrope.terms.arc import arc
 from isotrope.terms.consistency import consistency
 from isotrope.terms.ct import CT, ct, ct_pairs
@@ -48,10 +47,7 @@ def add(name: str, ours: Equation, loops: Equation, free: list[Tensor], fixed: l
 
 
 for shape in SHAPES:
-    anchors, both, taught = draw(*shape[-2:]), cosines_of(*shape), cosines_of(*shape[-2:], seed=1)
-    add("alignment", alignment, ranking.alignment, [anchors, draw(*shape, seed=1)], [])
-    for t in (2.0, 0.7):
-        add("uniformity", uniformity, ranking.uniformity, [draw(*shape, seed=1)], [], t)
+    both, taught = cosines_of(*shape), cosines_of(*shape[-2:], seed=1)
     add("consistency", consistency, ranking.consistency, [both], [], 0.3)
     add(
         "distillation",
@@ -148,8 +144,6 @@ def test_golden_numbers(golden: Path, dtype: torch.dtype, tolerance: float) -> N
     noisy, tau, (own, target) = one.with_extra(noise), known["tau"].item(), known["tau_listnet"].tolist()
     alpha = known["alpha"].to(dtype)
     found = {
-        "align": alignment(h, first),
-        "uniform": uniformity(h),
         "consistency": consistency(one.pairs, tau),
         "listnet": listnet(one.pairs, taught, own, target),
         "listnet_with_positive": listnet(one.pairs, taught, own, target, drop_positive=False),

@@ -13,7 +13,7 @@ from isotrope import Objective, load
 from isotrope.contract.features import POSITIONS
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff
-from isotrope.tokens.repeat import Delete, Insert, Remove, Repeat, deleted, insertions, repeats
+from isotrope.tokens.repeat import Delete, Insert, Repeat, deleted, insertions, repeats
 from isotrope.tokens.shuffle import PositionShuffle, Reverse, Shuffle
 from isotrope.types import TokenStep
 from token_batches import CLS, SEP, features, read, seeded
@@ -41,7 +41,7 @@ def test_every_order_is_as_likely() -> None:
 
 
 @pytest.mark.parametrize(
-    "step", [Shuffle(), Reverse(), Repeat(1.0), Delete(1.0), Cutoff(ratio=1.0), Insert(1.0), Remove(1.0)]
+    "step", [Shuffle(), Reverse(), Repeat(1.0), Delete(1.0), Cutoff(ratio=1.0), Insert(1.0), Delete(1.0, True)]
 )
 def test_the_tokens_of_a_prompt_are_left_alone(step: TokenStep) -> None:
     """Its length counts [CLS], as sentence-transformers has it; a pooling may leave out so many."""
@@ -156,7 +156,7 @@ def test_numbers_of_repeated_words() -> None:
 def test_exact_numbers_of_tokens(counts: list[int], left: bool, ratio: float, room: int, seed: int) -> None:
     """What PCL's code does, sentence by sentence: the old tokens keep their order, whatever comes between or goes."""
     batch, longest = features(counts, left), max(counts) + room
-    more, less = Insert(ratio, max_length=longest)(batch, seeded(seed)), Remove(ratio)(batch, seeded(seed))
+    more, less = Insert(ratio, max_length=longest)(batch, seeded(seed)), Delete(ratio, True)(batch, seeded(seed))
     for after in (more, less):
         assert {value.shape for value in after.values()} == {after["input_ids"].shape}
     for one, other, count in zip(read(more), read(less), counts, strict=True):

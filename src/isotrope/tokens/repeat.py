@@ -74,13 +74,19 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Delete:
-    """A sentence without some of its tokens; those that stay move together. BibTeX: wang2021tsdae."""
+    """A sentence without some of its tokens; those that stay move together. BibTeX: wang2021tsdae.
+
+    ``exact``: it loses round(``ratio``·n) of its n tokens, but never all, as in PCL's code.
+    """
 
     stage = "tokens"
     ratio: Fraction = 0.6
+    exact: bool = False
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        gone = deleted(inner(features), self.ratio, generator)
+        among = inner(features)
+        count = share(self.ratio, among, round).minimum(among.sum(dim=1, keepdim=True) - 1)
+        gone = chosen(among, count, generator) if self.exact else deleted(among, self.ratio, generator)
         return copies(features, features["attention_mask"].masked_fill(gone, 0))
 
 
@@ -100,17 +106,3 @@ class Insert:
         grown = {name: value.gather(1, source) for name, value in per_token(features).items()}
         valid = torch.arange(source.shape[1], device=mask.device) < mask.shape[1] + count
         return copies({**features, **grown}, grown["attention_mask"] * valid)
-
-
-@dataclass(frozen=True)
-class Remove:
-    """A sentence without round(``ratio``·n) of its n tokens, but never without all. BibTeX: wu2022pcl."""
-
-    stage = "tokens"
-    ratio: Fraction = 0.2
-
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        among = inner(features)
-        count = share(self.ratio, among, round).minimum(among.sum(dim=1, keepdim=True) - 1)
-        gone = chosen(among, count, generator)
-        return copies(features, features["attention_mask"].masked_fill(gone, 0))
