@@ -29,8 +29,8 @@ from isotrope.terms.tsdae import tsdae
 from isotrope.terms.vascl import neighbour_contrast
 from isotrope.terms.vector_match import vector_match
 from isotrope.types import Scores
-from oracle import debiased, losses, ranking
 from oracle import distillation as distilled
+from oracle import losses, ranking
 
 Equation = Callable[..., Any]  # of what has a gradient, then of what has none
 Case = tuple[Equation, Equation, list[Tensor], list[Tensor], tuple[Any, ...]]  # ours, loops, both kinds, settings
@@ -49,15 +49,6 @@ def add(name: str, ours: Equation, loops: Equation, free: list[Tensor], fixed: l
 for shape in SHAPES:
     both, taught = cosines_of(*shape), cosines_of(*shape[-2:], seed=1)
     add("consistency", consistency, ranking.consistency, [both], [], 0.3)
-    add(
-        "distillation",
-        queue_kl,
-        lambda s, t, *tau: debiased.distillation(s, t, tau[0]),
-        [taught],
-        [cosines_of(*taught.shape)],
-        0.3,
-        0.3,
-    )
     for drop in (True, False):
         add("listnet", listnet, ranking.listnet, [both], [taught], 0.3, 0.2, drop)
         for order in (taught, taught.round()):  # the second has ties

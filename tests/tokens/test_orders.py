@@ -13,7 +13,7 @@ from isotrope import Objective, load
 from isotrope.contract.features import POSITIONS
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff
-from isotrope.tokens.repeat import Delete, Insert, Repeat, deleted, insertions, repeats
+from isotrope.tokens.repeat import Delete, Insert, Repeat, deleted, repeats
 from isotrope.tokens.shuffle import PositionShuffle, Reverse, Shuffle
 from isotrope.types import TokenStep
 from token_batches import CLS, SEP, features, read, seeded
@@ -172,8 +172,7 @@ def test_exact_numbers_of_tokens(counts: list[int], left: bool, ratio: float, ro
 
 def test_every_place_and_token_is_as_likely() -> None:
     """Two old tokens and one new: three places of each of two tokens."""
-    among = torch.tensor([[False, True, True, False]]).repeat(6000, 1)
-    found = Counter(map(tuple, insertions(among, torch.ones(6000, 1, dtype=torch.long), seeded())[:, 1:-1].tolist()))
+    found = Counter(tuple(tokens[1:-1]) for tokens in read(Insert(0.5)(features([2] * 6000), seeded())))
     # 1 1 2 and 1 2 2 come from two places each
     expected = {(1, 1, 2): 2000, (1, 2, 1): 1000, (2, 1, 2): 1000, (1, 2, 2): 2000}
     assert found.keys() == expected.keys()

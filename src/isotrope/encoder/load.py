@@ -28,7 +28,7 @@ from isotrope.encoder.faults import (
     refuse_damaged,
 )
 from isotrope.encoder.locate import check_hub, first_module, locate
-from isotrope.encoder.pooling import check_pooling, freeze, join_layers, no_head, pooling_modules, saved_head
+from isotrope.encoder.pooling import check_pooling, freeze, join_layers, own_head, pooling_modules
 from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.routes import refuse_routes
 from isotrope.errors import UserError, check_known
@@ -131,11 +131,6 @@ def load(
         refuse_routes(encoder, name)
     if base:
         merge_adapter(encoder)
-    head = saved_head(list(encoder.children())) if pooling == "cls_head" else None
-    own = pooling == "cls_head" and head is None
-    # A saved model's pooler is that of before its training, or a random one.
-    if own and ((Path(where) / "modules.json").is_file() or any("pooler" in tensor for tensor in missing)):
-        raise no_head(name)
     refuse_damaged(encoder, missing, name)
     _give_padding(encoder, name)
     if bidirectional:
@@ -143,7 +138,10 @@ def load(
     join_layers(encoder)
     if pooling is not None:
         seen = all(module.include_prompt for module in encoder if isinstance(module, Pooling))
-        modules = [encoder[1], head] if head else pooling_modules(encoder[0], pooling)
+        # A saved model's pooler is that of before its training, or a random one.
+        trained = not ((Path(where) / "modules.json").is_file() or any("pooler" in tensor for tensor in missing))
+        given = own_head(list(encoder), trained, name) if pooling == "cls_head" else None
+        modules = given or pooling_modules(encoder[0], pooling)
         del encoder[1:]
         encoder.extend(modules).to(encoder.device).set_pooling_include_prompt(seen)
     freeze(encoder)

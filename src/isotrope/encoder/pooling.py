@@ -42,10 +42,19 @@ def check_pooling(pooling: str | None) -> None:
         check_known("pooling =", pooling, LAYERS)
 
 
-def saved_head(modules: list[Any]) -> Any:
-    """The layer that a saved model has behind its first token, as one with ``train.keep_head``; None: it has none."""
-    pooled = modules[1:] and getattr(modules[1], "pooling_mode", None) == "cls"
-    return modules[2] if pooled and len(modules) > 2 and isinstance(modules[2], Dense) else None
+def own_head(modules: list[Any], trained: bool, model: str) -> list[nn.Module]:
+    """The first token through the layer that a saved model has behind it, as one with ``train.keep_head``.
+
+    Else through the checkpoint's own pooler, if it is ``trained``.
+    """
+    if len(modules) > 2 and getattr(modules[1], "pooling_mode", None) == "cls" and isinstance(modules[2], Dense):
+        return modules[1:3]
+    pooler = getattr(getattr(modules[0].auto_model, "pooler", None), "dense", None)
+    if pooler is None or not trained:
+        remedy = "train it with train.keep_head=true, or choose 'cls', or 'new_head' for a random one"
+        raise UserError(f"pooling = 'cls_head' takes the model's own head, and {model} has none", remedy)
+    head = dense(pooler.weight, pooler.bias, nn.Tanh())
+    return [Pooling(modules[0].get_embedding_dimension(), pooling_mode="cls"), head]
 
 
 def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
@@ -64,21 +73,10 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
         return [average, Pooling(dim, pooling_mode="mean")]
     if pooling == "mask":
         return template_modules(transformer)
-    if pooling == "cls_head":
-        pooler = getattr(getattr(transformer.auto_model, "pooler", None), "dense", None)
-        if pooler is None:
-            raise no_head("this model")
-        return [Pooling(dim, pooling_mode="cls"), dense(pooler.weight, pooler.bias, nn.Tanh())]
     if pooling == "new_head":
         weight = 0.02 * torch.randn(dim, dim, generator=torch.Generator().manual_seed(0))  # as BERT's new layers
         return [Pooling(dim, pooling_mode="cls"), dense(weight, torch.zeros(dim), nn.Tanh())]
     return [Pooling(dim, pooling_mode=pooling)]
-
-
-def no_head(model: str) -> UserError:
-    """A model whose files have no head for ``cls_head``, or one that no training has seen."""
-    remedy = "train it with train.keep_head=true, or choose 'cls', or 'new_head' for a random one"
-    return UserError(f"pooling = 'cls_head' takes the model's own head, and {model} has none", remedy)
 
 
 def frame_ids(tokenizer: Any, template: str) -> tuple[list[int], list[int]]:

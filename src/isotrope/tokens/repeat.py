@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.tokens._inner import chosen, copies, inner, per_token, places, share
+from isotrope.tokens._inner import chosen, copies, inner, places, share
 from isotrope.types import Count, Fraction
 
 Longest = Annotated[int, Field(ge=3)]
@@ -32,26 +32,6 @@ def deleted(among: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
     """Which go: each token ``among`` with probability ``ratio``, but never all. (N, L) bool -> (N, L) bool."""
     drawn = torch.rand(among.shape, generator=generator).to(among.device).masked_fill(~among, -1.0)
     return among & (drawn < ratio) & (drawn < drawn.max(dim=1, keepdim=True).values)
-
-
-def insertions(among: Tensor, count: Tensor, generator: torch.Generator) -> Tensor:
-    """Where the tokens of longer sentences come from: ``count`` (N, 1) ≥ 0 more of ``among``, at any places.
-
-    Each is drawn from the sentence, with replacement, and all orders of old and new are as likely. (N, L) bool ->
-    (N, L + max count) numbers of tokens; in shorter sentences the last ones mean nothing.
-    """
-    size, length = among.shape
-    extra = int(count.max())
-    drawn = torch.rand(size, length + 2 * extra, generator=generator).to(among.device)
-    old, new, which = drawn.split([length, extra, extra], dim=1)
-    number = torch.arange(length, device=among.device)  # a key within 0 … 1 stands among the sentence's tokens
-    before = among.cumsum(dim=1) == 0
-    ranked = old.masked_fill(~among, 2).sort(dim=1).values.gather(1, (among.cumsum(dim=1) - 1).clamp(min=0))
-    old = torch.where(among, ranked, torch.where(before, number - length, number + 2))
-    unused = torch.arange(extra, device=among.device) >= count
-    order = torch.cat([old, new.masked_fill(unused, 2 * length + 2)], dim=1).argsort(dim=1, stable=True)
-    more = places(among).gather(1, (which * among.sum(dim=1, keepdim=True)).long())
-    return torch.cat([number.expand(size, -1), more], dim=1).gather(1, order)
 
 
 @dataclass(frozen=True)
@@ -92,7 +72,10 @@ class Delete:
 
 @dataclass(frozen=True)
 class Insert:
-    """round(``ratio``·n) more of a sentence's n tokens, at any places, up to ``max_length``. BibTeX: wu2022pcl."""
+    """round(``ratio``·n) more of a sentence's n tokens, drawn with replacement, at any places. BibTeX: wu2022pcl.
+
+    All orders of old and new tokens are as likely. No sentence grows beyond ``max_length``.
+    """
 
     stage = "tokens"
     ratio: Fraction = 0.2
@@ -100,9 +83,12 @@ class Insert:
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         among, mask = inner(features), features["attention_mask"]
-        length = mask.sum(dim=1, keepdim=True)
-        count = share(self.ratio, among, round).minimum(self.max_length - length).clamp(min=0)
-        source = insertions(among, count, generator)
-        grown = {name: value.gather(1, source) for name, value in per_token(features).items()}
-        valid = torch.arange(source.shape[1], device=mask.device) < mask.shape[1] + count
-        return copies({**features, **grown}, grown["attention_mask"] * valid)
+        room = self.max_length - mask.sum(dim=1, keepdim=True)
+        count = share(self.ratio, among, round).minimum(room).clamp(min=0)
+        grown = copies(features, mask + (among & (among.cumsum(dim=1) <= count)))
+        there = inner(grown)
+        new = chosen(there, count, generator)
+        drawn = torch.rand(new.shape, generator=generator).to(new.device) * among.sum(dim=1, keepdim=True)
+        number = torch.where(new, drawn.long(), (there & ~new).cumsum(dim=1) - 1).clamp(min=0)
+        said = features["input_ids"].gather(1, places(among).gather(1, number))
+        return {**grown, "input_ids": torch.where(there, said, grown["input_ids"])}
