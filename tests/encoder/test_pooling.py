@@ -70,7 +70,6 @@ def test_a_saved_head_is_the_models_own(tiny_model: Path, tmp_path: Path) -> Non
         save(load(tiny_model, pooling, device="cpu"), tmp_path / pooling)
     again = load(tmp_path / "new_head", "cls_head", device="cpu")
     assert np.array_equal(again.encode(TEXT), load(tmp_path / "new_head", device="cpu").encode(TEXT))
-    assert len(list(again.children())) == 3
     with pytest.raises(UserError, match=r"train it with train.keep_head=true, or choose 'cls'"):
         load(tmp_path / "cls", "cls_head", device="cpu")
 

@@ -140,8 +140,8 @@ def load(
         seen = all(module.include_prompt for module in encoder if isinstance(module, Pooling))
         # A saved model's pooler is that of before its training, or a random one.
         trained = not ((Path(where) / "modules.json").is_file() or any("pooler" in tensor for tensor in missing))
-        given = own_head(list(encoder), trained, name) if pooling == "cls_head" else None
-        modules = given or pooling_modules(encoder[0], pooling)
+        own = pooling == "cls_head"
+        modules = own_head(list(encoder), trained, name) if own else pooling_modules(encoder[0], pooling)
         del encoder[1:]
         encoder.extend(modules).to(encoder.device).set_pooling_include_prompt(seen)
     freeze(encoder)

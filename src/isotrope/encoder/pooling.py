@@ -43,10 +43,7 @@ def check_pooling(pooling: str | None) -> None:
 
 
 def own_head(modules: list[Any], trained: bool, model: str) -> list[nn.Module]:
-    """The first token through the layer that a saved model has behind it, as one with ``train.keep_head``.
-
-    Else through the checkpoint's own pooler, if it is ``trained``.
-    """
+    """The first token through the head saved with a model (``train.keep_head``), else through a ``trained`` pooler."""
     if len(modules) > 2 and getattr(modules[1], "pooling_mode", None) == "cls" and isinstance(modules[2], Dense):
         return modules[1:3]
     pooler = getattr(getattr(modules[0].auto_model, "pooler", None), "dense", None)

@@ -12,6 +12,14 @@ from torch import Tensor
 from isotrope.types import AboveZero, NonNegative, Scores, Whole
 
 
+def non_uniformity(noise: Tensor, anchor: Tensor, positive: Tensor, temperature: float) -> Tensor:
+    """Eq. 2, mean over anchors: only noise in the denominator. noise (K, D), anchor, positive (N, D) -> ()."""
+    anchor, positive = F.normalize(anchor, dim=-1), F.normalize(positive, dim=-1)
+    numerator = (anchor * positive).sum(dim=-1) / temperature  # (N,)
+    denominator = torch.logsumexp(anchor @ F.normalize(noise, dim=-1).T / temperature, dim=-1)
+    return (denominator - numerator).mean()
+
+
 def gradient(noise: Tensor, anchor: Tensor, temperature: float) -> Tensor:
     """Eq. 4 in closed form -> (K, D). The positive is in Eq. 2's numerator alone, so the gradient is free of it."""
     near = F.normalize(anchor, dim=-1) @ F.normalize(noise, dim=-1).T  # (N, K)

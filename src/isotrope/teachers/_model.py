@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 import xxhash
@@ -160,7 +161,13 @@ def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> Taught:
         move(draft, folder / VECTORS)
 
     found = cached(cache_folder("teachers", key), write) / VECTORS
-    vectors = np.memmap(found, "<f4", "r").reshape(count, -1)  # (R, T)
-    return Taught(
-        vectors.shape[1], lambda batch: torch.from_numpy(vectors[visited.places(batch.rows)]).to(batch.rows.device)
-    )
+    return looked_up(np.memmap(found, "<f4", "r").reshape(count, -1), visited)
+
+
+def looked_up(vectors: npt.NDArray[np.float32], visited: Visited) -> Taught:
+    """The teacher that has these vectors (R, T), unit rows, of the rows that a run visits."""
+
+    def embed(batch: Batch) -> Tensor:
+        return torch.from_numpy(vectors[visited.places(batch.rows)]).to(batch.rows.device)
+
+    return Taught(vectors.shape[1], embed)

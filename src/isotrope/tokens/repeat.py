@@ -15,8 +15,6 @@ from torch import Tensor
 from isotrope.tokens._inner import chosen, copies, inner, places, share
 from isotrope.types import Count, Fraction
 
-Longest = Annotated[int, Field(ge=3)]
-
 
 def repeats(among: Tensor, ratio: float, room: Tensor, generator: torch.Generator) -> Tensor:
     """Which of the n tokens ``among`` are said twice: 0 to max(2, ⌊ratio·n⌋), all numbers as likely. (N, L) bool.
@@ -43,7 +41,7 @@ class Repeat:
 
     stage = "tokens"
     ratio: Fraction = 0.32
-    max_length: Longest = 512
+    max_length: Annotated[int, Field(ge=3)] = 512
     most: Count = 512
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
@@ -72,14 +70,11 @@ class Delete:
 
 @dataclass(frozen=True)
 class Insert:
-    """round(``ratio``·n) more of a sentence's n tokens, drawn with replacement, at any places. BibTeX: wu2022pcl.
-
-    All orders of old and new tokens are as likely. No sentence grows beyond ``max_length``.
-    """
+    """round(``ratio``·n) more of a sentence's n tokens, at any places, up to ``max_length``. BibTeX: wu2022pcl."""
 
     stage = "tokens"
     ratio: Fraction = 0.2
-    max_length: Longest = 32
+    max_length: Count = 32
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         among, mask = inner(features), features["attention_mask"]

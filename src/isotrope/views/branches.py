@@ -49,13 +49,10 @@ class Branches(WithState):
             stay = torch.rand(rows.shape, generator=generator).to(rows.device)[order] >= self.dropout
             return rows * stay / (1 - self.dropout)
 
-        def predicted(rows: Tensor) -> Tensor:
-            first, last = self.predictor[:2], self.predictor[2:]
-            return last(dropped(first(dropped(self.projector(rows)))))
-
+        first, last = self.predictor[:2], self.predictor[2:]
         through = [
-            dropped(self.average(embeddings)) if number in self.slow else predicted(embeddings)
-            for number, embeddings in enumerate(views.stack)
+            dropped(self.average(rows)) if number in self.slow else last(dropped(first(dropped(self.projector(rows)))))
+            for number, rows in enumerate(views.stack)
         ]
         return replace(views, stack=torch.stack(through), negatives=self.average(views.negatives))
 
