@@ -12,6 +12,7 @@ from pathlib import Path
 
 import compared
 import measured
+import papers
 import speed
 from grid import RESULTS
 from scale import scale_checked, scale_costs
@@ -156,6 +157,7 @@ def texts() -> Iterator[tuple[Path, str]]:
         parts = [f"**{said}**\n\n{block()}" for said, block in tables.items()]
         head = f"# {title}\n\nMade by `tools/tables.py` from the result files; `{command}` measures them."
         yield RESULTS / folder / "table.md", "\n\n".join([head, *parts, ""])
+    yield RESULTS / "fidelity" / "table.md", papers.page()
     for name, record in compared.studies().items():
         yield RESULTS / "studies" / name / "table.md", study_pages(record)["table.md"]
 

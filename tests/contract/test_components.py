@@ -60,13 +60,13 @@ def test_terms_compare_directions_and_have_a_weight(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", sorted(set(kinds("terms")) - CANDIDATES))
 def test_extra_candidates_stay_out_of_the_lists(kind: str) -> None:
-    """Noise has no place in a teacher's list, nor in alignment or uniformity: they see sentences alone."""
+    """Noise has no place in a teacher's list, which sees sentences alone."""
     made, plain = contract.make("terms", kind), Scores.from_views(contract.views_of(contract.draw(3, 10, 12)))
     assert made(plain.with_extra(contract.draw(3, 12, seed=7))).item() == made(plain).item()
 
 
 @pytest.mark.parametrize(
-    "kind", ["consistency", "released.clamped", "listnet", "listmle", "released.floored", "distillation", "alignment"]
+    "kind", ["consistency", "released.clamped", "listnet", "listmle", "released.floored", "distillation"]
 )
 def test_is_the_mean_over_positives(kind: str) -> None:
     made, views = contract.make("terms", kind), contract.views_of(contract.draw(3, 10, 12).double())

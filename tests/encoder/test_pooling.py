@@ -45,6 +45,9 @@ def test_pooling_means_what_its_name_says(tiny_model: Path, tmp_path: Path, pool
         expected = states[-1][:, 0]
     elif pooling == "cls_head":
         expected = pooled
+    elif pooling == "new_head":
+        weight = 0.02 * torch.randn(32, 32, generator=torch.Generator().manual_seed(0))
+        expected = torch.tanh(states[-1][:, 0] @ weight.T)
     elif pooling == "lasttoken":
         expected = torch.stack([row[int(count) - 1] for row, count in zip(states[-1], mask.sum(1), strict=True)])
     else:
@@ -59,6 +62,16 @@ def test_pooling_means_what_its_name_says(tiny_model: Path, tmp_path: Path, pool
     assert np.array_equal(load(tmp_path / "saved", device="cpu").encode(TEXT), found)
     modules = json.loads((tmp_path / "saved" / "modules.json").read_text())
     assert all(module["type"].startswith("sentence_transformers.models.") for module in modules)
+
+
+def test_a_saved_head_is_the_models_own(tiny_model: Path, tmp_path: Path) -> None:
+    """DCLR's large models start from SimCSE with its head. What stands in a saved model's pooler was never trained."""
+    for pooling in ("new_head", "cls"):
+        save(load(tiny_model, pooling, device="cpu"), tmp_path / pooling)
+    again = load(tmp_path / "new_head", "cls_head", device="cpu")
+    assert np.array_equal(again.encode(TEXT), load(tmp_path / "new_head", device="cpu").encode(TEXT))
+    with pytest.raises(UserError, match=r"train it with train.keep_head=true, or choose 'cls'"):
+        load(tmp_path / "cls", "cls_head", device="cpu")
 
 
 @pytest.mark.parametrize("pooling", ["first_last", None])

@@ -1,6 +1,7 @@
-"""DCLR's equations by plain loops, written from the paper (Eqs. 2–6), and distillation by its definition."""
+"""DCLR's equations by plain loops, written from the paper (Eqs. 2–6)."""
 
 import math
+from typing import Any
 
 from torch import Tensor
 
@@ -16,8 +17,10 @@ def non_uniformity(noise: list[list[float]], anchor: Tensor, positive: Tensor, t
     return total / len(anchor)
 
 
-def gradient(noise: list[list[float]], anchor: Tensor, positive: Tensor, temperature: float) -> list[list[float]]:
-    """Eq. 4 by central differences of Eq. 2, one coordinate at a time."""
+def gradient(
+    noise: list[list[float]], anchor: Tensor, positive: Tensor, temperature: float, loss: Any = non_uniformity
+) -> list[list[float]]:
+    """Eq. 4 by central differences of Eq. 2, one coordinate at a time; or those of another ``loss``."""
     width, result = 1e-5, []
     for j, vector in enumerate(noise):
         slopes = []
@@ -26,7 +29,7 @@ def gradient(noise: list[list[float]], anchor: Tensor, positive: Tensor, tempera
             for sign in (1, -1):
                 moved = [list(v) for v in noise]
                 moved[j][d] += sign * width
-                sides.append(non_uniformity(moved, anchor, positive, temperature))
+                sides.append(loss(moved, anchor, positive, temperature))
             slopes.append((sides[0] - sides[1]) / (2 * width))
         result.append(slopes)
     return result
@@ -53,13 +56,3 @@ def instance_weight(teacher: Tensor, threshold: float) -> list[list[float]]:
         [1.0 if i == j or value < threshold else 0.0 for j, value in enumerate(row)]
         for i, row in enumerate(teacher.tolist())
     ]
-
-
-def distillation(cosines: Tensor, teacher: Tensor, temperature: float) -> float:
-    """Σ_j q_j log(q_j / p_j), mean over anchors."""
-    total = 0.0
-    for student_row, teacher_row in zip(cosines.tolist(), teacher.tolist(), strict=True):
-        p = [math.exp(value / temperature) for value in student_row]
-        q = [math.exp(value / temperature) for value in teacher_row]
-        total += sum(b / sum(q) * math.log(b / sum(q) / (a / sum(p))) for a, b in zip(p, q, strict=True))
-    return total / len(cosines)

@@ -85,6 +85,16 @@ def ct(a: Tensor, b: Tensor) -> float:
     return total / len(a) ** 2
 
 
+def ct_pairs(a: Tensor, b: Tensor, negatives: int) -> float:
+    """Mean over pairs: the first of each group is its own pair, the others' is the sentence before (float64)."""
+    total, first, second = 0.0, a.tolist(), b.tolist()
+    for i, x in enumerate(first):
+        own = i % (negatives + 1) == 0
+        same = 1 / (1 + math.exp(-sum(p * q for p, q in zip(x, second[i if own else i - 1], strict=True))))
+        total -= math.log(same if own else 1 - same)
+    return total / len(a)
+
+
 def triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float) -> float:
     """Mean over sentences of what the further copy is too near (float64)."""
     rows = zip(anchor.tolist(), near.tolist(), far.tolist(), strict=True)
@@ -156,7 +166,7 @@ def group_contrast(stack: Tensor, temperature: float) -> float:
 
 
 def peer_lists(own: Tensor, peer: Tensor, temperature: float) -> float:
-    """Divergences of one encoder's lists from the other's, within and across, mean over sentences (float64)."""
+    """Divergences of one encoder's lists from the other's, within and across, mean over all entries (float64)."""
     pairs = [
         (group_list(own[0], own[1:], own[0], temperature), group_list(peer[0], peer[1:], peer[0], temperature)),
         (group_list(own[0], peer[1:], peer[0], temperature), group_list(peer[0], own[1:], own[0], temperature)),
@@ -164,7 +174,7 @@ def peer_lists(own: Tensor, peer: Tensor, temperature: float) -> float:
     total = 0.0
     for lists, targets in pairs:
         for row, target in zip(lists, targets, strict=True):
-            total += sum(t * math.log(t / p) for p, t in zip(row, target, strict=True))
+            total += sum(t * math.log(t / p) for p, t in zip(row, target, strict=True)) / len(row)
     return total / own.shape[1]
 
 

@@ -31,7 +31,6 @@ def test_names_are_taken_apart(tmp_path):
     odd.mkdir()
     assert EncoderName.parse(str(odd)) == EncoderName(str(odd), None, ())
     assert EncoderName.parse(f"{odd}+whitening") == EncoderName(str(odd), None, (Whitening(),))
-    assert EncoderName.parse(f"{odd}@mean").pooling == "mean"
     assert EncoderName.parse("model+whitening:exponent=0.25").steps == (Whitening(exponent=0.25),)
     assert EncoderName.parse("model+removal+removal:k=3").steps == (Removal(), Removal(k=3))
 

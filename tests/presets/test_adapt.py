@@ -3,10 +3,11 @@
 And `bm25`, which adds a ranking that no model gives.
 """
 
-import importlib.util
+import importlib
 import json
 from pathlib import Path
 
+import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
@@ -105,14 +106,10 @@ def test_the_presets_ask_for_no_other_model() -> None:
     assert adapt.encoder.pooling is None is bm25.encoder.pooling
 
 
-def test_the_table_is_that_of_the_results() -> None:
+def test_the_table_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """`python benchmarks/adapt.py` writes it."""
-    path = ROOT / "benchmarks" / "adapt.py"
-    spec = importlib.util.spec_from_file_location("adapt", path)
-    assert spec is not None
-    assert spec.loader is not None
-    benchmark = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(benchmark)
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    benchmark = importlib.import_module("adapt")
     assert benchmark.page() == benchmark.PAGE.read_text(encoding="utf-8")
 
 

@@ -1,6 +1,7 @@
 """Every equation of a term against loops, its gradient against differences, and the golden numbers."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,9 @@ import torch
 from torch import Tensor
 
 from drawn import cosines_of, draw, scores
-from isotrope.terms.alignment import alignment, uniformity
 from isotrope.terms.arc import arc
 from isotrope.terms.consistency import consistency
-from isotrope.terms.ct import ct
+from isotrope.terms.ct import CT, ct, ct_pairs
 from isotrope.terms.diffcse import diffcse
 from isotrope.terms.group import group_contrast, peer_lists
 from isotrope.terms.infonce import infonce
@@ -28,8 +28,9 @@ from isotrope.terms.triplet import margin_band, triplet
 from isotrope.terms.tsdae import tsdae
 from isotrope.terms.vascl import neighbour_contrast
 from isotrope.terms.vector_match import vector_match
-from oracle import debiased, losses, ranking
+from isotrope.types import Scores
 from oracle import distillation as distilled
+from oracle import losses, ranking
 
 Equation = Callable[..., Any]  # of what has a gradient, then of what has none
 Case = tuple[Equation, Equation, list[Tensor], list[Tensor], tuple[Any, ...]]  # ours, loops, both kinds, settings
@@ -46,20 +47,8 @@ def add(name: str, ours: Equation, loops: Equation, free: list[Tensor], fixed: l
 
 
 for shape in SHAPES:
-    anchors, both, taught = draw(*shape[-2:]), cosines_of(*shape), cosines_of(*shape[-2:], seed=1)
-    add("alignment", alignment, ranking.alignment, [anchors, draw(*shape, seed=1)], [])
-    for t in (2.0, 0.7):
-        add("uniformity", uniformity, ranking.uniformity, [draw(*shape, seed=1)], [], t)
+    both, taught = cosines_of(*shape), cosines_of(*shape[-2:], seed=1)
     add("consistency", consistency, ranking.consistency, [both], [], 0.3)
-    add(
-        "distillation",
-        queue_kl,
-        lambda s, t, *tau: debiased.distillation(s, t, tau[0]),
-        [taught],
-        [cosines_of(*taught.shape)],
-        0.3,
-        0.3,
-    )
     for drop in (True, False):
         add("listnet", listnet, ranking.listnet, [both], [taught], 0.3, 0.2, drop)
         for order in (taught, taught.round()):  # the second has ties
@@ -78,6 +67,8 @@ for count in (2, 6):
         add("arc", arc, losses.arc, [cosines_of(count, count)], [], 0.3, margin)
 for shape in [(2, 3), (5, 4), (7, 2)]:
     add("ct", ct, losses.ct, rows(*shape), [])
+    for count in (1, 3):
+        add("ct_pairs", ct_pairs, losses.ct_pairs, rows(*shape), [], count)
     add("nt_xent", nt_xent, losses.nt_xent, rows(*shape), [], 0.3)
 for margin in (0.0, 0.3):
     add("triplet", triplet, losses.triplet, rows(6, 4, count=3), [], margin)
@@ -127,6 +118,15 @@ def test_gradient(name: str) -> None:
     assert torch.autograd.gradcheck(lambda *x: value(ours, [*x, *fixed], settings), given)
 
 
+def test_pairs_do_not_depend_on_the_order_of_the_batch() -> None:
+    given, order = scores(draw(2, 6, 4)), torch.tensor([3, 0, 5, 1, 4, 2])
+    views = given.views.with_stack(given.views.stack[:, order])
+    turned = Scores.from_views(replace(views, batch=replace(views.batch, rows=order)))
+    expected = losses.ct_pairs(*given.views.stack, 2)
+    for each in (given, turned):
+        assert CT(negatives=2)(each).item() == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 def test_golden_numbers(golden: Path, dtype: torch.dtype, tolerance: float) -> None:
     known = {name: torch.from_numpy(np.asarray(array)) for name, array in np.load(golden / "equations.npz").items()}
@@ -135,8 +135,6 @@ def test_golden_numbers(golden: Path, dtype: torch.dtype, tolerance: float) -> N
     noisy, tau, (own, target) = one.with_extra(noise), known["tau"].item(), known["tau_listnet"].tolist()
     alpha = known["alpha"].to(dtype)
     found = {
-        "align": alignment(h, first),
-        "uniform": uniformity(h),
         "consistency": consistency(one.pairs, tau),
         "listnet": listnet(one.pairs, taught, own, target),
         "listnet_with_positive": listnet(one.pairs, taught, own, target, drop_positive=False),

@@ -13,7 +13,7 @@ from isotrope import Objective, load
 from isotrope.contract.features import POSITIONS
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff
-from isotrope.tokens.repeat import Delete, Repeat, deleted, repeats
+from isotrope.tokens.repeat import Delete, Insert, Repeat, deleted, repeats
 from isotrope.tokens.shuffle import PositionShuffle, Reverse, Shuffle
 from isotrope.types import TokenStep
 from token_batches import CLS, SEP, features, read, seeded
@@ -40,7 +40,9 @@ def test_every_order_is_as_likely() -> None:
     assert all(abs(number - 1000) < 150 for number in orders.values())  # five standard deviations
 
 
-@pytest.mark.parametrize("step", [Shuffle(), Reverse(), Repeat(ratio=1.0), Delete(1.0), Cutoff(ratio=1.0)])
+@pytest.mark.parametrize(
+    "step", [Shuffle(), Reverse(), Repeat(1.0), Delete(1.0), Cutoff(ratio=1.0), Insert(1.0), Delete(1.0, True)]
+)
 def test_the_tokens_of_a_prompt_are_left_alone(step: TokenStep) -> None:
     """Its length counts [CLS], as sentence-transformers has it; a pooling may leave out so many."""
     for left in (False, True):
@@ -144,3 +146,34 @@ def test_numbers_of_repeated_words() -> None:
     assert all(abs(number - 2000) < 200 for number in numbers.values())
     assert int(repeats(among, 0.32, room, seeded()).sum(dim=1).max()) == 1
     assert not repeats(among, 0.32, -4 * room, seeded()).any()
+    assert int(repeats(among, 0.32, 2 * room, seeded()).sum(dim=1).max()) == 2
+    said = Repeat(1.0, most=2)(features([10] * 50), seeded())["attention_mask"].sum(dim=1) - 12
+    assert set(said.tolist()) == {0, 1, 2}
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths, st.booleans(), st.floats(0, 1), st.integers(2, 30), st.integers(0, 10_000))
+def test_exact_numbers_of_tokens(counts: list[int], left: bool, ratio: float, room: int, seed: int) -> None:
+    """What PCL's code does, sentence by sentence: the old tokens keep their order, whatever comes between or goes."""
+    batch, longest = features(counts, left), max(counts) + room
+    more, less = Insert(ratio, max_length=longest)(batch, seeded(seed)), Delete(ratio, True)(batch, seeded(seed))
+    for after in (more, less):
+        assert {value.shape for value in after.values()} == {after["input_ids"].shape}
+    for one, other, count in zip(read(more), read(less), counts, strict=True):
+        asked, words = round(ratio * count), range(1, count + 1)
+        assert (one[0], one[-1], other[0], other[-1]) == (CLS, SEP, CLS, SEP)
+        assert len(one) == count + 2 + min(asked, longest - count - 2)
+        assert set(one[1:-1]) <= set(words)
+        rest = iter(one)
+        assert all(word in rest for word in words), "in order"
+        assert other[1:-1] == sorted(set(other[1:-1]))
+        assert len(other) - 2 == count - min(asked, max(count - 1, 0))
+
+
+def test_every_place_and_token_is_as_likely() -> None:
+    """Two old tokens and one new: three places of each of two tokens."""
+    found = Counter(tuple(tokens[1:-1]) for tokens in read(Insert(0.5)(features([2] * 6000), seeded())))
+    # 1 1 2 and 1 2 2 come from two places each
+    expected = {(1, 1, 2): 2000, (1, 2, 1): 1000, (2, 1, 2): 1000, (1, 2, 2): 2000}
+    assert found.keys() == expected.keys()
+    assert all(abs(found[row] - number) < 200 for row, number in expected.items())

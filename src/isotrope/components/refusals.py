@@ -102,6 +102,7 @@ def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any
         return views
     one = len(stack) == 1 and all(getattr(term, "one_view", False) for term in objective.terms.values())
     equal = not one and bool((stack[0] - stack[-1]).abs().max() <= EQUAL * stack.abs().max())
+    equal = equal and not any(getattr(term, "equal_views", False) for term in objective.terms.values())
     if not objective.training:
         if equal:
             said = "The evaluation loss compares equal views: it only tells how far apart the texts are"

@@ -83,13 +83,13 @@ def missing_tensors() -> Iterator[list[str]]:
         setattr(PreTrainedModel, "from_pretrained", original)  # noqa: B010
 
 
-def refuse_damaged(encoder: SentenceTransformer, missing: list[str], model: str, pooler: bool) -> None:
+def refuse_damaged(encoder: SentenceTransformer, missing: list[str], model: str) -> None:
     """Raise for missing tensors, and for weights that are NaN or infinite: they may belong to a word of a later text.
 
-    Tensors of the pooler matter only with ``pooler``: raw checkpoints often lack them.
+    Tensors of the pooler do not matter: raw checkpoints often lack them.
     """
     fault = ""
-    if needed := [name for name in missing if pooler or "pooler" not in name.split(".")]:
+    if needed := [name for name in missing if "pooler" not in name.split(".")]:
         shown = ", ".join(needed[:_SHOWN]) + (", …" if len(needed) > _SHOWN else "")
         fault = f"model.safetensors lacks {len(needed)} of the encoder's tensors ({shown})"
     for name, weights in encoder.named_parameters():

@@ -28,7 +28,7 @@ from isotrope.encoder.faults import (
     refuse_damaged,
 )
 from isotrope.encoder.locate import check_hub, first_module, locate
-from isotrope.encoder.pooling import check_pooling, freeze, join_layers, pooling_modules
+from isotrope.encoder.pooling import check_pooling, freeze, join_layers, own_head, pooling_modules
 from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.routes import refuse_routes
 from isotrope.errors import UserError, check_known
@@ -66,10 +66,11 @@ def load(
             ``isotrope/minilm`` (all-MiniLM-L6-v2, with the extra ``minilm``). A folder may also hold one vector a token
             (`StaticEmbedding`), whose mean over the whole text is taken.
         pooling: ``cls``, ``mean``, ``embeddings`` (no layer at all), ``first_last`` (embeddings + last layer),
-            ``first_layer_last``, ``last_two``, ``cls_head``, ``lasttoken`` (for decoders), or ``mask`` (the mask token
-            of a template around the text). By default a sentence-transformers model keeps its own pooling, prompts and
-            normalisation, a bare encoder gets ``mean``, and a bare decoder (``…ForCausalLM``) ``lasttoken``. A pooling
-            given here replaces whatever stood behind the encoder.
+            ``first_layer_last``, ``last_two``, ``cls_head`` (the model's own head), ``new_head`` (a random one),
+            ``lasttoken`` (for decoders), or ``mask`` (the mask token of a template around the text). By default a
+            sentence-transformers model keeps its own pooling, prompts and normalisation, a bare encoder gets ``mean``,
+            and a bare decoder (``…ForCausalLM``) ``lasttoken``. A pooling given here replaces whatever stood behind the
+            encoder.
         max_length: tokens a sentence; longer ones are cut. By default the model's own.
         dropout: set every dropout probability of the encoder, where the two views of contrastive learning come from.
         normalize: end with unit rows or not; by default as the model has it (never, where ``pooling`` is given).
@@ -130,14 +131,17 @@ def load(
         refuse_routes(encoder, name)
     if base:
         merge_adapter(encoder)
-    refuse_damaged(encoder, missing, name, pooler=pooling == "cls_head")
+    refuse_damaged(encoder, missing, name)
     _give_padding(encoder, name)
     if bidirectional:
         read_both_ways(encoder, name)
     join_layers(encoder)
     if pooling is not None:
         seen = all(module.include_prompt for module in encoder if isinstance(module, Pooling))
-        modules = pooling_modules(encoder[0], pooling)
+        # A saved model's pooler is that of before its training, or a random one.
+        trained = not ((Path(where) / "modules.json").is_file() or any("pooler" in tensor for tensor in missing))
+        own = pooling == "cls_head"
+        modules = own_head(list(encoder), trained, name) if own else pooling_modules(encoder[0], pooling)
         del encoder[1:]
         encoder.extend(modules).to(encoder.device).set_pooling_include_prompt(seen)
     freeze(encoder)

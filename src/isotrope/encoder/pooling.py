@@ -29,7 +29,8 @@ LAYERS: dict[str, Callable[[int], list[int]] | None] = {
     "first_last": lambda last: [0, last],  # embeddings + last layer: SimCSE's published "first-last avg" (56.70)
     "first_layer_last": lambda last: [1, last],  # first transformer layer + last (60.73)
     "last_two": lambda last: [last - 1, last],  # ConSERT
-    "cls_head": None,  # the first token through the checkpoint's own pooler: Linear + Tanh
+    "cls_head": None,  # the first token through the model's own head: Linear + Tanh
+    "new_head": None,  # the first token through a new one, the same each time: DCLR's code on RoBERTa, which has none
     "lasttoken": None,  # the last real token: a decoder's only one that has seen the whole text
     "mask": None,  # the mask token of a template around the text: PromptBERT
 }
@@ -39,6 +40,18 @@ def check_pooling(pooling: str | None) -> None:
     """Refuse an unknown name; None is the model's own."""
     if pooling is not None:
         check_known("pooling =", pooling, LAYERS)
+
+
+def own_head(modules: list[Any], trained: bool, model: str) -> list[nn.Module]:
+    """The first token through the head saved with a model (``train.keep_head``), else through a ``trained`` pooler."""
+    if len(modules) > 2 and getattr(modules[1], "pooling_mode", None) == "cls" and isinstance(modules[2], Dense):
+        return modules[1:3]
+    pooler = getattr(getattr(modules[0].auto_model, "pooler", None), "dense", None)
+    if pooler is None or not trained:
+        remedy = "train it with train.keep_head=true, or choose 'cls', or 'new_head' for a random one"
+        raise UserError(f"pooling = 'cls_head' takes the model's own head, and {model} has none", remedy)
+    head = dense(pooler.weight, pooler.bias, nn.Tanh())
+    return [Pooling(modules[0].get_embedding_dimension(), pooling_mode="cls"), head]
 
 
 def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
@@ -57,11 +70,9 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
         return [average, Pooling(dim, pooling_mode="mean")]
     if pooling == "mask":
         return template_modules(transformer)
-    if pooling == "cls_head":
-        pooler = getattr(getattr(transformer.auto_model, "pooler", None), "dense", None)
-        if pooler is None:
-            raise UserError("pooling = 'cls_head' needs a model with a pooler, and this one has none", "choose 'cls'")
-        return [Pooling(dim, pooling_mode="cls"), dense(pooler.weight, pooler.bias, nn.Tanh())]
+    if pooling == "new_head":
+        weight = 0.02 * torch.randn(dim, dim, generator=torch.Generator().manual_seed(0))  # as BERT's new layers
+        return [Pooling(dim, pooling_mode="cls"), dense(weight, torch.zeros(dim), nn.Tanh())]
     return [Pooling(dim, pooling_mode=pooling)]
 
 

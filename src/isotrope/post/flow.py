@@ -2,17 +2,14 @@
 
 Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020, https://arxiv.org/abs/2011.05864.
 The map is Glow (Kingma and Dhariwal, NeurIPS 2018, https://arxiv.org/abs/1807.03039): steps of actnorm, mixing of the
-channels, coupling. The public BERT-flow has random permutations where Glow has an invertible 1×1 convolution, and
-additive couplings where it has affine ones; both pairs are options. Without their multi-scale split: all channels pass
-all steps.
+channels, coupling. As the public BERT-flow, it has random permutations where Glow has an invertible 1×1 convolution,
+and additive couplings where it has affine ones. Without their multi-scale split: all channels pass all steps.
 """
 
 import math
-from typing import Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -21,24 +18,19 @@ from isotrope.errors import UserError
 from isotrope.post.fitted import PostStep, Transform
 from isotrope.types import AboveZero, Count, Matrix
 
-Coupling = Literal["additive", "affine"]
-Mixing = Literal["permutation", "linear"]
-
 
 class GlowStep(nn.Module):
     """(N, D) -> (N, D) and log |det| (N,): z = (x − μ) exp(−s), then z M, then its second half is moved by the first.
 
-    μ and s begin as the data's mean and log standard deviation, M as a permutation or, if it is learnt, as a rotation.
-    The last layer of the coupling's network begins at zero, so that the coupling begins as the identity.
+    μ and s begin as the data's mean and log standard deviation; M is a permutation. The last layer of the coupling's
+    network begins at zero, so that the coupling begins as the identity.
     """
 
-    def __init__(self, dim: int, width: int, coupling: Coupling, mixing: Mixing) -> None:
+    def __init__(self, dim: int, width: int) -> None:
         super().__init__()
-        self.mean, self.log_scale = nn.Parameter(torch.zeros(dim)), nn.Parameter(torch.zeros(dim))
-        learnt, self.kept, self.affine = mixing == "linear", dim // 2, coupling == "affine"
-        matrix = nn.init.orthogonal_(torch.empty(dim, dim)) if learnt else torch.eye(dim)[torch.randperm(dim)]
-        self.mix = nn.Parameter(matrix, requires_grad=learnt)
-        last = nn.Linear(width, (dim - self.kept) * (2 if self.affine else 1))
+        self.mean, self.log_scale, self.kept = nn.Parameter(torch.zeros(dim)), nn.Parameter(torch.zeros(dim)), dim // 2
+        self.mix: Tensor = nn.Buffer(torch.eye(dim)[torch.randperm(dim)])
+        last = nn.Linear(width, dim - self.kept)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.network = nn.Sequential(nn.Linear(self.kept, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last)
@@ -51,23 +43,16 @@ class GlowStep(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         x = (x - self.mean) * torch.exp(-self.log_scale) @ self.mix
-        volume = -self.log_scale.sum()
-        if self.mix.requires_grad:
-            volume = volume + torch.linalg.slogdet(self.mix).logabsdet
         first, second = x[:, : self.kept], x[:, self.kept :]
-        if not self.affine:
-            return torch.cat([first, second + self.network(first)], dim=1), volume.expand(len(x))
-        shift, raw = self.network(first).chunk(2, dim=1)
-        scale = F.logsigmoid(raw + 2) - math.log(1 / (1 + math.exp(-2)))  # Glow's sigmoid(raw + 2), 1 at raw = 0
-        return torch.cat([first, second * scale.exp() + shift], dim=1), volume + scale.sum(dim=1)
+        return torch.cat([first, second + self.network(first)], dim=1), -self.log_scale.sum().expand(len(x))
 
 
 class Glow(nn.Module):
     """``depth`` steps of actnorm, mixing and coupling, from vectors (N, D) to what is to be Gaussian."""
 
-    def __init__(self, dim: int, depth: int, width: int, coupling: Coupling, mixing: Mixing) -> None:
+    def __init__(self, dim: int, depth: int, width: int) -> None:
         super().__init__()
-        self.steps = nn.ModuleList(GlowStep(dim, width, coupling, mixing) for _ in range(depth))
+        self.steps = nn.ModuleList(GlowStep(dim, width) for _ in range(depth))
 
     @torch.no_grad()
     def begin(self, x: Tensor) -> None:
@@ -100,8 +85,6 @@ class Flow(PostStep):
     batch: int = Field(default=64, ge=2)
     depth: Count = 9  # steps of the flow
     width: Count = 32  # hidden units of a coupling's network
-    coupling: Coupling = "additive"  # BERT-flow's; Glow's is affine
-    mixing: Mixing = "permutation"  # BERT-flow's; Glow's is linear
     seed: int = Field(default=0, ge=0)  # of weights, permutations and the order of the sentences
 
     def fitted(self, vectors: Matrix) -> Transform:
@@ -119,9 +102,9 @@ class Flow(PostStep):
         with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             x = x.clone()
-            glow = Glow(x.shape[1], self.depth, self.width, self.coupling, self.mixing)
+            glow = Glow(x.shape[1], self.depth, self.width)
             glow.begin(x)
-            optimizer = torch.optim.Adam([p for p in glow.parameters() if p.requires_grad], lr=self.lr)
+            optimizer = torch.optim.Adam(glow.parameters(), lr=self.lr)
             for _ in range(self.epochs):
                 for number, picks in enumerate(torch.split(torch.randperm(len(x)), self.batch)):
                     tell("fitted the flow to", number * self.batch, len(x))

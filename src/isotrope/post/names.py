@@ -48,7 +48,7 @@ class EncoderName:
     def parse(cls, name: str) -> Self:
         """Take a name apart; what exists as a folder or file of that name is meant as it is."""
         source, steps = name, list[PostStep]()
-        while "+" in source and not _exists(source) and not _is_pooled(source):
+        while "+" in source and not _exists(source):
             source, _, text = source.rpartition("+")
             steps.insert(0, post_step(text, name))
         pooling = None
@@ -114,12 +114,6 @@ def post_step(text: str, name: str) -> PostStep:
         problem = f"{name}: {'.'.join(map(str, first['loc']))}={first['input']} is not possible"
         remedy = f"{first['msg']}; write +{kind}:key=value,key=value of {', '.join(STEPS[kind].model_fields)}"
         raise UserError(problem, remedy) from error
-
-
-def _is_pooled(name: str) -> bool:
-    """Whether it is a folder of that name, with a + in it, and a pooling."""
-    folder, _, pooling = name.rpartition("@")
-    return "+" not in pooling and _exists(folder)
 
 
 def _exists(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Contrastive Tension: the dot product of two encoders' embeddings says whether they read the same sentence.
 
-Carlsson et al., ICLR 2021, Sec. 3. https://openreview.net/forum?id=Ov_sMNau-PF. The paper draws seven negatives for
-each positive. Here all other sentences of the batch are negatives.
+Carlsson et al., ICLR 2021, Sec. 3. https://openreview.net/forum?id=Ov_sMNau-PF. The paper has seven negatives for each
+positive. That all other sentences of the batch are negatives is sentence-transformers' form.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from isotrope.types import NonNegative, Scores
+from isotrope.types import Count, NonNegative, Scores
 
 
 def ct(a: Tensor, b: Tensor) -> Tensor:
@@ -19,13 +19,30 @@ def ct(a: Tensor, b: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(logits, torch.eye(len(a), dtype=logits.dtype, device=logits.device))
 
 
+def ct_pairs(a: Tensor, b: Tensor, negatives: int) -> Tensor:
+    """The same over N pairs: of ``negatives`` + 1 sentences, the first is its own pair. (N, D), (N, D) -> ().
+
+    Each of the others is compared with the sentence before it.
+    """
+    same = torch.arange(len(a), device=a.device) % (negatives + 1) == 0  # (N,)
+    logits = (a * torch.where(same[:, None], b, b.roll(1, dims=0))).sum(dim=-1)
+    return F.binary_cross_entropy_with_logits(logits, same.to(logits))
+
+
 @dataclass(frozen=True)
 class CT:
-    """Same sentence or not, from dot products; lengths count. Mean over the positives. BibTeX: carlsson2021tension."""
+    """Same sentence or not, from dot products; lengths count. Mean over the positives. BibTeX: carlsson2021tension.
+
+    ``negatives``: so many for each sentence that is compared with itself, by the rows' numbers; None: all others.
+    """
 
     stage = "terms"
+    equal_views = True  # two encoders that agree on all sentences have to learn which are different
+    negatives: Count | None = None
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
-        anchors, *positives = scores.views.stack
-        return self.weight * torch.stack([ct(anchors, positive) for positive in positives]).mean()
+        anchors, *positives = scores.views.stack[:, scores.views.batch.rows.argsort(stable=True)]
+        count = self.negatives
+        losses = [ct_pairs(anchors, each, count) if count else ct(anchors, each) for each in positives]
+        return self.weight * torch.stack(losses).mean()

@@ -40,14 +40,15 @@ def group_contrast(stack: Tensor, temperature: float) -> Tensor:
 
 
 def peer_lists(own: Tensor, peer: Tensor, temperature: float) -> Tensor:
-    """KL(q′ ‖ q) of the lists within each encoder + KL(r′ ‖ r) of those across, mean over sentences -> ().
+    """KL(q′ ‖ q) of the lists within each encoder + KL(r′ ‖ r) of those across, means over all entries -> ().
 
     own, peer (V, N, D): anchors a, then positives, of each encoder. q and q′ are `group_list` of each encoder's anchors
-    with its own positives and anchors; r and r′ are those of its anchors with the other's.
+    with its own positives and anchors; r and r′ are those of its anchors with the other's. A divergence is divided by
+    the length of its list, V + N − 2, as in the public code.
     """
     within = [group_list(views[0], views[1:], views[0], temperature) for views in (own, peer)]
     across = [group_list(a[0], b[1:], b[0], temperature) for a, b in ((own, peer), (peer, own))]
-    return divergence(*within) + divergence(*across)
+    return (divergence(*within) + divergence(*across)) / within[0].shape[1]
 
 
 @dataclass(frozen=True)

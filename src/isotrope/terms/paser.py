@@ -74,7 +74,7 @@ class _Decoder(nn.Module):
         self.norm, self.sentence = nn.LayerNorm(width), nn.Linear(known, width)
         heads = max(heads for heads in range(1, max(1, width // HEAD_WIDTH) + 1) if width % heads == 0)
         # No dropout: the noise is in the text.
-        layer = nn.TransformerDecoderLayer(width, heads, 4 * width, 0.0, F.gelu, batch_first=True, norm_first=True)
+        layer = nn.TransformerDecoderLayer(width, heads, width, 0.0, F.gelu, batch_first=True, norm_first=True)
         self.network = nn.TransformerDecoder(layer, layers, nn.LayerNorm(width))
         self.bias = nn.Parameter(torch.zeros(words))
 

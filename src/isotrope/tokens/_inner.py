@@ -1,5 +1,6 @@
 """Which tokens a token step may touch: those of the sentence, not of its frame or of a prompt; and their order."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,13 +20,13 @@ def inner(features: dict[str, Any]) -> Tensor:
     return inside(features["attention_mask"], first, 1)
 
 
-def share(ratio: float, among: Tensor) -> Tensor:
-    """⌊ratio·n⌋ of the n tokens ``among``, for each sentence. (N, L) bool -> (N, 1).
+def share(ratio: float, among: Tensor, whole: Callable[[float], int] = int) -> Tensor:
+    """⌊ratio·n⌋ of the n tokens ``among``, for each sentence, or with ``whole = round`` the nearest. (N, L) -> (N, 1).
 
     The product is Python's, in float64: 0.29 of 100 tokens are 28, on every device and in every step.
     """
-    floors = [int(ratio * count) for count in range(among.shape[1] + 1)]
-    return torch.tensor(floors, device=among.device)[among.sum(dim=1, keepdim=True)]
+    counts = [whole(ratio * count) for count in range(among.shape[1] + 1)]
+    return torch.tensor(counts, device=among.device)[among.sum(dim=1, keepdim=True)]
 
 
 def places(among: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Tokens that are said twice, or not at all, which moves those behind them. Both work on subwords.
 
 Word repetition: ESimCSE (Wu et al., COLING 2022, Sec. 3.1), https://aclanthology.org/2022.coling-1.342. Deletion: the
-noise of TSDAE (Wang et al., Findings of EMNLP 2021, Sec. 3), https://arxiv.org/abs/2104.06979.
+noise of TSDAE (Wang et al., Findings of EMNLP 2021, Sec. 3), https://arxiv.org/abs/2104.06979. Exact numbers of both:
+the public code of PCL (Wu et al., EMNLP 2022), https://aclanthology.org/2022.emnlp-main.826.
 """
 
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.tokens._inner import chosen, copies, inner, share
-from isotrope.types import Fraction
+from isotrope.tokens._inner import chosen, copies, inner, places, share
+from isotrope.types import Count, Fraction
 
 
 def repeats(among: Tensor, ratio: float, room: Tensor, generator: torch.Generator) -> Tensor:
@@ -35,26 +36,54 @@ def deleted(among: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
 class Repeat:
     """Changes a sentence's length, not its meaning; the batch may become wider. BibTeX: wu2022esimcse.
 
-    ``max_length``: sentences do not grow beyond it, since encoders have so many positions.
+    ``max_length``: sentences do not grow beyond it, since encoders have so many positions; nor by more than ``most``.
     """
 
     stage = "tokens"
     ratio: Fraction = 0.32
     max_length: Annotated[int, Field(ge=3)] = 512
+    most: Count = 512
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         mask = features["attention_mask"]
-        room = self.max_length - mask.sum(dim=1, keepdim=True)
+        room = (self.max_length - mask.sum(dim=1, keepdim=True)).clamp(max=self.most)
         return copies(features, mask + repeats(inner(features), self.ratio, room, generator))
 
 
 @dataclass(frozen=True)
 class Delete:
-    """A sentence without some of its tokens; those that stay move together. BibTeX: wang2021tsdae."""
+    """A sentence without some of its tokens; those that stay move together. BibTeX: wang2021tsdae.
+
+    ``exact``: it loses round(``ratio``·n) of its n tokens, but never all, as in PCL's code.
+    """
 
     stage = "tokens"
     ratio: Fraction = 0.6
+    exact: bool = False
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        gone = deleted(inner(features), self.ratio, generator)
+        among = inner(features)
+        count = share(self.ratio, among, round).minimum(among.sum(dim=1, keepdim=True) - 1)
+        gone = chosen(among, count, generator) if self.exact else deleted(among, self.ratio, generator)
         return copies(features, features["attention_mask"].masked_fill(gone, 0))
+
+
+@dataclass(frozen=True)
+class Insert:
+    """round(``ratio``·n) more of a sentence's n tokens, at any places, up to ``max_length``. BibTeX: wu2022pcl."""
+
+    stage = "tokens"
+    ratio: Fraction = 0.2
+    max_length: Count = 32
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        among, mask = inner(features), features["attention_mask"]
+        room = self.max_length - mask.sum(dim=1, keepdim=True)
+        count = share(self.ratio, among, round).minimum(room).clamp(min=0)
+        grown = copies(features, mask + (among & (among.cumsum(dim=1) <= count)))
+        there = inner(grown)
+        new = chosen(there, count, generator)
+        drawn = torch.rand(new.shape, generator=generator).to(new.device) * among.sum(dim=1, keepdim=True)
+        number = torch.where(new, drawn.long(), (there & ~new).cumsum(dim=1) - 1).clamp(min=0)
+        said = features["input_ids"].gather(1, places(among).gather(1, number))
+        return {**grown, "input_ids": torch.where(there, said, grown["input_ids"])}

@@ -2,9 +2,10 @@
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
@@ -16,27 +17,42 @@ from isotrope.types import Counts, Fraction, Views, Whole
 class Branches(WithState):
     """(V, N, D) -> (V, N, D), in training only: what a predictor says of the key, and the key. BibTeX: cao2022mocose.
 
-    The projector is Linear and LayerNorm, the predictor Linear and Tanh. The views ``slow`` go through a moving average
-    of the projector alone, which follows as `isotrope.peers.moving_average` does. So do hard negatives.
+    The projector is Linear and LayerNorm, the predictor Linear, LayerNorm, Linear and Tanh. The views ``slow`` go
+    through a moving average of the projector alone, which follows as `isotrope.peers.moving_average` does. So do hard
+    negatives.
+
+    ``dropout`` is what each LayerNorm's numbers have, in both branches; it is drawn by sentence.
     """
 
     stage = "views"
     slow: Counts = (1,)
     decay: Fraction = 0.85
     rise: Whole = 0
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
     def begin(self, context: BuildContext) -> None:
         dim = context.needed("width")
         self.projector = nn.Sequential(as_new(nn.Linear(dim, dim)), nn.LayerNorm(dim))
-        self.predictor = nn.Sequential(as_new(nn.Linear(dim, dim)), nn.Tanh())
+        layers = as_new(nn.Linear(dim, dim)), nn.LayerNorm(dim), as_new(nn.Linear(dim, dim)), nn.Tanh()
+        self.predictor = nn.Sequential(*layers)
         self.average = deepcopy(self.projector).requires_grad_(False)
         self.steps: Tensor = nn.Buffer(torch.tensor(0))
 
     def forward(self, views: Views) -> Views:
         views.named(self.slow, "views.branches.slow")
+        generator = torch.Generator().manual_seed(views.batch.generator.initial_seed())
+        order = views.batch.rows.argsort(stable=True).argsort(stable=True)  # draws belong to sentences
+
+        def dropped(rows: Tensor) -> Tensor:
+            if not self.training:
+                return rows
+            stay = torch.rand(rows.shape, generator=generator).to(rows.device)[order] >= self.dropout
+            return rows * stay / (1 - self.dropout)
+
+        first, last = self.predictor[:2], self.predictor[2:]
         through = [
-            self.average(embeddings) if number in self.slow else self.predictor(self.projector(embeddings))
-            for number, embeddings in enumerate(views.stack)
+            dropped(self.average(rows)) if number in self.slow else last(dropped(first(dropped(self.projector(rows)))))
+            for number, rows in enumerate(views.stack)
         ]
         return replace(views, stack=torch.stack(through), negatives=self.average(views.negatives))
 
