@@ -8,6 +8,7 @@ articles; no collection below is among them. nDCG@10, at most 128 tokens of a te
 
 import argparse
 import lzma
+import re
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -58,8 +59,8 @@ def main() -> None:
     for name in STUDENTS:
         models[f"{name}, before"] = before(name)
         run = isotrope.compress(
-            TEACHER, documents, student=name, side="query", output=given.work / name.replace(":", "").replace("/", "-"), labels="none",
-            overrides=OVERRIDES,
+            TEACHER, documents, student=name, side="query", output=given.work / re.sub("[:/]", "-", name),
+            labels="none", overrides=OVERRIDES,
         )  # fmt: skip
         models[name], costs[name] = one_route(isotrope.load(run.folder / "model"), "query"), run.record["compression"]
     found: dict[str, Any] = {}
