@@ -23,8 +23,7 @@ TREES = {
 }
 
 # A public name of two modules -> why it may be one.
-ONE_NAME_FOR_TWO = {
-}
+ONE_NAME_FOR_TWO = {}
 # A module outside of the store that writes files -> why it may.
 WRITERS: dict[str, str] = {
     "cli/main.py": "a stream that the shell has closed leads to /dev/null",
