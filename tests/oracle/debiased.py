@@ -1,4 +1,4 @@
-"""DCLR's equations by plain loops, written from the paper (Eqs. 2–6)."""
+"""DCLR's equations by plain loops, written from the paper (Eqs. 2–6), and distillation by its definition."""
 
 import math
 from typing import Any
@@ -56,3 +56,13 @@ def instance_weight(teacher: Tensor, threshold: float) -> list[list[float]]:
         [1.0 if i == j or value < threshold else 0.0 for j, value in enumerate(row)]
         for i, row in enumerate(teacher.tolist())
     ]
+
+
+def distillation(cosines: Tensor, teacher: Tensor, temperature: float) -> float:
+    """Σ_j q_j log(q_j / p_j), mean over anchors."""
+    total = 0.0
+    for student_row, teacher_row in zip(cosines.tolist(), teacher.tolist(), strict=True):
+        p = [math.exp(value / temperature) for value in student_row]
+        q = [math.exp(value / temperature) for value in teacher_row]
+        total += sum(b / sum(q) * math.log(b / sum(q) / (a / sum(p))) for a, b in zip(p, q, strict=True))
+    return total / len(cosines)

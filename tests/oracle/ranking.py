@@ -62,3 +62,26 @@ def listmle(cosines: Tensor, teacher: Tensor, temperature: float, drop_positive:
                 left.remove(first)
             losses.append(loss)
     return sum(losses) / len(losses)
+
+
+def unit(row: list[float]) -> list[float]:
+    norm = math.sqrt(sum(value * value for value in row))
+    return [value / norm for value in row]
+
+
+def squared_distance(x: list[float], y: list[float]) -> float:
+    return sum((a - b) ** 2 for a, b in zip(unit(x), unit(y), strict=True))
+
+
+def alignment(anchors: Tensor, positives: Tensor) -> float:
+    rows = anchors.double().tolist()
+    distances = [squared_distance(x, y) for view in matrices(positives) for x, y in zip(rows, view, strict=True)]
+    return sum(distances) / len(distances)
+
+
+def uniformity(embeddings: Tensor, t: float = 2.0) -> float:
+    values = []
+    for view in matrices(embeddings):
+        kernel = [math.exp(-t * squared_distance(view[i], view[j])) for j in range(len(view)) for i in range(j)]
+        values.append(math.log(sum(kernel) / len(kernel)))
+    return sum(values) / len(values)

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import isotrope
 from isotrope.cli.presets import app
 from isotrope.errors import UserError
-from isotrope.preset.preset import check_runnable, pair_maker, preset_names, read_preset
+from isotrope.preset.preset import build_objective, check_runnable, pair_maker, preset_names, read_preset
 from isotrope.preset.sources import annotated, cited_sources, flat
 from isotrope.preset.tables import preset_descriptions, resolved_tables
 from isotrope.text.pairs.crops import Crops
@@ -133,6 +134,18 @@ def test_reading_a_preset_imports_nothing_of_a_third_party(
         assert "loud:Thing" in done.output
     with pytest.raises(SystemExit):
         check_runnable(read_preset(path))
+
+
+def test_a_preset_cannot_run_any_callable(tmp_path: Path, corpus_file: Path, tiny_model: Path) -> None:
+    """Before anything is written, a class that is not a component is refused, and not called."""
+    touched = tmp_path / "touched"
+    path = tmp_path / "mine.toml"
+    path.write_text(f'extends = "simcse"\n[terms.x]\nkind = "subprocess:Popen"\nargs = ["touch", "{touched}"]\n')
+    with pytest.raises(UserError, match=r"'subprocess:Popen' is not a component of terms.*stage = \"terms\""):
+        isotrope.train(corpus_file, output=tmp_path / "run", preset=path, model=str(tiny_model), dev="none")
+    with pytest.raises(UserError, match="not a component"):
+        build_objective(read_preset(path), isotrope.load(tiny_model, "mean", device="cpu"))
+    assert not touched.exists()
 
 
 MISTAKES = [  # a preset, an override, and the one line that it gets

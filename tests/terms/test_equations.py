@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from drawn import cosines_of, draw, scores
+from isotrope.terms.alignment import alignment, uniformity
 from isotrope.terms.arc import arc
 from isotrope.terms.consistency import consistency
 from isotrope.terms.ct import CT, ct, ct_pairs
@@ -29,8 +30,8 @@ from isotrope.terms.tsdae import tsdae
 from isotrope.terms.vascl import neighbour_contrast
 from isotrope.terms.vector_match import vector_match
 from isotrope.types import Scores
+from oracle import debiased, losses, ranking
 from oracle import distillation as distilled
-from oracle import losses, ranking
 
 Equation = Callable[..., Any]  # of what has a gradient, then of what has none
 Case = tuple[Equation, Equation, list[Tensor], list[Tensor], tuple[Any, ...]]  # ours, loops, both kinds, settings
@@ -47,8 +48,20 @@ def add(name: str, ours: Equation, loops: Equation, free: list[Tensor], fixed: l
 
 
 for shape in SHAPES:
-    both, taught = cosines_of(*shape), cosines_of(*shape[-2:], seed=1)
+    anchors, both, taught = draw(*shape[-2:]), cosines_of(*shape), cosines_of(*shape[-2:], seed=1)
+    add("alignment", alignment, ranking.alignment, [anchors, draw(*shape, seed=1)], [])
+    for t in (2.0, 0.7):
+        add("uniformity", uniformity, ranking.uniformity, [draw(*shape, seed=1)], [], t)
     add("consistency", consistency, ranking.consistency, [both], [], 0.3)
+    add(
+        "distillation",
+        queue_kl,
+        lambda s, t, *tau: debiased.distillation(s, t, tau[0]),
+        [taught],
+        [cosines_of(*taught.shape)],
+        0.3,
+        0.3,
+    )
     for drop in (True, False):
         add("listnet", listnet, ranking.listnet, [both], [taught], 0.3, 0.2, drop)
         for order in (taught, taught.round()):  # the second has ties
@@ -135,6 +148,8 @@ def test_golden_numbers(golden: Path, dtype: torch.dtype, tolerance: float) -> N
     noisy, tau, (own, target) = one.with_extra(noise), known["tau"].item(), known["tau_listnet"].tolist()
     alpha = known["alpha"].to(dtype)
     found = {
+        "align": alignment(h, first),
+        "uniform": uniformity(h),
         "consistency": consistency(one.pairs, tau),
         "listnet": listnet(one.pairs, taught, own, target),
         "listnet_with_positive": listnet(one.pairs, taught, own, target, drop_positive=False),
