@@ -108,8 +108,9 @@ def advice(record: Mapping[str, Any]) -> str:
     """The sentence for a reader who reads only one."""
     if record["verdict"]["word"] != "better":
         return "Keep the old model: the new one was not found to be better."
-    new, old = (round(100 * record["table"][name][FIRST]) for name in (BETTER, GOOD))
-    return f"Use the new model: it finds the right page first for {new} of 100 questions, the old one for {old}."
+    asked = record["questions"]
+    new, old = (round(asked * record["table"][name][FIRST]) for name in (BETTER, GOOD))
+    return f"Use the new model: it finds the right page first for {new} of {asked} questions, the old one for {old}."
 
 
 def quickstart_page(record: Mapping[str, Any]) -> Page:
