@@ -139,7 +139,7 @@ def compress(
         return cut_alone(teacher, tokens, opened, output, restart, console)
     if tokens and tokenizer_kind(load(teacher, device="cpu", frozen=True)) != "WordPiece":  # it keeps its first tokens
         backbone, (_, own) = cut_first(teacher, tokens, opened, console), _student(teacher, rest)
-    overrides = [*own, *(query_keys(teacher) if side == QUERY else ()), *overrides]
+    overrides = [*own, *(query_keys(teacher, small) if side == QUERY else ()), *overrides]
     method, labels = read_preset(preset, overrides), given_labels(labels, columns)
     if side == QUERY and labels is None:
         labels = "none"  # the STS sets ask nothing of documents
