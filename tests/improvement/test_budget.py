@@ -16,6 +16,7 @@ from isotrope.improvement.budget import (
     STEP_COST,
     Amount,
     Budget,
+    Clock,
     Size,
     measurement_size,
 )
@@ -61,9 +62,12 @@ def test_few_documents_are_taken_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "plan"), [(1200, [5440] * 6), (450, [1216] * 6), (200, [1984] * 2), (40, [384])])
-def test_trainings_become_shorter_before_they_become_fewer(tmp_path: Path, seconds: float, plan: list[int]) -> None:
+def test_trainings_become_shorter_before_they_become_fewer(
+    tmp_path: Path, seconds: float, plan: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Once, 1,014 pairs fitted of 1,024, and all six were left out."""
-    clock = Budget(tmp_path, seconds, now=lambda: 0.0)
+    monkeypatch.setattr(Budget, "clock", Clock(lambda: 0.0, None, None))
+    clock = Budget(tmp_path, seconds)
     clock.kept |= {"speed": 100 * PAIR_WORDS * STEP_COST, "measuring": 5.0}  # 100 pairs a second
     found = clock.pairs_in("first", list("abcdef"), FIRST_SHARE, 1, 10**6)
     assert found == dict(zip("abcdef", plan, strict=False))
@@ -113,9 +117,10 @@ def _slept(clock: Budget) -> None:
         time.sleep(0.2)
 
 
-def test_time_is_kept_back_for_what_comes_after_the_race(tmp_path: Path) -> None:
+def test_time_is_kept_back_for_what_comes_after_the_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 10.0])
-    clock = Budget(tmp_path, 100, now=lambda: next(times))
+    monkeypatch.setattr(Budget, "clock", Clock(lambda: next(times), None, None))
+    clock = Budget(tmp_path, 100)
     clock.kept_back = 30
     assert clock.left == 60
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement import race as racing
-from isotrope.improvement.budget import NOTES, Budget
+from isotrope.improvement.budget import NOTES, Budget, Clock
 from isotrope.improvement.candidates import RANKINGS, Maker, Training, Trial, recipes
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.measure import Measured, texts_read, words_read
@@ -47,7 +47,8 @@ class Machine:
         """A race on long documents, of which so many judge."""
         folder.mkdir(exist_ok=True)
         self.trained_on = trained_on
-        self.budget = Budget(folder, seconds, now=lambda: self.time)
+        self.patch.setattr(Budget, "clock", Clock(lambda: self.time, None, None))
+        self.budget = Budget(folder, seconds)
         texts = [f"{place} " + 120 * "word " for place in range(queries)]
         tasks = [SelfMadeTask(n, [f"{n} {text}" for text in texts], texts, np.arange(queries)) for n in "abc"]
         rows = list(range(6000))

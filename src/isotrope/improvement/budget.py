@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from isotrope.errors import UserError
 from isotrope.store.atomic import write_json
@@ -98,26 +98,36 @@ def measurement_size(words: float, fitted: Amount, tasks: Sequence[Amount], dime
     return None
 
 
+class Clock(NamedTuple):
+    """The present time in seconds, and what rings when some are over; Windows has no such timer."""
+
+    now: Callable[[], float]
+    timer: int | None
+    signal: int | None
+
+
 class Budget:
     """The time of a race, and what is kept of it in its folder, so that the same command goes on.
 
     Args:
         folder: of the race. A damaged file in it counts as missing.
         seconds: the whole time; infinite for a race that repeats a plan.
-        now: the present time in seconds.
 
     Attributes:
+        clock: a race beside other work may count the processor's time.
         kept: as the file holds it: what an earlier call, stopped or killed, has used and done.
         kept_back: seconds for what comes after the race: the choice, the model, the report.
         rang: whether the time of the race is over.
     """
 
-    def __init__(self, folder: Path, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
-        self._path, self.seconds, self._now = folder / NOTES, seconds, now
+    clock = Clock(time.monotonic, getattr(signal, "ITIMER_REAL", None), getattr(signal, "SIGALRM", None))
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self._path, self.seconds = folder / NOTES, seconds
         self.kept: dict[str, Any] = {"spent": 0.0, "questions": 0} | {kind: {} for kind in _NOTED}
         with suppress(UserError):
             self.kept |= read_record(self._path)
-        self._began = now() - self.kept["spent"]
+        self._began = self.clock.now() - self.kept["spent"]
         self.kept_back, self.rang = 0.0, False
 
     def keep(self, **more: Any) -> None:
@@ -128,7 +138,7 @@ class Budget:
     @property
     def spent(self) -> float:
         """Seconds so far, those of an earlier call too."""
-        return float(self._now() - self._began)
+        return float(self.clock.now() - self._began)
 
     @property
     def left(self) -> float:
@@ -151,16 +161,17 @@ class Budget:
         """
         if self.left <= 0:
             self._ring()
-        if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        _, timer, rings = self.clock
+        if threading.current_thread() is not threading.main_thread() or timer is None or rings is None:
             yield
             return
-        before = signal.signal(signal.SIGALRM, self._ring)
-        signal.setitimer(signal.ITIMER_REAL, min(self.left, threading.TIMEOUT_MAX))
+        before = signal.signal(rings, self._ring)
+        signal.setitimer(timer, min(self.left, threading.TIMEOUT_MAX))
         try:
             yield
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+            signal.setitimer(timer, 0)
+            signal.signal(rings, before)
 
     def _ring(self, *_: object) -> None:
         self.rang = True

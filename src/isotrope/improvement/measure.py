@@ -1,7 +1,6 @@
 """How good an encoder is on the tasks, with each post step after it. Every text is encoded once."""
 
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from isotrope.evaluation.embed import Known, known_by
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sts import PairTask
-from isotrope.improvement.budget import Amount, Size, measurement_size
+from isotrope.improvement.budget import Amount, Budget, Size, measurement_size
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import AS_IS, TaskScores, mean_score
 from isotrope.improvement.reranker import DEPTH, FEWEST, Reranker, is_cross_encoder
@@ -70,13 +69,13 @@ def texts_read(tasks: Iterable[Task], basis: Basis, steps: Sequence[str]) -> tup
 
 
 def speed_of(model: SentenceTransformer, texts: Sequence[str]) -> float:
-    """Words that a model reads in a second, from a few of the texts."""
+    """Words that a model reads in a second, by the budget's clock, from a few of the texts."""
     some = [texts[place] for place in evenly(len(texts), PROBED)]
     with cut(model, JUDGED_LENGTH):
         vectors_of(model, some[:2])  # the first call is slower
-        began = time.monotonic()
+        began = Budget.clock.now()
         vectors_of(model, some, batch_size=PROBED)
-    return words_read(some) / max(time.monotonic() - began, 1e-6)
+    return words_read(some) / max(Budget.clock.now() - began, 1e-6)
 
 
 @dataclass(frozen=True)
