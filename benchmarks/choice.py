@@ -140,7 +140,8 @@ def cell(data: str, name: str, model_name: str, work: Path, factor: float, conso
     labels, sts, race = judged(found, model, documents, tasks)
     record = found.record
     return {
-        "model": model_name, "collection": name, "minutes": minutes, "processor_time": Budget.clock.now is time.process_time, "seconds": record["seconds"],
+        "model": model_name, "collection": name, "minutes": minutes, "seconds": record["seconds"],
+        "processor_time": Budget.clock.now is time.process_time,
         "judging_seconds": time.monotonic() - began, "teachers": record["teachers"], "hybrid": record["hybrid"],
         "documents": len(domain.corpus), "queries": len(labels[AS_IS]),
         "titled": sum(map(bool, titles)), "judged_by": record["judged_by"], "left_out": record["left_out"],

@@ -209,3 +209,30 @@ def test_a_wrong_name_of_a_model_is_told_before_the_texts_are_read(
     with pytest.raises(UserError, match="nobody/nothing is neither a folder here nor a model that the hub gave"):
         compress(named or teacher, texts, student=student, output=tmp_path / "run", console=Console(quiet=True))
     assert not read
+
+
+def test_a_student_is_improved_with_its_teacher_in_the_same_report(
+    teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a race chooses is its own matter, so a whitening stands for it. It is judged, and the student is kept."""
+    told: dict[str, Any] = {}
+
+    def improve(student: Path, documents: Any, *, output: Path, **options: Any) -> Any:
+        told.update(options, documents=set(documents["text"]))
+        return isotrope.whiten(student, documents, output=output, exponent=0.25, console=Console(quiet=True))
+
+    monkeypatch.setattr(module, "improve", improve)
+    run = small(teacher, texts, tmp_path / "run", "layers:2", minutes=1.0)
+    assert told["minutes"] == 1
+    assert told["teachers"] == [str(teacher)]
+    assert len(told["documents"]) == 240, "the 60 that judge are left out"
+    found = run.record["compression"]
+    assert found["improved"]["choice"] == "whitening with exponent 0.25"
+    assert len(run.model) > len(SentenceTransformer(str(run.folder / "student"), device="cpu"))
+    assert "Then improve" in run.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    again = small(teacher, texts, tmp_path / "run", "layers:2", minutes=1.0)
+    assert again.record == run.record
+    with pytest.raises(UserError, match=r"minutes = 1\.0, not 2\.0"):
+        small(teacher, texts, tmp_path / "run", "layers:2", minutes=2.0)
+    with pytest.raises(UserError, match="improve the result afterwards"):
+        small(teacher, texts, tmp_path / "other", "layers:2", minutes=2.0, side="query")

@@ -95,6 +95,7 @@ def whiten(found: "Improvement") -> None:
     ),
     side=Word("query: the student reads queries only, and documents keep the teacher's vectors; default: both."),
     preset=Word("Method: a preset with a teacher, or a .toml file; default: distil."),
+    minutes=Word("Then improve the student for so long; its teacher also teaches it rankings.", low=0.1),
 )
 def compress(found: "Compression | Cut") -> None:
     """Make a small fast model that follows a large one, on your own text, without labels.

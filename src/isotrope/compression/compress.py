@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 import isotrope.text
+from datasets import Dataset
 from isotrope.compression.cost import costs
 from isotrope.compression.page import compression_verdict, each_task, student_evidence, write_student_report
 from isotrope.compression.quality import compare_quality, kept_share
@@ -18,7 +19,7 @@ from isotrope.compression.query_side import BOTH, QUERY, SIDES, query_keys, quer
 from isotrope.compression.vocabulary import Cut, cut_alone, cut_first
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
-from isotrope.encoder import load
+from isotrope.encoder import load, save
 from isotrope.encoder.checksum import GivenModel, located
 from isotrope.encoder.locate import check_hub, locate, public_name
 from isotrope.encoder.student import STATIC, check_student, without_vocabulary
@@ -26,12 +27,16 @@ from isotrope.encoder.vocabulary import tokenizer_kind
 from isotrope.errors import UserError, check_known
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.evaluation.sts import Sets
+from isotrope.evaluation.sts import Cosines, Sets
+from isotrope.improvement.decide import AS_IS
+from isotrope.improvement.improve import Improvement, improve
 from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.card import Card, save_card
 from isotrope.report.outcome import framed
+from isotrope.store.records import Record
 from isotrope.text.corpus import Document
 from isotrope.text.opened import Given, Opened
+from isotrope.text.permutation import RowIds
 from isotrope.text.pseudo_queries import pseudo_queries
 from isotrope.text.sample import Sample
 from isotrope.training.folder import RunFolder, read_cosines
@@ -86,6 +91,7 @@ def compress(
     text: str | None = None,
     title: str | None = None,
     split: str | None = None,
+    minutes: float | None = None,
     restart: bool = False,
     console: Console | None = None,
 ) -> Compression | Cut:
@@ -118,6 +124,8 @@ def compress(
         text: the column of the texts, in tables.
         title: the column of the documents' titles, in tables.
         split: ``sentences`` trains on the sentences of the texts.
+        minutes: then `isotrope.improve` the student for so long on the texts that are not held out; its teacher also
+            teaches it rankings. The report is on the improved student. None: the training is all.
         restart: begin anew; otherwise the same call goes on where it stopped.
         console: where to report; None reports to the terminal.
 
@@ -135,6 +143,9 @@ def compress(
         check_hub(locate(name))  # before the texts are read
     opened = isotrope.text.open(documents, text=text, title=title, split=split)
     rest, tokens = without_vocabulary(small)
+    if minutes and (side == QUERY or (tokens and not rest)):
+        problem = "only a student that is trained to read all texts can be improved"
+        raise UserError(f"minutes = {minutes}: {problem}", "leave minutes out, and improve the result afterwards")
     if tokens and not rest:
         return cut_alone(teacher, tokens, opened, output, restart, console)
     if tokens and tokenizer_kind(load(teacher, device="cpu", frozen=True)) != "WordPiece":  # it keeps its first tokens
@@ -145,19 +156,38 @@ def compress(
         labels = "none"  # the STS sets ask nothing of documents
     label = _label(method)
     with watch("reading the texts", console):
-        share, held_out = _held_out(opened, method, sentences, seed)
+        share, each, judging, others = _held_out(opened, method, sentences, seed)
     with watch("training", console):
         run = train(
             opened, preset=preset, model=backbone, teachers={label: [teacher]}, labels=labels, dev=dev, output=output,
             data=data, seed=seed, overrides=overrides, restart=restart, console=plain_console(quiet=True), **share,
         )  # fmt: skip
-    if "compression" in run.record:
+    if done := run.record.get("compression"):
+        if minutes != (then := done.get("minutes")):
+            problem = f"{run.folder} holds a student with minutes = {then}, not {minutes}"
+            raise UserError(problem, "choose another --output, or begin anew with --restart")
         return Compression(run.job, run.record)
     with run.job.held():
         folder = RunFolder(run.folder)
-        judging, _ = named_pairs(dev, method.train.select, labels, data or os.environ.get("ISOTROPE_DATA"))
+        graded, _ = named_pairs(dev, method.train.select, labels, data or os.environ.get("ISOTROPE_DATA"))
         asked = labels if isinstance(labels, Domain) else None
-        found = _measured(folder, judging, asked, teacher, held_out, side, console) | {"student": public_name(small)}
+        models = [load(teacher, frozen=True), untrained(folder.preset.encoder), load(folder.model, frozen=True)]
+        cosines: Cosines | None = read_cosines(folder.path / "after.npz")[0]
+        found: Record = {
+            "teacher": public_name(teacher),
+            "student": public_name(small),
+            "side": side,
+            "minutes": minutes,
+        }
+        if minutes:
+            better = _improved(folder, teacher, each(others), minutes, seed, console)
+            found["improved"] = {"choice": better.choice, "verdict": better.record["verdict"]}
+            if better.choice != AS_IS:
+                models[2], cosines = better.model, None
+                better.save(folder.model)
+        found |= _measured(
+            models, list(each(judging)), graded, cosines, asked, side, [teacher, str(folder.model)], console
+        )
         verdict = compression_verdict(found)
         card = Card.of(folder.model).judged(verdict, student_evidence(found))
         if side == QUERY:
@@ -188,35 +218,51 @@ def _label(preset: Preset) -> str:
     return labels[0]
 
 
-def _held_out(text: Opened, preset: Preset, sentences: int | None, seed: int) -> tuple[dict[str, Any], list[Document]]:
-    """What `train` is given so that the texts that judge are left out, and these texts."""
+def _held_out(
+    text: Opened, preset: Preset, sentences: int | None, seed: int
+) -> tuple[dict[str, Any], Callable[[RowIds], Iterable[Document]], RowIds, RowIds]:
+    """What `train` is given so that some texts are left out; texts by their rows; the rows that judge, all others."""
     if preset.pairs is not None:
         documents = text.documents()
         count = min(_HELD_OUT, len(documents) // 5)
-        return {"held_out": count, "sentences": sentences}, list(documents.each(documents.split(count, seed)[1]))
+        trained, judging = documents.split(count, seed)
+        return {"held_out": count, "sentences": sentences}, documents.each, judging, trained
     corpus = text.texts()
     most = len(corpus) - min(_HELD_OUT, len(corpus) // 5)
     used = min(sentences or most, most)
-    trained = Sample(corpus, used, seed).rows
-    left = np.setdiff1d(np.arange(len(corpus)), [] if trained is None else trained)
-    some = left[np.linspace(0, len(left) - 1, min(len(left), _HELD_OUT)).astype(np.int64)]
-    return {"sentences": used}, [Document("", [text]) for text in corpus.texts(some)]
+    drawn, rows = Sample(corpus, used, seed).rows, np.arange(len(corpus))
+    left = np.setdiff1d(rows, [] if drawn is None else drawn)
+    judging = left[np.linspace(0, len(left) - 1, min(len(left), _HELD_OUT)).astype(np.int64)]
+
+    def each(wanted: RowIds) -> Iterator[Document]:
+        return (Document("", [one]) for one in corpus.texts(wanted))
+
+    return {"sentences": used}, each, judging, np.setdiff1d(rows, judging)
+
+
+def _improved(
+    folder: RunFolder, teacher: str, documents: Iterable[Document], minutes: float, seed: int, console: Console
+) -> Improvement:
+    """The student, which is kept as it was trained, made better with its teacher as a teacher of rankings."""
+    student = folder.path / "student"
+    if not student.is_dir():
+        save(load(folder.model), student)
+    given = Dataset.from_list([{"title": one.title, "text": "\n\n".join(one.paragraphs)} for one in documents])
+    console.print(f"the student is trained; it is improved for {minutes:g} minutes")
+    return improve(
+        student, given, output=folder.path / "improved", minutes=minutes, seed=seed, teachers=[teacher], console=console
+    )
 
 
 def _measured(
-    folder: RunFolder, judging: Sets, asked: Domain | None, teacher: str, held_out: list[Document], side: str,
-    console: Console,
-) -> dict[str, Any]:  # fmt: skip
-    """Quality and costs -> what ``result.json`` holds under "compression"."""
-    models = load(teacher, frozen=True), untrained(folder.preset.encoder), load(folder.model, frozen=True)
+    models: Sequence[SentenceTransformer], held_out: list[Document], judging: Sets, cosines: Cosines | None,
+    asked: Domain | None, side: str, places: Sequence[str], console: Console,
+) -> Record:  # fmt: skip
+    """Quality and costs -> a part of what ``result.json`` holds under "compression"."""
     with watch("judging", console):
-        after = read_cosines(folder.path / "after.npz")[0]
-        quality, shown = compare_quality(models, held_out, judging, after, asked, side)
+        quality, shown = compare_quality(models, held_out, judging, cosines, asked, side)
     texts = pseudo_queries(held_out).texts if side == QUERY else [document.text for document in held_out]
     texts = (texts if len(texts) >= TIMED else similarity_pairs().first)[:TIMED]
     with watch("measuring speed and memory", console):
-        cost = costs(models[0], models[2], [teacher, str(folder.model)], texts)
-    return {
-        "teacher": public_name(teacher), "side": side, "kept": kept_share(quality), "quality": quality, "cost": cost,
-        "searched": shown,
-    }  # fmt: skip
+        cost = costs(models[0], models[2], places, texts)
+    return {"kept": kept_share(quality), "quality": quality, "cost": cost, "searched": shown}

@@ -99,7 +99,8 @@ def compression_verdict(record: Mapping[str, Any]) -> Verdict:
     own = found["start"]
     word = {"better": "gained", "worse": "lost"}.get(own["verdict"], "changed nothing significant:")
     gained = f"Training it {word} {signed(own['difference'])} points."
-    return replace(verdict, advice=f"It {kept_line(record)}. {student_advice(record)} {gained}")
+    advice = f"It {kept_line(record)}. {student_advice(record)} {gained}{_improved_line(record)}"
+    return replace(verdict, advice=advice)
 
 
 def student_evidence(record: Mapping[str, Any]) -> Table:
@@ -123,7 +124,7 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
         output,
         title=f"Compress: {found['teacher']}",
         verdict=compression_verdict(found),
-        lead=[f"The student {kept_line(found)}. {student_advice(found)}"],
+        lead=[f"The student {kept_line(found)}. {student_advice(found)}{_improved_line(found)}"],
         tables=[
             *compression_tables(found),
             *([examples_table(searched["shown"], names=names)] if searched and searched["shown"]["told"] else []),
@@ -140,6 +141,16 @@ def student_advice(record: Mapping[str, Any]) -> str:
     """The sentence for a reader who reads only one."""
     needs, stays = " or ".join(_saved(record)), f" {STAYS}" if _of_queries(record) else ""
     return f"Use it where {record['teacher']} is {needs}.{stays}" if needs else f"Keep {record['teacher']}."
+
+
+def _improved_line(record: Mapping[str, Any]) -> str:
+    """What `improve` made of the trained student; "" if nobody asked."""
+    if not (found := record.get("improved")):
+        return ""
+    verdict = Verdict.from_record(found["verdict"])
+    if verdict.word == "better":
+        return f" Then improve chose {found['choice']}: better than the trained student, {verdict.evidence}."
+    return " Then improve found nothing that is better than the trained student."
 
 
 def _of_queries(record: Mapping[str, Any]) -> bool:

@@ -31,7 +31,9 @@ MODES = {
 NEEDS_5, NO_RHYTHM = "NeedsTransformers5", "none: see layer_types, which transformers 4 and 5.0 do not read"
 
 
-def save(model: SentenceTransformer, folder: Path, records: Mapping[str, Any] | None = None, card: str = "") -> None:
+def save(
+    model: SentenceTransformer, folder: str | Path, records: Mapping[str, Any] | None = None, card: str = ""
+) -> None:
     """Write ``model`` to ``folder`` (safetensors), whole or not at all.
 
     Args:
@@ -45,7 +47,7 @@ def save(model: SentenceTransformer, folder: Path, records: Mapping[str, Any] | 
     """
     portable = copy(model)
     portable._modules = {str(i): module for i, module in enumerate(split_layers(list(model)))}
-    with new_folder(folder, "model") as draft:
+    with new_folder(Path(folder), "model") as draft:
         with quiet():
             portable.save_pretrained(str(draft), create_model_card=False)
         for tokens in draft.rglob("tokenizer.json"):
