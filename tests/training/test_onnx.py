@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from sentence_transformers.sentence_transformer.modules import BoW, Normalize, StaticEmbedding
 from typer.testing import CliRunner
 
 from conftest import sentences
@@ -83,6 +83,20 @@ def test_each_route_of_a_model_is_a_graph_of_its_own(tiny_model: Path, tmp_path:
             np.testing.assert_allclose(found, getattr(routes, f"encode_{role}")(TEXT), atol=1e-5)
 
 
+def test_a_static_model_and_a_static_encoder_of_queries(tiny_model: Path, tmp_path: Path) -> None:
+    """One vector a token: the graph takes rows and a mask, and no special tokens."""
+    model = load(tiny_model, normalize=True, device="cpu")
+    words = StaticEmbedding(model.tokenizer.backend_tokenizer, embedding_dim=32)
+    static = SentenceTransformer(modules=[words, Normalize()], device="cpu")
+    save(static, tmp_path / "static")
+    save(with_query_route(model, list(static), list(model)), tmp_path / "routes")
+    for name, role in (("static", None), ("routes", "query")):
+        folder = onnx.export_onnx(tmp_path / name, tmp_path / f"{name}-graph", role=role, int8=True)
+        found = onnx.run_onnx(folder / onnx.FLOAT32, TEXT)
+        np.testing.assert_allclose(found, static.encode(TEXT), atol=1e-5)
+        assert json.loads((folder / "export.json").read_text())["max_length"] is None
+
+
 def test_the_folder_says_what_it_is(exported: Path, source: Path) -> None:
     facts = json.loads((exported / "export.json").read_text())
     assert facts["largest_difference"] < onnx.FARTHEST
@@ -97,7 +111,7 @@ def test_the_folder_says_what_it_is(exported: Path, source: Path) -> None:
 def test_a_graph_that_gives_other_vectors_is_not_kept(
     exported: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx, "_write_graph", lambda encoder, model, path: shutil.copy(exported / onnx.FLOAT32, path))
+    monkeypatch.setattr(onnx, "_write_graph", lambda *given: shutil.copy(exported / onnx.FLOAT32, given[-1]))
     console = plain_console(file=io.StringIO())
     console._force_terminal = console.is_interactive = True
     with (
@@ -117,11 +131,10 @@ def test_what_cannot_be_exported_is_one_line_before_any_work(
     (tmp_path / "mine" / "thesis.txt").write_text("keep me")
     with pytest.raises(UserError, match="is not empty"):
         onnx.export_onnx(source, tmp_path / "mine")
-    words = load(tiny_model, device="cpu").tokenizer.backend_tokenizer
-    static = SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=8)], device="cpu")
-    monkeypatch.setattr(onnx, "load", lambda *_, **__: static)
+    counts = SentenceTransformer(modules=[BoW(["river"])], device="cpu")
+    monkeypatch.setattr(onnx, "load", lambda *_, **__: counts)
     with pytest.raises(UserError, match="no transformer that gives token embeddings"):
-        onnx.export_onnx("static", tmp_path / "out")
+        onnx.export_onnx("counts", tmp_path / "out")
     encoder = load(tiny_model, "mean", device="cpu")
     encoder[1].include_prompt = False
     monkeypatch.setattr(onnx, "load", lambda *_, **__: encoder)

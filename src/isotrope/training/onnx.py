@@ -1,5 +1,6 @@
 """A whole model as one ONNX graph: token ids in, vectors out. It runs without torch."""
 
+import json
 import logging
 import warnings
 from collections.abc import Sequence
@@ -13,9 +14,11 @@ import numpy as np
 import torch
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from sentence_transformers.util import pairwise_cos_sim
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.nn import functional
 
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import tell, watch
@@ -97,7 +100,7 @@ def export_onnx(
     ):
         write_text(draft / "tokenizer.json", tokenizer.to_str())
         tell("writing the graph")
-        _write_graph(encoder, str(model), draft / FLOAT32)
+        _write_graph(encoder, tokenizer, str(model), draft / FLOAT32)
         tell("comparing with torch")
         expected = np.asarray(encoder.encode(list(_TEXTS), show_progress_bar=False))  # (N, D)
         prompt = encoder.prompts.get(encoder.default_prompt_name or "", "")
@@ -110,7 +113,7 @@ def export_onnx(
             "model": public_name(model),
             **({"role": role} if role else {}),
             "dimensions": expected.shape[1],
-            "max_length": encoder.max_seq_length,
+            "max_length": None if _static(encoder) else encoder.max_seq_length,
             "prompt": prompt,
             "prompts": {name: text for name, text in encoder.prompts.items() if text},
             "largest_difference": apart,
@@ -131,22 +134,46 @@ def export_onnx(
     return folder
 
 
+def _static(encoder: SentenceTransformer) -> bool:
+    """Whether it has one vector a token, and no layers."""
+    return isinstance(encoder[0], StaticEmbedding)
+
+
+class _Words(nn.Module):
+    """The mean of the tokens' vectors by a mask, since a graph takes rows and not one long text with offsets."""
+
+    def __init__(self, vectors: Tensor) -> None:
+        super().__init__()
+        self.vectors = nn.Parameter(vectors)  # (V, D)
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        mask = features["attention_mask"].unsqueeze(-1).float()  # (N, L, 1)
+        total = (functional.embedding(features["input_ids"], self.vectors) * mask).sum(dim=1)
+        return features | {"sentence_embedding": total / mask.sum(dim=1).clamp(min=1)}  # (N, D)
+
+
 class _Graph(nn.Module):
     """The model as a function of token ids and mask, (N, L) each -> (N, D)."""
 
     def __init__(self, encoder: SentenceTransformer) -> None:
         super().__init__()
-        self.encoder = encoder
+        words = [_Words(encoder[0].embedding.weight.data), *list(encoder)[1:]] if _static(encoder) else []
+        self.encoder = nn.Sequential(*words) if words else encoder
+        self.dimensions = encoder.truncate_dim
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         features = self.encoder({"input_ids": input_ids, "attention_mask": attention_mask})
-        vectors: Tensor = features["sentence_embedding"][:, : self.encoder.truncate_dim]
+        vectors: Tensor = features["sentence_embedding"][:, : self.dimensions]
         return vectors
 
 
 def _tokenizer(encoder: SentenceTransformer, model: str) -> Tokenizer:
     """The model's tokenizer, which cuts and pads by itself."""
     owner = encoder.tokenizer
+    if _static(encoder):  # it cuts nothing, and adds no special tokens
+        found = Tokenizer.from_str(json.dumps(json.loads(owner.to_str()) | {"post_processor": None}))
+        found.enable_padding()
+        return found
     reasons = {
         "has no transformer that gives token embeddings": language_model(encoder) is None,
         "leaves the prompt out of its pooling": any(getattr(m, "include_prompt", True) is False for m in encoder),
@@ -165,17 +192,18 @@ def _tokenizer(encoder: SentenceTransformer, model: str) -> Tokenizer:
 
 
 @torch.no_grad()
-def _write_graph(encoder: SentenceTransformer, model: str, path: Path) -> None:
+def _write_graph(encoder: SentenceTransformer, tokenizer: Tokenizer, model: str, path: Path) -> None:
     """Trace the model on two sentences, for every number and length of sentences."""
-    rows = encoder.tokenizer(list(_SENTENCES[1:3]), padding=True, return_tensors="pt")
-    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=encoder.max_seq_length)}
+    rows = tuple(torch.from_numpy(each) for each in _rows(tokenizer, _SENTENCES[1:3]))
+    longest = None if _static(encoder) else encoder.max_seq_length
+    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=longest)}
     loudest = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # what torch logs of an error is in the error
     try:
         with redirect_stdout(StringIO()), warnings.catch_warnings(action="ignore"):
             program = torch.onnx.export(
                 _Graph(encoder).eval(),
-                tuple(rows[name] for name in INPUTS),
+                rows,
                 input_names=list(INPUTS),
                 output_names=["sentence_embedding"],
                 dynamic_shapes=dict.fromkeys(INPUTS, free),
@@ -201,10 +229,15 @@ def run_onnx(graph: Path, texts: Sequence[str], prompt: str = "", batch_size: in
     session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
     tokenizer, vectors = Tokenizer.from_file(str(graph.with_name("tokenizer.json"))), []
     for start in range(0, len(texts), batch_size):
-        rows = tokenizer.encode_batch([prompt + text for text in texts[start : start + batch_size]])
-        ids, mask = (np.array([getattr(row, name) for row in rows], np.int64) for name in ("ids", "attention_mask"))
-        vectors.append(session.run(None, {"input_ids": ids, "attention_mask": mask})[0])
+        rows = _rows(tokenizer, [prompt + text for text in texts[start : start + batch_size]])
+        vectors.append(session.run(None, dict(zip(INPUTS, rows, strict=True)))[0])
     return np.concatenate(vectors)
+
+
+def _rows(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray[Any, Any]]:
+    """Token ids and mask, (N, L) each."""
+    rows = tokenizer.encode_batch(list(texts))
+    return [np.array([getattr(row, name) for row in rows], np.int64) for name in ("ids", "attention_mask")]
 
 
 def farthest_apart(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
