@@ -35,6 +35,8 @@ trained before BERT's unused tokens gave their places to words, so now it would 
 import argparse
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,7 @@ from safetensors.torch import load_file, save_file
 
 from isotrope import evaluate, load
 from isotrope.compression.compress import TIMED
-from isotrope.compression.cost import costs
+from isotrope.compression.cost import costs, peak_memory
 from isotrope.encoder import save
 from isotrope.encoder.locate import locate
 from isotrope.encoder.student import narrow_embeddings
@@ -97,6 +99,25 @@ def stored(name: str) -> int:
     return sum(value.nbytes for value in load_file(Path(locate(name)) / "model.safetensors").values())
 
 
+AT_REST = """
+import gc, sys, psutil
+from isotrope import load
+from isotrope.encoder.embed import freed_memory, vectors_of
+def resident():
+    gc.collect(), freed_memory.give_back()
+    return psutil.Process().memory_info().rss
+vectors_of(load("isotrope/tiny", device="cpu", frozen=True), ["Rain."])  # what the libraries load at their first use
+before, model = resident(), load(sys.argv[1], device="cpu", frozen=True)
+print(resident() - before)
+"""
+
+
+def at_rest(name: str) -> int:
+    """Bytes that a process holds for a loaded model while it encodes nothing: weights and tokenizer."""
+    command = [sys.executable, "-c", AT_REST, name]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
 def measure(data: Path) -> None:
     """Write the result after each part, so that a stop loses little."""
     found = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {"models": {}}
@@ -113,7 +134,9 @@ def measure(data: Path) -> None:
     if SHIPPED.is_dir():
         texts = load_domain(data, SEARCHED[0], "test").corpus[:TIMED]
         found["cost"] = costs(load(TEACHER, frozen=True), load(STUDENT, frozen=True), [TEACHER, STUDENT], texts)
-        found["cost"] |= {key: [of(TEACHER), of(STUDENT)] for key, of in (("on_disk", on_disk), ("stored", stored))}
+        sizes = {"on_disk": on_disk, "stored": stored, "at_rest": at_rest}
+        found["cost"] |= {key: [of(TEACHER), of(STUDENT)] for key, of in sizes.items()}
+        found["cost"]["one_text"] = [peak_memory(name, texts[:1]) for name in (TEACHER, STUDENT)]
         RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,18 @@ def _measured(of: dict[str, Any]) -> list[str]:
         points(s)
         for s in (of["sts_average"], *of["ndcg@10"].values(), of["ndcg@10_average"], *of["v_measure"].values())
     ]
+
+
+def query_side() -> str:
+    """Students that read queries only, beside their teacher. benchmarks/query_side.py."""
+    found = read("compress/query_side")
+    rows = []
+    for name, mean in found["mean"].items():
+        of = [each["ndcg@10"][name]["after"] for each in found["collections"].values()]
+        costs = [each["compress"][name]["cost"] for each in found["collections"].values() if name in each["compress"]]
+        faster = [f"{fmean(cost['faster']['median'] for cost in costs):.1f} times"] if costs else [""]
+        rows.append([name, *map(points, (*of, mean)), f"{100 * found['kept'][name]:.1f} %", *faster])
+    return grid(["queries read by", *found["collections"], "mean", "of the teacher's", "speed with queries"], rows)
 
 
 def domain_student() -> str:
