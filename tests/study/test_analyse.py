@@ -13,8 +13,7 @@ from isotrope.study import document
 from isotrope.study.analyse import claim_answer, study_record
 from isotrope.study.cell import RESAMPLES, cells_summary, without_paths
 from isotrope.study.columns import column_of, suite_scores
-from isotrope.study.conclusion import conclusion
-from isotrope.study.document import study_pages
+from isotrope.study.document import conclusion, study_pages
 from isotrope.study.statistics import detectable, holm, paired_test, power, seeds_needed
 from studies import measured, planned, spec_of
 
