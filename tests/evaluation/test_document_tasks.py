@@ -115,8 +115,7 @@ def test_the_spans_of_a_document_count_as_one() -> None:
     part = task.part(3)
     assert part.size == len(part.candidates) == 3
     assert set(asked(part)) < set(asked(task))
-    assert part.documents is not None
-    assert part.documents.tolist() == [0, 2, 5]
+    assert part.of.tolist() == [0, 2, 5]
     assert len(part.queries) == sum(answer in part.candidates for _, answer in asked(task))
 
 
@@ -226,6 +225,6 @@ def test_all_places_count_where_the_first_ten_say_too_little() -> None:
         def encode(self, texts: list[str]) -> np.ndarray:
             return np.array([[np.cos(rows[text]), np.sin(rows[text])] for text in texts])
 
-    task = SelfMadeTask("t", list("abcd"), list("wxyz"), np.array([1, 2, 0, 3]), all_places=True)
+    task = SelfMadeTask("t", list("abcd"), list("wxyz"), np.array([1, 2, 0, 3]), np.arange(4), all_places=True)
     assert task.score(Angles()).tolist() == [2 / 3, 1 / 3, 2 / 3, 0], "in the order of the answers"
     assert task.part(1).all_places

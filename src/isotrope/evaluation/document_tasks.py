@@ -91,7 +91,7 @@ def make_document_tasks(
         queries = [query for _, own, _ in kept for query in own]
         places = np.repeat(np.arange(len(kept)), [len(own) for _, own, _ in kept])
         answers, of = [answer for _, _, answer in kept], np.array([document for document, _, _ in kept])
-        tasks.append(SelfMadeTask(name, queries, answers, places, few_to_find and name != TITLE, of))
+        tasks.append(SelfMadeTask(name, queries, answers, places, of, few_to_find and name != TITLE))
     if few_to_find and any(task.name != TITLE for task in tasks):
         told.append(f"most documents are short: without titles, a score is the {SHARE}")
     few = sum(len(words_of(body)[0]) < shortest for body in bodies)
