@@ -258,12 +258,3 @@ def test_of_absolute_paths_two_names_stay() -> None:
     value = {"x": ["/home/me/models/bert", "/bert", "princeton-nlp/sup-simcse", "a/b/c/d", 3, None, True]}
     expected = {"x": ["models/bert", "bert", "princeton-nlp/sup-simcse", "a/b/c/d", 3, None, True]}
     assert without_paths(value) == without_paths(expected) == expected
-
-
-def test_cells_of_earlier_versions_are_resampled_as_often_as_others(corpus_file: Path, tmp_path: Path) -> None:
-    made = measured(planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 1\n[rows.A]\n"), tmp_path), lambda _: {})
-    (cell,) = made.cells.values()
-    gold = np.arange(30.0)
-    np.savez(cell.numbers / "draws.npz", a=np.ones(1000))
-    np.savez(cell.numbers / "after.npz", **{"a/test": gold, "a/test/gold": gold})  # type: ignore[arg-type]
-    assert {task: len(values) for task, values in cell.draws().items()} == {"a": RESAMPLES}

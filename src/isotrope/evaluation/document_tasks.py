@@ -102,9 +102,9 @@ def make_document_tasks(
     return DocumentTasks(tasks, told)
 
 
-def tasks_of_texts(texts: Sequence[str], seed: int = 0, fewest: int = FEWEST_TEXTS) -> list[SelfMadeTask]:
+def tasks_of_texts(texts: Sequence[str], fewest: int = FEWEST_TEXTS) -> list[SelfMadeTask]:
     """`make_document_tasks` of texts without titles; [] if there are too few."""
-    return make_document_tasks([Document("", [text]) for text in texts], seed, fewest=fewest).tasks
+    return make_document_tasks([Document("", [text]) for text in texts], fewest=fewest).tasks
 
 
 def usable_documents(documents: Sequence[Document], most: int = MOST_TEXTS) -> list[Document]:
