@@ -12,7 +12,7 @@ from isotrope.evaluation.significance import compare, interval, judged, resample
 from isotrope.store.records import RecordLog
 from isotrope.study import document
 from isotrope.study.analyse import claim_answer, study_record
-from isotrope.study.cell import RESAMPLES, Cell, cells_summary, without_paths
+from isotrope.study.cell import RESAMPLES, Cell, without_paths
 from isotrope.study.columns import column_of, suite_scores
 from isotrope.study.document import conclusion, study_pages
 from isotrope.study.figures import draw
@@ -235,26 +235,6 @@ def test_draws_kept_apart_compare_as_the_two_models_would_together() -> None:
     together = compare({"a": (gold, old)}, {"a": (gold, new)})
     before, after = (resample({"a": (gold, values)})["a"] for values in (old, new))
     assert judged(together.before, together.after, after - before) == together.per_task["a"]
-
-
-def result(seed: int = 0, epochs: int = 1, cores: int = 2, corpus: str = "a") -> dict[str, Any]:
-    return {
-        "preset": "simcse", "seed": seed, "settings": {"train": {"epochs": epochs}}, "data": {"corpus": corpus},
-        "environment": {"cores": cores}, "seconds": {"cell": 1.5}, "scores": {"Avg.": 50.0}, "label": "SimCSE",
-    }  # fmt: skip
-
-
-def test_what_cells_share_stands_once() -> None:
-    cells = {"a": result(), "b": result(seed=1), "c": result(epochs=2, corpus="b"), "d": result(cores=8)}
-    record = cells_summary(cells)
-    assert len(record["settings"]) == len(record["data"]) == len(record["environments"]) == 2
-    for key, one in cells.items():
-        kept = record["cells"][key]
-        assert record["settings"][kept["settings"]] == one["settings"]
-        assert record["data"][kept["data"]] == one["data"]
-        assert record["environments"][kept["environment"]] == one["environment"]
-        assert (kept["seed"], kept["preset"], kept["seconds"]) == (one["seed"], "simcse", {"cell": 1.5})
-        assert "scores" not in kept, "the rows have them"
 
 
 def test_of_absolute_paths_two_names_stay() -> None:

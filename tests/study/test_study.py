@@ -32,6 +32,8 @@ def test_a_study_leaves_its_table_and_its_cells_their_records(finished: Study) -
     assert [len(rows[label]["scores"]) for label in ("SimCSE", "ListMLE", "before", "simcse")] == [3, 3, 1, 1]
     cells = [json.loads(path.read_text()) for path in sorted(finished.folder.glob("cells/*/result.json"))]
     assert len(cells) == 8, "two rows of three seeds, the backbone as it is, the teacher"
+    assert len(finished.record["environments"]) == 1 < len(finished.record["settings"]) < 5, "shared ones once"
+    assert len(finished.record["data"]) == 2, "with and without training"
     for cell in cells:
         assert cell["environment"]["packages"]["torch"]
         assert cell["data"]["tests"]

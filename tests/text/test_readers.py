@@ -85,6 +85,7 @@ BROKEN: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {  # a file, i
     "column missing": ("c.csv", TWO, {"text": "c"}, "no column 'c' (columns: a, b)"),
     "negatives alone": ("c.csv", TWO, {"text": "a", "negatives": ("b",)}, "no positive"),
     "column of numbers": ("c.jsonl", '{"n": 5, "t": "ab"}', {"text": "n"}, "'n' of strings (columns: n (int), t)"),
+    "a split pair": ("c.csv", TWO, {"positive": "b", "split": "sentences"}, "cannot be split: leave out the split"),
     "positive in plain text": ("c.txt", "one a", {"positive": "p"}, "c.txt is not a table, so it has no column 'p'"),
     "nothing left": ("c.txt", "\n\n \n", {}, "0 of 3 texts left (dropped: 3 blank)"),
     "code alone": ("c.md", "```\ncode\n```\n", {}, "0 of 0 texts left (dropped: none): give more text; of"),
@@ -177,12 +178,6 @@ def test_a_corpus_of_sentences(tmp_path: Path) -> None:
     assert split.report.examples["duplicate"] == f"{path}:3 'Two pears.'"
     assert len({whole.key, split.key, corpus(path, split="sentences:de").key}) == 3
     assert split.key == corpus(path, split="sentences:en").key
-
-
-def test_pairs_are_not_split(tmp_path: Path) -> None:
-    path = write(tmp_path / "c.csv", "a,b\nOne a. Two b.,Three c.\n")
-    with pytest.raises(UserError, match="a text with a positive cannot be split: leave out the split"):
-        corpus(path, text="a", positive="b", split="sentences")
 
 
 def test_letters_count_as_words_if_there_are_no_spaces() -> None:

@@ -122,12 +122,7 @@ def test_processes_share_the_epoch_evenly_also_after_a_resume(n: int, rounds: tu
     [
         (100, 10, 0, "sample of 0 sentences"),
         (100, 10, 10**9, "sample of 1000000000 sentences"),
-        (
-            100,
-            101,
-            None,
-            "larger than the 100 sentences to train on: set train.batch_size to 100 or less",
-        ),
+        (100, 101, None, "larger than the 100 sentences to train on: set train.batch_size to 100 or less"),
         (3, 64, None, "set train.batch_size to 3 or less"),
         (1, 64, None, "give more text"),
     ],
