@@ -19,9 +19,8 @@ from isotrope.text.corpus import Document, Documents
 from isotrope.text.opened import open as text_open
 from isotrope.text.pair_corpus import PairMaker, TextPair, open_pairs
 from isotrope.text.pairs.crops import Crops, two_spans
-from isotrope.text.pairs.neighbours import Neighbours
 from isotrope.text.pairs.passages import Passages, passage
-from isotrope.text.pairs.sentence import Sentence
+from isotrope.text.pairs.sentences import Neighbours, Sentence
 from isotrope.text.pairs.spans import ANCHOR, POSITIVE, Spans, span_length
 from isotrope.text.pairs.title_body import TitleBody
 from isotrope.text.pseudo_queries import HEADING, KINDS, MIXTURE, QUESTION, SENTENCE, SPAN, TITLE, pseudo_queries
