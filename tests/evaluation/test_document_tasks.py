@@ -22,6 +22,7 @@ from isotrope.evaluation.document_tasks import (
     tasks_of_texts,
     usable_documents,
 )
+from isotrope.evaluation.embed import Known
 from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents
 from isotrope.text.corpus import Document
 from isotrope.text.split import words_of
@@ -221,10 +222,7 @@ def test_all_places_count_where_the_first_ten_say_too_little() -> None:
     """Directions of four answers; the first query is nearest to its own, the last one meets a tie."""
     rows = {"a": 0.0, "b": 1.2, "c": 0.1, "d": 2.0, "w": 0.05, "x": 1.0, "y": 2.0, "z": 0.05}
 
-    class Angles:
-        def encode(self, texts: list[str]) -> np.ndarray:
-            return np.array([[np.cos(rows[text]), np.sin(rows[text])] for text in texts])
-
+    encoder = Known(list(rows), np.array([[np.cos(angle), np.sin(angle)] for angle in rows.values()]))
     task = SelfMadeTask("t", list("abcd"), list("wxyz"), np.array([1, 2, 0, 3]), np.arange(4), all_places=True)
-    assert task.score(Angles()).tolist() == [2 / 3, 1 / 3, 2 / 3, 0], "in the order of the answers"
+    assert task.score(encoder).tolist() == [2 / 3, 1 / 3, 2 / 3, 0], "in the order of the answers"
     assert task.part(1).all_places
