@@ -35,6 +35,9 @@ class MtebEncoder(AbsEncoder):
     def encode(
         self, inputs: Iterable[Mapping[str, Sequence[str]]], *, prompt_type: PromptType | None = None, **_: Any
     ) -> Vectors:
-        """Batches of texts → vectors (n, D); all batches in one call of the encoder."""
+        """Batches of texts → vectors (n, D); all batches in one call of the encoder.
+
+        Raises UserError where the encoder's output is not (n, D) or not finite.
+        """
         role = None if prompt_type is None else prompt_type.value
         return vectors_of(self.encoder, [text for batch in inputs for text in batch["text"]], role=role)

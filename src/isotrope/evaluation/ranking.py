@@ -59,6 +59,8 @@ def rank_sets(
     Gives for each set the means "kendall" and "ndcg" as fractions. "lists" is the number of lists, "pairs" the number
     of pairs in them, "constant" the number of lists with equal scores. "choices" are the choices. "per_list" has both
     measures of each list, in the same order for every model. `isotrope.evaluation.significance.compare_means` takes it.
+
+    Raises UserError where a set has no list with an order, or a score is negative.
     """
     lists = {name: lists_to_rank(name, pairs, choices) for name, pairs in sets.items()}
     known = Known.of(encoder, (s for some in lists.values() for one in some for s in (*one.first, *one.second)))

@@ -27,7 +27,10 @@ _CONSTANT = 1e-6  # values that differ by less than this, relatively, differ by 
 
 
 def evaluate_sets(encoder: Encoder, sets: Sets) -> dict[str, Any]:
-    """What `score` gives for each task, and under "per_pair" the "gold" and "cosine" of each pair of its headline."""
+    """What `score` gives for each task, and under "per_pair" the "gold" and "cosine" of each pair behind its headline.
+
+    Raises UserError where the encoder's output has the wrong shape or is not finite.
+    """
     cosines = similarities(encoder, sets)
     found = score(sets, cosines)
     for task, (gold, cosine) in main_pairs(sets, cosines).items():
@@ -36,7 +39,10 @@ def evaluate_sets(encoder: Encoder, sets: Sets) -> dict[str, Any]:
 
 
 def similarities(encoder: Encoder, sets: Sets) -> dict[str, dict[str, Vector]]:
-    """Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over all sets."""
+    """Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over all sets.
+
+    Raises UserError where the encoder's output has the wrong shape or is not finite.
+    """
     everything = [pairs for parts in sets.values() for pairs in parts.values()]
     known = Known.of(encoder, (s for pairs in everything for s in (*pairs.first, *pairs.second)))
     return {task: {part: known.cosines(p) for part, p in parts.items()} for task, parts in sets.items()}

@@ -103,6 +103,8 @@ def evaluate_transfer(
     Gives for each task the fractions "accuracy" and "dev_accuracy", and for MRPC "f1". "dev_accuracy" chose the
     penalty; with folds it is a mean over them. "ntrain" and "ntest" are counts. With nested folds, every sample is in
     both. `["per_sample"]["correct"]` is 1 or 0 for each test sample, in the same order for all encoders.
+
+    Raises UserError for an encoder that does not give (n, D) numbers.
     """
     found = {}
     for task, parts in tasks.items():

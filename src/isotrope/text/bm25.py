@@ -32,7 +32,11 @@ class Bm25Index:
 
     @classmethod
     def of(cls, documents: Iterable[str], k1: float = 1.5, b: float = 0.75) -> "Bm25Index":
-        """The index of documents (M,)."""
+        """The index of documents (M,).
+
+        Raises:
+            UserError: there is no word in them.
+        """
         words = CountVectorizer(token_pattern=WORD, dtype=np.float32)
         try:
             counts = csr_array(words.fit_transform(documents))

@@ -96,6 +96,10 @@ def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[
 
     In a folder, hidden files and files of other kinds are passed over, and `not_read` counts them; named directly
     they are an error. ``split`` has their texts split into sentences: see `isotrope.text.split.language_of`.
+
+    Raises:
+        UserError: no path, an unknown split, a missing file, an unknown ending, a folder that cannot be read or holds
+            no such file.
     """
     language, sources, paths = language_of(split) if split is not None else None, list[TextFile](), list(paths)
     if not paths or not all(map(str, paths)):  # an unset variable of the shell would mean the present folder

@@ -78,6 +78,9 @@ def open_pairs(
     Round r holds the r-th pair of each document that has so many. The rounds follow one another, and `Texts.rounds`
     has their sizes. What is drawn of a document depends only on the seed and on the document's row. ``held_out``
     documents give no pair: see `Documents.split`.
+
+    Raises:
+        UserError: fewer than two documents give a pair; too many are held out.
     """
     rows, _ = documents.split(held_out, seed)
     kind = f"{type(maker).__module__}:{type(maker).__qualname__}"

@@ -24,6 +24,9 @@ class RowOrder:
 
     If the rows come in rounds (see `isotrope.text.corpus.Texts`), an epoch takes round after round, and permutes
     within each. A sample takes whole rounds first, then a random sample of the next one.
+
+    Raises:
+        UserError: a sample of no row, or of more rows than there are.
     """
 
     def __init__(self, n: int, count: int | None, seed: int, rounds: Sequence[int] = ()) -> None:
@@ -106,6 +109,9 @@ class PermutedBatches(BatchSampler):
         drop_last: leave out rows that do not fill a batch on every process; without it the last batch is shorter.
         world_size: processes, whose batches follow one another; accelerate deals them out.
         rounds: rows of each round; none: all rows are one round.
+
+    Raises:
+        UserError: an impossible limit, or a sample that does not fill one batch on every process.
     """
 
     def __init__(

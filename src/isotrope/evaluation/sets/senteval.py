@@ -44,6 +44,8 @@ def load_sts(data: str | Path | None, task: str, splits: Sequence[str] = ("dev",
 
     `data` is the folder that holds `senteval/`, or that folder itself, or one that holds `downstream/`; None means the
     environment variable ISOTROPE_DATA. `splits` says which of train, dev and test to read where a task has them.
+
+    Raises UserError for a file that is missing or not as it was published.
     """
     folder = downstream_folder(data)
     if task in SUBSETS:
@@ -143,6 +145,8 @@ def load_transfer(data: str | Path | None, task: str) -> dict[str, LabelledTexts
     """Load one transfer task: "all" for MR, CR, SUBJ, MPQA; "train", "test" for TREC, MRPC; and "dev" for SST2, SST5.
 
     `data` is as in `load_sts`. Rows are in the files' order, positive (or objective) ones first.
+
+    Raises UserError for a file that is missing or not as it was published.
     """
     folder = downstream_folder(data)
     if task in _BINARY:
