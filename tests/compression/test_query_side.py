@@ -18,7 +18,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.text.corpus import Document
-from isotrope.text.pairs.queries import Queries
+from isotrope.text.pairs.passages import Queries
 from library import write_library
 
 SMALL = ["train.batch_size=32", "train.max_length=32", "train.learning_rate=1e-3", "train.epochs=1"]

@@ -1,5 +1,6 @@
 """Tasks made from documents: what they ask, which documents each takes, and what is said of the others."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -22,6 +23,7 @@ from isotrope.evaluation.document_tasks import (
     tasks_of_texts,
     usable_documents,
 )
+from isotrope.evaluation.embed import Known
 from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents
 from isotrope.text.corpus import Document
 from isotrope.text.split import words_of
@@ -115,8 +117,7 @@ def test_the_spans_of_a_document_count_as_one() -> None:
     part = task.part(3)
     assert part.size == len(part.candidates) == 3
     assert set(asked(part)) < set(asked(task))
-    assert part.documents is not None
-    assert part.documents.tolist() == [0, 2, 5]
+    assert part.of.tolist() == [0, 2, 5]
     assert len(part.queries) == sum(answer in part.candidates for _, answer in asked(task))
 
 
@@ -171,6 +172,8 @@ def test_a_blurred_model_is_seen(before: float, after: float, verdict: str) -> N
     assert found.after == pytest.approx(np.mean([one.after for one in found.per_task.values()]))
     once, twice = (compare_on_documents(Bags(before), Bags(after), made[1:2] * count) for count in (1, 2))
     assert (once.low, once.high, once.p) == (twice.low, twice.high, twice.p)
+    other = compare_on_documents(Bags(before), Bags(after), [made[1], replace(made[1], of=made[1].of[::-1])])
+    assert (other.low == once.low) == (before == after), "of other documents, they say more"
 
 
 def test_where_most_documents_are_short_those_of_six_words_count() -> None:
@@ -222,10 +225,9 @@ def test_all_places_count_where_the_first_ten_say_too_little() -> None:
     """Directions of four answers; the first query is nearest to its own, the last one meets a tie."""
     rows = {"a": 0.0, "b": 1.2, "c": 0.1, "d": 2.0, "w": 0.05, "x": 1.0, "y": 2.0, "z": 0.05}
 
-    class Angles:
-        def encode(self, texts: list[str]) -> np.ndarray:
-            return np.array([[np.cos(rows[text]), np.sin(rows[text])] for text in texts])
-
-    task = SelfMadeTask("t", list("abcd"), list("wxyz"), np.array([1, 2, 0, 3]), all_places=True)
-    assert task.score(Angles()).tolist() == [2 / 3, 1 / 3, 2 / 3, 0], "in the order of the answers"
-    assert task.part(1).all_places
+    encoder = Known(list(rows), np.array([[np.cos(angle), np.sin(angle)] for angle in rows.values()]))
+    answers, of = np.array([1, 2, 0, 3]), np.array([2, 3, 5, 7])
+    task = SelfMadeTask("t", list("abcd"), list("wxyz"), answers, of, all_places=True)
+    assert task.score(encoder).tolist() == [2 / 3, 1 / 3, 2 / 3, 0], "in the order of the answers"
+    part = task.part(2)
+    assert (part.all_places, part.of.tolist()) == (True, [2, 5])

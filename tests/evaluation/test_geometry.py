@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import drawn
 from isotrope.errors import UserError
 from isotrope.evaluation import geometry, suite
+from isotrope.evaluation.embed import Known
 from isotrope.evaluation.geometry import by_gold_band, effective_rank, gold_scale, iso_score, variance_shares
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import load_sts
@@ -99,14 +100,10 @@ def test_suite_takes_the_positives_of_the_dev_set():
 def test_bands_on_the_users_own_pairs():
     """Scores from 0 to 1; the cosine of each pair is known."""
     golds = np.linspace(0, 1, 21)
-
-    class Angles:
-        def encode(self, sentences):
-            angles = [0.0 if s == "query" else np.arccos(float(s)) for s in sentences]
-            return np.stack([np.cos(angles), np.sin(angles)], axis=1)
-
     pairs = Pairs("own", ["query"] * 21, [f"{g:.2f}" for g in golds], golds)
-    result = geometry.pair_geometry(Angles(), pairs)
+    angles = np.arccos([1.0, *golds])
+    known = Known(["query", *pairs.second], np.stack([np.cos(angles), np.sin(angles)], axis=1))
+    result = geometry.pair_geometry(known, pairs)
     assert [band["band"] for band in result["bands"]] == ["0–0.2", "0.2–0.4", "0.4–0.6", "0.6–0.8", "0.8–1"]
     assert [band["pairs"] for band in result["bands"]] == [4, 4, 4, 4, 5]
     assert result["positives"] == 4  # above four fifths

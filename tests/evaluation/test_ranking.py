@@ -113,23 +113,6 @@ def star(golds, query="abc"):
     return Pairs("star", [a for a, _ in sides], [b for _, b in sides], np.array(golds, dtype=float))
 
 
-def test_a_perfect_order_its_reverse_and_none():
-    class Collapsed:
-        def encode(self, sentences):
-            return np.ones((len(sentences), 3))
-
-    perfect, worst = (
-        rank_sets(Letters(), {"x": [star(g)]}, RankingChoices(more_than=4))["x"]
-        for g in ([5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
-    )
-    assert (perfect["kendall"], perfect["ndcg"], perfect["lists"]) == pytest.approx((1, 1, 1))
-    assert worst["kendall"] == pytest.approx(-1)
-    assert worst["ndcg"] < 0.8
-    nothing = rank_sets(Collapsed(), {"x": [star([4, 3, 2, 1])]})["x"]
-    assert nothing["kendall"] == 0
-    assert nothing["ndcg"] == pytest.approx(naive.ndcg([1.0] * 4, [4, 3, 2, 1], "linear", None))
-
-
 def test_a_query_exceeds_three_pairs_which_are_kept_or_merged():
     """A pair of a sentence with itself counts once."""
     assert ranking_lists([star([3, 2, 1])]) == []

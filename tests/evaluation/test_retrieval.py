@@ -19,14 +19,9 @@ from oracle.similarity import DATA, HashEncoder
 needs_domains = pytest.mark.skipif(not (DATA / "domain").is_dir(), reason="needs domain/ in ISOTROPE_DATA")
 
 
-class Lookup:
-    """Texts are row numbers of a table."""
-
-    def __init__(self, table: np.ndarray) -> None:
-        self.table = table
-
-    def encode(self, sentences: list[str]) -> np.ndarray:
-        return self.table[[int(sentence) for sentence in sentences]]
+def lookup(table: np.ndarray) -> Known:
+    """An encoder of texts that are row numbers of a table."""
+    return Known([str(row) for row in range(len(table))], table)
 
 
 def graded(seed: int, q: int = 17, m: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -66,11 +61,11 @@ def test_measures_equal_naive_ones_with_ties_and_grades(
 
 def test_a_perfect_encoder_earns_all_and_a_collapsed_one_nothing() -> None:
     domain = same_class("toy", [str(i) for i in range(60)], [str(i % 4) for i in range(60)])
-    perfect = evaluate_domain(Lookup(np.eye(4)[np.arange(60) % 4]), domain)
+    perfect = evaluate_domain(lookup(np.eye(4)[np.arange(60) % 4]), domain)
     assert perfect["ndcg@10"] == perfect["mrr@10"] == perfect["recall@100"] == perfect["v_measure"] == pytest.approx(1)
     assert perfect["recall@10"] == pytest.approx(10 / 14)
     assert (perfect["queries"], perfect["corpus"]) == (60, 60)
-    collapsed = evaluate_domain(Lookup(np.ones((60, 4))), domain)
+    collapsed = evaluate_domain(lookup(np.ones((60, 4))), domain)
     assert collapsed["ndcg@10"] == collapsed["mrr@10"] == collapsed["recall@10"] == collapsed["v_measure"] == 0
 
 
@@ -79,7 +74,7 @@ def test_queries_with_nothing_to_find_are_left_out() -> None:
     grades = np.zeros((3, 6))
     grades[0, 1] = grades[2, 5] = 1
     texts = [str(i) for i in range(9)]
-    found = evaluate_domain(Lookup(table), Domain("toy", texts[:3], texts[3:], csr_array(grades)))
+    found = evaluate_domain(lookup(table), Domain("toy", texts[:3], texts[3:], csr_array(grades)))
     assert found["queries"] == 2
     assert found["mrr@10"] == pytest.approx(
         np.mean([naive.reciprocal_rank(naive.order(table[i], table[3:], grades[i]), grades[i], 10) for i in (0, 2)])

@@ -50,7 +50,8 @@ class Machine:
         self.patch.setattr(Budget, "clock", Clock(lambda: self.time, None, None))
         self.budget = Budget(folder, seconds)
         texts = [f"{place} " + 120 * "word " for place in range(queries)]
-        tasks = [SelfMadeTask(n, [f"{n} {text}" for text in texts], texts, np.arange(queries)) for n in "abc"]
+        own = np.arange(queries)
+        tasks = [SelfMadeTask(n, [f"{n} {text}" for text in texts], texts, own, own) for n in "abc"]
         rows = list(range(6000))
         asked = PseudoQueries([f"{i} of " + 10 * "word " for i in rows], [i // 4 for i in rows], ["span" for _ in rows])
         basis = Basis([f"fit {place} " + 120 * "word " for place in range(1500)], asked, 0)

@@ -13,8 +13,8 @@ from isotrope.preset.preset import build_objective, check_runnable, pair_maker, 
 from isotrope.preset.sources import annotated, cited_sources, flat
 from isotrope.preset.tables import preset_descriptions, resolved_tables
 from isotrope.text.pairs.crops import Crops
-from isotrope.text.pairs.neighbours import Neighbours
 from isotrope.text.pairs.passages import Passages
+from isotrope.text.pairs.sentences import Neighbours
 from isotrope.text.pairs.title_body import TitleBody
 
 

@@ -1,4 +1,4 @@
-"""What a study says of its scores: differences, claims, who is compared with whom."""
+"""What a study says of its scores: differences, claims, who is compared with whom; its figures."""
 
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,16 @@ from markupsafe import escape
 from scipy import stats
 
 from isotrope.evaluation.significance import compare, interval, judged, resample
+from isotrope.store.records import RecordLog
 from isotrope.study import document
 from isotrope.study.analyse import claim_answer, study_record
-from isotrope.study.cell import RESAMPLES, cells_summary, without_paths
+from isotrope.study.cell import RESAMPLES, Cell, without_paths
 from isotrope.study.columns import column_of, suite_scores
-from isotrope.study.conclusion import conclusion
-from isotrope.study.document import study_pages
+from isotrope.study.document import conclusion, study_pages
+from isotrope.study.figures import draw
+from isotrope.study.plan import StudyPlan
 from isotrope.study.statistics import detectable, holm, paired_test, power, seeds_needed
+from isotrope.training.folder import write_cosines
 from studies import measured, planned, spec_of
 
 
@@ -234,26 +237,6 @@ def test_draws_kept_apart_compare_as_the_two_models_would_together() -> None:
     assert judged(together.before, together.after, after - before) == together.per_task["a"]
 
 
-def result(seed: int = 0, epochs: int = 1, cores: int = 2, corpus: str = "a") -> dict[str, Any]:
-    return {
-        "preset": "simcse", "seed": seed, "settings": {"train": {"epochs": epochs}}, "data": {"corpus": corpus},
-        "environment": {"cores": cores}, "seconds": {"cell": 1.5}, "scores": {"Avg.": 50.0}, "label": "SimCSE",
-    }  # fmt: skip
-
-
-def test_what_cells_share_stands_once() -> None:
-    cells = {"a": result(), "b": result(seed=1), "c": result(epochs=2, corpus="b"), "d": result(cores=8)}
-    record = cells_summary(cells)
-    assert len(record["settings"]) == len(record["data"]) == len(record["environments"]) == 2
-    for key, one in cells.items():
-        kept = record["cells"][key]
-        assert record["settings"][kept["settings"]] == one["settings"]
-        assert record["data"][kept["data"]] == one["data"]
-        assert record["environments"][kept["environment"]] == one["environment"]
-        assert (kept["seed"], kept["preset"], kept["seconds"]) == (one["seed"], "simcse", {"cell": 1.5})
-        assert "scores" not in kept, "the rows have them"
-
-
 def test_of_absolute_paths_two_names_stay() -> None:
     """So the same model elsewhere is the same settings."""
     value = {"x": ["/home/me/models/bert", "/bert", "princeton-nlp/sup-simcse", "a/b/c/d", 3, None, True]}
@@ -261,10 +244,54 @@ def test_of_absolute_paths_two_names_stay() -> None:
     assert without_paths(value) == without_paths(expected) == expected
 
 
-def test_cells_of_earlier_versions_are_resampled_as_often_as_others(corpus_file: Path, tmp_path: Path) -> None:
-    made = measured(planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 1\n[rows.A]\n"), tmp_path), lambda _: {})
-    (cell,) = made.cells.values()
-    gold = np.arange(30.0)
-    np.savez(cell.numbers / "draws.npz", a=np.ones(1000))
-    np.savez(cell.numbers / "after.npz", **{"a/test": gold, "a/test/gold": gold})  # type: ignore[arg-type]
-    assert {task: len(values) for task, values in cell.draws().items()} == {"a": RESAMPLES}
+SWEPT = '[run]\nseeds = 2\n[rows.A]\nsweep = {"train.epochs" = [1, 2, 40]}\n'
+KINDS: dict[str, str] = {
+    "bars": "",
+    "plane": "",
+    "cosines": "",
+    "in_batch": "",
+    "curve": 'columns = ["uniformity", "dev"]\n',
+    "sweep": 'x = "train.epochs"\n',
+}
+
+
+@pytest.fixture(params=KINDS)
+def made(request: Any, corpus_file: Path, tmp_path: Path) -> StudyPlan:
+    figure = f'[figures.f]\nkind = "{request.param}"\ntitle = "T"\n{KINDS[request.param]}'
+    made = planned(spec_of(tmp_path, corpus_file, SWEPT + figure), tmp_path)
+    for cell in made.cells.values():
+        cell.numbers.mkdir(parents=True)
+        finish(cell)
+    return made
+
+
+class _Pairs:
+    gold = np.linspace(0, 5, 30)
+
+
+def finish(cell: Cell) -> None:
+    """Give a cell all that a figure may read."""
+    sets: Any = {"STSBenchmark": {"test": _Pairs()}}
+    write_cosines(cell.numbers / "after.npz", sets, {"STSBenchmark": {"test": np.linspace(-0.5, 1, 30)}})
+    log = RecordLog(cell.numbers / "metrics.jsonl")
+    for step in (10, 20):
+        log.add({"step": step, "uniformity": -1.0, "score": 0.5})
+    given = {"scores": {"Avg.": 50.0 + cell.seed, "alignment": 0.2, "uniformity": -2.0}, "in_batch": [1] * 40}
+    known = {"preset": cell.row.preset, "seed": cell.seed, "settings": {}, "environment": {}, "data": {}, "seconds": {}}
+    cell.finish(known | given)
+
+
+def test_a_figure_is_drawn_and_the_same_for_the_same_numbers(made: StudyPlan, tmp_path: Path) -> None:
+    assert draw(made, study_record(made), tmp_path) == {"T": "f.svg"}
+    text = (tmp_path / "f.svg").read_bytes()
+    assert draw(made, study_record(made), tmp_path) == {"T": "f.svg"}
+    assert (tmp_path / "f.svg").read_bytes() == text
+
+
+def test_damaged_cells_are_left_out(made: StudyPlan, tmp_path: Path) -> None:
+    for cell in list(made.cells.values())[1:]:
+        (cell.numbers / "after.npz").write_bytes(b"PK")
+    assert draw(made, study_record(made), tmp_path) == {"T": "f.svg"}
+    for cell in made.cells.values():
+        (cell.folder / "result.json").write_text("{}")
+    assert draw(made, study_record(made), tmp_path) == {}

@@ -13,9 +13,8 @@ from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped
 from isotrope.store.mark import put_mark
 from isotrope.study import Study, study
-from isotrope.study.cell import Cell
 from isotrope.study.spec import read_study
-from studies import measured, numbers, planned, quiet, spec_of, write_study
+from studies import numbers, planned, quiet, write_study
 
 Write = Callable[..., Path]
 RAW = "[rows.raw]\ntrain = false\n"
@@ -132,23 +131,3 @@ def test_names_are_text_and_not_markup(tiny_model: Path, pairs_file: Path, tmp_p
 
 def in_ascii() -> Console:
     return plain_console(file=io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
-
-
-@pytest.fixture
-def cell(corpus_file: Path, tmp_path: Path) -> Cell:
-    """A finished one."""
-    made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 1\n[rows.A]\n"), tmp_path)
-    (cell,) = measured(made, lambda _: {"Avg.": 50.0}, draws=9).cells.values()
-    assert cell.record()
-    assert not cell.job.lost
-    return cell
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [("result.json", ""), ("result.json", "{}"), ("result.json", '{"scores": 1'), ("numbers/draws.npz", "damaged")],
-)
-def test_a_damaged_record_or_a_damaged_file_beside_it_counts_as_missing(cell: Cell, name: str, text: str) -> None:
-    (cell.folder / name).write_text(text)
-    assert cell.record() is None
-    assert cell.job.lost

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,13 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import in_process
 from isotrope.errors import UserError
+from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.preset.preset import read_preset
 from isotrope.study import Study, study
 from isotrope.study.analyse import recomputed
 from isotrope.study.document import study_pages
 from isotrope.study.spec import Range, read_study, with_tuned
 from isotrope.study.study import search_settings, trials_of
+from isotrope.study.verify import verify
 from studies import numbers, quiet, write_study
 
 
@@ -28,6 +32,8 @@ def test_a_study_leaves_its_table_and_its_cells_their_records(finished: Study) -
     assert [len(rows[label]["scores"]) for label in ("SimCSE", "ListMLE", "before", "simcse")] == [3, 3, 1, 1]
     cells = [json.loads(path.read_text()) for path in sorted(finished.folder.glob("cells/*/result.json"))]
     assert len(cells) == 8, "two rows of three seeds, the backbone as it is, the teacher"
+    assert len(finished.record["environments"]) == 1 < len(finished.record["settings"]) < 5, "shared ones once"
+    assert len(finished.record["data"]) == 2, "with and without training"
     for cell in cells:
         assert cell["environment"]["packages"]["torch"]
         assert cell["data"]["tests"]
@@ -162,3 +168,83 @@ def test_trials_are_drawn_by_the_seed_and_more_of_them_begin_with_the_same() -> 
         ['c="x"', "d=1"], ['c="x"', "d=2"], ["c=2", "d=1"], ["c=2", "d=2"],
     ]  # fmt: skip
     assert trials_of({}, 9, 0) == [[]]
+
+
+# This record finds any change of the code that changes a study's numbers.
+# If such a change is meant, delete it: the test below makes it again, and fails once.
+KEPT = Path(__file__).with_name("kept") / "study.json"
+STUDY = """
+title = "Cells that take seconds"
+[run]
+sentences = 128
+seeds = 1
+backbone = "isotrope/tiny"
+test = "dev-half"
+positives = true
+set = ["train.batch_size=32", "train.eval_steps=2", "train.epochs=1", "train.learning_rate=1e-3"]
+[rows.WhitenedCSE]
+preset = "whitenedcse"
+set = ["encoder.pooling=first_last", "views.sgw.groups=128"]
+[rows."Before training"]
+train = false
+set = ["encoder.pooling=mean"]
+"""
+
+
+def given(folder: Path) -> tuple[Path, list[str], list[str]]:
+    """The study's file, its text and its labels, of the pairs that come with isotrope."""
+    pairs = similarity_pairs()
+    lines = zip(pairs.first, pairs.second, pairs.gold, strict=True)
+    for name, text in {
+        "kept.toml": STUDY,
+        "text.txt": "\n".join(pairs.first),
+        "pairs.tsv": "\n".join(f"{first}\t{second}\t{gold}" for first, second, gold in lines),
+    }.items():
+        (folder / name).write_text(f"{text}\n", encoding="utf-8")
+    return folder / "kept.toml", [str(folder / "text.txt")], [str(folder / "pairs.tsv")]
+
+
+@pytest.mark.parametrize("cell", ["WhitenedCSE, seed 0", "Before training, seed 0"])
+def test_a_kept_cell_gives_its_record_with_todays_code(cell: str, tmp_path: Path) -> None:
+    file, text, pairs = given(tmp_path)
+    if not KEPT.is_file():
+        study(file, output=tmp_path / "out", documents=text, dev=pairs, console=quiet())
+        shutil.copyfile(tmp_path / "out" / "study.json", KEPT)
+        pytest.fail("the record was made again: commit it if its difference is meant")
+    found = verify(file, cell=cell, output=KEPT.parent, documents=text, dev=pairs, console=quiet())
+    assert not found.beyond, f"{found}: if that is meant, see KEPT"
+
+
+def test_a_command_says_whether_a_drawn_cell_gives_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, (text,), (pairs,) = given(tmp_path)
+    command = ["study", "verify", str(file), "--output", str(tmp_path), "--documents", text, "--dev", pairs]
+
+    def said(*more: str) -> tuple[int, str]:
+        code = in_process([*command, *more], monkeypatch)
+        out = capsys.readouterr()
+        return code, out.out + out.err
+
+    assert said() == (2, f"isotrope: {tmp_path / 'study.json'} is missing: name the --output of a study that has run\n")
+    record = json.loads(KEPT.read_text())
+    row, raw = record["rows"]
+    raw["scores"]["0"]["Avg."] += 3
+    (tmp_path / "study.json").write_text(json.dumps(record))
+    code, text = said("--cell", "before training")
+    assert code == 2
+    assert "did you mean 'Before training, seed 0'?" in text
+    code, text = said("--cell", "Before training, seed 0")
+    assert code == 1
+    assert "differs from its record by more than 0.005 points: Avg. 25.07 → 22.07" in text.replace("0.5", "0.005")
+    raw["scores"]["0"]["Avg."] -= 3
+    row["scores"] = {}
+    record["environments"][0]["packages"]["torch"] = "1.0"
+    (tmp_path / "study.json").write_text(json.dumps(record))
+    code, text = said("--seed", "3")
+    assert code == 0
+    assert "Before training, seed 0: equal to its record within 0.5 points, at most 0.000 apart\nsince then: " in text
+    assert "packages: torch = '1.0', not '" in text
+    raw["scores"].clear()
+    (tmp_path / "study.json").write_text(json.dumps(record))
+    assert said()[0] == 2

@@ -50,20 +50,13 @@ def test_a_single_text_file_holds_blocks_or_lines(tmp_path: Path, compression: s
     assert how(blocks) == "each block between blank lines is a document"
 
 
-def test_several_text_files_are_a_document_each(tmp_path: Path) -> None:
-    write(tmp_path / "d" / "a.txt", "one\nmore\n\ntwo\n")
-    write(tmp_path / "d" / "b.txt", "three")
-    write(tmp_path / "d" / "c.txt", "")
-    assert read(tmp_path / "d") == [("", ["one more", "two"]), ("", ["three"])]
-    assert read(tmp_path / "d" / "a.txt", tmp_path / "d" / "b.txt") == [("", ["one more", "two"]), ("", ["three"])]
-
-
 def test_a_folder_may_mix_formats(tmp_path: Path) -> None:
-    write(tmp_path / "a.txt", "one\n\ntwo\n")
+    write(tmp_path / "a.txt", "one\nmore\n\ntwo\n")
+    write(tmp_path / "empty.txt", "")
     write(tmp_path / "b.md", "# B\n\nthree\n")
     write(tmp_path / "c.html", "<title>C</title><p>four<p>five")
     write(tmp_path / "d.jsonl", '{"text": "six"}\n')
-    assert read(tmp_path) == [("", ["one", "two"]), ("B", ["three"]), ("C", ["four", "five"]), ("", ["six"])]
+    assert read(tmp_path) == [("", ["one more", "two"]), ("B", ["three"]), ("C", ["four", "five"]), ("", ["six"])]
     assert how(tmp_path) == (
         "each .txt file is a document, with blank lines between its paragraphs; each .md file is a document; "
         "each .html file is a document; each row of a table is a document"

@@ -16,17 +16,6 @@ from isotrope.store.remote import RemoteFile
 from isotrope.text.files import TextFile, find_sources, lines, not_read
 
 
-def test_folders_and_files_mix_and_are_read_in_order(tmp_path: Path) -> None:
-    write(tmp_path / "in/b.txt", "from b\n")
-    write(tmp_path / "in/a/z.tsv", "sentence\tn\nfrom z\t1\n")
-    write(tmp_path / "in/notes.docx", "not read")
-    write(tmp_path / "in/.hidden.txt", "not read")
-    single = write(tmp_path / "first.jsonl", '{"x": "from first"}\n')
-    opened = corpus(single, tmp_path / "in")
-    assert texts(opened) == ["from first", "from z", "from b"]
-    assert len(opened.report.files) == 3
-
-
 def test_a_folder_that_cannot_be_read_is_named_and_not_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,8 +119,3 @@ def test_files_that_change_under_the_work_are_noticed(tmp_path: Path) -> None:
     (folder / "0.md").write_text("Other words.\n")
     with pytest.raises(UserError, match="changed while"):
         opened.check()
-
-
-def test_folders_are_those_that_are_read(tmp_path: Path) -> None:
-    assert text.open(tmp_path).folders == [tmp_path]
-    assert text.open(LINES).folders == []

@@ -72,18 +72,6 @@ def test_html_gives_its_blocks_with_their_numbers(tmp_path: Path) -> None:
     assert read(write(tmp_path / "a.html", HTML)) == list(enumerate(found, start=1))
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("+++\ntitle = 'x'\n+++\nText.\n", ["Text."]),
-        ("---\r\ntitle: x\r\n---\r\nText.\n", ["Text."]),
-        ("---\nText here.\n\n---\nMore\n", ["Text here.", "More"]),  # a rule
-    ],
-)
-def test_front_matter_of_every_kind_is_left_out(tmp_path: Path, content: str, expected: list[str]) -> None:
-    assert [text for _, text in read(write(tmp_path / "a.md", content))] == expected
-
-
 def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path) -> None:
     folder = tmp_path / "docs"
     write(folder / "a.md", "# Head\n\nFirst one. Second one.\n")
@@ -123,6 +111,8 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
         ("a.md", '---\ntitle: "Of  the page"\n---\n## Part\n\ntext', "Of the page", ["Part", "text"]),
         ("a.md", "---\ntitle: Same\n---\n# Same\n\ntext", "Same", ["text"]),
         ("a.md", "+++\ntitle = 'T'\n+++\ntext", "T", ["text"]),
+        ("a.md", "---\r\ntitle: x\r\n---\r\nText.\n", "x", ["Text."]),
+        ("a.md", "---\nA rule before.\n\n---\nAnd behind\n", "", ["A rule before.", "And behind"]),
         ("a.md", '<h1 align="center">Logo</h1>\n\ntext\n', "Logo", ["text"]),
         ("a.md", "text alone", "", ["text alone"]),
         ("a.md", "", "", []),

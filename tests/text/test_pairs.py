@@ -1,7 +1,10 @@
-"""The kinds of pairs that are drawn from a document: lengths, places, order, languages, short documents."""
+"""Pairs and queries drawn from documents: lengths, places, order, languages; their corpus, kept in the cache."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,15 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora import write
 from isotrope.components.registry import component
 from isotrope.errors import UserError
-from isotrope.text.corpus import Document
+from isotrope.text.corpus import Document, Documents
+from isotrope.text.opened import open as text_open
+from isotrope.text.pair_corpus import PairMaker, TextPair, open_pairs
 from isotrope.text.pairs.crops import Crops, two_spans
-from isotrope.text.pairs.neighbours import Neighbours
 from isotrope.text.pairs.passages import Passages, passage
-from isotrope.text.pairs.sentence import Sentence
+from isotrope.text.pairs.sentences import Neighbours, Sentence
 from isotrope.text.pairs.spans import ANCHOR, POSITIVE, Spans, span_length
 from isotrope.text.pairs.title_body import TitleBody
+from isotrope.text.pseudo_queries import HEADING, KINDS, MIXTURE, QUESTION, SENTENCE, SPAN, TITLE, pseudo_queries
+from isotrope.text.sample import Sample
 
 WORDS = [f"w{number}" for number in range(400)]
 SENTENCES = [f"This is the sentence number {number} of the text." for number in range(30)]  # nine words each
@@ -197,3 +204,132 @@ def test_anchors_are_long_positives_short_and_anchors_share_no_words() -> None:
     spans = sorted(places(anchor) for anchor, *_ in rows)
     assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
     assert rows == Spans(8, 50)(of_words(" ".join(WORDS)), 4, rng()), "the title is a part of the text"
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Document "3 …" has three pairs at most, in an order that is drawn."""
+
+    word: str = "pair"
+    needs: str = "a number"
+
+    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
+        order = generator.permutation(int(document.text.split()[0]))[:count]
+        return [(f"{document.text} {self.word}", f"{document.text} other {number}") for number in order]
+
+
+def documents(folder: Path, *counts: int) -> Documents:
+    lines = (json.dumps({"text": f"{count} of document {number}"}) + "\n" for number, count in enumerate(counts))
+    return text_open(write(folder / "d.jsonl", "".join(lines))).documents()
+
+
+def test_rounds_follow_one_another(tmp_path: Path) -> None:
+    corpus = open_pairs(documents(tmp_path, 3, 0, 2, 1), Numbered(), cache=tmp_path / "pairs", rounds=4)
+    assert corpus.columns == ("text", "positive")
+    assert corpus.rounds == (3, 2, 1)
+    assert [text.split()[3] for text in corpus.dataset["text"]] == ["0", "2", "3", "0", "2", "0"]
+    assert corpus.dataset["label"][:] == list(range(6))
+    assert corpus.dataset.column_names == ["text", "positive", "label"]
+    assert len(set(corpus.dataset["positive"])) == 6
+    assert corpus.texts(np.array([4, 1])) == [corpus.dataset[4]["text"], corpus.dataset[1]["text"]]
+    assert str(corpus.report).splitlines()[-1] == "  6 pairs drawn from 3 of 4 documents (1 do not have a number)"
+    assert len(Sample(corpus, 4, 0)) == 4
+
+
+def test_held_out_documents_give_no_pair(tmp_path: Path) -> None:
+    found = documents(tmp_path, *([2] * 30))
+    corpus = open_pairs(found, Numbered(), cache=tmp_path / "pairs", rounds=2, seed=7, held_out=10)
+    used = {int(text.split()[3]) for text in corpus.dataset["text"]}
+    assert used == set(found.split(10, 7)[0].tolist())
+    assert str(corpus.report).endswith("40 pairs drawn from 20 of 20 documents; 10 documents are held out")
+
+
+def test_pairs_are_found_again_and_change_with_all_that_decides_them(tmp_path: Path) -> None:
+    found, cache = documents(tmp_path, 3, 3, 3, 3, 3), tmp_path / "pairs"
+    first = open_pairs(found, Numbered(), cache=cache)
+    made = sorted(cache.glob("*/*.arrow"))
+    assert open_pairs(found, Numbered(), cache=cache).dataset["positive"][:] == first.dataset["positive"][:]
+    assert sorted(cache.glob("*/*.arrow")) == made
+    others = [
+        open_pairs(found, Numbered("x"), cache=cache),
+        open_pairs(found, Numbered(), cache=cache, seed=1),
+        open_pairs(found, Numbered(), cache=cache, rounds=2),
+        open_pairs(found, Numbered(), cache=cache, held_out=1),
+    ]
+    assert len({first.key, *(each.key for each in others)}) == 5
+    assert others[1].dataset["positive"][:] != first.dataset["positive"][:]
+
+
+@pytest.mark.parametrize(("counts", "said"), [((0, 0, 0), "0 of 3 documents have"), ((0, 2), "1 of 2 documents has")])
+def test_too_few_pairs_are_one_clear_line(tmp_path: Path, counts: tuple[int, ...], said: str) -> None:
+    with pytest.raises(UserError, match=f"^{said} a number"):
+        open_pairs(documents(tmp_path, *counts), Numbered(), cache=tmp_path / "pairs")
+    with pytest.raises(UserError, match="documents cannot be held out"):
+        open_pairs(documents(tmp_path, *counts), Numbered(), cache=tmp_path / "pairs", held_out=5)
+
+
+@pytest.mark.parametrize(
+    ("maker", "columns", "said"),
+    [
+        (Passages(), ("text",), "  6 texts drawn from 2 of 2 documents"),
+        (Spans(8, 40), ("text", "positive", "positive_1"), "  6 pairs drawn from 2 of 2 documents"),
+    ],
+)
+def test_single_texts_and_further_positives_have_their_columns(
+    tmp_path: Path, maker: PairMaker, columns: tuple[str, ...], said: str
+) -> None:
+    sentences = [f"This is the sentence number {number} of the text." for number in range(30)]
+    lines = (json.dumps({"text": " ".join(sentences[begin:])}) + "\n" for begin in (0, 10))
+    found = text_open(write(tmp_path / "d.jsonl", "".join(lines))).documents()
+    corpus = open_pairs(found, maker, cache=tmp_path / "pairs", rounds=3)
+    assert corpus.columns == columns
+    assert corpus.dataset.column_names == [*columns, "label"]
+    assert corpus.rounds == (2, 2, 2)
+    assert str(corpus.report).splitlines()[-1] == said
+
+
+PAGE = Document(
+    "Returning goods",
+    [
+        "Within two weeks",
+        "You may send back what you bought within fourteen days, and we pay the postage.",
+        "Who pays? We do, in every country of the union.",
+    ],
+)
+
+
+def kinds_of(document: Document) -> dict[str, list[str]]:
+    found = pseudo_queries([document], KINDS)
+    return {kind: [text for text, of in zip(found.texts, found.kinds, strict=True) if of == kind] for kind in KINDS}
+
+
+def test_a_page_gives_every_kind() -> None:
+    found = kinds_of(PAGE)
+    assert found[TITLE] == ["Returning goods"]
+    assert found[HEADING] == ["Within two weeks"]
+    assert found[QUESTION] == ["Who pays?"]
+    assert len(found[SENTENCE]) <= 1
+    body = " ".join(PAGE.paragraphs)
+    assert 1 <= len(found[SPAN]) <= 2
+    assert all(8 <= len(span.split()) <= 19 and span in body for span in found[SPAN])
+
+
+def test_a_title_by_itself_asks_for_nothing() -> None:
+    assert TITLE not in pseudo_queries([Document("A title of some ten words which is all there is here", [])]).kinds
+
+
+def test_they_know_their_documents() -> None:
+    found = pseudo_queries([Document("", ["one two three four five six"]), PAGE])
+    assert set(found.own) == {0, 1}
+    assert len(found.texts) == len(found.kinds) == len(found.own)
+    assert found.sample(2, seed=0).texts == found.sample(2, seed=0).texts
+    assert len(found.sample(2, seed=0).texts) == 2
+
+
+@given(st.lists(st.text(alphabet="ab .?\u4e00", max_size=60), min_size=1, max_size=4), st.integers(0, 9))
+def test_any_text_gives_equal_queries_for_equal_seeds(paragraphs: list[str], seed: int) -> None:
+    documents = [Document("", [" ".join(one.split()) for one in paragraphs if one.strip()])]
+    one, two = (pseudo_queries(documents, MIXTURE, seed) for _ in range(2))
+    assert one == two
+    assert all(text.strip() for text in one.texts)
+    assert np.all(one.own == 0)

@@ -1,9 +1,10 @@
-"""Which rows a run visits, in which order and batches: every row once an epoch, the same after a resume."""
+"""Which rows a run visits, in which computed order and batches: every row once an epoch, the same after a resume."""
 
 import pickle
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from datasets import Dataset
 from isotrope.errors import UserError
 from isotrope.text.opened import open as text_open
+from isotrope.text.permutation import Permutation, derive, evenly
 from isotrope.text.sample import PermutedBatches, RowOrder, Sample
 
 
@@ -120,12 +122,7 @@ def test_processes_share_the_epoch_evenly_also_after_a_resume(n: int, rounds: tu
     [
         (100, 10, 0, "sample of 0 sentences"),
         (100, 10, 10**9, "sample of 1000000000 sentences"),
-        (
-            100,
-            101,
-            None,
-            "larger than the 100 sentences to train on: set train.batch_size to 100 or less",
-        ),
+        (100, 101, None, "larger than the 100 sentences to train on: set train.batch_size to 100 or less"),
         (3, 64, None, "set train.batch_size to 3 or less"),
         (1, 64, None, "give more text"),
     ],
@@ -176,3 +173,47 @@ def test_the_real_trainer_sets_the_epoch_and_resumes_within_one(tmp_path: Path) 
     assert expected[:5] != expected[5:10]
     assert _train(tmp_path, resume=False) == expected
     assert _train(tmp_path, resume=True) == expected[7:]
+
+
+@given(n=st.integers(1, 5000), seed=st.integers(-(2**70), 2**70))
+def test_it_is_a_bijection_for_every_size_and_seed(n: int, seed: int) -> None:
+    perm = Permutation(n, seed)
+    rows = perm[np.arange(n)]
+    assert rows.dtype == np.int64
+    assert np.array_equal(np.sort(rows), np.arange(n))
+
+
+@given(n=st.integers(1, 2**62), seed=st.integers(0, 2**64 - 1), data=st.data())
+def test_one_place_gives_the_same_row_alone_and_in_company(n: int, seed: int, data: st.DataObject) -> None:
+    """Large sizes too: shifts and products of 64-bit integers must not overflow into neighbours."""
+    places = np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=20, unique=True)))
+    perm = Permutation(n, seed)
+    rows = perm[places]
+    assert rows.min() >= 0
+    assert rows.max() < n
+    assert len(np.unique(rows)) == len(places)
+    assert [int(perm[int(place)]) for place in places] == rows.tolist()
+    assert perm[places.reshape(1, -1)].shape == (1, len(places))
+
+
+def test_it_looks_random() -> None:
+    n = 100_000
+    places = np.arange(n)
+    first, second = Permutation(n, 1)[places], Permutation(n, 2)[places]
+    # a random order moves a row n / 3 places on average, keeps one neighbour pair, agrees with another in one place
+    for order in (first, second):
+        assert abs(np.abs(order - places).mean() / n - 1 / 3) < 0.01
+        assert abs(np.corrcoef(order, places)[0, 1]) < 0.02
+        assert abs(np.corrcoef(order[1:], order[:-1])[0, 1]) < 0.02
+        assert np.count_nonzero(np.diff(order) == 1) < 10
+    assert np.count_nonzero(first == second) < 10
+
+
+def test_streams_of_neighbouring_seeds_do_not_meet() -> None:
+    assert len({derive(seed, stream) for seed in range(-50, 50) for stream in range(-1, 100)}) == 100 * 101
+
+
+def test_places_are_spread_evenly() -> None:
+    assert evenly(10, 4) == [0, 2, 5, 7]
+    assert evenly(3, 9) == [0, 1, 2]
+    assert evenly(5, 0) == evenly(0, 5) == []

@@ -91,7 +91,7 @@ def make_document_tasks(
         queries = [query for _, own, _ in kept for query in own]
         places = np.repeat(np.arange(len(kept)), [len(own) for _, own, _ in kept])
         answers, of = [answer for _, _, answer in kept], np.array([document for document, _, _ in kept])
-        tasks.append(SelfMadeTask(name, queries, answers, places, few_to_find and name != TITLE, of))
+        tasks.append(SelfMadeTask(name, queries, answers, places, of, few_to_find and name != TITLE))
     if few_to_find and any(task.name != TITLE for task in tasks):
         told.append(f"most documents are short: without titles, a score is the {SHARE}")
     few = sum(len(words_of(body)[0]) < shortest for body in bodies)
@@ -102,9 +102,9 @@ def make_document_tasks(
     return DocumentTasks(tasks, told)
 
 
-def tasks_of_texts(texts: Sequence[str], seed: int = 0, fewest: int = FEWEST_TEXTS) -> list[SelfMadeTask]:
+def tasks_of_texts(texts: Sequence[str], fewest: int = FEWEST_TEXTS) -> list[SelfMadeTask]:
     """`make_document_tasks` of texts without titles; [] if there are too few."""
-    return make_document_tasks([Document("", [text]) for text in texts], seed, fewest=fewest).tasks
+    return make_document_tasks([Document("", [text]) for text in texts], fewest=fewest).tasks
 
 
 def usable_documents(documents: Sequence[Document], most: int = MOST_TEXTS) -> list[Document]:

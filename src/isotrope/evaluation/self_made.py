@@ -29,13 +29,8 @@ class SelfMadeTask:
     queries: list[str]  # (Q,)
     candidates: list[str]  # (A,)
     answers: npt.NDArray[np.int64]  # (Q,) which candidate is the answer
+    of: npt.NDArray[np.int64]  # (A,) of which document each answer is
     all_places: bool = False
-    documents: npt.NDArray[np.int64] | None = None  # (A,) of which document each answer is; None: each of its own
-
-    @property
-    def of(self) -> npt.NDArray[np.int64]:
-        """Of which document each answer is: (A,)."""
-        return np.arange(self.size) if self.documents is None else self.documents
 
     @property
     def texts(self) -> list[str]:
@@ -59,9 +54,8 @@ class SelfMadeTask:
         kept = np.array(evenly(self.size, count))
         rows = np.flatnonzero(np.isin(self.answers, kept))
         queries, candidates = [self.queries[row] for row in rows], [self.candidates[answer] for answer in kept]
-        of = None if self.documents is None else self.documents[kept]
         places = np.searchsorted(kept, self.answers[rows])
-        return SelfMadeTask(self.name, queries, candidates, places, self.all_places, of)
+        return SelfMadeTask(self.name, queries, candidates, places, self.of[kept], self.all_places)
 
     def score(self, encoder: Encoder) -> Vector:
         """1 / place of a query's answer by cosine, 0 beyond the tenth place; the mean over each answer's queries: (A,).
@@ -86,30 +80,27 @@ def measure_in_words(tasks: Sequence[SelfMadeTask]) -> str:
     return "score × 100" if len(kinds) > 1 else f"{SHARE} × 100" if kinds == {True} else f"MRR@{CUTOFF} × 100"
 
 
-def compare_on_documents(
-    before: Encoder, after: Encoder, tasks: Sequence[SelfMadeTask], resamples: int = 1000, seed: int = 0
-) -> Comparison:
+def compare_on_documents(before: Encoder, after: Encoder, tasks: Sequence[SelfMadeTask]) -> Comparison:
     """Two models on the tasks of the same documents: the mean over tasks, and each task.
 
     A paired bootstrap draws documents, with all that the tasks ask of them, because these scores go together.
     """
     old, new = ([task.score(encoder) for task in tasks] for encoder in (before, after))
-    weights = document_weights([task.documents for task in tasks], [task.size for task in tasks], resamples, seed)
+    weights = document_weights([task.of for task in tasks])
     # (R,) for each task: the difference on each resample of the documents
     drawn = [of @ (b - a) for of, a, b in zip(weights, old, new, strict=True)]
     points = [float(np.mean([cases.mean() for cases in scores])) for scores in (old, new)]
-    per_task = {task.name: compare_means(a, b, resamples, seed) for task, a, b in zip(tasks, old, new, strict=True)}
+    per_task = {task.name: compare_means(a, b) for task, a, b in zip(tasks, old, new, strict=True)}
     return judged(points[0], points[1], np.mean(drawn, axis=0), per_task)
 
 
 def document_weights(
-    documents: Sequence[npt.NDArray[np.int64] | None], sizes: Sequence[int], resamples: int, seed: int
+    of: Sequence[npt.NDArray[np.int64]], resamples: int = 1000, seed: int = 0
 ) -> list[npt.NDArray[np.float64]]:
     """The weight of each task's cases on the same R resamples of the documents: (R, A) for each task, rows of sum 1.
 
-    ``documents`` says for each task of which document each of its A cases is, (A,); None: case i is of document i.
+    ``of`` says for each task of which document each of its A cases is, (A,).
     """
-    of = [np.arange(size) if own is None else own for own, size in zip(documents, sizes, strict=True)]
     count = 1 + max(int(own.max()) for own in of)
     times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)  # (R, N)
     return [times[:, own] / times[:, own].sum(axis=1, keepdims=True) for own in of]

@@ -64,12 +64,12 @@ def compare(
     return judged(old, new, np.mean(list(drawn.values()), axis=0), per_task)
 
 
-def resample(measured: Mapping[str, Cases], resamples: int = 1000, seed: int = 0) -> dict[str, Vector]:
+def resample(measured: Mapping[str, Cases], resamples: int = 1000) -> dict[str, Vector]:
     """One model's score on every resample: task -> its cases gives task -> (R,).
 
-    The resamples depend only on the task's name, its size and ``seed``: any two models' draws can be compared later.
+    The resamples depend only on the task's name and its size: any two models' draws can be compared later.
     """
-    return {task: _differences(None, cases, resamples, _generator(task, seed)) for task, cases in measured.items()}
+    return {task: _differences(None, cases, resamples, _generator(task, 0)) for task, cases in measured.items()}
 
 
 def interval(drawn: Vector) -> tuple[float, float]:

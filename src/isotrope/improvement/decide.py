@@ -65,7 +65,7 @@ def mean_score(scores: TaskScores) -> float:
 def choose_candidate(
     scores: Mapping[str, TaskScores],
     alike: Mapping[str, frozenset[str]] | None = None,
-    documents: Mapping[str, npt.NDArray[np.int64] | None] | None = None,
+    documents: Mapping[str, npt.NDArray[np.int64]] | None = None,
     *,
     kept: Collection[str] = (),
     level: float = _LEVEL,
@@ -95,8 +95,9 @@ def choose_candidate(
     }
     judges = judging(changes)
     points = {task: change.mean(axis=1) for task, change in changes.items()}  # (C,)
-    of, sizes = [(documents or {}).get(task) for task in changes], [change.shape[1] for change in changes.values()]
-    weights = document_weights(of, sizes, resamples, seed)
+    own_documents = documents or {}
+    of = [own_documents.get(task, np.arange(change.shape[1])) for task, change in changes.items()]
+    weights = document_weights(of, resamples, seed)
     draws = {task: change @ own.T for (task, change), own in zip(changes.items(), weights, strict=True)}  # of (C, R)
     drawn = np.mean([draws[task] for task in judges], axis=0)  # (C, R)
     p = _corrected(np.mean([points[task] for task in judges], axis=0), drawn)
@@ -161,7 +162,7 @@ def more_cases(one: Mapping[str, npt.NDArray[Any]], two: Mapping[str, npt.NDArra
 def best_search(
     scores: Mapping[str, TaskScores],
     searches: Mapping[str, TaskScores],
-    documents: Mapping[str, npt.NDArray[np.int64] | None],
+    documents: Mapping[str, npt.NDArray[np.int64]],
     *,
     seed: int = 0,
 ) -> dict[str, Any] | None:

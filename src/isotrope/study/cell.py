@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from isotrope.evaluation.significance import resample
 from isotrope.store.job import Job
 from isotrope.store.records import Record, RecordLog
 from isotrope.study.spec import CommonSettings, RowSettings
@@ -79,16 +78,11 @@ class Cell:
         return task_cosines(self.numbers / COSINES)
 
     def draws(self) -> dict[str, Any]:
-        """Task -> Spearman on every resample of its pairs (R,); {} if no pairs judged the cell.
-
-        Cells of earlier versions have fewer, and are resampled again.
-        """
+        """Task -> Spearman on every resample of its pairs (R,); {} if no pairs judged the cell."""
         if not (path := self.numbers / DRAWS).is_file():
             return {}
         with np.load(path, allow_pickle=False) as file:
-            draws = dict(file)
-        enough = all(len(values) == RESAMPLES for values in draws.values())
-        return draws if enough else resample(self.cosines(), RESAMPLES)
+            return dict(file)
 
     def metrics(self) -> list[Record]:
         """The records that the run logged."""

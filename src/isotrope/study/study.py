@@ -98,15 +98,15 @@ def study(file: str | Path, **options: Unpack[Options]) -> Study:
         try:
             failed = run_plan(planned, options.get("workers", 1), console)
         except Stopped:
-            write_study(planned, planned.place.output, {})
+            write_study(planned, {})
             raise
         with watch("testing the differences, drawing and writing", console):
-            return write_study(planned, planned.place.output, failed)
+            return write_study(planned, failed)
 
 
-def write_study(planned: StudyPlan, output: Path, failed: Mapping[str, str]) -> Study:
+def write_study(planned: StudyPlan, failed: Mapping[str, str]) -> Study:
     """Write the study's record, pages and figures from the cells that are finished."""
-    record = study_record(planned, failed)
+    output, record = planned.place.output, study_record(planned, failed)
     try:
         figures = needs("report", "isotrope.study.figures")
     except UserError as error:  # the tables stand without them

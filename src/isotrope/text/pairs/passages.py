@@ -1,6 +1,7 @@
-"""Passages of a document: whole sentences in a row, from a single one to some two hundred words.
+"""Single texts of a document, and no pairs: for a student that follows a teacher.
 
-They are texts, and no pairs: for a student that follows a teacher, and has to read sentences as well as paragraphs.
+Passages are whole sentences in a row, from a single one to some two hundred words, for a student that has to read
+sentences as well as paragraphs. Queries are what users may ask, for a student that reads queries only.
 """
 
 from dataclasses import dataclass
@@ -9,10 +10,12 @@ import numpy as np
 
 from isotrope.text.corpus import Document
 from isotrope.text.pair_corpus import Lengths, distinct
+from isotrope.text.pseudo_queries import KINDS, pseudo_queries
 from isotrope.text.split import ENGLISH, Language, split_all, words_of
 from isotrope.types import Count
 
 _TRIES = 4  # for a passage that was not drawn before
+_DRAWS = 3  # of pseudo-queries; each has two spans and a sentence
 
 
 def passage(sentences: list[str], begin: int, wanted: int, longest: int) -> tuple[str, int]:
@@ -62,3 +65,26 @@ class Passages(Lengths):
             return (text,) if words >= self.shortest else None
 
         return distinct(draw, count, _TRIES) if sentences else []
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Titles, headings, spans, sentences and questions (`isotrope.text.pseudo_queries`), in random order.
+
+    A short text is a query itself.
+
+    Attributes:
+        whole: fewer words than these are a short text.
+    """
+
+    stage = "pairs"
+    single = True
+    needs = "a text"
+    whole: Count = 20
+
+    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[tuple[str]]:
+        if len(words_of(document.text)[0]) < self.whole:
+            return [(document.text,)] if document.text else []
+        seeds = generator.integers(2**31, size=_DRAWS).tolist()
+        texts = list(dict.fromkeys(text for seed in seeds for text in pseudo_queries([document], KINDS, seed).texts))
+        return [(texts[place],) for place in generator.permutation(len(texts))[:count].tolist()]

@@ -1,7 +1,8 @@
-"""Two neighbouring sentences or paragraphs of one document.
+"""Pairs of sentences or paragraphs of one document: a part with the next one, or a sentence with itself.
 
 As positives: DeCLUTR (Giorgi et al., ACL 2021, Sec. 3.1) takes adjacent spans among others,
-https://aclanthology.org/2021.acl-long.72.
+https://aclanthology.org/2021.acl-long.72; SimCSE (Gao et al., EMNLP 2021, Sec. 3), https://arxiv.org/abs/2104.08821,
+takes the sentence once more.
 """
 
 from dataclasses import dataclass
@@ -45,3 +46,26 @@ class Neighbours:
         pairs = [(one, other) for one, other in pairwise(parts) if one != other]
         drawn = generator.permutation(len(pairs))[:count].tolist()
         return [pairs[at] if generator.random() < 0.5 else pairs[at][::-1] for at in drawn]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence with itself: only dropout makes the two differ. BibTeX: gao2021simcse.
+
+    Attributes:
+        shortest: fewest words; shorter sentences (headings, list items) are passed over.
+        language: whose rules split into sentences, as a two-letter code.
+    """
+
+    stage = "pairs"
+    shortest: Count = 3
+    language: Language = ENGLISH
+
+    @property
+    def needs(self) -> str:
+        return f"a sentence of at least {self.shortest} words"
+
+    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
+        sentences = split_all(document.paragraphs, self.language)
+        long = list(dict.fromkeys(one for one in sentences if len(words_of(one)[0]) >= self.shortest))
+        return [(long[at], long[at]) for at in generator.permutation(len(long))[:count].tolist()]
