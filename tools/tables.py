@@ -75,7 +75,7 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "`improve isotrope/small --or isotrope/tiny --or isotrope/minilm`, each as it is: what is chosen without "
         "labels, with the 95 % interval of its gain, and nDCG@10 × 100 of all three by labels.": measured.starts,
     }),
-    "compress": ("Students", "benchmarks/static_peer.py measure WORK DATA, query_side.py and domain_student.py WORK --data DATA", {
+    "compress": ("Students", "static_peer.py, query_side.py, domain_student.py, each with WORK and DATA", {
         "Static models of 256 dimensions; the teacher is all-MiniLM-L6-v2.": measured.static_peer,
         "Queries only: documents keep the teacher's vectors. Trained on the collection's documents; nDCG@10.": (
             measured.query_side
