@@ -98,6 +98,14 @@ def frame_size(tokenizer: Any) -> tuple[int, int]:
     return special.index(0), special[::-1].index(0)
 
 
+def rebuilt(own: Any, backend: Tokenizer) -> PreTrainedTokenizerFast:
+    """A tokenizer with another backend. Its class is general: BertTokenizer would put its own frame around texts."""
+    settings = {name: token for name, token in own.special_tokens_map.items() if isinstance(token, str)}
+    for name in ("model_max_length", "model_input_names", "padding_side", "truncation_side"):
+        settings[name] = getattr(own, name)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **settings)
+
+
 def template_modules(transformer: Transformer) -> list[nn.Module]:
     """Make the tokenizer put `TEMPLATE` around every text. The modules that take the mask's state: (N, L, D) -> (N, D).
 
@@ -110,12 +118,7 @@ def template_modules(transformer: Transformer) -> list[nn.Module]:
     ]
     backend = Tokenizer.from_str(own.backend_tokenizer.to_str())
     backend.post_processor = TemplateProcessing(single="<0> $A <1>", pair="<0> $A $B <1>", special_tokens=pieces)
-    # Classes of one architecture, such as BertTokenizer, put a frame of their own around texts when they are loaded.
-    transformer.processor = PreTrainedTokenizerFast(
-        tokenizer_object=backend, model_max_length=own.model_max_length, padding_side=own.padding_side,
-        truncation_side=own.truncation_side, model_input_names=own.model_input_names,
-        **{name: token for name, token in own.special_tokens_map.items() if isinstance(token, str)},
-    )  # fmt: skip
+    transformer.processor = rebuilt(own, backend)
     words = [str(token) for token in own.convert_ids_to_tokens(list(range(len(own))))]
     weights = WordWeights(words, {own.mask_token: 1.0}, unknown_word_weight=0.0)
     return [weights.requires_grad_(False), Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")]

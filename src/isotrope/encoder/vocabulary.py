@@ -18,9 +18,9 @@ import numpy.typing as npt
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 from torch import nn
-from transformers import PreTrainedTokenizerFast
 
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX
+from isotrope.encoder.pooling import rebuilt
 from isotrope.errors import UserError
 
 KINDS = ("WordPiece", "Unigram", "BPE")
@@ -86,12 +86,7 @@ def keep_tokens(
     order = sorted(kept)
     new = {old: place for place, old in enumerate(order)}
     _renumber(state, new)
-    special = {name: str(token) for name, token in whole.special_tokens_map.items() if isinstance(token, str)}
-    model[0].processor = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(state)), model_max_length=whole.model_max_length,
-        model_input_names=whole.model_input_names, padding_side=whole.padding_side,
-        truncation_side=whole.truncation_side, **special,
-    )  # fmt: skip
+    model[0].processor = rebuilt(whole, Tokenizer.from_str(json.dumps(state)))
     encoder = model[0].auto_model
     table: nn.Embedding = encoder.get_input_embeddings()
     table.weight.data[: len(order)] = table.weight.data[order]
