@@ -1,7 +1,6 @@
 """Smaller models of a larger one: fewer layers, tokens and units, or one vector a token; word vectors from files."""
 
 import gzip
-import json
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +33,6 @@ from small_encoders import KINDS, batch, random_model
 from toy_vectors import TEXT, VECTORS, write_word_vectors
 
 TEXTS = ["the old king of the island", "a red bird", "war"]
-LETTERS = 5 + 26 + 26  # the tokens of `build_bert` before its words
 
 
 @pytest.mark.parametrize(
@@ -119,40 +117,10 @@ def test_what_cannot_be_had_is_refused_in_one_line(tmp_path: Path, monkeypatch: 
         keep_layers(torch.nn.Sequential(_Words(random_model("ModernBert"))), 1, "last")
     with pytest.raises(UserError, match=r"layers:1: a Linear has no layers: choose the"):
         keep_layers(torch.nn.Sequential(torch.nn.Linear(2, 2)), 1)
-    for count in (4, 20, 10**6):
-        with pytest.raises(UserError, match=rf"vocabulary:{count}: the model has \d+ tokens, .*: choose 31 to \d+, or"):
-            keep_tokens(load(teacher), count)
     with pytest.raises(UserError, match="inner:64 does not fit the 64 inner units of a bert: choose fewer"):
         keep_units(load(teacher), 64)
     with pytest.raises(UserError, match="inner:9 does not fit the 384 inner units of a modernbert"):
         keep_units(load("isotrope/tiny"), 9)
-
-
-def test_a_text_of_kept_tokens_has_the_same_vector_and_other_words_are_read_in_pieces(tiny_model: Path) -> None:
-    whole, (cut, _) = load(tiny_model, "mean"), keep_tokens(load(tiny_model, "mean"), LETTERS)
-    assert cut[0].auto_model.config.vocab_size == len(cut.tokenizer) == LETTERS
-    text = "q z j"
-    assert_close(cut.encode([text]), whole.encode([text]))
-    assert cut.tokenizer.tokenize("king") == ["k", "##i", "##n", "##g"]
-    assert whole.tokenizer.tokenize("king") == ["king"]
-    assert cut.tokenizer.model_max_length == whole.tokenizer.model_max_length
-    assert cut.tokenizer.pad_token_id == whole.tokenizer.pad_token_id
-
-
-def test_the_places_of_unused_tokens_are_taken(tmp_path: Path) -> None:
-    """BERT's first ids are such: the words behind the last kept id take them, with their vectors."""
-    folder = build_bert(tmp_path / "teacher")
-    state = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    vocabulary = state["model"]["vocab"]
-    spare = sorted(vocabulary, key=vocabulary.__getitem__)[LETTERS : LETTERS + 2]
-    for number, word in enumerate(spare):
-        vocabulary[f"[unused{number}]"] = vocabulary.pop(word)
-    (folder / "tokenizer.json").write_text(json.dumps(state), encoding="utf-8")
-    whole, (cut, _) = load(folder, "mean"), keep_tokens(load(folder, "mean"), LETTERS + 2)
-    assert len(cut.tokenizer) == cut[0].auto_model.config.vocab_size == LETTERS + 2
-    words = sorted(vocabulary, key=vocabulary.__getitem__)[LETTERS + 2 : LETTERS + 4]
-    assert [cut.tokenizer.convert_tokens_to_ids(word) for word in words] == [LETTERS, LETTERS + 1]
-    assert_close(cut.encode(words), whole.encode(words))
 
 
 def test_narrow_embeddings_of_few_directions_say_the_same(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Fewer tokens: what is kept, what stays equal to the last bit, and what is read in smaller pieces."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,13 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
+from conftest import build_bert
 from isotrope.encoder import load, save
 from isotrope.encoder.vocabulary import keep_tokens, token_counts, tokenizer_kind
 from isotrope.errors import UserError
 from small_vocabularies import ENGLISH, GERMAN, KINDS, WORDS, roberta
+
+LETTERS = 5 + 26 + 26  # the tokens of `build_bert` before its words
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -85,3 +89,22 @@ def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
     model[0].processor = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel()))
     with pytest.raises(UserError, match="the tokenizer is a WordLevel, none of WordPiece, Unigram, BPE: leave it out"):
         token_counts(model, ["a"])
+
+
+def test_the_places_of_unused_tokens_are_taken(tmp_path: Path) -> None:
+    """BERT's first ids are such: the words behind the last kept id take them. Other words are read in pieces."""
+    folder = build_bert(tmp_path / "teacher")
+    state = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    vocabulary = state["model"]["vocab"]
+    spare = sorted(vocabulary, key=vocabulary.__getitem__)[LETTERS : LETTERS + 2]
+    for number, word in enumerate(spare):
+        vocabulary[f"[unused{number}]"] = vocabulary.pop(word)
+    (folder / "tokenizer.json").write_text(json.dumps(state), encoding="utf-8")
+    whole, (cut, _) = load(folder, "mean"), keep_tokens(load(folder, "mean"), LETTERS + 2)
+    assert len(cut.tokenizer) == cut[0].auto_model.config.vocab_size == LETTERS + 2
+    words = sorted(vocabulary, key=vocabulary.__getitem__)[LETTERS + 2 : LETTERS + 4]
+    assert [cut.tokenizer.convert_tokens_to_ids(word) for word in words] == [LETTERS, LETTERS + 1]
+    np.testing.assert_allclose(cut.encode(["q z j", *words]), whole.encode(["q z j", *words]), atol=1e-6)
+    assert whole.tokenizer.tokenize("king") == ["king"]
+    assert cut.tokenizer.tokenize("king") == ["k", "##i", "##n", "##g"]
+    assert cut.tokenizer.model_max_length == whole.tokenizer.model_max_length
