@@ -86,7 +86,6 @@ def test_a_missing_part_is_one_line(adapter: Path, monkeypatch: pytest.MonkeyPat
         load(adapter)
 
 
-TEXTS_LORA = sentences(8)
 LORA, ADAPTER = "encoder.lora.rank=4", "encoder.lora.save=adapter"
 
 
@@ -120,9 +119,9 @@ def test_a_new_adapter_changes_nothing_and_is_all_that_trains(qwen: Path) -> Non
     model = load(qwen, device="cpu")
     model.append(dense(torch.eye(32), torch.zeros(32)))
     model.bfloat16()
-    before = model.encode(TEXTS_LORA)
+    before = model.encode(TEXTS)
     add_adapter(model, 4, 8, 0.1)
-    np.testing.assert_array_equal(model.eval().encode(TEXTS_LORA), before)
+    np.testing.assert_array_equal(model.eval().encode(TEXTS), before)
     weights = adapter_weights(model)
     assert len(weights) == 2 * 2 * 2, "A and B beside queries and values of two layers"
     assert all("lora" in name and weight.dtype == torch.float32 for name, weight in weights.items())
@@ -136,17 +135,17 @@ def test_merged_in_half_precision_nothing_is_lost(qwen: Path) -> None:
     exact.load_state_dict(model.state_dict())
     merge_adapter(model.float())
     assert not any("lora" in name for name in model.state_dict())
-    np.testing.assert_allclose(model.encode(TEXTS_LORA), exact.encode(TEXTS_LORA), atol=1e-5)
+    np.testing.assert_allclose(model.encode(TEXTS), exact.encode(TEXTS), atol=1e-5)
 
 
 def test_the_teacher_initial_is_the_base(qwen: Path) -> None:
     model = load(qwen, device="cpu")
-    before = F.normalize(torch.from_numpy(model.encode(TEXTS_LORA)), dim=-1)
+    before = F.normalize(torch.from_numpy(model.encode(TEXTS)), dim=-1)
     add_adapter(model, 4, 8, 0.0)
     teacher = TeacherModel(INITIAL).load(BuildContext.of(model))
     for weight in adapter_weights(model).values():
         weight.data.normal_(0, 0.3)
-    torch.testing.assert_close(teacher(TEXTS_LORA), before, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(teacher(TEXTS), before, atol=1e-5, rtol=1e-5)
 
 
 def test_merged_and_adapter_give_equal_vectors(
@@ -155,18 +154,18 @@ def test_merged_and_adapter_give_equal_vectors(
     whole = trained(qwen, corpus_file, tmp_path / "whole", dev=str(pairs_file)).folder / "model"
     files = {path.name for path in (adapted.folder / "model").rglob("*.safetensors")}
     assert files == {WEIGHTS}, "without the weights of its base"
-    vectors = SentenceTransformer(str(whole), device="cpu").encode(TEXTS_LORA)
+    vectors = SentenceTransformer(str(whole), device="cpu").encode(TEXTS)
     for other in (
         SentenceTransformer(str(adapted.folder / "model"), device="cpu"),
         load(adapted.folder / "model"),
         load(whole),
     ):
-        np.testing.assert_allclose(other.encode(TEXTS_LORA), vectors, atol=1e-5)
+        np.testing.assert_allclose(other.encode(TEXTS), vectors, atol=1e-5)
     before, after = (load_file(folder / "model.safetensors") for folder in (qwen, whole))
     changed = {name.split(".")[-2] for name, weight in before.items() if not torch.equal(weight, after[name])}
     assert changed == {"q_proj", "v_proj"}
     mixed = average(load(qwen, device="cpu"), load(whole, device="cpu"), 0.5)
-    assert not np.allclose(mixed.encode(TEXTS_LORA), vectors, atol=1e-4)
+    assert not np.allclose(mixed.encode(TEXTS), vectors, atol=1e-4)
 
 
 def test_a_resumed_run_ends_with_the_same_adapter(
@@ -193,7 +192,7 @@ def test_half_precision_and_checkpoints_within_the_encoder(qwen: Path, tmp_path:
     )
     assert load(run.folder / "model").dtype == torch.float32
     before, after = load(tmp_path / "half", device="cpu").float(), load(run.folder / "model", device="cpu")
-    assert not np.array_equal(before.encode(TEXTS_LORA), after.encode(TEXTS_LORA))
+    assert not np.array_equal(before.encode(TEXTS), after.encode(TEXTS))
 
 
 @pytest.mark.slow
@@ -204,7 +203,7 @@ def test_a_packed_encoder_has_adapters_too(tmp_path: Path, corpus_file: Path) ->
         options = ["train.keep_head=true", "encoder.lora.targets=['all-linear']", "encoder.lora.dropout=0.1", *more]
         run = small_run(bert, corpus_file, tmp_path / name, LORA, *options, sentences=96)
         assert f"an adapter of rank 4, {name}" in write_report(run.folder).read_text()
-        made[name] = SentenceTransformer(str(run.folder / "model"), device="cpu").encode(TEXTS_LORA)
+        made[name] = SentenceTransformer(str(run.folder / "model"), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(made["merged"], made["adapter"], atol=1e-5)
 
 
