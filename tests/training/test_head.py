@@ -15,7 +15,7 @@ from isotrope.encoder import save
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.evaluation.sts import spearman
-from isotrope.preset.head import with_head
+from isotrope.training.callbacks import WithHead
 from isotrope.training.pairs import judges
 from isotrope.training.train import Run
 from isotrope.types import Batch, Views
@@ -54,7 +54,7 @@ def test_saved_and_loaded_it_gives_the_vectors_of_the_view_steps(
     expected = views.stack[0]
     if normalize:
         expected = torch.nn.functional.normalize(expected, dim=-1)
-    whole = with_head(objective)
+    whole = WithHead(lambda model: model, objective)(objective.model)
     save(whole, tmp_path / "model")
     plain = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     kinds = {module["type"].rsplit(".", 1)[-1] for module in json.loads((tmp_path / "model/modules.json").read_text())}
