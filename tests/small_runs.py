@@ -1,16 +1,21 @@
-"""Trainings of some 20 steps for tests."""
+"""Trainings of some 20 steps for tests, and the trainer of a user's own script."""
 
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from torch import nn
+from transformers import TrainerCallback
 
 import isotrope
+from datasets import Dataset, DatasetDict
 from isotrope.training.train import Run
 
 SMALL = ["train.batch_size=16", "train.eval_steps=5", "train.save_steps=10"]
@@ -34,6 +39,20 @@ def unfinished(run: Run, folder: Path) -> Path:
         (copy / name).unlink(missing_ok=True)
     shutil.rmtree(copy / "model")
     return copy
+
+
+def script(
+    loss: nn.Module, folder: Path, data: Any, callbacks: Sequence[TrainerCallback] = (), **options: Any
+) -> SentenceTransformerTrainer:
+    """sentence-transformers' trainer of ``loss.model``, on columns or a data set, eight rows a batch."""
+    settings = {"per_device_train_batch_size": 8, "logging_steps": 1, "save_strategy": "no", **options}
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder), report_to="none", disable_tqdm=True, use_cpu=True, **settings
+    )
+    dataset = data if isinstance(data, Dataset | DatasetDict) else Dataset.from_dict(data)
+    return SentenceTransformerTrainer(
+        model=loss.model, args=arguments, train_dataset=dataset, loss=loss, callbacks=[*callbacks]
+    )
 
 
 TORCHRUN = ["torch.distributed.run", "--standalone"]

@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
-from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import (
     EmbedDistillLoss,
     GISTEmbedLoss,
@@ -30,7 +29,7 @@ from isotrope.text.permutation import derive
 from isotrope.text.sample import PermutedBatches
 from isotrope.training.train import Run
 from isotrope.training.trainer import WEIGHTS, ObjectiveState
-from small_runs import small_run
+from small_runs import script, small_run
 
 Given = tuple[OutsideLoss, list[TextColumn], torch.Tensor]
 
@@ -214,14 +213,10 @@ def test_a_run_takes_the_steps_of_the_library_s_own_trainer(tiny_model: Path, tm
     theirs = GISTEmbedLoss(student, guide, temperature=0.05) if guided else MultipleNegativesRankingLoss(student)
     columns = text_open(corpus).texts().dataset.select_columns("text")
     columns = columns.add_column("positive", columns["text"][:])
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path / "theirs"), num_train_epochs=1, per_device_train_batch_size=16, learning_rate=1e-3,
-        warmup_steps=0.05, seed=0, save_strategy="no", report_to="none", dataloader_drop_last=True, use_cpu=True,
-        disable_tqdm=True, batch_sampler=PermutedBatches,
-    )  # fmt: skip
-    SentenceTransformerTrainer(
-        model=student, args=arguments, train_dataset=columns, loss=theirs, callbacks=[Seed()]
-    ).train()
+    script(
+        theirs, tmp_path / "theirs", columns, [Seed()], num_train_epochs=1, per_device_train_batch_size=16,
+        learning_rate=1e-3, warmup_steps=0.05, seed=0, dataloader_drop_last=True, batch_sampler=PermutedBatches,
+    ).train()  # fmt: skip
     assert ours.record["selection"]["steps"] == 6
     trained, own = isotrope.load(ours.folder / "model", device="cpu").state_dict(), student.state_dict()
     for name, weight in trained.items():
