@@ -1,5 +1,6 @@
 """Trainings of some 20 steps for tests, and the trainer of a user's own script."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch import nn
 from transformers import TrainerCallback
@@ -39,6 +42,17 @@ def unfinished(run: Run, folder: Path) -> Path:
         (copy / name).unlink(missing_ok=True)
     shutil.rmtree(copy / "model")
     return copy
+
+
+def logged(folder: Path) -> list[dict[str, Any]]:
+    """What a run has logged."""
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def same_weights(one: Path, other: Path, name: str = "model/model.safetensors") -> bool:
+    """Whether the files of this name in two folders hold the same numbers, bit for bit."""
+    first, second = (load_file(folder / name) for folder in (one, other))
+    return first.keys() == second.keys() and all(torch.equal(first[key], second[key]) for key in first)
 
 
 def script(

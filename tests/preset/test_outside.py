@@ -29,7 +29,7 @@ from isotrope.text.permutation import derive
 from isotrope.text.sample import PermutedBatches
 from isotrope.training.train import Run
 from isotrope.training.trainer import WEIGHTS, ObjectiveState
-from small_runs import script, small_run
+from small_runs import logged, same_weights, script, small_run
 
 Given = tuple[OutsideLoss, list[TextColumn], torch.Tensor]
 
@@ -154,8 +154,7 @@ def test_a_run_with_labels_trains(tiny_model: Path, corpus_file: Path, tmp_path:
     loss = LOSSES + "EmbedDistillLoss"
     more = [*TAUGHT, f"teachers.labels.models=[{json.dumps(str(tiny_model))}]", "teachers.labels.max_length=train"]
     done = run(tiny_model, corpus_file, tmp_path / "run", loss, *more)
-    lines = [json.loads(line) for line in (done.folder / "metrics.jsonl").read_text().splitlines()]
-    losses = [line["loss"] for line in lines if "loss" in line]
+    losses = [line["loss"] for line in logged(done.folder) if "loss" in line]
     assert losses
     assert 0 < losses[-1] < 0.2, "a student and the teacher are one model but for dropout"
 
@@ -184,10 +183,9 @@ def test_a_stopped_run_ends_as_if_nothing_had_been(
             run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss)
     again = run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss)
     begun = isotrope.load(tiny_model).state_dict()
-    for name in ("model/model.safetensors", f"checkpoints/checkpoint-6/{WEIGHTS}"):
-        one, other = (load_file(folder / name) for folder in (whole.folder, again.folder))
-        assert one.keys() == other.keys()
-        assert all(torch.equal(one[key], other[key]) for key in one), name
+    for name in ("model/model.safetensors", kept := f"checkpoints/checkpoint-6/{WEIGHTS}"):
+        assert same_weights(whole.folder, again.folder, name), name
+    one = load_file(whole.folder / kept)
     assert not any(torch.equal(value, begun.get(name, value + 1)) for name, value in one.items())
     assert not any(name.startswith("inner.model.") for name in one), "the student is saved once"
     assert (len(one) > 1) == (loss != "MultipleNegativesRankingLoss")

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import TrainerState
 
 from isotrope.errors import Stopped, UserError
@@ -22,14 +21,9 @@ from isotrope.training.page import dev_curves, loss_curves
 from isotrope.training.processes import PACKAGES, environment
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState, Trainer
-from small_runs import SHORT, Small, unfinished
+from small_runs import SHORT, Small, logged, same_weights, unfinished
 
 LAST = "checkpoint-20"
-
-
-def same_weights(first: Path, second: Path) -> bool:
-    one, two = load_file(first / "model" / "model.safetensors"), load_file(second / "model" / "model.safetensors")
-    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
 def ctrl_c_in_step(number: int) -> Callable[..., None]:
@@ -55,7 +49,7 @@ def test_after_ctrl_c_the_same_call_goes_on_and_ends_as_if_nothing_had_been(
     assert not (begun / "model").exists()
     small(begun, dev=str(pairs_file))
     assert same_weights(begun, finished.folder)
-    first, second = ([json.loads(line) for line in (f / "metrics.jsonl").open()] for f in (finished.folder, begun))
+    first, second = logged(finished.folder), logged(begun)
     assert [record["step"] for record in first] == [record["step"] for record in second], "each step is logged once"
     assert [record for record in first if "score" in record] == [record for record in second if "score" in record]
 
