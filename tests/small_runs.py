@@ -1,16 +1,24 @@
-"""Trainings of some 20 steps for tests."""
+"""Trainings of some 20 steps for tests, and the trainer of a user's own script."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from torch import nn
+from transformers import TrainerCallback
 
 import isotrope
+from datasets import Dataset, DatasetDict
 from isotrope.training.train import Run
 
 SMALL = ["train.batch_size=16", "train.eval_steps=5", "train.save_steps=10"]
@@ -34,6 +42,31 @@ def unfinished(run: Run, folder: Path) -> Path:
         (copy / name).unlink(missing_ok=True)
     shutil.rmtree(copy / "model")
     return copy
+
+
+def logged(folder: Path) -> list[dict[str, Any]]:
+    """What a run has logged."""
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def same_weights(one: Path, other: Path, name: str = "model/model.safetensors") -> bool:
+    """Whether the files of this name in two folders hold the same numbers, bit for bit."""
+    first, second = (load_file(folder / name) for folder in (one, other))
+    return first.keys() == second.keys() and all(torch.equal(first[key], second[key]) for key in first)
+
+
+def script(
+    loss: nn.Module, folder: Path, data: Any, callbacks: Sequence[TrainerCallback] = (), **options: Any
+) -> SentenceTransformerTrainer:
+    """sentence-transformers' trainer of ``loss.model``, on columns or a data set, eight rows a batch."""
+    settings = {"per_device_train_batch_size": 8, "logging_steps": 1, "save_strategy": "no", **options}
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder), report_to="none", disable_tqdm=True, use_cpu=True, **settings
+    )
+    dataset = data if isinstance(data, Dataset | DatasetDict) else Dataset.from_dict(data)
+    return SentenceTransformerTrainer(
+        model=loss.model, args=arguments, train_dataset=dataset, loss=loss, callbacks=[*callbacks]
+    )
 
 
 TORCHRUN = ["torch.distributed.run", "--standalone"]

@@ -1,7 +1,6 @@
 """A pretraining that takes seconds."""
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,3 @@ def weights(output: Path) -> dict[str, torch.Tensor]:
 def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     """Bit for bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def curve(output: Path) -> list[dict[str, float]]:
-    """The rows of metrics.jsonl."""
-    return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]

@@ -1,6 +1,5 @@
 """``isotrope data`` at the command line: every mistake is one line."""
 
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -79,21 +78,6 @@ def test_mistakes_end_with_one_line(
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     shell(*command).is_mistake(expected)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["[/x]", os.fsdecode(b"na\xefve"), "[bold]"])
-def test_names_of_folders_are_no_markup(
-    web: Web, source: DataSource, tmp_path: Path, name: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Issue 13, fault 1."""
-    monkeypatch.chdir(tmp_path)
-    Path(name).mkdir(parents=True)
-    shown = name.encode("utf-8", "backslashreplace").decode()
-    assert shell("data", "fetch", name).code == 0
-    Path(name, "one", "b.txt").write_text("spoilt")
-    said = shell("data", "check", name)
-    assert f"isotrope data fetch {shown} --only One" in said.out
-    said.is_mistake(f"one/b.txt in {shown} is corrupt … isotrope data fetch {shown} --only One")
 
 
 def test_list_fetch_and_check(

@@ -126,13 +126,6 @@ def test_all_is_checked_before_the_work(
         invoke("evaluate", "isotrope/tiny", "--labels", pairs, *options)
 
 
-def test_a_case_shows_text_as_it_is(cached: Path) -> None:
-    outcome = invoke("case", "isotrope/tiny", "--query", "[/x] a river", "--candidate", "[bold]the sea[/nothing]")
-    assert outcome.exit_code == 0, outcome.output
-    assert "[/x] a river" in outcome.output
-    assert "[bold]the sea[/nothing]" in outcome.output
-
-
 def test_own_pairs_are_judged_alone_unless_a_suite_is_named(
     tmp_path: Path, cached: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

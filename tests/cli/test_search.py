@@ -7,31 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from conftest import check_line, in_process
+from conftest import Said, Shell
 
 TEXTS = ["one [/x] two", "[bold]three[/bold] :smile:", "a\x1b[2J river", "word " * 100]
 
 
-@pytest.fixture
-def folder(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Path:
-    """With the vectors of a table."""
+@pytest.fixture(autouse=True)
+def _vectors(tiny_model: Path, tmp_path: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a table, in the present folder."""
     monkeypatch.chdir(tmp_path)
     rows = [json.dumps({"text": text, "[id]": number}) for number, text in enumerate(TEXTS)]
     Path("rows.jsonl").write_text("\n".join(rows) + "\n")
-    command = ["encode", str(tiny_model), "rows.jsonl", "--text", "text", "--keep", "[id]", "--output", "vectors"]
-    assert in_process(command, monkeypatch) == 0
-    capfd.readouterr()
-    return tmp_path
+    encode = ["encode", tiny_model, "rows.jsonl", "--text", "text", "--keep", "[id]", "--output", "vectors"]
+    assert shell(*encode).code == 0
 
 
-def test_what_is_shown(
-    tiny_model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    command = ["search", "vectors", "[red]a river[/red]", TEXTS[1], "--json", "hits.json"]
-    assert in_process(command, monkeypatch) == 0
-    out = capfd.readouterr().out
+def test_what_is_shown(shell: Shell) -> None:
+    code, out, _ = shell("search", "vectors", "[red]a river[/red]", TEXTS[1], "--json", "hits.json")
+    assert code == 0
     assert "[red]a river[/red]" in out
     assert [line.split() for line in out.splitlines() if "cosine" in line] == [
         ["rank", "cosine", "row", "[id]", "text"]
@@ -51,19 +44,16 @@ def test_what_is_shown(
     assert sorted(hit["fields"]["text"] for hit in record[0]["hits"]) == sorted(TEXTS)
 
 
-def test_queries_from_a_pipe(
-    tiny_model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    command = ["search", "vectors", "--top", "1"]
-    for given, code in ((b"a river\n\none [/x] two\n", 0), (b"na\xefve\n", 2), (b"\n", 2)):
+def test_queries_from_a_pipe(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def piped(given: bytes) -> Said:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-        assert in_process(command, monkeypatch) == code
-        out, err = capfd.readouterr()
-        if not code:
-            assert out.count("cosine") == 2
-            assert "1.000" in out
-        else:
-            check_line(err, "is not UTF-8 text" if given != b"\n" else "is empty")
+        return shell("search", "vectors", "--top", "1")
+
+    code, out, _ = piped(b"a river\n\none [/x] two\n")
+    assert (code, out.count("cosine")) == (0, 2)
+    assert "1.000" in out
+    piped(b"na\xefve\n").is_mistake("is not UTF-8 text")
+    piped(b"\n").is_mistake("is empty")
 
 
 @pytest.mark.parametrize(
@@ -83,14 +73,5 @@ def test_queries_from_a_pipe(
         ),
     ],
 )
-def test_mistakes(
-    tiny_model: Path,
-    folder: Path,
-    words: list[str],
-    expected: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    command = [str(tiny_model) if word == "MODEL" else word for word in words]
-    assert in_process(["search", *command], monkeypatch) == 2
-    check_line(capfd.readouterr().err, expected)
+def test_mistakes(tiny_model: Path, shell: Shell, words: list[str], expected: str) -> None:
+    shell("search", *(tiny_model if word == "MODEL" else word for word in words)).is_mistake(expected)

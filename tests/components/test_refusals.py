@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig
-from sentence_transformers import (
-    CrossEncoder,
-    SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-)
+from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import AdaptiveLayerLoss, MatryoshkaLoss
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
@@ -24,6 +19,7 @@ from datasets import Dataset, DatasetDict
 from isotrope import Objective, component, load
 from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
+from small_runs import script
 
 TEXTS = sentences(32)
 PAIRS = {"anchor": TEXTS, "positive": TEXTS[1:] + TEXTS[:1]}
@@ -45,12 +41,7 @@ def words(folder: Path) -> SentenceTransformer:
 
 def train(loss: nn.Module, folder: Path, data: Any = None, **options: Any) -> list[float]:
     """Two steps of sentence-transformers' trainer on ``loss.model`` -> their losses."""
-    settings: dict[str, Any] = {"max_steps": 2, "per_device_train_batch_size": 8, "logging_steps": 1, **options}
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(folder), save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, **settings
-    )
-    dataset = data if isinstance(data, DatasetDict) else Dataset.from_dict(data or {"text": TEXTS})
-    trainer = SentenceTransformerTrainer(model=loss.model, args=arguments, train_dataset=dataset, loss=loss)
+    trainer = script(loss, folder, data or {"text": TEXTS}, **{"max_steps": 2, **options})
     trainer.train()
     return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
 

@@ -5,20 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from sentence_transformers import (
-    SentenceTransformer,
-    SentenceTransformerModelCardData,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-)
+from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
 
 import component_contract as contract
 import isotrope.terms
 from conftest import ROOT, sentences
-from datasets import Dataset
 from isotrope import Objective, ObjectiveState, component, load
-from isotrope.components.citations import bibtex, cited_keys, entries
-from isotrope.components.described import ObjectiveCardData, introduce
+from isotrope.components.citations import ObjectiveCardData, bibtex, cited_keys, entries, introduce
 from isotrope.components.registry import READING, STAGES, component_class, kinds
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
@@ -26,6 +19,7 @@ from isotrope.post.names import STEPS
 from isotrope.preset.preset import build_objective, check_runnable, open_teachers, read_preset
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.terms.infonce import InfoNCE
+from small_runs import script
 
 
 def test_components_by_name() -> None:
@@ -221,14 +215,8 @@ def test_a_users_own_script_has_a_good_card_with_no_text_of_the_data(tiny_model:
     """The card of a checkpoint and that of the model, by the real trainer."""
     model = SentenceTransformer(str(tiny_model), device="cpu")
     loss = objective(model)
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path), max_steps=2, save_steps=2, per_device_train_batch_size=8, report_to="none",
-        disable_tqdm=True,
-    )  # fmt: skip
-    SentenceTransformerTrainer(
-        model=model, args=arguments, train_dataset=Dataset.from_dict({"text": sentences(64)}), loss=loss,
-        callbacks=[ObjectiveState(loss)],
-    ).train()  # fmt: skip
+    table = {"text": sentences(64)}
+    script(loss, tmp_path, table, [ObjectiveState(loss)], max_steps=2, save_strategy="steps", save_steps=2).train()
     model.save_pretrained(str(tmp_path / "model"))
     for name in ("checkpoint-2", "model"):
         card = (tmp_path / name / "README.md").read_text()

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor, nn
 
 from conftest import sentences
-from datasets import Dataset
 from isotrope import Objective, component, load
 from isotrope.contract.context import BuildContext
 from isotrope.contract.distributed import mean_of_all
@@ -18,6 +17,7 @@ from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.terms.infonce import InfoNCE
 from isotrope.training.trainer import ObjectiveState
 from isotrope.types import Batch, Scores, Views
+from small_runs import script
 
 
 def student(folder: Path, dropout: float = 0.1) -> SentenceTransformer:
@@ -138,14 +138,8 @@ def test_components_hear_of_each_optimizer_step(tiny_model: Path, tmp_path: Path
     """Once a step of the optimizer, not once a batch."""
     model = student(tiny_model)
     objective = Objective(model, {"infonce": InfoNCE()}, scores=[Queue()])
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path), max_steps=3, per_device_train_batch_size=8, gradient_accumulation_steps=2,
-        save_strategy="no", report_to="none", disable_tqdm=True,
-    )  # fmt: skip
-    SentenceTransformerTrainer(
-        model=model, args=arguments, train_dataset=Dataset.from_dict({"text": sentences(64)}), loss=objective,
-        callbacks=[ObjectiveState(objective)],
-    ).train()  # fmt: skip
+    table, callbacks = {"text": sentences(64)}, [ObjectiveState(objective)]
+    script(objective, tmp_path, table, callbacks, max_steps=3, gradient_accumulation_steps=2).train()
     assert objective.step == 6
     assert objective.scores[0].told == 3
 
@@ -190,15 +184,11 @@ def test_a_component_that_asks_gets_the_states_of_tokens(tiny_model: Path, packe
     assert Objective(model, {"infonce": InfoNCE()}).encode([dict(text)], None).readings[0].states is None
 
 
-def test_a_peers_pass_is_not_read_by_the_student(tiny_model: Path) -> None:
+def test_positives_are_read_in_their_own_passes_and_a_peers_pass_not_by_the_student(tiny_model: Path) -> None:
     model = student(tiny_model)
     peers = [(component("peers", "moving_average"), [1])]
     objective = Objective(model, {"infonce": InfoNCE()}, peers=peers, passes=3)
     assert [*objective.encode(columns(model, sentences(4)), None).readings] == [0, 2]
-
-
-def test_positives_are_read_in_their_own_passes(tiny_model: Path) -> None:
-    model = student(tiny_model)
     text = columns(model, sentences(4), sentences(4, seed=1), sentences(4, seed=2))
     readings = Objective(model, {"infonce": InfoNCE()}, passes=3).encode(text, None).readings
     expected = [text[0], text[1], text[1]]

@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
-from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import (
     EmbedDistillLoss,
     GISTEmbedLoss,
@@ -30,7 +29,7 @@ from isotrope.text.permutation import derive
 from isotrope.text.sample import PermutedBatches
 from isotrope.training.train import Run
 from isotrope.training.trainer import WEIGHTS, ObjectiveState
-from small_runs import small_run
+from small_runs import logged, same_weights, script, small_run
 
 Given = tuple[OutsideLoss, list[TextColumn], torch.Tensor]
 
@@ -155,8 +154,7 @@ def test_a_run_with_labels_trains(tiny_model: Path, corpus_file: Path, tmp_path:
     loss = LOSSES + "EmbedDistillLoss"
     more = [*TAUGHT, f"teachers.labels.models=[{json.dumps(str(tiny_model))}]", "teachers.labels.max_length=train"]
     done = run(tiny_model, corpus_file, tmp_path / "run", loss, *more)
-    lines = [json.loads(line) for line in (done.folder / "metrics.jsonl").read_text().splitlines()]
-    losses = [line["loss"] for line in lines if "loss" in line]
+    losses = [line["loss"] for line in logged(done.folder) if "loss" in line]
     assert losses
     assert 0 < losses[-1] < 0.2, "a student and the teacher are one model but for dropout"
 
@@ -185,10 +183,9 @@ def test_a_stopped_run_ends_as_if_nothing_had_been(
             run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss)
     again = run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss)
     begun = isotrope.load(tiny_model).state_dict()
-    for name in ("model/model.safetensors", f"checkpoints/checkpoint-6/{WEIGHTS}"):
-        one, other = (load_file(folder / name) for folder in (whole.folder, again.folder))
-        assert one.keys() == other.keys()
-        assert all(torch.equal(one[key], other[key]) for key in one), name
+    for name in ("model/model.safetensors", kept := f"checkpoints/checkpoint-6/{WEIGHTS}"):
+        assert same_weights(whole.folder, again.folder, name), name
+    one = load_file(whole.folder / kept)
     assert not any(torch.equal(value, begun.get(name, value + 1)) for name, value in one.items())
     assert not any(name.startswith("inner.model.") for name in one), "the student is saved once"
     assert (len(one) > 1) == (loss != "MultipleNegativesRankingLoss")
@@ -214,14 +211,10 @@ def test_a_run_takes_the_steps_of_the_library_s_own_trainer(tiny_model: Path, tm
     theirs = GISTEmbedLoss(student, guide, temperature=0.05) if guided else MultipleNegativesRankingLoss(student)
     columns = text_open(corpus).texts().dataset.select_columns("text")
     columns = columns.add_column("positive", columns["text"][:])
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path / "theirs"), num_train_epochs=1, per_device_train_batch_size=16, learning_rate=1e-3,
-        warmup_steps=0.05, seed=0, save_strategy="no", report_to="none", dataloader_drop_last=True, use_cpu=True,
-        disable_tqdm=True, batch_sampler=PermutedBatches,
-    )  # fmt: skip
-    SentenceTransformerTrainer(
-        model=student, args=arguments, train_dataset=columns, loss=theirs, callbacks=[Seed()]
-    ).train()
+    script(
+        theirs, tmp_path / "theirs", columns, [Seed()], num_train_epochs=1, per_device_train_batch_size=16,
+        learning_rate=1e-3, warmup_steps=0.05, seed=0, dataloader_drop_last=True, batch_sampler=PermutedBatches,
+    ).train()  # fmt: skip
     assert ours.record["selection"]["steps"] == 6
     trained, own = isotrope.load(ours.folder / "model", device="cpu").state_dict(), student.state_dict()
     for name, weight in trained.items():

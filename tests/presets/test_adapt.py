@@ -4,7 +4,6 @@ And `bm25`, which adds a ranking that no model gives.
 """
 
 import importlib
-import json
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from isotrope.objective.objective import Objective
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.scores.instance_weight import instance_weight, relative_to_mean
 from isotrope.types import Batch, Scores
+from small_runs import logged
 
 TEXT = sentences(16)
 
@@ -119,6 +119,5 @@ def test_a_run_follows_bm25(tiny_model: Path, corpus_file: Path, tmp_path: Path)
         corpus_file, output=tmp_path / "run", preset="bm25", model=str(tiny_model), sentences=384, dev="none",
         labels="none", overrides=[*overrides, "terms.hold=false", "train.eval_steps=6"],
     )  # fmt: skip
-    records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
-    logged = [record["rank"] for record in records if "rank" in record]
-    assert logged[-1] < logged[0]
+    ranks = [record["rank"] for record in logged(run.folder) if "rank" in record]
+    assert ranks[-1] < ranks[0]

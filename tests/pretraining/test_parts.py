@@ -28,7 +28,8 @@ from isotrope.pretraining.text import (
 )
 from isotrope.pretraining.trainer import Blocks, Keeper, collate, hide
 from isotrope.training.checkpoints import checkpoint_folder
-from toy import TOY, curve, run_toy, weights
+from small_runs import logged
+from toy import TOY, run_toy, weights
 
 QUIET = plain_console(quiet=True)
 STREAM = np.array([2, 5, 6, 7, 3, 2, 6, 8, 5, 5, 9, 3, 2, 7, 3, 2, 5, 9, 6, 3], dtype=np.uint16)
@@ -203,13 +204,13 @@ def test_a_held_out_loss_that_is_not_finite_ends_the_run_before_a_checkpoint(tmp
 def test_landmarks_have_a_checkpoint_however_short_the_run_is(corpus, tmp_path):
     shown = io.StringIO()
     run_toy(corpus, tmp_path, tokens=10 * TOY.step_tokens, checkpoint_minutes=60, console=plain_console(file=shown))
-    assert [row["step"] for row in curve(tmp_path)] == [8, 10]  # the start of the decay, and the end
+    assert [row["step"] for row in logged(tmp_path)] == [8, 10]  # the start of the decay, and the end
     assert sorted(path.name for path in tmp_path.glob("checkpoints/*")) == ["checkpoint-10", "checkpoint-8"]
     assert "0.0 M of 0.0 M tokens, loss" in shown.getvalue()
 
 
 def test_the_learning_rate_rises_stays_and_falls(finished):
-    rates = [row["learning_rate"] for row in curve(finished)]
+    rates = [row["learning_rate"] for row in logged(finished)]
     assert rates[:5] == pytest.approx([0, 0.004, 0.008, 0.012, 0.016])
     assert rates[5:17] == [TOY.learning_rate] * 12
     assert TOY.learning_rate > rates[17] > rates[18] > rates[19] > 0
@@ -229,7 +230,7 @@ def test_mean_cosine_is_that_of_sentences_encoded_one_by_one(finished):
 
 
 def test_a_run_learns_and_leaves_a_model_that_loads_by_its_folder(finished):
-    rows = curve(finished)
+    rows = logged(finished)
     assert rows[-1]["tokens"] == 1_280
     assert rows[-1]["held_out_loss"] < rows[0]["held_out_loss"] - 0.2
     folder = finished / "model"

@@ -22,7 +22,8 @@ from isotrope.pretraining import pretrain
 from isotrope.pretraining.recipe import RECIPES
 from isotrope.store.mark import claim
 from isotrope.training.checkpoints import checkpoint_step, whole_checkpoints
-from toy import TOY, curve, run_toy, same, weights
+from small_runs import logged
+from toy import TOY, run_toy, same, weights
 
 
 def sealed(output: Path) -> list[Path]:
@@ -41,7 +42,7 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_weights(corpus, finished,
     (torn / "model.safetensors").write_bytes(b"torn")
     run_toy(corpus, tmp_path)
     assert same(weights(tmp_path), weights(finished))
-    losses = [{row["step"]: row["held_out_loss"] for row in curve(output)} for output in (tmp_path, finished)]
+    losses = [{row["step"]: row["held_out_loss"] for row in logged(output)} for output in (tmp_path, finished)]
     assert losses[0] == losses[1]
 
 
@@ -74,7 +75,7 @@ def test_a_finished_run_is_exported_again_and_can_be_prolonged(corpus, finished,
     run_toy(corpus, tmp_path)  # nothing is left to train
     assert same(weights(tmp_path), weights(finished))
     run_toy(corpus, tmp_path, tokens=2 * TOY.tokens)
-    steps = [row["step"] for row in curve(tmp_path)]
+    steps = [row["step"] for row in logged(tmp_path)]
     assert steps == sorted(set(steps))
     straight = tmp_path / "straight"
     run_toy(corpus, straight, tokens=2 * TOY.tokens)
@@ -134,7 +135,7 @@ def test_a_damaged_curve_counts_as_far_as_it_is_whole(corpus, output):
     rows = (output / "metrics.jsonl").read_text().splitlines()
     (output / "metrics.jsonl").write_text("\n".join([*rows[:4], '{"step"', *rows[5:]]) + "\n")
     run_toy(corpus, output)
-    assert [row["step"] for row in curve(output)] == [1, 2, 3, 4]
+    assert [row["step"] for row in logged(output)] == [1, 2, 3, 4]
     assert "nats" in (output / "model" / "README.md").read_text()
 
 
@@ -151,7 +152,7 @@ def test_foreign_things_in_our_own_folder_are_refused_before_training_and_stay(c
 def test_a_cold_start_differs_and_needs_no_vectors(corpus, finished, tmp_path):
     run_toy(corpus, tmp_path, cold_start=True, tokens=10 * TOY.step_tokens)
     assert not (tmp_path / "prepared" / "vectors").exists()
-    assert curve(tmp_path)[0]["held_out_loss"] != curve(finished)[0]["held_out_loss"]
+    assert logged(tmp_path)[0]["held_out_loss"] != logged(finished)[0]["held_out_loss"]
     assert "cold" in (tmp_path / "model" / "README.md").read_text()
 
 
@@ -160,7 +161,7 @@ def test_held_out_files_are_not_trained_on(corpus, finished, tmp_path):
     other.write_text("zebra giraffe the zebra hears\n" * 60)
     run_toy(corpus, tmp_path / "run", held_out=[other], tokens=3 * TOY.step_tokens)
     assert "zebra" not in AutoTokenizer.from_pretrained(tmp_path / "run" / "model").get_vocab()
-    assert curve(tmp_path / "run")[0]["held_out_loss"] != curve(finished)[0]["held_out_loss"]
+    assert logged(tmp_path / "run")[0]["held_out_loss"] != logged(finished)[0]["held_out_loss"]
 
 
 def test_a_list_of_texts_gives_the_same_model_as_its_file(corpus, finished, tmp_path):

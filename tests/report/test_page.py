@@ -81,8 +81,7 @@ def test_every_colour_has_a_name_of_its_own_in_light_and_in_dark() -> None:
 def test_a_figure_has_its_files_and_a_link_to_its_paper(tmp_path: Path) -> None:
     with figures.style():
         figure = figures.changes(["one", "two"], [0.01, -0.02], [0.0, -0.03], [0.02, -0.01])
-        plot = figures.Plot("one", "One", "What it shows. See", figure, "DCLR Fig. 1")
-        shown = plot.draw(tmp_path)
+        shown = figures.drawn_figure(tmp_path, "one", "One", "What it shows. See", figure, "DCLR Fig. 1")
     assert {path.name for path in tmp_path.iterdir()} == {"one.svg", "one.png"}
     assert (shown.caption, shown.link) == ("What it shows. See", figures.PAPERS["DCLR Fig. 1"])
     assert "two" in shown.svg

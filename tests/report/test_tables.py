@@ -11,7 +11,7 @@ from isotrope.evaluation.significance import compare
 from isotrope.evaluation.suite import main_scores, run
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report import scores
-from isotrope.report.comparison import COMPARED, comparison_rows, of_run, verdict_table
+from isotrope.report.comparison import before_after, of_run, verdict_table
 from isotrope.report.page import Page
 from isotrope.report.tables import Table, best_marks, latex, markdown, print_table
 from wordbag import Bag, own_pairs, results_of
@@ -70,9 +70,9 @@ def test_control_characters_and_bytes_that_are_no_text_are_escaped() -> None:
 
 def test_a_row_is_in_points_with_signs() -> None:
     one = {"before": 0.5, "after": 0.491, "difference": -0.009, "low": -0.02, "high": 0.001, "p": 0.0712}
-    (row,) = comparison_rows({"STSBenchmark": one | {"verdict": "x"}})
-    assert row == ["STS-B", "50.00", "49.10", "−0.90", "−2.00 … +0.10", "0.0712", "x"]
-    assert len(row) == 1 + len(COMPARED)
+    table = before_after("t", {"STSBenchmark": one | {"verdict": "x"}}, notes=["n"])
+    assert table.rows == [["STS-B", "50.00", "49.10", "−0.90", "−2.00 … +0.10", "0.0712", "x"]]
+    assert (len(table.rows[0]), table.notes) == (len(table.header), ["n"])
 
 
 def test_a_row_a_task_and_the_average_of_several() -> None:

@@ -12,27 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import TrainerState
 
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.store.cache import CONTENTS
-from isotrope.store.mark import claim
-from isotrope.training.checkpoints import checkpoint_folder, checkpoint_step, seal, whole_checkpoints
 from isotrope.training.folder import read_cosines, write_cosines
 from isotrope.training.page import dev_curves, loss_curves
 from isotrope.training.processes import PACKAGES, environment
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState, Trainer
-from small_runs import SHORT, Small, unfinished
+from small_runs import SHORT, Small, logged, same_weights, unfinished
 
 LAST = "checkpoint-20"
-
-
-def same_weights(first: Path, second: Path) -> bool:
-    one, two = load_file(first / "model" / "model.safetensors"), load_file(second / "model" / "model.safetensors")
-    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
 def ctrl_c_in_step(number: int) -> Callable[..., None]:
@@ -58,7 +49,7 @@ def test_after_ctrl_c_the_same_call_goes_on_and_ends_as_if_nothing_had_been(
     assert not (begun / "model").exists()
     small(begun, dev=str(pairs_file))
     assert same_weights(begun, finished.folder)
-    first, second = ([json.loads(line) for line in (f / "metrics.jsonl").open()] for f in (finished.folder, begun))
+    first, second = logged(finished.folder), logged(begun)
     assert [record["step"] for record in first] == [record["step"] for record in second], "each step is logged once"
     assert [record for record in first if "score" in record] == [record for record in second if "score" in record]
 
@@ -113,7 +104,9 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-@pytest.mark.parametrize(("name", "damage"), [("model.safetensors", cut), ("rng_state.pth", Path.unlink)])
+@pytest.mark.parametrize(
+    ("name", "damage"), [("model.safetensors", cut), ("contents.json", cut), ("rng_state.pth", Path.unlink)]
+)
 def test_a_damaged_checkpoint_is_left_for_the_older_one(
     small: Small,
     name: str,
@@ -192,31 +185,3 @@ def test_a_single_part_is_drawn_under_its_name_and_several_beside_their_sum_or_m
     assert loss_curves([two]) == {"loss": ([3], [0.9]), "infonce": ([3], [0.5]), "rank": ([3], [0.4])}
     two = {"step": 5, "score": 0.5, "stsb": 0.75, "sickr": 0.25, **space}
     assert dev_curves([two]) == {"score": ([5], [50.0]), "stsb": ([5], [75.0]), "sickr": ([5], [25.0])}
-
-
-def made(folder: Path, *steps: int) -> None:
-    for step in steps:
-        path = checkpoint_folder(folder, step)
-        claim(path, "checkpoint")
-        (path / "model.safetensors").write_bytes(b"weights")
-        (path / "optimizer.pt").write_bytes(b"moments")
-        seal(path)
-
-
-def steps_of(paths: list[Path]) -> list[int]:
-    return [checkpoint_step(path) for path in paths]
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", CONTENTS])
-@pytest.mark.parametrize("damage", ["shorter", "missing", "empty", "changed"])
-def test_a_damaged_checkpoint_does_not_count_and_is_named(tmp_path, name, damage):
-    made(tmp_path, 10, 20)
-    path = tmp_path / "checkpoint-20" / name
-    contents = path.read_bytes()
-    if damage == "missing":
-        path.unlink()
-    else:
-        path.write_bytes({"shorter": contents[:-2], "empty": b"", "changed": b"x" + contents[1:]}[damage])
-    said: list[str] = []
-    assert steps_of(whole_checkpoints(tmp_path, said.append)) == [10]
-    assert ["checkpoint-20" in line for line in said] == ([] if (name, damage) == (CONTENTS, "missing") else [True])

@@ -17,7 +17,7 @@ from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.evaluation.sts import main_pairs, similarities, spearman
 from isotrope.training.pairs import dev_names, dev_pairs, named_pairs
 from isotrope.training.train import Run
-from small_runs import Small, small_run, unfinished
+from small_runs import Small, logged, small_run, unfinished
 
 SHORT = {"sentences": 32, "dev": "none"}
 
@@ -64,11 +64,6 @@ def test_before_is_the_model_as_it_was_given(
     line = "note: the preset replaces the pooling of model (mean, Normalize) by cls"
     assert " ".join(said.getvalue().split()).count(line) == 1
     assert "--set encoder.pooling=mean keeps it" in " ".join(said.getvalue().split())
-
-
-def test_what_selects_does_not_judge(small: Small, pairs_file: Path) -> None:
-    with pytest.raises(UserError, match="both selects and judges: leave labels out"):
-        small("run", dev=str(pairs_file), labels=str(pairs_file))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "missing"])
@@ -119,8 +114,7 @@ def test_without_pairs_the_last_checkpoint_is_kept(small: Small, capsys: pytest.
     assert "**Not judged.**" in (run.folder / "model" / "README.md").read_text(encoding="utf-8")
     assert run.record["selection"]["best_step"] is None
     assert "the last checkpoint is kept" in capsys.readouterr().out
-    records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
-    signals = [record for record in records if "uniformity" in record]
+    signals = [record for record in logged(run.folder) if "uniformity" in record]
     assert [record["step"] for record in signals] == [5, 10, 15, 20]
     assert all(np.isfinite([r["alignment"], r["uniformity"], r["mean_cosine"]]).all() for r in signals)
 
@@ -148,6 +142,7 @@ def test_none_and_several_names(pairs_file: Path, tmp_path: Path) -> None:
         (("stsb-dve", [], "none", None), r"dev set 'stsb-dve' is unknown: did you mean 'stsb-dev'"),
         ((None, ["stsb-dve"], None, None), r"dev set 'stsb-dve' is unknown"),
         ((["a.tsv", "b/a.tsv"], [], None, None), "two dev sets are called 'a'"),
+        (("a.tsv", [], "b/a.tsv", None), "a both selects and judges: leave labels out"),
         (("transfer-dev", [], None, "b"), r"senteval/downstream/.* does not exist"),
         (("transfer-dev", [], None, None), "no data folder given"),
     ],

@@ -16,7 +16,7 @@ from isotrope import load
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.training.sharded import check_fsdp, check_parts
-from small_runs import TORCHRUN, lose, torchrun
+from small_runs import TORCHRUN, lose, same_weights, torchrun
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -194,9 +194,7 @@ def test_killed_under_torchrun_and_resumed_it_equals_an_unstopped_run(
         done = train(*common, "--output", output, processes=2)
         assert done.returncode == 0, done.stderr
     for name in ("model/model.safetensors", "checkpoints/checkpoint-20/objective.safetensors"):
-        one, two = (load_file(folder / name) for folder in (stopped, whole))
-        assert one.keys() == two.keys()
-        assert all(torch.equal(value, two[key]) for key, value in one.items())
+        assert same_weights(stopped, whole, name)
     names = {path.name for path in (whole / "checkpoints" / "checkpoint-20").iterdir()}
     assert names >= {"model.safetensors", "objective.safetensors", "optimizer.pt", "scheduler.pt", "contents.json"}
     state = torch.load(whole / "checkpoints" / "checkpoint-20" / "optimizer.pt", weights_only=True)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from conftest import sentences
@@ -20,6 +19,7 @@ from isotrope.training import rankings
 from isotrope.training.callbacks import CtrlC
 from isotrope.training.rankings import SCALE, RankingLoss, learn_rankings
 from isotrope.training.trainer import Trainer
+from small_runs import same_weights
 
 QUERIES, DOCUMENTS = sentences(40, seed=1), sentences(30, seed=2)
 
@@ -87,8 +87,7 @@ def test_after_a_kill_it_goes_on_to_the_same_bits(
             learn(tiny_model, tmp_path / "parts")
     assert seeds == list(range(7)), "each step has a dropout of its own"
     parts = learn(tiny_model, tmp_path / "parts")
-    one, other = (load_file(folder / "model.safetensors") for folder in (whole, parts))
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert same_weights(whole, parts, "model.safetensors")
     assert learn(tiny_model, tmp_path / "parts") == parts, "a finished one is not trained again"
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from pandas import DataFrame, Series
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 import isotrope
@@ -23,14 +22,14 @@ from isotrope.encoder.checksum import model_checksum
 from isotrope.errors import UserError
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState
-from small_runs import SHORT, SMALL, Small, small_run
+from small_runs import SHORT, SMALL, Small, logged, same_weights, small_run
 
 
 def test_a_run_leaves_its_record(finished: Run) -> None:
     kept = {path.name for path in finished.folder.iterdir()}
     assert kept >= {"model", "result.json", "metrics.jsonl", "preset.toml", "environment.json", "job.json"}
     assert finished.verdict.word in {"better", "worse", "no difference found"}
-    records = [json.loads(line) for line in (finished.folder / "metrics.jsonl").read_text().splitlines()]
+    records = logged(finished.folder)
     evaluated = {record["step"]: record["score"] for record in records if "score" in record}
     assert list(evaluated) == [5, 10, 15, 20]
     selection = finished.record["selection"]
@@ -45,12 +44,8 @@ def test_the_model_is_the_best_one_and_loads_in_plain_sentence_transformers(fini
     assert not any("linear" in name for name, _ in plain.named_parameters()), "the head is for training only"
     assert plain.max_seq_length == 64, "the training length is not the model's"
     best = finished.record["selection"]["best_step"]
-    saved, kept = (
-        load_file(folder / "model.safetensors")
-        for folder in (finished.folder / "model", finished.folder / "checkpoints" / f"checkpoint-{best}")
-    )
-    assert saved.keys() == kept.keys()
-    assert all(torch.equal(saved[name], kept[name]) for name in kept)
+    kept = finished.folder / "checkpoints" / f"checkpoint-{best}"
+    assert same_weights(finished.folder / "model", kept, "model.safetensors")
 
 
 def test_a_result_saves_its_model_and_writes_its_report(finished: Run, tmp_path: Path) -> None:
@@ -76,13 +71,9 @@ def test_the_default_method_fits_the_model_and_is_said(
 
 
 def test_seeds_differ_and_a_seed_repeats(small: Small) -> None:
-    def weights(name: str, seed: int) -> torch.Tensor:
-        run = small(name, seed=seed, **SHORT)
-        return load_file(run.folder / "model" / "model.safetensors")["embeddings.word_embeddings.weight"]
-
-    first = weights("a", 1)
-    assert torch.equal(first, weights("b", 1))
-    assert not torch.equal(first, weights("c", 2))
+    first, again, other = (small(f"run{place}", seed=seed, **SHORT).folder for place, seed in enumerate((1, 1, 2)))
+    assert same_weights(first, again)
+    assert not same_weights(first, other)
 
 
 def test_a_finished_run_is_only_read_until_it_begins_anew(small: Small) -> None:

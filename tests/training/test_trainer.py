@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from conftest import sentences
-from datasets import Dataset
 from isotrope import Objective, load
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.training.trainer import ObjectiveState
-from small_runs import SHORT, Small
+from small_runs import SHORT, Small, same_weights, script
+
+TABLE = {"text": sentences(64)}
+SAVING = {"save_strategy": "steps", "save_steps": 2}
 
 
 def test_encoder_and_head_are_clipped_by_one_norm(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,8 +39,7 @@ def test_encoder_and_head_are_clipped_by_one_norm(small: Small, monkeypatch: pyt
 def test_how_often_a_run_is_evaluated_changes_nothing(small: Small) -> None:
     often = small("often", "train.eval_steps=1", **SHORT)
     seldom = small("seldom", "train.eval_steps=50", **SHORT)
-    first, second = (load_file(run.folder / "model" / "model.safetensors") for run in (often, seldom))
-    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert same_weights(often.folder, seldom.folder)
 
 
 @pytest.mark.parametrize(
@@ -81,36 +80,26 @@ def objective_of(tiny_model: Path, seed: int = 0) -> Objective:
     return build_objective(read_preset("simcse"), load(tiny_model, "mean", device="cpu"))
 
 
-def script(folder: Path, trained: Objective, kept: list[Objective], **more: Any) -> SentenceTransformerTrainer:
-    """The trainer of a user's own script, with our callback for each of ``kept``."""
-    table = {"text": sentences(64), **more.pop("table", {})}
-    given = {"per_device_train_batch_size": 8, "report_to": "none", "disable_tqdm": True, "logging_steps": 1, **more}
-    return SentenceTransformerTrainer(
-        model=trained.model, loss=trained, train_dataset=Dataset.from_dict(table),
-        args=SentenceTransformerTrainingArguments(output_dir=str(folder), **given),
-        callbacks=[ObjectiveState(each) for each in kept],
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("extra", [[], ["positive"], ["positive", "negative_0", "negative_1"]])
 def test_in_a_users_own_trainer_script(tiny_model: Path, tmp_path: Path, extra: list[str]) -> None:
     """The real trainer: terms logged one by one, the head saved and restored by our callback, and clipped."""
     whole, again = (objective_of(tiny_model, 5) for _ in range(2))
-    options = {"max_steps": 6, "save_steps": 3, "learning_rate": 1e-3, "lr_scheduler_type": "constant"}
-    options["table"] = dict.fromkeys(extra, sentences(64)[::-1])
-    undisturbed = script(tmp_path, whole, [whole], **options)
+    table = {**TABLE, **dict.fromkeys(extra, sentences(64)[::-1])}
+    options = {"max_steps": 6, "learning_rate": 1e-3, "lr_scheduler_type": "constant", **SAVING, "save_steps": 3}
+    undisturbed = script(whole, tmp_path, table, [ObjectiveState(whole)], **options)
     undisturbed.train()
     assert any("infonce" in record for record in undisturbed.state.log_history)
     assert not torch.equal(again.views[0].linear.weight, whole.views[0].linear.weight)
-    script(tmp_path, again, [again], **options).train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    resumed = script(again, tmp_path, table, [ObjectiveState(again)], **options)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
     for name, value in whole.state_dict().items():
         assert torch.equal(value, again.state_dict()[name]), name
 
 
 def test_resume_without_saved_head_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     objective = objective_of(tiny_model)
-    script(tmp_path, objective, [], max_steps=4, save_steps=2).train()
-    again = script(tmp_path, objective, [objective], max_steps=4)
+    script(objective, tmp_path, TABLE, max_steps=4, **SAVING).train()
+    again = script(objective, tmp_path, TABLE, [ObjectiveState(objective)], max_steps=4)
     with pytest.raises(UserError, match="would start from random weights: resume with ObjectiveState"):
         again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
 
@@ -133,10 +122,14 @@ def test_the_heads_gradients_are_clipped_by_their_own_norm(
 def test_what_a_script_can_do_wrong(tiny_model: Path, tmp_path: Path) -> None:
     """Each went unnoticed: a head was lost, and sentence-transformers' trainer logs NaN as 0."""
     ours, other = (objective_of(tiny_model) for _ in range(2))
-    options = {"max_steps": 3, "save_strategy": "no", "logging_steps": 2, "max_grad_norm": 0.0}
-    with pytest.raises(UserError, match="not trained: give the same objective"):
-        script(tmp_path, ours, [other], **options).train()
-    with pytest.raises(UserError, match="two ObjectiveState callbacks would write to one file"):
-        script(tmp_path, ours, [ours, other], **options).train()
-    with pytest.raises(UserError, match=r"diverged before step 2.*lower the learning rate"):
-        script(tmp_path, ours, [ours], **options, learning_rate=1e30).train()
+    for kept, rate, problem in (
+        ([other], 5e-5, "not trained: give the same objective"),
+        ([ours, other], 5e-5, "two ObjectiveState callbacks would write to one file"),
+        ([ours], 1e30, r"diverged before step 2.*lower the learning rate"),
+    ):
+        callbacks = [ObjectiveState(each) for each in kept]
+        trainer = script(
+            ours, tmp_path, TABLE, callbacks, max_steps=3, logging_steps=2, max_grad_norm=0.0, learning_rate=rate
+        )
+        with pytest.raises(UserError, match=problem):
+            trainer.train()

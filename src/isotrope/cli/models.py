@@ -138,7 +138,7 @@ def train(run: "Run") -> None:
 
 @command(
     "isotrope.pretraining.run:pretrain",
-    hidden=("checkpoint_minutes", "half"),
+    hidden=("checkpoint_minutes",),
     size=Word("Size of the model: tiny, mini or small."),
     tokens=Word(
         "How many tokens to train on; default: 60 million (tiny), 500 million (mini), 4 billion (small).", low=1

@@ -39,7 +39,7 @@ from isotrope.improvement.judges import task_of
 from isotrope.post.fitted import with_linear
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, check_size, fewest_rows, whitening
 from isotrope.report.card import Card, Data, Step
-from isotrope.report.comparison import COMPARED, comparison_rows, with_average
+from isotrope.report.comparison import COMPARED, before_after, with_average
 from isotrope.report.outcome import MODEL, REPORT
 from isotrope.report.page import Page
 from isotrope.report.tables import Table
@@ -249,7 +249,7 @@ def _evidence(record: Mapping[str, Any]) -> Table:
     if record["self_made"]:
         used = record["held_out"]["used"]
         notes.append(f"Parts of texts: {record['measure']}, on {used:,} texts that the fit did not see; ungraded.")
-    rows = [row for comparison in found for row in comparison_rows(with_average(comparison))]
+    rows = [row for comparison in found for row in before_after("", with_average(comparison)).rows]
     return Table("Before and after", ["", *COMPARED], rows, notes=[*notes, HOW_TESTED])
 
 

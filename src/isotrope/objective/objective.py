@@ -12,7 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from isotrope.components.described import Described, introduce
+from isotrope.components.citations import Described, introduce
 from isotrope.components.refusals import LossTerms, check_columns, check_views, refuse
 from isotrope.contract.context import BuildContext, built
 from isotrope.contract.distributed import gather_rows, process_rank

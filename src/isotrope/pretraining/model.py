@@ -52,16 +52,16 @@ def begin_from(model: Any, embeddings: Array | None, counts: np.ndarray[Any, np.
         model.decoder.bias.copy_(torch.from_numpy(np.log(share)))
 
 
-def write_encoder(model: Any, tokenizer: Any, folder: Path, half: bool = True) -> None:
+def write_encoder(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write the encoder without its masked-language head, and the tokenizer, into a new folder.
 
-    With ``half`` the weights are stored in fp16, and the config says float32, so that they are loaded in that: training
-    and CPU arithmetic in fp16 would lose precision.
+    The weights are stored in fp16, and the config says float32, so that they are loaded in that: training and CPU
+    arithmetic in fp16 would lose precision.
     """
     encoder = type(model.model)(model.config)
     encoder.load_state_dict(model.model.state_dict())
     encoder.config.sparse_prediction = False
-    encoder.to(torch.float16 if half else torch.float32).save_pretrained(folder)
+    encoder.half().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     changed = {
         "config.json": {"dtype": "float32", **(for_transformers_4(encoder.config.to_dict()) or {})},

@@ -39,7 +39,6 @@ def pretrain(
     split: str | None = None,
     compile: bool = False,
     checkpoint_minutes: float = 3.0,
-    half: bool = True,
     licence: str = "not stated",
     restart: bool = False,
     console: Console | None = None,
@@ -63,7 +62,6 @@ def pretrain(
         split: "sentences" frames each sentence of a text alone: see `isotrope.text.split.language_of`.
         compile: use torch.compile; needs a C++ compiler, and is half as fast again on a CPU.
         checkpoint_minutes: time between checkpoints; each costs a pass over the held-out blocks.
-        half: store the final weights in half precision (they load in single precision).
         licence: of the text, for the model's card.
         restart: forget what an earlier call left in the output.
         console: where to report; None reports to the terminal.
@@ -120,7 +118,7 @@ def pretrain(
             train_from(trainer, done[-1] if done else None)
             loss = float(trainer.evaluate()["eval_loss"])
         with new_folder(model_folder, "model") as draft:
-            write_encoder(model, tokenizer, draft, half=half)
+            write_encoder(model, tokenizer, draft)
             facts = {
                 "size": size if isinstance(size, str) else "custom", "tokens": total, "held_out_loss": loss,
                 "files": [short_name(path) for path in text.paths], "licence": licence,

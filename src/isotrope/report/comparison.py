@@ -1,14 +1,13 @@
 """Before and after, in points: for runs, compared models, students, and the verdict of any command."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.tables import Table, signed
 
 SHORT_NAMES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # of tasks, as papers print them
-COMPARED = ("before", "after", "change", "95 % interval", "p", "verdict")  # what `comparison_rows` gives for each name
+COMPARED = ("before", "after", "change", "95 % interval", "p", "verdict")  # the columns beside the names
 SPEARMAN = (
     "Spearman × 100: how well the order of the pairs by cosine agrees with their order by score. 100 is the same "
     "order, 0 is chance."
@@ -16,9 +15,11 @@ SPEARMAN = (
 WORDS = {"not significant": "no difference found"}  # of a paired test -> as a verdict says it
 
 
-def comparison_rows(comparisons: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """A row for each `isotrope.evaluation.significance.Comparison` as a dictionary: its name, then `COMPARED`."""
-    return [
+def before_after(
+    title: str, comparisons: Mapping[str, Mapping[str, Any]], rows: str = "task", notes: Sequence[str] = ()
+) -> Table:
+    """A row for each `isotrope.evaluation.significance.Comparison` as a dictionary; ``rows`` is what the names are."""
+    cells = [
         [
             SHORT_NAMES.get(name, name), f"{100 * found['before']:.2f}", f"{100 * found['after']:.2f}",
             signed(found["difference"]), f"{signed(found['low'])} … {signed(found['high'])}", f"{found['p']:.3g}",
@@ -26,11 +27,7 @@ def comparison_rows(comparisons: Mapping[str, Mapping[str, Any]]) -> list[list[s
         ]
         for name, found in comparisons.items()
     ]  # fmt: skip
-
-
-def before_after(title: str, comparisons: Mapping[str, Mapping[str, Any]], rows: str = "task") -> Table:
-    """The table of `comparison_rows`; ``rows`` is the header of the names' column."""
-    return Table(title, [rows, *COMPARED], comparison_rows(comparisons))
+    return Table(title, [rows, *COMPARED], cells, notes=notes)
 
 
 def with_average(comparison: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -41,7 +38,7 @@ def with_average(comparison: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def of_run(comparison: Mapping[str, Any]) -> Table:
     """The comparison in a run's ``result.json``: one row for each task, and the average of several."""
-    return replace(before_after("Spearman × 100 on the same pairs", with_average(comparison)), notes=[SPEARMAN])
+    return before_after("Spearman × 100 on the same pairs", with_average(comparison), notes=[SPEARMAN])
 
 
 def verdict_table(verdict: Verdict) -> Table:
@@ -52,4 +49,4 @@ def verdict_table(verdict: Verdict) -> Table:
         "before": verdict.scores[0], "after": verdict.scores[1], "difference": verdict.difference,
         "low": verdict.low, "high": verdict.high, "p": verdict.p, "verdict": verdict.word,
     }  # fmt: skip
-    return replace(before_after("Verdict", {verdict.measure: found}, ""), notes=[verdict.advice])
+    return before_after("Verdict", {verdict.measure: found}, "", [verdict.advice])

@@ -5,7 +5,6 @@ Before is grey and after is blue everywhere, see `page`.
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -209,20 +208,10 @@ def svg(figure: Figure) -> str:
     return sink.getvalue()
 
 
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """A figure with its title and caption. ``name`` is the name of its files."""
-
-    name: str
-    title: str
-    caption: str
-    figure: Figure
-    source: str = ""  # a key of PAPERS
-
-    def draw(self, folder: Path) -> PageFigure:
-        """Write the figure's files -> the figure on the page."""
-        text = svg(self.figure)
-        write_text(folder / f"{self.name}.svg", text)
-        with new_file(folder / f"{self.name}.png") as file:
-            self.figure.savefig(file, format="png", dpi=200)
-        return PageFigure(self.name, self.title, text, self.caption, self.source, PAPERS.get(self.source, ""))
+def drawn_figure(folder: Path, name: str, title: str, caption: str, figure: Figure, source: str = "") -> PageFigure:
+    """Write a figure's files into the folder -> the figure on the page. ``source`` is a key of `PAPERS`."""
+    text = svg(figure)
+    write_text(folder / f"{name}.svg", text)
+    with new_file(folder / f"{name}.png") as file:
+        figure.savefig(file, format="png", dpi=200)
+    return PageFigure(name, title, text, caption, source, PAPERS.get(source, ""))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,10 @@ def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, 
             against = f"against {models[0]} (before), paired bootstrap over the same cases"
             measure = suite.measures[0].title
             rows = {model: asdict(one) for model, one in judged.items()}
-            table = before_after(f"{title}: {measure} {against}", rows, "model")
             words = {"judge": cases_in_words(name, of_suite[models[0]]), "measure": measure}
             verdicts = [Verdict.of(one, before=models[0], after=m, **words) for m, one in judged.items()]
-            found.append(replace(table, notes=[" ".join(str(one).split("\n")) for one in verdicts]))
+            notes = [" ".join(str(one).split("\n")) for one in verdicts]
+            found.append(before_after(f"{title}: {measure} {against}", rows, "model", notes))
     return found
 
 

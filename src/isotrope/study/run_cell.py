@@ -34,7 +34,7 @@ from isotrope.study.cell import COSINES, DRAWS, METRICS, RESAMPLES, Cell
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.text.sample import Sample
 from isotrope.training.folder import KIND, RunFolder, write_cosines
-from isotrope.training.pairs import dev_pairs, judges, pair_names
+from isotrope.training.pairs import dev_names, dev_pairs, judges
 from isotrope.training.processes import environment
 from isotrope.training.train import train
 from isotrope.types import Encoder
@@ -180,7 +180,7 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
     """Points on the judging pairs. The cosines are kept in the cell's folder."""
     # judged as `isotrope.train` does, where half of the dev pairs judge
-    dev = dev_pairs(pair_names(cell.run.dev or ()), cell.data) if cell.run.labels is None else {}
+    dev = dev_pairs(dev_names(cell.run.dev or ()), cell.data) if cell.run.labels is None else {}
     sets, _ = judges(cell.run.labels, dev, cell.data)
     if not sets:
         return {}

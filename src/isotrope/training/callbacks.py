@@ -2,8 +2,9 @@
 
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,7 +16,9 @@ import torch.nn.functional as F
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.modules import Normalize
 from sentence_transformers.util import batch_to_device
+from torch import nn
 from transformers import TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
@@ -87,15 +90,28 @@ class Signals(BaseEvaluator):
         return torch.cat(parts).numpy()
 
 
-class WithHead(BaseEvaluator):
-    """Another evaluator, of the model that ``whole`` gives: the student with its head."""
+def head_layers(objective: Any) -> list[nn.Module]:
+    """The view steps as they are now, as modules of sentence-transformers: (N, D) -> (N, D).
 
-    def __init__(self, evaluator: BaseEvaluator, whole: Callable[[], SentenceTransformer]) -> None:
+    With ``train.keep_head`` they are part of the model: WhitenedCSE's "representation" is the output of its head
+    (Zhuo et al., ACL 2023, Sec. 4.1, https://aclanthology.org/2023.acl-long.677). Rows have unit length at the end
+    where the encoder's have.
+    """
+    layers = [layer for step in objective.views for layer in step.layers()]
+    return [*layers, *([Normalize()] if isinstance(objective.model[-1], Normalize) else [])]
+
+
+class WithHead(BaseEvaluator):
+    """Another evaluator, of the student with its head. It shares the student's weights and copies the head's."""
+
+    def __init__(self, evaluator: BaseEvaluator, objective: Any) -> None:
         super().__init__()
-        self.evaluator, self.whole = evaluator, whole
+        self.evaluator, self.objective = evaluator, objective
 
     def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> Any:
-        return self.evaluator(self.whole())
+        whole = copy(self.objective.model)
+        whole._modules = dict(whole._modules)
+        return self.evaluator(whole.extend(head_layers(self.objective)))
 
 
 class Narrator(TrainerCallback):

@@ -10,11 +10,10 @@ import torch.distributed as dist
 
 from isotrope.console.progress import watch
 from isotrope.encoder.adapters import merge_adapter
-from isotrope.preset.head import head_layers, with_head
 from isotrope.store.records import RecordLog
 from isotrope.text.tokens import token_data
 from isotrope.training import checkpoints
-from isotrope.training.callbacks import DevScore, GiveBack, Narrator, Signals, WithHead, train_from
+from isotrope.training.callbacks import DevScore, GiveBack, Narrator, Signals, WithHead, head_layers, train_from
 from isotrope.training.checkpoints import best_of, checkpoint_folder
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_number
@@ -52,7 +51,7 @@ def fit(plan: TrainingPlan) -> dict[str, Any]:
         args=arguments,
         train_dataset=dataset,
         loss=plan.objective,
-        evaluator=WithHead(evaluator, partial(with_head, plan.objective)) if preset.train.keep_head else evaluator,
+        evaluator=WithHead(evaluator, plan.objective) if preset.train.keep_head else evaluator,
         data_collator=collator,
         callbacks=[state, narrator, GiveBack(), checkpoints.Sealing(log)],
         remedy=f"lower train.learning_rate (now {preset.train.learning_rate:g}), or undo what you set besides",

@@ -19,8 +19,7 @@ from isotrope.evaluation.verdict import Verdict
 from isotrope.preset.outside import cited_by_loss
 from isotrope.preset.sources import sourced
 from isotrope.report.card import Card, Data, Step
-from isotrope.report.comparison import COMPARED, SHORT_NAMES, comparison_rows, verdict_table, with_average
-from isotrope.report.tables import Table
+from isotrope.report.comparison import SHORT_NAMES, before_after, verdict_table, with_average
 from isotrope.training.folder import read_cosines, write_cosines
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_count, process_number
@@ -136,7 +135,7 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
     ]
     if "head" in result:
         how.append("The new model is judged with its training head, which is part of it.")
-    return card.judged(verdict, Table("", ["", *COMPARED], comparison_rows(with_average(comparison)), notes=how))
+    return card.judged(verdict, before_after("", with_average(comparison), "", how))
 
 
 def _shown(plan: TrainingPlan) -> Iterator[tuple[str, str, str]]:

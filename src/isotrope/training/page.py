@@ -1,6 +1,7 @@
 """A run as one self-contained page: folder → figures → HTML."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from isotrope.store.records import Record
 from isotrope.training.folder import RunFolder, TaskCosines, task_cosines
 
 if TYPE_CHECKING:
-    from isotrope.report.figures import Curve, Plot
+    from isotrope.report.figures import Curve
 
 FEWEST_SENTENCES = 10  # fewer have no distribution
 UNFINISHED = "This run is unfinished. Go on with the same command; until then there is no new model and no verdict."
@@ -64,7 +65,7 @@ def write_report(
         seen, missing = spaces(folder)
         try:
             with needs("report", "isotrope.report.figures").style():
-                drawn = [plot.draw(page.with_suffix("")) for plot in _plots(folder, kept, seen)]
+                drawn = list(_figures(folder, kept, seen, page.with_suffix("")))
         except UserError as error:  # they cannot be drawn
             drawn, missing = [], [f"Figures: {error}.", *missing]
         shown = Page(
@@ -113,24 +114,26 @@ def spaces(run: RunFolder) -> tuple[dict[str, Space], list[str]]:
     return seen, missing
 
 
-def _plots(run: RunFolder, kept: Mapping[str, TaskCosines], seen: Mapping[str, Space]) -> "Iterator[Plot]":
-    """The figures that the run has numbers for."""
+def _figures(
+    run: RunFolder, kept: Mapping[str, TaskCosines], seen: Mapping[str, Space], folder: Path
+) -> Iterator[PageFigure]:
+    """The figures that the run has numbers for; their files are written into the folder."""
     from isotrope.report import figures
-    from isotrope.report.figures import Plot
 
+    draw = partial(figures.drawn_figure, folder)
     comparison, best = run.result.get("comparison"), run.result.get("selection", {}).get("best_step")
     if comparison and len(comparison["per_task"]) > 1:
         tasks = {SHORT_NAMES.get(task, task): change for task, change in with_average(comparison).items()}
         points = [[100 * change[key] for change in tasks.values()] for key in ("difference", "low", "high")]
         words = "Dot: the change. Line: its 95 % interval. If the line does not cross 0, the change is significant."
-        yield Plot("changes", "Change on each set", words, figures.changes(list(tasks), *points))
+        yield draw("changes", "Change on each set", words, figures.changes(list(tasks), *points))
     losses = loss_curves(run.metrics)
     if any(len(steps) > 1 for steps, _ in losses.values()):
         words = "What training makes smaller. Each point is the mean over the steps since the point before."
-        yield Plot("loss", "Loss over the steps", words, figures.loss_terms(losses))
+        yield draw("loss", "Loss over the steps", words, figures.loss_terms(losses))
     if scores := dev_curves(run.metrics):
         words = "How well the model agrees with the scores of the dev pairs. Higher is better. The best step is kept."
-        yield Plot("dev", "Dev score over the steps", words, figures.dev_scores(scores, best))
+        yield draw("dev", "Dev score over the steps", words, figures.dev_scores(scores, best))
     (steps, uniformity), (_, alignment) = _series(run.metrics, "uniformity", "alignment")
     if len(steps) > 1:
         pairs = "dev pairs with a gold score above 4/5 of the highest" if scores else "two dropout views of a sentence"
@@ -139,7 +142,7 @@ def _plots(run: RunFolder, kept: Mapping[str, TaskCosines], seen: Mapping[str, S
             "Uniformity: how evenly all vectors spread. Lower is better on both. Training trades one for the other. See"
         )
         figure = figures.space_path(steps, alignment, uniformity, best)
-        yield Plot("path", "Alignment and uniformity over training", words, figure, "Wang and Isola, 2020")
+        yield draw("path", "Alignment and uniformity over training", words, figure, "Wang and Isola, 2020")
     if before := kept["before"]:
         task = "STSBenchmark" if "STSBenchmark" in before else max(before, key=lambda name: len(before[name][0]))
         gold, cosines = before[task][0], {time: of[task][1] for time, of in kept.items() if of}
@@ -148,19 +151,19 @@ def _plots(run: RunFolder, kept: Mapping[str, TaskCosines], seen: Mapping[str, S
             "score should have a high cosine, so the bands should lie apart. Dots are medians. See"
         )
         figure = figures.cosines_by_gold(by_gold_band(gold, cosines))
-        yield Plot("cosines", "Cosine by gold score", words, figure, "RankCSE Fig. 5")
+        yield draw("cosines", "Cosine by gold score", words, figure, "RankCSE Fig. 5")
     if seen:
         sample = f"{len(run.sample)} random sentences of the corpus"
         words = f"Cosines of all pairs of {sample}. They are unrelated, so their cosines should be near 0. See"
         figure = figures.in_batch_cosines({time: space.cosines for time, space in seen.items()})
-        yield Plot("in-batch", "In-batch similarity", words, figure, "DCLR Fig. 1")
+        yield draw("in-batch", "In-batch similarity", words, figure, "DCLR Fig. 1")
         shares = {time: space.shares for time, space in seen.items()}
         words = (
             f"How much of the variance of the vectors of {sample} lies along each direction. The effective rank says "
             f"how many directions they use, of at most {max(map(len, shares.values()))}."
         )
         figure = figures.spectrum(shares, {time: effective_rank(values) for time, values in shares.items()})
-        yield Plot("spectrum", "Covariance spectrum", words, figure)
+        yield draw("spectrum", "Covariance spectrum", words, figure)
 
 
 def _series(metrics: Sequence[Record], *keys: str) -> "list[Curve]":

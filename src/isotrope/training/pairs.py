@@ -59,15 +59,10 @@ def dev_names(given: str | Iterable[str]) -> list[str]:
     return [part for names in each for part in names.split(",") if part != "none"]
 
 
-def pair_names(given: str | Iterable[str]) -> list[str]:
-    """Those of `dev_names` that are pairs."""
-    return [name for name in dev_names(given) if name != TRANSFER_DEV]
-
-
 def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Pairs]:
-    """Name -> pairs, for the names that `dev_names` gives."""
+    """Name -> pairs, for those of the names of `dev_names` that are pairs."""
     found: dict[str, Pairs] = {}
-    for name in names:
+    for name in (one for one in names if one != TRANSFER_DEV):
         if name.endswith((".tsv", ".csv")) or Path(name).is_file():
             pairs = read_pairs(name)
         else:
@@ -118,12 +113,12 @@ def named_pairs(
     dev: str | Sequence[str] | None, select: Sequence[str], labels: str | Labels | None, data: str | Path | None
 ) -> tuple[Sets, dict[str, Pairs | TransferDev]]:
     """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is taken."""
-    names = dev_names(select if dev is None else [dev] if isinstance(dev, str) else dev)
+    names = dev_names(select if dev is None else dev)
     if dev is None and not data:  # a preset's shipped sets need the data folder
         names = [name for name in names if name not in SHIPPED_DEV]
     if labels is None and set(names) <= SHIPPED_DEV:
         labels = "sts" if data else "none"
-    found = dev_pairs(pair_names(names), data)
+    found = dev_pairs(names, data)
     judging, kept = judges("none" if isinstance(labels, Domain) else labels, found, data)
     if TRANSFER_DEV not in names:
         return judging, dict(kept)
