@@ -174,7 +174,7 @@ def query_side() -> str:
     rows = []
     for name, mean in found["mean"].items():
         of = [each["ndcg@10"][name]["after"] for each in found["collections"].values()]
-        costs = [each["compress"][name]["cost"] for each in found["collections"].values() if name in each["compress"]]
+        costs = [each["cost"][name] for each in found["collections"].values() if name in each["cost"]]
         faster = [f"{fmean(cost['faster']['median'] for cost in costs):.1f} times"] if costs else [""]
         rows.append([name, *map(points, (*of, mean)), f"{100 * found['kept'][name]:.1f} %", *faster])
     return grid(["queries read by", *found["collections"], "mean", "of the teacher's", "speed with queries"], rows)
