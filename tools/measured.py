@@ -16,6 +16,7 @@ MODELS = {"tiny": "isotrope/tiny", "small": "isotrope/small", "minilm": "MiniLM"
 RANKED = "choice/rankings"  # races in which maps and encoders learn from rankings
 SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 BEST = "the best by labels"
+TEACHER, SHIPPED = "isotrope/minilm", "isotrope/small"
 
 
 def cells(folder: str = "choice") -> list[dict[str, Any]]:
@@ -154,10 +155,43 @@ isotrope/small is {median:.1f} times as fast as its teacher ({low:.1f} … {high
 to a process ({memory[0]})."""
 
 
-def static_peer() -> str:
-    """Static models beside model2vec's. benchmarks/static_peer.py."""
-    head = ["model", "STS, seven sets", "SciFact", "CACM", "NPL", "nDCG@10, mean", "Banking77, V-measure"]
-    return grid(head, ([name, *_measured(of)] for name, of in read("compress/static")["models"].items()))
+def students() -> str:
+    """Students of one teacher by several recipes. benchmarks/students.py."""
+    found, shipped = read("compress/students"), read("compress/small")
+    took = found["minutes"]
+    head = ["model", "STS, seven sets", "SciFact", "CACM", "NPL", "nDCG@10, mean", "Banking77, V-measure", "MB",
+            "times as fast", "minutes of training"]  # fmt: skip
+    rows = [
+        [name, *_measured(of), f"{of['on_disk'] / 1e6:.0f}", f"{of['faster']['median']:.1f}", f"{took[name]:.1f}"]
+        for name, of in found["models"].items()
+    ]
+    cost = shipped["cost"]
+    small = [(TEACHER, 0, 1.0), (SHIPPED, 1, cost["faster"]["median"])]
+    first, last = (
+        [name, *_measured(shipped["models"][name]), f"{cost['on_disk'][place] / 1e6:.0f}", f"{faster:.1f}", ""]
+        for name, place, faster in small
+    )
+    steps = [took[f"20 steps, {told}"] for told in ("packed", "padded")]
+    whole = next(spent for name, spent in took.items() if name.startswith("layers, MSE"))
+    step = (whole - steps[0]) / (found["texts"] // 32 - 20)  # without what comes before the first
+    slower = 1 + (steps[1] - steps[0]) / (20 * step)
+    return f"""{grid(head, [first, *rows, last])}
+
+Minutes are the processor's, with one thread, on a machine that did other work too. The teacher's pass over the
+{found["texts"]:,} texts comes before them: {took["the teacher's pass"]:.1f} minutes, and \
+{took["tokenlearn's pass"]:.1f} in tokenlearn, which has its own. Students of layers
+skip padding, as isotrope loads them; a step takes sentence-transformers' own layers {slower:.1f} times as long.
+isotrope/small saw other texts for about three hours."""
+
+
+def rates() -> str:
+    """How near the short runs of each recipe come to the teacher on held-out texts. benchmarks/students.py."""
+    rows = [
+        [name, rate, f"{near['spearman']:.3f}", f"{near['squared']:.3f}" if "squared" in near else ""]
+        for name, tried in read("compress/students")["rates"].items()
+        for rate, near in tried.items()
+    ]
+    return grid(["recipe", "learning rate", "Spearman of all cosines", "squared distance"], rows)
 
 
 def _measured(of: dict[str, Any]) -> list[str]:

@@ -75,11 +75,14 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "`improve isotrope/small --or isotrope/tiny --or isotrope/minilm`, each as it is: what is chosen without "
         "labels, with the 95 % interval of its gain, and nDCG@10 × 100 of all three by labels.": measured.starts,
     }),
-    "compress": ("Students", "static_peer.py, query_side.py, domain_student.py, each with WORK and DATA", {
-        "Static models of 256 dimensions; the teacher is all-MiniLM-L6-v2.": measured.static_peer,
-        "Queries only: documents keep the teacher's vectors. Trained on the collection's documents; nDCG@10.": (
-            measured.query_side
-        ),
+    "compress": ("Students", "benchmarks/students.py, query_side.py and domain_student.py", {
+        "Students of all-MiniLM-L6-v2 side by side: static ones of 256 dimensions by model2vec, tokenlearn and "
+        "`isotrope compress`, and two of its layers by sentence-transformers' MSE distillation and by the recipe of "
+        "isotrope/small. All saw the same texts; a number behind a name is the learning rate.": measured.students,
+        "How their learning rates were chosen: short runs, and what they reach on 1,000 held-out texts.":
+            measured.rates,
+        "Queries only: documents keep the teacher's vectors. Trained on the collection's documents; nDCG@10.":
+            measured.query_side,
         "A student of three layers, trained on SciFact's abstracts only.": measured.domain_student,
     }),
     "whiten": ("Whitening", "benchmarks/whiten.py and benchmarks/shrink.py", {

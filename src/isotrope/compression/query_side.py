@@ -17,7 +17,6 @@ from isotrope.encoder.student import IN_PLACE, STATIC, check_student, without_vo
 BOTH, QUERY = "both", "query"
 SIDES = (BOTH, QUERY)
 _TEXTS = 8  # of a document, at most
-_STATIC_RATE = 1e-2  # of one vector a token, which few steps move: 1e-3 keeps 71 % of the search, 1e-2 80, 3e-2 78
 _KEYS = (  # over the preset's: the student's own vector is its teacher's, of texts that look like queries
     "terms=false", "terms={vectors={kind='vector_match', teacher='teacher', projected=false}}",
     "pairs=false", f"pairs={{kind='queries', rounds={_TEXTS}}}",
@@ -31,15 +30,14 @@ def query_student(student: str) -> str:
     return IN_PLACE if student == STATIC else student
 
 
-def query_keys(teacher: str, student: str) -> list[str]:
+def query_keys(teacher: str) -> list[str]:
     """The preset's keys for a student that follows a teacher's queries: both read the words before a query."""
-    keys = [*_KEYS, *([f"train.learning_rate={_STATIC_RATE}"] if student == STATIC else [])]
     encoder = load(teacher, device="cpu", frozen=True)
     words = role_prompt(encoder, "query")
     if not words or words == used_prompt(encoder):
-        return keys
+        return list(_KEYS)
     own, its = ({"prompt": each} for each in (words, [words]))
-    return [*keys, f"encoder.{tomli_w.dumps(own)}", f"teachers.teacher.{tomli_w.dumps(its)}"]
+    return [*_KEYS, f"encoder.{tomli_w.dumps(own)}", f"teachers.teacher.{tomli_w.dumps(its)}"]
 
 
 def save_query_side(teacher: str, student: SentenceTransformer, folder: Path) -> None:
