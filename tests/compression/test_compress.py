@@ -229,10 +229,26 @@ def test_a_student_is_improved_with_its_teacher_in_the_same_report(
     found = run.record["compression"]
     assert found["improved"]["choice"] == "whitening with exponent 0.25"
     assert len(run.model) > len(SentenceTransformer(str(run.folder / "student"), device="cpu"))
+    card = (run.folder / "model" / "README.md").read_text(encoding="utf-8")
+    assert card.index("distil") < card.index("Whitened"), "each step is told"
     assert "Then improve" in run.report(tmp_path / "page.html").read_text(encoding="utf-8")
     again = small(teacher, texts, tmp_path / "run", "layers:2", minutes=1.0)
     assert again.record == run.record
     with pytest.raises(UserError, match=r"minutes = 1\.0, not 2\.0"):
         small(teacher, texts, tmp_path / "run", "layers:2", minutes=2.0)
-    with pytest.raises(UserError, match="improve the result afterwards"):
+    with pytest.raises(UserError, match="trained to read all texts"):
         small(teacher, texts, tmp_path / "other", "layers:2", minutes=2.0, side="query")
+    with pytest.raises(UserError, match="minutes = 0 is not possible"):
+        small(teacher, texts, tmp_path / "other", "layers:2", minutes=0)
+    (tmp_path / "few.txt").write_text("".join(texts.read_text(encoding="utf-8").splitlines(True)[:100]))
+    with pytest.raises(UserError, match="80 texts beside those that judge are too few"):
+        small(teacher, tmp_path / "few.txt", tmp_path / "other", "layers:2", minutes=2.0)
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_restart_makes_the_student_anew_and_keeps_it(teacher: Path, texts: Path, tmp_path: Path) -> None:
+    """Once, what was trained anew was deleted before it was judged."""
+    first = small(teacher, texts, tmp_path / "run", "static")
+    again = small(teacher, texts, tmp_path / "run", "static", restart=True)
+    assert again.record["compression"]["kept"] == first.record["compression"]["kept"]
+    assert np.array_equal(vectors(again), vectors(first))

@@ -92,8 +92,11 @@ def test_a_static_model_and_a_static_encoder_of_queries(tiny_model: Path, tmp_pa
     save(with_query_route(model, list(static), list(model)), tmp_path / "routes")
     for name, role in (("static", None), ("routes", "query")):
         folder = onnx.export_onnx(tmp_path / name, tmp_path / f"{name}-graph", role=role, int8=True)
-        found = onnx.run_onnx(folder / onnx.FLOAT32, TEXT)
-        np.testing.assert_allclose(found, static.encode(TEXT), atol=1e-5)
+        texts = ["", *TEXT]
+        found = onnx.run_onnx(folder / onnx.FLOAT32, texts)
+        np.testing.assert_allclose(found, static.encode(texts), atol=1e-5)
+        assert not onnx.run_onnx(folder / onnx.FLOAT32, [""]).any()
+        assert "| longest text | any |" in (folder / "README.md").read_text()
         assert json.loads((folder / "export.json").read_text())["max_length"] is None
 
 

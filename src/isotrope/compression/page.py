@@ -56,7 +56,15 @@ def quality_table(record: Mapping[str, Any]) -> Table:
         ]
         for task, far, own in each_task(record)
     ]  # fmt: skip
-    header = ["task", "teacher", "before training", "student", "kept", "by training (95 %)", "to the teacher (95 %)"]
+    header = [
+        "task",
+        "teacher",
+        "before training",
+        "student",
+        "kept",
+        f"by {_by(record)} (95 %)",
+        "to the teacher (95 %)",
+    ]
     return Table("Points kept", header, rows, notes=[HOW, *([ONE_SIDE] if _of_queries(record) else [])])
 
 
@@ -98,7 +106,7 @@ def compression_verdict(record: Mapping[str, Any]) -> Verdict:
     )  # fmt: skip
     own = found["start"]
     word = {"better": "gained", "worse": "lost"}.get(own["verdict"], "changed nothing significant:")
-    gained = f"Training it {word} {signed(own['difference'])} points."
+    gained = f"{_by(record).capitalize()} it {word} {signed(own['difference'])} points."
     advice = f"It {kept_line(record)}. {student_advice(record)} {gained}{_improved_line(record)}"
     return replace(verdict, advice=advice)
 
@@ -151,6 +159,11 @@ def _improved_line(record: Mapping[str, Any]) -> str:
     if verdict.word == "better":
         return f" Then improve chose {found['choice']}: better than the trained student, {verdict.evidence}."
     return " Then improve found nothing that is better than the trained student."
+
+
+def _by(record: Mapping[str, Any]) -> str:
+    """What made the student of what it was at first."""
+    return "training and improving" if record.get("improved") else "training"
 
 
 def _of_queries(record: Mapping[str, Any]) -> bool:

@@ -123,8 +123,8 @@ def improve(
         Stopped: Ctrl-C. The best candidate so far is in the folder, with its evidence.
     """
     console = console or plain_console()
-    if minutes is not None and not 0 < minutes < 1e5:
-        raise UserError(f"minutes = {minutes} is not possible", "choose a number above 0")
+    if minutes is not None:
+        check_minutes(minutes)
     check_pooling(pooling)
     where = located(model)
     taken = {AS_IS, Base.of(where).name}
@@ -155,6 +155,12 @@ def improve(
         elif not (job.folder / REPORT).is_file():
             write_text(job.folder / REPORT, choice_page(record).html())
     return Improvement(job, record, choice_page)
+
+
+def check_minutes(minutes: float) -> None:
+    """Refuse a time that is none."""
+    if not 0 < minutes < 1e5:
+        raise UserError(f"minutes = {minutes} is not possible", "choose a number above 0")
 
 
 @dataclass

@@ -90,6 +90,7 @@ class Job:
             with alone(self.folder, MARK):
                 if self.restart:
                     empty(self.folder, MARK, LOCK)
+                    self.restart = False  # who takes the folder again goes on
                 self._refuse_another()
                 yield
 

@@ -242,4 +242,5 @@ def _rows(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray[Any, An
 
 def farthest_apart(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
     """The largest distance of two vectors, as a part of the expected one's length."""
-    return float((np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)).max())
+    lengths = np.maximum(np.linalg.norm(expected, axis=1), 1e-12)  # of texts without a known word: 0
+    return float((np.linalg.norm(found - expected, axis=1) / lengths).max())
