@@ -148,10 +148,8 @@ def compress(
     opened = isotrope.text.open(documents, text=text, title=title, split=split)
     rest, tokens = without_vocabulary(small)
     if minutes is not None:
-        check_minutes(minutes)
-    if minutes and (side == QUERY or (tokens and not rest)):
-        problem = "only a student that is trained to read all texts can be improved"
-        raise UserError(f"minutes = {minutes}: {problem}", "leave minutes out")
+        reads_all = side == BOTH and (rest or not tokens)
+        check_minutes(minutes, "" if reads_all else ": only a student that learns to read all texts can be improved")
     if tokens and not rest:
         return cut_alone(teacher, tokens, opened, output, restart, console)
     if tokens and tokenizer_kind(load(teacher, device="cpu", frozen=True)) != "WordPiece":  # it keeps its first tokens
@@ -164,20 +162,16 @@ def compress(
     with watch("reading the texts", console):
         share, each, judging, others = _held_out(opened, method, sentences, seed)
     if minutes and len(others) < FEWEST:
-        problem = f"{len(others)} texts beside those that judge are too few to improve a student: {FEWEST} are needed"
-        raise UserError(problem, "give more texts, or leave minutes out")
+        console.print(f"the student is only trained: {len(others)} texts are too few to improve it")
+        minutes = None
     with watch("training", console):
         run = train(
             opened, preset=preset, model=backbone, teachers={label: [teacher]}, labels=labels, dev=dev, output=output,
             data=data, seed=seed, overrides=overrides, restart=restart, console=plain_console(quiet=True), **share,
         )  # fmt: skip
-    if done := run.record.get("compression"):
-        then = done.get("minutes")
-        if minutes == then:
-            return Compression(run.job, run.record)
-        if then is not None:  # a student that was only trained can still be improved
-            problem = f"{run.folder} holds a student with minutes = {then}, not {minutes}"
-            raise UserError(problem, "choose another --output, or begin anew with --restart")
+    done = run.record.get("compression")
+    if done and minutes in (None, done.get("minutes")):
+        return Compression(run.job, run.record)
     with run.job.held():
         folder = RunFolder(run.folder)
         graded, _ = named_pairs(dev, method.train.select, labels, data or os.environ.get("ISOTROPE_DATA"))

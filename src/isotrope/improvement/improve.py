@@ -157,10 +157,11 @@ def improve(
     return Improvement(job, record, choice_page)
 
 
-def check_minutes(minutes: float) -> None:
-    """Refuse a time that is none."""
-    if not 0 < minutes < 1e5:
-        raise UserError(f"minutes = {minutes} is not possible", "choose a number above 0")
+def check_minutes(minutes: float, problem: str = "") -> None:
+    """Refuse a time that is none, or any time if there is a problem."""
+    if problem or not 0 < minutes < 1e5:
+        remedy = "leave it out" if problem else "choose a number above 0"
+        raise UserError(f"minutes = {minutes} is not possible{problem}", remedy)
 
 
 @dataclass
