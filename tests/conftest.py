@@ -24,6 +24,7 @@ torch.set_num_threads(1)  # small models: threads cost more than they give, and 
 
 
 ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("ISOTROPE_DATA") or ROOT.parent / "shared" / "data")
 VOCABULARY = (
     "a the of in on to and is was are with for by from it that river city army king queen music song band film "
     "book school team game player season year day night war battle church village house station road train ship "
@@ -186,7 +187,8 @@ def shell(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) ->
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The tests' caches are theirs."""
+    """The tests' caches are theirs, and only tests that ask for the data find it: small models need no test sets."""
+    os.environ.pop("ISOTROPE_DATA", None)
     os.environ["ISOTROPE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
@@ -200,10 +202,9 @@ def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder with the real data; tests that need it are skipped where it is missing."""
-    folder = Path(os.environ.get("ISOTROPE_DATA") or ROOT.parent / "shared" / "data")
-    if not (folder / "senteval").is_dir():
-        pytest.skip(f"real data not found ({folder.name}): set ISOTROPE_DATA")
-    return folder
+    if not (DATA / "senteval").is_dir():
+        pytest.skip(f"real data not found ({DATA.name}): set ISOTROPE_DATA")
+    return DATA
 
 
 @pytest.fixture(scope="session")

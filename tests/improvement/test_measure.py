@@ -1,7 +1,6 @@
 """Measuring a trial: as the plain encoder and its post steps would be scored, from vectors that are made once."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from isotrope.encoder import load
 from isotrope.evaluation.document_tasks import SPANS, tasks_of_texts
 from isotrope.evaluation.embed import known_by
 from isotrope.evaluation.retrieval import by_cosine
-from isotrope.improvement import measure
+from isotrope.improvement.budget import Budget, Clock
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import mean_score
 from isotrope.improvement.measure import (
@@ -121,5 +120,5 @@ def test_the_speed_is_that_of_a_few_texts(tiny_model: Path, monkeypatch: pytest.
     texts = ["a b c", "one two " * 100] * 20
     assert words_read(texts) == 20 * (3 + JUDGED_LENGTH)
     ticks = iter((1.0, 2.0))
-    monkeypatch.setattr(measure, "time", SimpleNamespace(monotonic=lambda: next(ticks, 2.0)))
+    monkeypatch.setattr(Budget, "clock", Clock(lambda: next(ticks, 2.0), None, None))
     assert speed_of(load(tiny_model), texts) == words_read(texts[:32]), "32 texts in one second"

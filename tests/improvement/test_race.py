@@ -34,7 +34,7 @@ class Machine:
     """
 
     def __init__(self, speed: float, pairs: float, patch: pytest.MonkeyPatch) -> None:
-        self.speed, self.pairs, self.time, self.trained = speed, pairs, 0.0, list[int]()
+        self.speed, self.pairs, self.patch, self.time, self.trained = speed, pairs, patch, 0.0, list[int]()
         patch.setattr(racing, "measure_trial", self.measure)
         patch.setattr("isotrope.improvement.candidates.train", self.train)
         patch.setattr("isotrope.improvement.candidates.is_bare", lambda _: False)

@@ -28,8 +28,9 @@ from isotrope.errors import UserError, check_known
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.sts import Cosines, Sets
+from isotrope.improvement.budget import check_minutes
 from isotrope.improvement.decide import AS_IS
-from isotrope.improvement.improve import FEWEST, Improvement, check_minutes, improve
+from isotrope.improvement.improve import FEWEST, Improvement, improve
 from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.card import NAME as CARD
 from isotrope.report.card import Card, save_card

@@ -37,6 +37,13 @@ _LEVELS = (
 )
 
 
+def check_minutes(minutes: float, problem: str = "") -> None:
+    """Refuse a time that is none, or any time if there is a problem."""
+    if problem or not 0 < minutes < 1e5:
+        remedy = "leave it out" if problem else "choose a number above 0"
+        raise UserError(f"minutes = {minutes} is not possible{problem}", remedy)
+
+
 @dataclass(frozen=True, slots=True)
 class Amount:
     """So many items of so many words each."""

@@ -19,7 +19,7 @@ from isotrope.encoder.pooling import check_pooling
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import Sets
-from isotrope.improvement.budget import Budget
+from isotrope.improvement.budget import Budget, check_minutes
 from isotrope.improvement.candidates import Maker, check_plan, raw_poolings, recipes, told_apart
 from isotrope.improvement.decide import AS_IS, mean_score, race_verdict
 from isotrope.improvement.judges import (
@@ -155,13 +155,6 @@ def improve(
         elif not (job.folder / REPORT).is_file():
             write_text(job.folder / REPORT, choice_page(record).html())
     return Improvement(job, record, choice_page)
-
-
-def check_minutes(minutes: float, problem: str = "") -> None:
-    """Refuse a time that is none, or any time if there is a problem."""
-    if problem or not 0 < minutes < 1e5:
-        remedy = "leave it out" if problem else "choose a number above 0"
-        raise UserError(f"minutes = {minutes} is not possible{problem}", remedy)
 
 
 @dataclass
