@@ -146,13 +146,15 @@ def kept() -> str:
     rows = [[name, *_measured(of), points(of["transfer_fast_average"])] for name, of in found["models"].items()]
     cost = found["cost"]
     low, median, high = (cost["faster"][key] for key in ("low", "median", "high"))
-    disk, weights, memory = ([f"{size / 1e6:.0f}" for size in cost[key]] for key in ("on_disk", "weights", "memory"))
+    sizes = ("on_disk", "weights", "memory", "at_rest")
+    disk, weights, memory, rest = ([f"{size / 1e6:.0f}" for size in cost[key]] for key in sizes)
     return f"""{grid(head, rows)}
 
 isotrope/small is {median:.1f} times as fast as its teacher ({low:.1f} … {high:.1f} in five rounds). Its folder has
 {disk[1]} MB ({disk[0]}), its weights take {weights[1]} MB of memory ({weights[0]}), and loading and encoding add \
 {memory[1]} MB
-to a process ({memory[0]})."""
+to a process ({memory[0]}). Of these, {rest[1]} MB ({rest[0]}) stay, for weights and tokenizer; a batch of 32 \
+texts needs the rest."""
 
 
 def students() -> str:
