@@ -59,7 +59,8 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "The fixed policies beside it: the mean gain, and how often it is significantly better / worse.":
             measured.policies,
         "Races in which maps and encoders learn from rankings: MiniLM, twenty minutes of one core (ten for single "
-        "sentences) beside other work; the collections that are done.": partial(measured.choices, measured.RANKED),
+        "sentences), and isotrope/small as it ships now, sixteen (six); beside other work; those that are done.":
+            partial(measured.choices, measured.RANKED),
         "The same races: change of nDCG@10 × 100 by labels.": measured.ranked_policies,
         "Judges of these races, replayed (benchmarks/judges.py).": measured.judges,
         "Earlier races, in which \"half → half\" judged long documents too.": measured.halves,
