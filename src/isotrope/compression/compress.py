@@ -179,12 +179,8 @@ def compress(
         asked = labels if isinstance(labels, Domain) else None
         models = [load(teacher, frozen=True), untrained(folder.preset.encoder), load(folder.model, frozen=True)]
         cosines: Cosines | None = read_cosines(folder.path / "after.npz")[0]
-        found: Record = {
-            "teacher": public_name(teacher),
-            "student": public_name(small),
-            "side": side,
-            "minutes": minutes,
-        }
+        names = {"teacher": public_name(teacher), "student": public_name(small)}
+        found: Record = {**names, "side": side, "minutes": minutes}
         if minutes:
             better = _improved(folder, teacher, each(others), minutes, seed, data, console)
             found["improved"] = {"choice": better.choice, "verdict": better.record["verdict"]}
