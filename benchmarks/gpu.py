@@ -127,6 +127,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--width", type=int, default=768, help="a multiple of 64")
     parser.add_argument("--batches", type=int, nargs="+", default=[64, 128], help="sentences a step")
     parser.add_argument("--steps", type=int, default=100, help="timed ones")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS])
     parser.add_argument("--rows", type=int, default=100_000, help="of a teacher's file")
     parser.add_argument("--compile", choices=["on", "off", "both"], default="both")
     parser.add_argument("--peak-tflops", type=float, default=989.0, help="of the device, dense, in its precision")
@@ -137,7 +138,7 @@ def main(arguments: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as place:
         found = [
             measure(Path(place), method, batch, compiled, asked)
-            for method in METHODS
+            for method in asked.methods
             for batch in asked.batches
             for compiled in chosen
         ]

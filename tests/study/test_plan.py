@@ -77,7 +77,8 @@ def test_teachers_are_shared_and_equal_rows_are_one(corpus_file: Path, tmp_path:
 
 @pytest.mark.parametrize("name", shipped_names("study"))
 def test_the_studies_that_come_with_isotrope_can_be_planned(name: str, corpus_file: Path, tmp_path: Path) -> None:
-    changes = {"corpus": [str(corpus_file)], "dev": ["none"], "test": "none", "suites": [], "sentences": 1_000_000}
+    changes = {"corpus": [str(corpus_file)], "dev": ["none"], "test": "none", "suites": [], "documents": []}
+    changes |= {"sentences": 1_000_000}
     spec = read_study(name, changes)
     made = planned(spec, tmp_path)
     assert spec.title

@@ -144,7 +144,7 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     assert read_preset("whitenedcse", found["Whitened"]["set"]).views["sgw"]["groups"] in (8, 16)
     results = [json.loads(path.read_text()) for path in tmp_path.glob("out/cells/*/result.json")]
     for label, row in found.items():
-        assert row["dev"] == max(r["selection"]["best_score"] for r in results if r["label"].startswith(label))
+        assert row["dev"] == 100 * max(r["selection"]["best_score"] for r in results if r["label"].startswith(label))
     search_settings(file, output=tmp_path / "out", console=quiet())
     assert best.read_text() == text
     assert len(list(tmp_path.glob("out/cells/*/result.json"))) == len(results), "no trial is run twice"

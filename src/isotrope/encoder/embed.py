@@ -22,6 +22,7 @@ from isotrope.types import Encoder
 
 LARGEST = 1e15  # the squares of larger values overflow float32
 TOKENS = 1024  # of a forward pass, for each thread of the processor: twice as many save 3 % of the time at most
+GPU_TOKENS, GPU_TEXTS = 16384, 1024  # of a pass on a GPU: as many as 32 texts of 512 tokens have
 _BYTES = 4  # of a token, about
 _GROWTH = 100e6  # bytes: less costs time, more costs memory
 
@@ -69,8 +70,8 @@ def vectors_of(
         texts: may repeat.
         batch_size: texts a forward pass; the longest come first, so that little is padding. On the processor, a pass
             has fewer where they are long: about `TOKENS` tokens for each thread. None: 32 for a sentence-transformers
-            model; others get all distinct texts in one call, in the order in which they first occur, as a step needs
-            that is fitted on them.
+            model, on a GPU more where they are short; others get all distinct texts in one call, in the order in
+            which they first occur, as a step needs that is fitted on them.
         first_row: the number of the first text, for messages.
         progress: called with the number of texts done, after each forward pass; by default a bar that watches is told
             (`isotrope.console.progress.watch`).
@@ -83,6 +84,7 @@ def vectors_of(
     distinct = list(dict.fromkeys(texts))
     model = encoder if isinstance(encoder, SentenceTransformer) else None
     training = model is not None and model.training
+    widen = model is not None and batch_size is None and model.device.type != "cpu"
     if model is not None:
         batch_size = batch_size or 32
     if batch_size is not None:
@@ -94,7 +96,7 @@ def vectors_of(
         report(len(texts) * start // max(1, len(distinct)))
         step = batch_size or len(distinct)
         if model is not None and distinct:
-            step = _fitting(model, distinct[start], step)
+            step = _fitting(model, distinct[start], step, widen)
         chunk = distinct[start : start + step]
         parts.append(_encoded(encoder, chunk, role))
         start += max(1, step)
@@ -113,13 +115,15 @@ def vectors_of(
     return np.asarray(np.concatenate(parts)[[place[text] for text in texts]])
 
 
-def _fitting(model: SentenceTransformer, longest: str, batch_size: int) -> int:
-    """How many texts a forward pass may have, where none is longer than this one."""
+def _fitting(model: SentenceTransformer, longest: str, batch_size: int, widen: bool = False) -> int:
+    """How many texts a forward pass may have, where none is longer than this one; on a GPU more, with ``widen``."""
     if isinstance(model[0], StaticEmbedding):
         return 16 * batch_size  # it takes no memory, and the call itself takes the time
-    if model.device.type != "cpu" or not isinstance(model[0], Transformer):
+    if (model.device.type != "cpu" and not widen) or not isinstance(model[0], Transformer):
         return batch_size
     tokens = min(len(longest.encode(errors="replace")) / _BYTES, model.max_seq_length or inf)
+    if widen:
+        return max(batch_size, min(GPU_TEXTS, int(GPU_TOKENS / max(tokens, 1))))
     return max(1, min(batch_size, int(TOKENS * torch.get_num_threads() / max(tokens, 1))))
 
 

@@ -41,6 +41,7 @@ class Cell:
     corpus: Opened
     data: str | None
     keep_model: bool
+    documents: Opened | None = None  # tasks made from them judge too
     needs: tuple[str, ...] = ()  # keys of the cells whose models are its backbone or teachers
 
     @property

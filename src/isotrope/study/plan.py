@@ -55,6 +55,7 @@ class StudyPlan:
         files = corpus_files(run.corpus, place.data)
         self.corpus = text.open(files, split=run.split, keep_duplicates=run.keep_duplicates)
         self.text = self.corpus.texts().key
+        self.documents = text.open(corpus_files(run.documents, place.data)) if run.documents else None
         for suite, asked in run.suites.items():
             checked_tasks(suite, asked.tasks or None, asked.setting)
         self.measured_on = {
@@ -127,12 +128,14 @@ class StudyPlan:
             "text": [self.text, sentences] if row.train or row.then or run.positives else None,
             "dev": selecting if row.train else None,
         } | ({"then": row.then} if row.then else {}) | ({"positives": True} if run.positives else {})  # fmt: skip
+        if self.documents:
+            decides["documents"] = self.documents.documents().key
         key = _checksum(decides)
         keep_model = not row.vectors and (run.keep_models or bool(needed_by))
         cell = Cell(
             entry.label, key, self._folder(row, seed, key), row, run, settings, overrides, path(start),
             {label: tuple(map(path, models)) for label, models in teachers.items()},
-            seed, sentences, self.corpus, self.place.data, keep_model, tuple(needs),
+            seed, sentences, self.corpus, self.place.data, keep_model, self.documents, tuple(needs),
         )  # fmt: skip
         made[key] = replace(made.get(key, cell), keep_model=keep_model or made.get(key, cell).keep_model)
         return key

@@ -19,6 +19,7 @@ from isotrope.encoder.embed import cut
 from isotrope.encoder.prompts import used_prompt
 from isotrope.encoder.student import student_of
 from isotrope.encoder.word_vectors import WordVectors
+from isotrope.evaluation.document_tasks import make_document_tasks
 from isotrope.evaluation.geometry import diversity, unit
 from isotrope.evaluation.models import RememberingEncoder
 from isotrope.evaluation.significance import resample
@@ -31,7 +32,7 @@ from isotrope.store.atomic import in_turn
 from isotrope.store.mark import kind_of, remove
 from isotrope.store.records import Record
 from isotrope.study.cell import COSINES, DRAWS, METRICS, RESAMPLES, Cell
-from isotrope.study.columns import sts_scores, suite_scores
+from isotrope.study.columns import SELF_MADE, sts_scores, suite_scores
 from isotrope.text.sample import Sample
 from isotrope.training.folder import KIND, RunFolder, write_cosines
 from isotrope.training.pairs import dev_names, dev_pairs, judges
@@ -190,8 +191,8 @@ def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
 
 
 def _suites(cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVectors) -> dict[str, float]:
-    """The further suites' numbers of ``encoder``, whose vectors ``model`` makes."""
-    found: dict[str, float] = {}
+    """The further suites' numbers of ``encoder``, whose vectors ``model`` makes, and that of the self-made tasks."""
+    found = _self_made(cell, encoder)
     for suite, asked in cell.run.suites.items():
         with reading(model, asked.max_length, asked.precision):
             judged, whole = encoder, (asked.max_length, asked.precision) == (None, "fp32")
@@ -199,6 +200,14 @@ def _suites(cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVecto
                 judged = encoder.fresh()  # it knows other vectors of the same texts
             found |= suite_scores(suite, evaluate(judged, suite, cell.data, asked.tasks or None, asked.setting))
     return found
+
+
+def _self_made(cell: Cell, encoder: Encoder) -> dict[str, float]:
+    """The mean over the tasks that the study's documents allow, in points."""
+    if cell.documents is None:
+        return {}
+    tasks = make_document_tasks([*cell.documents.documents().each()]).tasks
+    return {SELF_MADE: 100 * float(np.mean([task.score(encoder).mean() for task in tasks]))} if tasks else {}
 
 
 @contextmanager

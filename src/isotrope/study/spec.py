@@ -64,6 +64,7 @@ class CommonSettings(_Record):
     # dev-half: half of one's own dev pairs; stsb-dev: for figures alone, since these pairs select too
     test: Literal["sts", "stsb", "stsb-dev", "dev-half", "none"] = "sts"
     suites: Annotated[dict[Suites, SuiteSettings], BeforeValidator(_named)] = {}  # a list takes them whole
+    documents: Names = ()  # found as the corpus is: tasks made from them judge every cell too, without labels
     positives: bool = False  # measure how far apart the views of a sentence lie (`isotrope.study.run_cell`)
     tasks: Annotated[tuple[Column, ...], Listed] = ()  # the columns to show; (): all that were measured
     set: Names = ()  # key=value, where a row's preset has that component
@@ -93,6 +94,14 @@ class TeacherSettings(_Record):
     seed: Seed = 0
 
 
+class Range(_Record):
+    """Values between two bounds, for a search; with ``log``, each order of magnitude is as likely."""
+
+    low: FiniteFloat
+    high: FiniteFloat
+    log: bool = False
+
+
 class Reference(_Record):
     """``[reference."NAME"]``: published numbers of a method that is not run."""
 
@@ -108,6 +117,7 @@ class RowSettings(Reference):
     set: Names = ()
     teachers: dict[str, Names] = {}  # a preset's teacher -> its models
     sweep: dict[str, Values] = {}  # key -> values; the key "sentences" takes numbers, or shares (≤ 1) of the run's
+    search: dict[str, Range | Values] = {}  # keys of this row's search, in place of the study's
     sentences: Sentences | None = None  # None: the run's
     scale: Annotated[tuple[Literal["train.eval_steps", "train.save_steps"], ...], Listed] = ()  # shrink with the share
     then: str = ""  # a step behind the model, as whitening:k=128; on the row's sentences, with fit=target on the test's
@@ -135,14 +145,6 @@ class FigureSettings(_Record):
     columns: Annotated[tuple[Column, ...], Listed] = ("Avg.",)
     x: str = ""  # of a sweep: its key
     source: str = ""
-
-
-class Range(_Record):
-    """Values between two bounds, for a search; with ``log``, each order of magnitude is as likely."""
-
-    low: FiniteFloat
-    high: FiniteFloat
-    log: bool = False
 
 
 class SearchSettings(_Record):
@@ -191,10 +193,13 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     for key in _idle(spec):
         remedy = "leave it out: rows that are swept, not trained, or of word vectors do not read every key"
         raise UserError(f"study {name}: {key} has no effect", remedy)
-    for key, values in spec.search.keys.items() if spec.search else ():
-        if isinstance(values, Range) and (values.low > values.high or (values.log and values.low <= 0)):
-            remedy = "choose a low that is at most high, and with log = true above 0"
-            raise UserError(f"study {name}: search.keys.{key}.low = {values.low} is not possible", remedy)
+    searched = {f"rows.{label}.search": row.search for label, row in spec.rows.items()}
+    searched |= {"search.keys": spec.search.keys} if spec.search else {}
+    for place, keys in searched.items():
+        for key, values in keys.items():
+            if isinstance(values, Range) and (values.low > values.high or (values.log and values.low <= 0)):
+                remedy = "choose a low that is at most high, and with log = true above 0"
+                raise UserError(f"study {name}: {place}.{key}.low = {values.low} is not possible", remedy)
     return _with_vectors(spec)
 
 
@@ -234,8 +239,9 @@ def _idle(spec: Spec) -> Iterator[str]:
     for label, row in spec.rows.items():
         idle = {"published"} if row.sweep else set[str]()
         if row.vectors:
-            idle = {"preset", "set", "teachers", "sweep", "train"}
+            idle = {"preset", "set", "teachers", "sweep", "train", "search"}
         elif not row.train:
             read = {"sentences"} if row.then else set[str]()  # the step in ``then`` is fitted on them
-            idle |= {"sentences", "scale", "teachers"} - read | ({"sweep"} if row.sweep.keys() - read else set())
+            idle |= {"sentences", "scale", "teachers", "search"} - read
+            idle |= {"sweep"} if row.sweep.keys() - read else set()
         yield from (f"rows.{label}.{key}" for key in sorted(row.model_fields_set & idle))

@@ -18,12 +18,15 @@ from isotrope.preset.preset import read_preset
 from isotrope.store.atomic import write_json, write_text
 from isotrope.store.job import Job
 from isotrope.study.analyse import study_record
+from isotrope.study.columns import SELF_MADE
 from isotrope.study.document import write_pages
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import Place, StudyPlan, has_component
 from isotrope.study.rows import expand_rows
 from isotrope.study.spec import Range, RowSettings, Spec, Values, read_study, with_tuned
 from isotrope.training.pairs import dev_names
+
+SEARCH, SEARCH_SELF_MADE = "search.toml", "search-self-made.toml"
 
 
 class Options(TypedDict, total=False):
@@ -127,7 +130,8 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     A trial is one cell with seed 0. No test set is read. Its score is the dev score at the best step, on the half of
     the dev pairs that selects if the other half judges the study. Options are as in a study. Trials are drawn by the
     search's seed, so a stopped search goes on, and more trials add to the old ones. ``search.toml`` holds, for each
-    row, the best ``set`` for its table in the study's file.
+    row, the best ``set`` for its table in the study's file. If ``run.documents`` are named, ``search-self-made.toml``
+    holds those that are best by the tasks made from them, for whoever has no dev pairs.
 
     Raises:
         UserError: the study has no search or no dev pairs, no trial of a row ends, or a mistake as in
@@ -146,7 +150,8 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
         if not row.train:
             continue
         recipe = read_preset(row.preset, row.set)
-        space = {key: values for key, values in search.keys.items() if has_component(key, recipe)}
+        asked = {**search.keys, **row.search}
+        space = {key: values for key, values in asked.items() if has_component(key, recipe)}
         drawn = trials_of(space, search.trials, search.seed)
         trials[label] = {f"{label}, trial {n}": settings for n, settings in enumerate(drawn)}
         for name, settings in trials[label].items():
@@ -160,9 +165,10 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     with job.held():
         job.begin()
         run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
-        best = {label: _best(planned, label, of) for label, of in trials.items()}
-        write_text(file := place.output / "search.toml", tomli_w.dumps({"rows": best}))
-    return file
+        for judge, name in ({"dev": SEARCH} | ({SELF_MADE: SEARCH_SELF_MADE} if spec.run.documents else {})).items():
+            best = {label: _best(planned, label, of, judge) for label, of in trials.items()}
+            write_text(place.output / name, tomli_w.dumps({"rows": best}))
+    return place.output / SEARCH
 
 
 def trials_of(space: Mapping[str, Range | Values], count: int, seed: int) -> list[list[str]]:
@@ -184,11 +190,11 @@ def trials_of(space: Mapping[str, Range | Values], count: int, seed: int) -> lis
     return [[*trial] for trial in drawn]
 
 
-def _best(planned: StudyPlan, label: str, trials: Mapping[str, list[str]]) -> dict[str, Any]:
+def _best(planned: StudyPlan, label: str, trials: Mapping[str, list[str]], judge: str) -> dict[str, Any]:
     cells = {name: planned.cells[planned.rows[name][0]] for name in trials}
-    ended = {name: record["selection"]["best_score"] for name, cell in cells.items() if (record := cell.record())}
+    ended = {name: record["scores"].get(judge) for name, cell in cells.items() if (record := cell.record())}
     scores = {name: score for name, score in ended.items() if score is not None}
     if not scores:
         raise UserError(f"no trial of {label} has ended", "see the logs in cells/; the same command goes on")
     best = max(scores, key=scores.__getitem__)
-    return {"set": trials[best], "dev": scores[best], "trials": len(trials)}
+    return {"set": trials[best], judge: scores[best], "trials": len(trials)}
