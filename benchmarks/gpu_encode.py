@@ -6,7 +6,8 @@
 A BERT of random weights, base-sized unless told otherwise, and isotrope/tiny and isotrope/small as they ship, on
 distinct Wikipedia sentences. The systems take turns; a figure is the median of the rounds. In 16 bits both compute
 under autocast to bf16. sentence-transformers sorts by length and has batches of 256, near where it is fastest;
-tokens are made in the same time in both. ``cosine`` is the smallest between a vector and sentence-transformers' in 32 bits.
+tokens are made in the same time in both. ``cosine`` is the smallest between a vector and sentence-transformers' in
+32 bits.
 """
 
 import argparse
