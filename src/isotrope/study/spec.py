@@ -151,6 +151,7 @@ class SearchSettings(_Record):
     """``[search]``: how many trials every row gets, judged only by the dev pairs."""
 
     trials: Count = 20
+    documents: Names = ()  # in place of the run's
     seed: Seed = 0
     keys: Annotated[dict[str, Range | Values], Field(min_length=1)]
 

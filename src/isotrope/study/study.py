@@ -130,7 +130,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     A trial is one cell with seed 0. No test set is read. Its score is the dev score at the best step, on the half of
     the dev pairs that selects if the other half judges the study. Options are as in a study. Trials are drawn by the
     search's seed, so a stopped search goes on, and more trials add to the old ones. ``search.toml`` holds, for each
-    row, the best ``set`` for its table in the study's file. If ``run.documents`` are named, ``search-self-made.toml``
+    row, the best ``set`` for its table in the study's file. If documents are named, ``search-self-made.toml``
     holds those that are best by the tasks made from them, for whoever has no dev pairs.
 
     Raises:
@@ -159,13 +159,14 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     if not rows:
         raise UserError(f"study {spec.name} trains none of these rows", f"choose from {', '.join(spec.rows)}")
     test = "dev-half" if spec.run.test == "dev-half" else "none"
-    run = spec.run.model_copy(update={"baseline": "", "test": test})
+    documents = search.documents or spec.run.documents
+    run = spec.run.model_copy(update={"baseline": "", "test": test, "documents": documents})
     planned = StudyPlan(spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}}), place)
     job = Job(options["output"], "study", {}, [planned.corpus], restart=options.get("restart", False))
     with job.held():
         job.begin()
         run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
-        for judge, name in ({"dev": SEARCH} | ({SELF_MADE: SEARCH_SELF_MADE} if spec.run.documents else {})).items():
+        for judge, name in ({"dev": SEARCH} | ({SELF_MADE: SEARCH_SELF_MADE} if documents else {})).items():
             best = {label: _best(planned, label, of, judge) for label, of in trials.items()}
             write_text(place.output / name, tomli_w.dumps({"rows": best}))
     return place.output / SEARCH
