@@ -1,10 +1,12 @@
 """The tables of the committed studies: what was run, what the rows differ in, which claims hold."""
 
 import json
+import tomllib
 from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from grid import RESULTS, grid, signed
 
@@ -211,3 +213,25 @@ def zoo(whitened_only: bool = False) -> str:
             rows.append([claim["row"], *found])
     head = ["method"] if whitened_only else ["claim", "answer"]
     return grid([*head, "STS, to SimCSE", "search, to SimCSE", "STS, both whitened", "search, both whitened"], rows)
+
+
+def tuned() -> str:
+    """Every method's trials of the study "fair": the best by dev pairs, and what tasks without labels choose."""
+    found = tomllib.loads((RESULTS / "studies" / "fair" / "search.toml").read_text(encoding="utf-8"))["rows"]
+    rows, lost = [], []
+    for label, row in sorted(found.items(), key=lambda one: -float(one[1]["dev"])):
+        by_tasks = max(row["trials"], key=lambda trial: float(trial["self-made"]))
+        lost.append(row["dev"] - by_tasks["dev"])
+        middle = float(np.median([trial["dev"] for trial in row["trials"]]))
+        rows.append([
+            label, len(row["trials"]), f"{row['dev']:.2f}", f"{middle:.2f}", f"{by_tasks['dev']:.2f}",
+            f"{lost[-1]:.2f}", f"{by_tasks['self-made']:.2f}",
+        ])  # fmt: skip
+    head = ["method", "trials", "best", "median", "chosen without labels", "lost", "its self-made tasks"]
+    both = [(trial["dev"], trial["self-made"]) for row in found.values() for trial in row["trials"]]
+    agreement = float(spearmanr(*zip(*both, strict=True)).statistic)
+    said = (
+        f"Over all {len(both)} trials, Spearman's correlation of the two judges is {agreement:.2f}. "
+        f"Choosing without labels loses {np.mean(lost):.2f} points on average, {np.median(lost):.2f} in the median."
+    )
+    return f"{grid(head, rows)}\n\n{said}"

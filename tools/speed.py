@@ -105,3 +105,16 @@ def threads() -> str:
         for name, seconds in found["seconds_a_step"].items()
     ]
     return grid(["threads", "a step", "divided by one thread"], rows)
+
+
+def gpu() -> str:
+    """Steps of each method on one GPU, and what a million sentences take."""
+    found = read("performance/gpu")
+    rows = [
+        [f"`{r['method']}`", r["batch"], r["steps_per_second"], f"{r['sentences_per_second']:,}",
+         f"{r['epoch_minutes']:.1f} min", f"{100 * r['model_flop_utilisation']:.1f} %"]
+        for r in found["results"]
+    ]  # fmt: skip
+    size = f"{found['layers']} layers of {found['width']}, {found['device']}, torch {found['torch']}"
+    head = ["preset", "batch", "steps a second", "sentences a second", "a million sentences", "of the peak"]
+    return f"{grid(head, rows)}\n\n{size}."

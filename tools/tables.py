@@ -122,6 +122,7 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "Memory for a corpus, in bytes a line.": speed.corpus,
         "Memory of a step, with and without gradient caching.": speed.memory,
         "Threads on two shared cores.": speed.threads,
+        "Training on a GPU: a BERT of random weights in bf16, not compiled.": speed.gpu,
     }),
     "guide": ("What each choice changes", "isotrope study first, first-minilm and few", {
         "Points of Spearman × 100, with 95 % intervals over three to five seeds.": compared.guide,
@@ -132,6 +133,9 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "The highest row of each study that whitens rows. Texts, presets and collections of search differ between "
         "studies, and the highest of many rows may be chance: for tests, see each study.": compared.highest,
         "What the papers and we claim: differences in points, with 95 % intervals over seeds.": compared.claims,
+        "The study \"fair\" so far: eight settings for each method, drawn by one seed, on isotrope/tiny. The columns "
+        "are points of STS-B dev: of the best trial, of the median one, and of the one that tasks made from 1,000 "
+        "Wikipedia articles choose.": compared.tuned,
     }),
     "zoo": ("Which paper's claim survives", "isotrope study zoo --data DATA --output STUDY", {
         "Points, with 95 % intervals over three seeds. Search is the mean nDCG@10 of SciFact and CACM. \\* is "

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tomli_w
 
 from conftest import in_process
 from isotrope.errors import UserError
@@ -20,7 +21,8 @@ from isotrope.preset.preset import read_preset
 from isotrope.study import Study, study
 from isotrope.study.analyse import recomputed
 from isotrope.study.document import study_pages
-from isotrope.study.spec import Range, read_study, with_tuned
+from isotrope.study.rows import with_tuned
+from isotrope.study.spec import Range, read_study
 from isotrope.study.study import search_settings, trials_of
 from isotrope.study.verify import verify
 from studies import numbers, quiet, write_study
@@ -127,8 +129,11 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
 ) -> None:
     rows = """
     [rows.SimCSE]
+    [rows."SimCSE, then whitening"]
+    then = "whitening"
     [rows.Whitened]
     preset = "whitenedcse"
+    search = { "train.warmup" = [0.5] }
     [search]
     trials = 2
     [search.keys]
@@ -139,7 +144,7 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     best = search_settings(file, output=tmp_path / "out", workers=2, console=quiet())
     text = best.read_text()
     found = tomllib.loads(text)["rows"]
-    assert {label: row["trials"] for label, row in found.items()} == {"SimCSE": 2, "Whitened": 2}
+    assert {label: len(row["trials"]) for label, row in found.items()} == {"SimCSE": 2, "Whitened": 2}
     assert not any("sgw" in one for one in found["SimCSE"]["set"])
     assert read_preset("whitenedcse", found["Whitened"]["set"]).views["sgw"]["groups"] in (8, 16)
     results = [json.loads(path.read_text()) for path in tmp_path.glob("out/cells/*/result.json")]
@@ -150,6 +155,14 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     assert len(list(tmp_path.glob("out/cells/*/result.json"))) == len(results), "no trial is run twice"
     tuned = with_tuned(read_study(file), best).rows["Whitened"]
     assert tuned.set == tuple(found["Whitened"]["set"])
+    assert "train.warmup=0.5" in tuned.set, "its own key takes the place of the study's"
+    behind = with_tuned(read_study(file), best).rows["SimCSE, then whitening"]
+    assert behind.set == tuple(found["SimCSE"]["set"]), "one training, one search"
+    small = tmp_path / "of-one.toml"
+    small.write_text(tomli_w.dumps({"rows": {"SimCSE": found["SimCSE"]}}))
+    assert with_tuned(read_study(file), small, ["SimCSE"]).rows["SimCSE"].set == behind.set
+    with pytest.raises(UserError, match="no settings for the row 'Whitened'"):
+        with_tuned(read_study(file), small)
     with pytest.raises(UserError, match="not the result of a search of this study"):
         with_tuned(read_study(file), file)
     with pytest.raises(UserError, match="not the result of a search of this study"):

@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from isotrope.errors import UserError, check_known
@@ -51,6 +53,33 @@ def expand_rows(
             everything[label] = PlannedRow(label, row, base, at)
     _check_names(spec, everything, only)
     return {label: entry for label, entry in everything.items() if not only or {label, entry.base} & set(only)}
+
+
+def training(row: RowSettings) -> str:
+    """What a row trains, whatever step stands behind it."""
+    return row.model_dump_json(include={"preset", "set", "teachers", "sweep", "sentences", "scale"})
+
+
+def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = ()) -> Spec:
+    """The study, its rows with the best settings that a search found (``search.toml``).
+
+    Raises:
+        UserError: it is no such file, or has nothing for a row that is trained, among the rows that ``only`` names.
+    """
+    try:
+        found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
+        best = {training(spec.rows[k]): tuple(map(str, found[k]["set"])) for k in spec.rows.keys() & found.keys()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        best = {}
+    if not best:
+        raise UserError(f"{file} is not the result of a search of this study", "name the search.toml of --search")
+    for entry in expand_rows(spec, only).values():
+        if entry.row.train and training(entry.row) not in best:
+            remedy = "search for this row too, or name other --rows"
+            raise UserError(f"{file} has no settings for the row {entry.base!r}", remedy)
+    more = {k: best.get(training(row), ()) for k, row in spec.rows.items() if row.train}
+    rows = {k: row.model_copy(update={"set": (*row.set, *more.get(k, ()))}) for k, row in spec.rows.items()}
+    return spec.model_copy(update={"rows": rows})
 
 
 def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[str]) -> None:

@@ -1,6 +1,5 @@
 """A study's file: rows, seeds, teachers, published numbers and claims, as checked records."""
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -218,19 +217,6 @@ def _with_vectors(spec: Spec) -> Spec:
     told = {label: Reference(**row.model_dump(include=set(Reference.model_fields))) for label, row in named.items()}
     claims = {label: one for label, one in spec.claims.items() if not {one.better, one.than} & named.keys()}
     return spec.model_copy(update={"rows": kept, "reference": told | spec.reference, "claims": claims})
-
-
-def with_tuned(spec: Spec, file: str | Path) -> Spec:
-    """The study, its rows with the best settings that a search found (``search.toml``)."""
-    try:
-        found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
-        best = {label: tuple(map(str, found[label]["set"])) for label in spec.rows.keys() & found.keys()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        best = {}
-    if not best:
-        raise UserError(f"{file} is not the result of a search of this study", "name the search.toml of --search")
-    rows = {k: row.model_copy(update={"set": (*row.set, *best.get(k, ()))}) for k, row in spec.rows.items()}
-    return spec.model_copy(update={"rows": rows})
 
 
 def _idle(spec: Spec) -> Iterator[str]:

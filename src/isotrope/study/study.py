@@ -22,8 +22,8 @@ from isotrope.study.columns import SELF_MADE
 from isotrope.study.document import write_pages
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import Place, StudyPlan, has_component
-from isotrope.study.rows import expand_rows
-from isotrope.study.spec import Range, RowSettings, Spec, Values, read_study, with_tuned
+from isotrope.study.rows import expand_rows, training, with_tuned
+from isotrope.study.spec import Range, RowSettings, Spec, Values, read_study
 from isotrope.training.pairs import dev_names
 
 SEARCH, SEARCH_SELF_MADE = "search.toml", "search-self-made.toml"
@@ -63,7 +63,7 @@ def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, 
     data = str(options.get("data") or os.environ.get("ISOTROPE_DATA") or "") or None
     spec, tuned = read_study(file, changes | run), options.get("tuned")
     place = Place(Path(options["output"]), data, tuple(options.get("overrides", ())))
-    return with_tuned(spec, tuned) if tuned else spec, place
+    return with_tuned(spec, tuned, options.get("rows", ())) if tuned else spec, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +130,12 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     A trial is one cell with seed 0. No test set is read. Its score is the dev score at the best step, on the half of
     the dev pairs that selects if the other half judges the study. Options are as in a study. Trials are drawn by the
     search's seed, so a stopped search goes on, and more trials add to the old ones. ``search.toml`` holds, for each
-    row, the best ``set`` for its table in the study's file. If documents are named, ``search-self-made.toml``
-    holds those that are best by the tasks made from them, for whoever has no dev pairs.
+    row, the best ``set`` for its table in the study's file, and all trials. If documents are named,
+    ``search-self-made.toml`` holds those that are best by the tasks made from them, for whoever has no dev pairs.
+    Rows that differ only in the step behind the model share their trials.
 
     Raises:
-        UserError: the study has no search or no dev pairs, no trial of a row ends, or a mistake as in
+        UserError: the study has no search or no dev pairs, no trial ends, or a mistake as in
             `isotrope.study.study`.
         Stopped: Ctrl-C; the same call goes on.
     """
@@ -146,9 +147,9 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     rows: dict[str, RowSettings] = {}  # one for each trial
     trials: dict[str, dict[str, list[str]]] = {}  # label -> name of the trial's row -> key=value
     chosen = {entry.base: entry.row for entry in expand_rows(spec, options.get("rows", ())).values()}
-    for label, row in chosen.items():
-        if not row.train:
-            continue
+    named = {training(row): label for label, row in reversed(chosen.items()) if row.train}
+    for label in (one for one in chosen if one in named.values()):
+        row = chosen[label]
         recipe = read_preset(row.preset, row.set)
         asked = {**search.keys, **row.search}
         space = {key: values for key, values in asked.items() if has_component(key, recipe)}
@@ -166,9 +167,13 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     with job.held():
         job.begin()
         run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
+        tried = {label: found for label, of in trials.items() if (found := _tried(planned, of))}
+        if not tried:
+            raise UserError("no trial has ended", "see the logs in cells/; the same command goes on")
         for judge, name in ({"dev": SEARCH} | ({SELF_MADE: SEARCH_SELF_MADE} if documents else {})).items():
-            best = {label: _best(planned, label, of, judge) for label, of in trials.items()}
-            write_text(place.output / name, tomli_w.dumps({"rows": best}))
+            best = {label: max(of, key=lambda trial: trial.get(judge, -np.inf)) for label, of in tried.items()}
+            whole = {label: {**best[label], "trials": of} for label, of in tried.items()}
+            write_text(place.output / name, tomli_w.dumps({"rows": whole}))
     return place.output / SEARCH
 
 
@@ -191,11 +196,11 @@ def trials_of(space: Mapping[str, Range | Values], count: int, seed: int) -> lis
     return [[*trial] for trial in drawn]
 
 
-def _best(planned: StudyPlan, label: str, trials: Mapping[str, list[str]], judge: str) -> dict[str, Any]:
-    cells = {name: planned.cells[planned.rows[name][0]] for name in trials}
-    ended = {name: record["scores"].get(judge) for name, cell in cells.items() if (record := cell.record())}
-    scores = {name: score for name, score in ended.items() if score is not None}
-    if not scores:
-        raise UserError(f"no trial of {label} has ended", "see the logs in cells/; the same command goes on")
-    best = max(scores, key=scores.__getitem__)
-    return {"set": trials[best], judge: scores[best], "trials": len(trials)}
+def _tried(planned: StudyPlan, trials: Mapping[str, list[str]]) -> list[dict[str, Any]]:
+    """The trials of a row that have ended, each with its settings and the points that its judges gave it."""
+    tried: list[dict[str, Any]] = []
+    for name, settings in trials.items():
+        if record := planned.cells[planned.rows[name][0]].record():
+            scores = record["scores"]
+            tried.append({"set": settings} | {judge: scores[judge] for judge in ("dev", SELF_MADE) if judge in scores})
+    return tried
