@@ -17,7 +17,7 @@ from isotrope.study.columns import column_of, suite_scores
 from isotrope.study.document import conclusion, study_pages
 from isotrope.study.figures import draw
 from isotrope.study.plan import StudyPlan
-from isotrope.study.statistics import detectable, holm, paired_test, power, seeds_needed
+from isotrope.study.statistics import detectable, holm, paired_test, power, seeds_needed, spread_test
 from isotrope.training.folder import write_cosines
 from studies import measured, planned, spec_of
 
@@ -213,6 +213,45 @@ def test_the_paired_test_is_scipys() -> None:
     assert paired_test([1.0, 2.0], [0.0, 0.5]).p is None
     assert paired_test([1.0], [0.0]).sd is None
     assert (paired_test([1, 2, 3], [1, 2, 3]).p, paired_test([2, 3, 4], [1, 2, 3]).p) == (1.0, 0.0)
+
+
+def test_the_test_of_spreads_agrees_with_simulation() -> None:
+    generator = np.random.default_rng(3)
+    first, second = generator.normal(0, 1, (2, 4_000, 5))
+    found = [spread_test(a, b) for a, b in zip(first, second, strict=True)]
+    assert np.mean([one.p is not None and one.p < 0.05 for one in found]) == pytest.approx(0.05, abs=0.012)
+    shown = np.exp(found[0].detectable or 0)
+    wider = [spread_test(a, shown * b).p for a, b in zip(first, second, strict=True)]
+    assert np.mean([p is not None and p < 0.05 for p in wider]) == pytest.approx(0.8, abs=0.03)
+    true = np.log(3)
+    caught = [spread_test(a, 3 * b) for a, b in zip(first, second, strict=True)]
+    assert np.mean([(one.low or 0) < true < (one.high or 0) for one in caught]) == pytest.approx(0.95, abs=0.012)
+    assert caught[0].mean == pytest.approx(np.log(3 * second[0].std(ddof=1) / first[0].std(ddof=1)))
+    assert spread_test([1.0, 2.0], [1.0, 2.0, 3.0]).p is None
+    assert spread_test([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]).p is None, "one model has no spread"
+
+
+def test_claims_on_spreads_and_on_shares(corpus_file: Path, tmp_path: Path) -> None:
+    rows = """[run]\nseeds = 6\n[rows.a]\npublished_sd = { "Avg." = 0.1 }\n[rows.b]\nset = ["views.passes=3"]
+    published_sd = { "Avg." = 0.7 }\n[rows.c]\nset = ["views.passes=4"]
+    [claims.steady]\nbetter = "a"\nthan = "b"\ntext = "t"\nspread = true
+    [claims.shaky]\nbetter = "b"\nthan = "a"\ntext = "t"\nspread = true
+    [claims.kept]\nbetter = "c"\nthan = "a"\ntext = "t"\nshare = 0.9
+    [claims.lost]\nbetter = "c"\nthan = "a"\ntext = "t"\nshare = 0.99"""
+    steps = (0.0, 0.1, -0.1, 0.05, -0.05, 0.02)
+    means, wide = {"a": 50.0, "b": 50.0, "c": 48.0}, {"a": 1, "b": 30, "c": 1}
+
+    def points(cell: Any) -> dict[str, float]:
+        return {"Avg.": means[cell.label] + wide[cell.label] * steps[cell.seed]}
+
+    record = study_record(measured(planned(spec_of(tmp_path, corpus_file, rows), tmp_path), points))
+    answers = {one["claim"]: one["answer"] for one in record["claims"]}
+    assert answers == {"steady": "holds", "shaky": "does not hold", "kept": "holds", "lost": "does not hold"}
+    steady = record["claims"][0]
+    assert (steady["published"], steady["seeds"]["mean"]) == pytest.approx((np.log(7), np.log(30)))
+    text = study_pages(record | {"figures": {}})["table.md"]
+    assert "ln(s of b / s of a) (Avg.)" in text
+    assert "c − 0.9 × a (Avg.)" in text
 
 
 def test_what_n_seeds_can_show_agrees_with_simulation() -> None:

@@ -11,11 +11,11 @@ import numpy as np
 from isotrope.evaluation.significance import judged
 from isotrope.store.records import Record
 from isotrope.study.cell import cells_summary, without_paths
-from isotrope.study.columns import LOWER_IS_BETTER, UNSHOWN, column_of, ordered
+from isotrope.study.columns import COST, LOWER_IS_BETTER, SHAPE, UNSHOWN, column_of, ordered
 from isotrope.study.plan import StudyPlan
 from isotrope.study.rows import PlannedRow
-from isotrope.study.spec import Claim, RowSettings
-from isotrope.study.statistics import ALPHA, holm, paired_test, seeds_needed
+from isotrope.study.spec import Claim, Reference, RowSettings
+from isotrope.study.statistics import ALPHA, holm, paired_test, seeds_needed, spread_test
 
 
 def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Record:
@@ -85,7 +85,11 @@ def recomputed(record: Record) -> Record:
     record = deepcopy(record)
     for one in record["differences"] + record["claims"]:
         left, right, one["same"] = _paired(record["rows"], one)
-        tested = paired_test([*left.values()], [*right.values()], one.get("margin", 0)) if left else None
+        first, second = [*left.values()], [(one.get("share") or 1) * value for value in right.values()]
+        tested = None
+        if first:
+            spread = one.get("spread", False)
+            tested = spread_test(first, second) if spread else paired_test(first, second, one.get("margin", 0))
         one["seeds"] = tested and asdict(tested)
         if one["pairs"]:
             one["pairs"].setdefault("resamples", 1000)
@@ -125,7 +129,7 @@ def _needed(row: Record, than: Record, column: str) -> Record | None:
 def _over_pairs(drawn: Callable[[str, str], Any], rows: Sequence[Record], one: Record) -> Record | None:
     """Interval and p of a difference over pairs, from the mean draws over its cells; None if there are no pairs."""
     left, right, _ = _paired(rows, one)
-    if not left:
+    if not left or one.get("share") or one.get("spread"):  # what is compared there are not two means
         return None
     cells = [_cells(_named(rows, name), seeds) for name, seeds in ((one["row"], left), (one["than"], right))]
     first, second = ([drawn(key, one["column"]) for key in keys] for keys in cells)
@@ -181,17 +185,18 @@ def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
     """A paper's claim as the difference ``row`` − ``than``. The order is such that a gain is positive."""
     names = {entry.base: label for label, entry in reversed(plan.entries.items())}  # the first of a sweep
     names |= {label: label for label in plan.entries}
-    gain = claim.column not in LOWER_IS_BETTER
-    row, than = (claim.better, claim.than) if gain else (claim.than, claim.better)
-    of = plan.spec.rows
-    first, second = (of[side].published.get(claim.column) if side in of else None for side in (row, than))
+    gain, points = claim.column not in LOWER_IS_BETTER, claim.column not in (*SHAPE, *COST)
+    row, than = (claim.better, claim.than) if gain or claim.spread else (claim.than, claim.better)
+    sides = [plan.spec.rows.get(side, Reference()) for side in (row, than)]
+    first, second = ((of.published_sd if claim.spread else of.published).get(claim.column) for of in sides)
+    printed = None if first is None or second is None else [first, (claim.share or 1) * second]
     return {
-        **claim.model_dump(include={"text", "source", "column"}),
+        **claim.model_dump(include={"text", "source", "column", "share", "spread"}),
         "claim": label,
         "row": names.get(row, row),
         "than": names.get(than, than),
-        "margin": claim.margin if claim.margin is not None else 0.5 if gain else 0.0,
-        "published": None if first is None or second is None else first - second,
+        "margin": claim.margin if claim.margin is not None else 0.5 * (points and not (claim.share or claim.spread)),
+        "published": printed and float(np.log(printed[1] / printed[0]) if claim.spread else printed[0] - printed[1]),
     }
 
 

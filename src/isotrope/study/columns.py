@@ -15,15 +15,16 @@ TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
 RETRIEVAL = DOMAINS  # nDCG@10
 SELF_MADE = "self-made"  # tasks made from documents, their mean: MRR@10
 GEOMETRY = ("alignment", "uniformity", "mean cosine")
+FALL = "uniformity change"  # from the first evaluation of the training to the last
 POSITIVES = ("feature diversity", "diversity")  # of the views, before and after whitening
 MEASURES = {"KCC": "kendall", "NDCG": "ndcg"}  # of the ranking suite
 RANKING = tuple(f"{measure} {task}" for measure in MEASURES for task in (*STS, "Avg."))
-SHAPE = (*GEOMETRY, *POSITIVES)  # of the space: numbers as they are
+SHAPE = (*GEOMETRY, FALL, *POSITIVES)  # of the space: numbers as they are
 COST = ("minutes", "memory")  # of the training; memory is the most that its process has held, in MB of 10⁶ bytes
 KNOWN = (*STS, "Avg.", *TRANSFER, "Transfer Avg.", *RETRIEVAL, "nDCG Avg.", SELF_MADE, *RANKING, *SHAPE, "dev", *COST)
-LOWER_IS_BETTER = ("alignment", "uniformity", "mean cosine", *COST)
+LOWER_IS_BETTER = ("alignment", "uniformity", "mean cosine", FALL, *COST)
 # Unless a study asks for them: dev pairs have selected the model, costs depend on the machine.
-UNSHOWN = ("dev", *COST)
+UNSHOWN = ("dev", FALL, *COST)
 
 
 def column_of(task: str) -> str:

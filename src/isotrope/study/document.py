@@ -31,7 +31,8 @@ not show that two rows are equal."""
 CLAIM_NOTE = """A claim holds if the difference paired over seeds is significantly above 0. It does not hold if the \
 difference is significantly below the margin (half a point, unless the study says otherwise). Both are tested at 5 %, \
 after Holm's correction over the claims. Otherwise it is open. Differences are signed so that a gain is \
-positive. A teacher is one model: it is compared with every seed, and its own seed variance is not included."""
+positive. A teacher is one model: it is compared with every seed, and its own seed variance is not included. Where \
+s stands, the claim is about standard deviations over seeds: an F test of their ratio, by its logarithm."""
 
 
 def write_pages(record: Record, folder: Path) -> list[Path]:
@@ -198,7 +199,9 @@ def claim_table(record: Record) -> Table:
         if not (seeds := one["seeds"]):
             left.append(where)
             continue
-        sides = f"{one['row']} − {one['than']} ({one['column']})"
+        than = f"{one['share']:g} × {one['than']}" if one.get("share") else one["than"]
+        compared = f"ln(s of {than} / s of {one['row']})" if one.get("spread") else f"{one['row']} − {than}"
+        sides = f"{compared} ({one['column']})"
         published = "" if one["published"] is None else _signed(one["published"])
         interval = f" ({_interval(seeds)})" if _interval(seeds) else ""
         answer = one["answer"] + (f": {one['why']}" if one["why"] else "")

@@ -32,7 +32,7 @@ from isotrope.store.atomic import in_turn
 from isotrope.store.mark import kind_of, remove
 from isotrope.store.records import Record
 from isotrope.study.cell import COSINES, DRAWS, METRICS, RESAMPLES, Cell
-from isotrope.study.columns import SELF_MADE, sts_scores, suite_scores
+from isotrope.study.columns import FALL, SELF_MADE, sts_scores, suite_scores
 from isotrope.text.sample import Sample
 from isotrope.training.folder import KIND, RunFolder, write_cosines
 from isotrope.training.pairs import dev_names, dev_pairs, judges
@@ -91,6 +91,8 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
         save(trained, cell.model)
     model = with_post_step(trained, cell)
     scores = _judged(cell, model) | _suites(cell, model, trained) | _positives(cell, str(run.model))
+    if len(uniform := [one["uniformity"] for one in cell.metrics() if "uniformity" in one]) > 1:
+        scores[FALL] = uniform[-1] - uniform[0]
     selection = dict(finished["selection"])
     if selection["best_score"] is not None:
         scores["dev"] = 100 * selection["best_score"]

@@ -133,6 +133,8 @@ class Claim(_Record):
     source: str = ""
     column: Column = "Avg."
     margin: NonNegative | None = None  # less is no advantage; None: half a point, or 0 if the column is not in points
+    share: Annotated[float, Field(gt=0, lt=1)] | None = None  # ``better`` keeps at least this share of ``than``
+    spread: bool = False  # not the scores: ``better`` has the smaller standard deviation over seeds
 
 
 class FigureSettings(_Record):

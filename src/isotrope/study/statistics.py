@@ -47,6 +47,24 @@ def paired_test(first: Sequence[float], second: Sequence[float], margin: float =
     return PairedTest(n, mean, sd, mean - half, mean + half, p(mean), p(mean - margin), detectable(sd, n))
 
 
+def spread_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
+    """F test of ln(s₂ / s₁), where s is the standard deviation over seeds of (n,) and (m,); n, m ≥ 1.
+
+    It supposes scores that are normally distributed. Snedecor and Cochran, Statistical Methods (1989), chapter 6.
+    """
+    n, m = len(first), len(second)
+    if min(n, m) < FEWEST_SEEDS:
+        return PairedTest(min(n, m), 0.0, None)
+    s = [float(np.std(values, ddof=1)) for values in (first, second)]
+    if not all(s):  # one model has no spread
+        return PairedTest(min(n, m), 0.0, None)
+    law, ratio = stats.f(m - 1, n - 1), (s[1] / s[0]) ** 2
+    low, high = (float(np.log(ratio / law.ppf(tail)) / 2) for tail in (1 - ALPHA / 2, ALPHA / 2))
+    p = float(min(1.0, 2 * min(law.sf(ratio), law.cdf(ratio))))
+    least = float(np.log(law.ppf(1 - ALPHA / 2) / law.ppf(1 - POWER)) / 2)
+    return PairedTest(min(n, m), float(np.log(ratio) / 2), None, low, high, p, p, least)
+
+
 def holm(p: Sequence[float | None]) -> list[float | None]:
     """Holm's correction of p values for their number; None (not tested) stays and does not count.
 
