@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure every model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder that holds wiki/")
-    parser.add_argument("--sentences", type=int, default=50_000)
+    parser.add_argument("--sentences", type=int, default=5_000)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768, help="a multiple of 64")
     parser.add_argument("--rounds", type=int, default=3)
