@@ -1,4 +1,4 @@
-"""On a GPU: the same vectors as on the processor, trainings that learn, resume, and take every method's step."""
+"""On a GPU: the same vectors as on the processor, also compiled, and a few steps of most methods."""
 
 import json
 from pathlib import Path

@@ -216,7 +216,7 @@ def zoo(whitened_only: bool = False) -> str:
 
 
 def tuned() -> str:
-    """Every method's trials of the study "fair": the best by dev pairs, and what tasks without labels choose."""
+    """Every method's trials of the study "fair": the best by dev pairs, and what self-made tasks choose."""
     found = tomllib.loads((RESULTS / "studies" / "fair" / "search.toml").read_text(encoding="utf-8"))["rows"]
     rows, lost = [], []
     for label, row in sorted(found.items(), key=lambda one: -float(one[1]["dev"])):
@@ -227,11 +227,11 @@ def tuned() -> str:
             label, len(row["trials"]), f"{row['dev']:.2f}", f"{middle:.2f}", f"{by_tasks['dev']:.2f}",
             f"{lost[-1]:.2f}", f"{by_tasks['self-made']:.2f}",
         ])  # fmt: skip
-    head = ["method", "trials", "best", "median", "chosen without labels", "lost", "its self-made tasks"]
+    head = ["method", "trials", "best", "median", "chosen by self-made tasks", "lost", "its score on them"]
     both = [(trial["dev"], trial["self-made"]) for row in found.values() for trial in row["trials"]]
     agreement = float(spearmanr(*zip(*both, strict=True)).statistic)
     said = (
         f"Over all {len(both)} trials, Spearman's correlation of the two judges is {agreement:.2f}. "
-        f"Choosing without labels loses {np.mean(lost):.2f} points on average, {np.median(lost):.2f} in the median."
+        f"Choosing by these tasks loses {np.mean(lost):.2f} points on average, {np.median(lost):.2f} in the median."
     )
     return f"{grid(head, rows)}\n\n{said}"

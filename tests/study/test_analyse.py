@@ -217,18 +217,18 @@ def test_the_paired_test_is_scipys() -> None:
 
 def test_the_test_of_spreads_agrees_with_simulation() -> None:
     generator = np.random.default_rng(3)
-    first, second = generator.normal(0, 1, (2, 4_000, 5))
+    first, second = generator.normal(0, 1, (2, 500, 5))
     found = [spread_test(a, b) for a, b in zip(first, second, strict=True)]
-    assert np.mean([one.p is not None and one.p < 0.05 for one in found]) == pytest.approx(0.05, abs=0.012)
+    assert np.mean([one.p is not None and one.p < 0.05 for one in found]) == pytest.approx(0.05, abs=0.03)
     shown = np.exp(found[0].detectable or 0)
     wider = [spread_test(a, shown * b).p for a, b in zip(first, second, strict=True)]
-    assert np.mean([p is not None and p < 0.05 for p in wider]) == pytest.approx(0.8, abs=0.03)
+    assert np.mean([p is not None and p < 0.05 for p in wider]) == pytest.approx(0.8, abs=0.06)
     true = np.log(3)
     caught = [spread_test(a, 3 * b) for a, b in zip(first, second, strict=True)]
-    assert np.mean([(one.low or 0) < true < (one.high or 0) for one in caught]) == pytest.approx(0.95, abs=0.012)
+    assert np.mean([(one.low or 0) < true < (one.high or 0) for one in caught]) == pytest.approx(0.95, abs=0.03)
     assert caught[0].mean == pytest.approx(np.log(3 * second[0].std(ddof=1) / first[0].std(ddof=1)))
     assert spread_test([1.0, 2.0], [1.0, 2.0, 3.0]).p is None
-    assert spread_test([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]).p is None, "one model has no spread"
+    assert spread_test([63.3] * 6, [1.0, 2.0, 3.0]).p is None, "one model has no spread"
 
 
 def test_claims_on_spreads_and_on_shares(corpus_file: Path, tmp_path: Path) -> None:

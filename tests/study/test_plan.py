@@ -225,9 +225,20 @@ BAD = {
     'title = "t"\n[rows.a]\n[figures."../f"]\nkind = "bars"\ntitle = ""': "../f",
     'title = "t"\n[rows.a]\n[run]\ndev = ["missing.tsv"]': "missing.tsv does not exist",
     'title = "t"\n[rows.a]\n[search.keys]\n"train.warmup" = {low = 0, high = 1, log = true}': (
-        "search.keys.train.warmup.low = 0.0 is not possible: choose a low that is at most high, and"
+        "search.keys.train.warmup.log = True is not possible: it should stand with a low above 0"
     ),
-    'title = "t"\n[rows.a]\n[search.keys]\n"train.warmup" = {low = 2, high = 1}': "train.warmup.low = 2.0 is not",
+    'title = "t"\n[rows.a]\n[search.keys]\n"train.warmup" = {low = 2, high = 1}': "warmup.high = 1 is not possible",
+    'title = "t"\n[rows.a]\nsearch = {"train.warmup" = [1979-05-27]}\n[search.keys]\n"train.warmup" = [0.1]': (
+        "rows.a.search.train.warmup = [datetime.date(1979, 5, 27)] is not possible"
+    ),
+    'title = "t"\n[rows.a]\nsearch = {"train.warmup" = [0.1]}': "rows.a.search has no effect",
+    'title = "t"\n[rows.a]\n[claims.c]\nbetter = "a"\nthan = "a"\ntext = "t"\nspread = true\nshare = 0.9': (
+        "claims.c.spread = True is not possible: it should stand without share and margin"
+    ),
+    'title = "t"\n[rows.a]\n[claims.c]\nbetter = "a"\nthan = "a"\ntext = "t"\ncolumn = "alignment"\nshare = 0.9': (
+        "claims.c.share = 0.9 is not possible: it should stand with a column where higher is better"
+    ),
+    'title = "t"\n[rows.a]\n[run]\ndocuments = ["none.jsonl"]': "documents none.jsonl does not exist: check the path",
 }
 
 
@@ -239,7 +250,9 @@ def test_a_mistake_is_one_line_that_names_file_and_remedy(text: str, corpus_file
         planned(read_study(file, {"corpus": [str(corpus_file)], "test": "none"}), tmp_path)
     line = str(caught.value)
     assert BAD[text] in line
-    assert any(name in line for name in ("wrong", "terms.listnett", "run.suites", "suite ", "missing.tsv"))
+    assert any(
+        name in line for name in ("wrong", "terms.listnett", "run.suites", "suite ", "missing.tsv", "none.jsonl")
+    )
     assert "\n" not in line
     assert caught.value.remedy
 

@@ -163,9 +163,9 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     assert with_tuned(read_study(file), small, ["SimCSE"]).rows["SimCSE"].set == behind.set
     with pytest.raises(UserError, match="no settings for the row 'Whitened'"):
         with_tuned(read_study(file), small)
-    with pytest.raises(UserError, match="not the result of a search of this study"):
+    with pytest.raises(UserError, match="has no settings for the row"):
         with_tuned(read_study(file), file)
-    with pytest.raises(UserError, match="not the result of a search of this study"):
+    with pytest.raises(UserError, match="has no settings for the row"):
         with_tuned(read_study("tiny"), best)
 
 

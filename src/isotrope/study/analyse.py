@@ -15,7 +15,7 @@ from isotrope.study.columns import COST, LOWER_IS_BETTER, SHAPE, UNSHOWN, column
 from isotrope.study.plan import StudyPlan
 from isotrope.study.rows import PlannedRow
 from isotrope.study.spec import Claim, Reference, RowSettings
-from isotrope.study.statistics import ALPHA, holm, paired_test, seeds_needed, spread_test
+from isotrope.study.statistics import ALPHA, FEWEST_SEEDS, holm, paired_test, seeds_needed, spread_test
 
 
 def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Record:
@@ -190,6 +190,8 @@ def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
     sides = [plan.spec.rows.get(side, Reference()) for side in (row, than)]
     first, second = ((of.published_sd if claim.spread else of.published).get(claim.column) for of in sides)
     printed = None if first is None or second is None else [first, (claim.share or 1) * second]
+    if claim.spread and printed and min(printed) <= 0:  # printed digits hide it
+        printed = None
     return {
         **claim.model_dump(include={"text", "source", "column", "share", "spread"}),
         "claim": label,
@@ -211,6 +213,8 @@ def claim_answer(record: Record) -> tuple[str, str]:
         return "open", "not measured here"
     if record["same"]:
         return "open", "the two rows have equal settings at this scale"
+    if seeds["p"] is None and seeds["n"] >= FEWEST_SEEDS:
+        return "open", "one of the two has no spread over seeds"
     if seeds["p"] is None:
         return "open", f"{seeds['n']} seed(s): at least 3 are needed"
     if seeds["p_holm"] <= ALPHA and seeds["mean"] > 0:

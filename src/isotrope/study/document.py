@@ -29,10 +29,11 @@ seeds finds with a power of 0.8. "Seeds for 0.5 and 1" are those that true diffe
 standard deviations of both rows as if they were independent. A difference that is not significant is open: it does \
 not show that two rows are equal."""
 CLAIM_NOTE = """A claim holds if the difference paired over seeds is significantly above 0. It does not hold if the \
-difference is significantly below the margin (half a point, unless the study says otherwise). Both are tested at 5 %, \
+difference is significantly below the margin (half a point, or 0 for shares, standard deviations and columns that are \
+not points, unless the study sets it). Both are tested at 5 %, \
 after Holm's correction over the claims. Otherwise it is open. Differences are signed so that a gain is \
-positive. A teacher is one model: it is compared with every seed, and its own seed variance is not included. Where \
-s stands, the claim is about standard deviations over seeds: an F test of their ratio, by its logarithm."""
+positive. A teacher is one model: it is compared with every seed, and its own seed variance is not included. ln(s \
+of a / s of b) compares standard deviations over seeds, by an F test of their ratio."""
 
 
 def write_pages(record: Record, folder: Path) -> list[Path]:
@@ -205,7 +206,8 @@ def claim_table(record: Record) -> Table:
         published = "" if one["published"] is None else _signed(one["published"])
         interval = f" ({_interval(seeds)})" if _interval(seeds) else ""
         answer = one["answer"] + (f": {one['why']}" if one["why"] else "")
-        rows.append([where, sides, published, _signed(seeds["mean"]) + interval, _p(seeds), answer])
+        found = "" if one.get("spread") and seeds["p"] is None else _signed(seeds["mean"]) + interval
+        rows.append([where, sides, published, found, _p(seeds), answer])
     header = ["claim", "difference", "published", "measured (95 % over seeds)", "p", "answer"]
     if not any(row[2] for row in rows):
         header, *rows = ([*cells[:2], *cells[3:]] for cells in (header, *rows))

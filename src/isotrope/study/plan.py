@@ -1,7 +1,7 @@
 """What a study runs: cells. A cell is a row with one seed, or a shared teacher; its key is what decides its result."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from isotrope.components.registry import READING, STAGES
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
+from isotrope.evaluation.document_tasks import FEWEST_TEXTS, FEWEST_WORDS, make_document_tasks
 from isotrope.evaluation.sets.known import data_checksum, data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
@@ -55,7 +56,11 @@ class StudyPlan:
         files = corpus_files(run.corpus, place.data)
         self.corpus = text.open(files, split=run.split, keep_duplicates=run.keep_duplicates)
         self.text = self.corpus.texts().key
-        self.documents = text.open(corpus_files(run.documents, place.data)) if run.documents else None
+        named = corpus_files(run.documents, place.data, "documents") if run.documents else ()
+        self.documents = text.open(named) if named else None
+        if self.documents and not make_document_tasks([*self.documents.documents().each()]).tasks:
+            remedy = f"name at least {FEWEST_TEXTS} documents of {FEWEST_WORDS} words or more"
+            raise UserError(f"study {spec.name}: documents: too few for a task", remedy)
         for suite, asked in run.suites.items():
             checked_tasks(suite, asked.tasks or None, asked.setting)
         self.measured_on = {
@@ -74,9 +79,7 @@ class StudyPlan:
         recipes = [self.read(cell.row.preset, cell.overrides) for cell in self.cells.values()]
         left_out = [self.read(row.preset, row.set) for row in spec.rows.values()]  # by --rows, for one
         for one in (*run.set, *place.forced):
-            of = recipes if one in place.forced else recipes + left_out
-            if not any(has_component(one, recipe) for recipe in of):
-                raise UserError(f"{one}: no row has such a component", "correct the key, or leave it out")
+            check_component(one, recipes if one in place.forced else recipes + left_out)
 
     def _cell(self, entry: PlannedRow, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
         """Add a cell, and the cells that it needs, to the plan -> its key."""
@@ -198,7 +201,13 @@ def has_component(override: str, recipe: Preset) -> bool:
     return of_stage or label in (getattr(recipe, stage) or {})
 
 
-def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
+def check_component(override: str, recipes: Iterable[Preset], where: str = "") -> None:
+    """Refuse a ``key`` or ``key=value`` that none of the presets takes."""
+    if not any(has_component(override, recipe) for recipe in recipes):
+        raise UserError(f"{where}{override}: no row has such a component", "correct the key, or leave it out")
+
+
+def corpus_files(patterns: Sequence[str], data: str | None, what: str = "corpus") -> tuple[str, ...]:
     """Files that a study's patterns name, in the current folder or else in the data folder."""
     if not patterns:
         raise UserError("the study names no corpus", "add --documents FILE, or run.corpus")
@@ -209,6 +218,7 @@ def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
         globbed = (sorted(Path(at.anchor).glob(str(at.relative_to(at.anchor)))) for at in places)
         matches = [pattern] if is_url(pattern) else named or next(filter(None, globbed), [])
         if not matches:
-            raise UserError(f"corpus {pattern} does not exist", "check the path, or give --documents or --data")
+            given = "--documents or --data" if what == "corpus" else "--data"
+            raise UserError(f"{what} {pattern} does not exist", f"check the path, or give {given}")
         found += map(str, matches)
     return tuple(found)

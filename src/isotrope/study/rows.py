@@ -56,28 +56,27 @@ def expand_rows(
 
 
 def training(row: RowSettings) -> str:
-    """What a row trains, whatever step stands behind it."""
-    return row.model_dump_json(include={"preset", "set", "teachers", "sweep", "sentences", "scale"})
+    """Equal for rows with the same training, whatever their ``then``."""
+    return row.model_dump_json(include={"preset", "set", "teachers", "sweep", "sentences", "scale", "search"})
 
 
 def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = ()) -> Spec:
     """The study, its rows with the best settings that a search found (``search.toml``).
 
     Raises:
-        UserError: it is no such file, or has nothing for a row that is trained, among the rows that ``only`` names.
+        UserError: the file is no search.toml, or lacks a trained row (of those in ``only``).
     """
     try:
         found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
-        best = {training(spec.rows[k]): tuple(map(str, found[k]["set"])) for k in spec.rows.keys() & found.keys()}
+        own = {k: tuple(map(str, row["set"])) for k, row in found.items() if k in spec.rows}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        best = {}
-    if not best:
-        raise UserError(f"{file} is not the result of a search of this study", "name the search.toml of --search")
+        own = {}
+    best = {training(spec.rows[k]): settings for k, settings in reversed(own.items())}
     for entry in expand_rows(spec, only).values():
         if entry.row.train and training(entry.row) not in best:
-            remedy = "search for this row too, or name other --rows"
+            remedy = "name the search.toml that --search wrote for all these rows"
             raise UserError(f"{file} has no settings for the row {entry.base!r}", remedy)
-    more = {k: best.get(training(row), ()) for k, row in spec.rows.items() if row.train}
+    more = {k: own.get(k, best.get(training(row), ())) for k, row in spec.rows.items() if row.train}
     rows = {k: row.model_copy(update={"set": (*row.set, *more.get(k, ()))}) for k, row in spec.rows.items()}
     return spec.model_copy(update={"rows": rows})
 

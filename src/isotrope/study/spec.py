@@ -4,13 +4,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, FiniteFloat, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    FiniteFloat,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from isotrope.components.registry import explain
 from isotrope.errors import UserError
 from isotrope.preset.tables import read_toml
-from isotrope.study.columns import KNOWN
+from isotrope.study.columns import KNOWN, LOWER_IS_BETTER
 from isotrope.types import Count, NonNegative
 
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -27,7 +36,14 @@ def _known(column: str) -> str:
     return column
 
 
+def _plain(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not all(isinstance(value, str | int | float) for value in values):
+        raise PydanticCustomError("plain", "it should have numbers and texts alone")
+    return values
+
+
 Column = Annotated[str, AfterValidator(_known)]
+Choices = Annotated[Values, AfterValidator(_plain)]  # of a search
 Published = dict[Column, float]  # column -> the printed number
 
 
@@ -63,7 +79,7 @@ class CommonSettings(_Record):
     # dev-half: half of one's own dev pairs; stsb-dev: for figures alone, since these pairs select too
     test: Literal["sts", "stsb", "stsb-dev", "dev-half", "none"] = "sts"
     suites: Annotated[dict[Suites, SuiteSettings], BeforeValidator(_named)] = {}  # a list takes them whole
-    documents: Names = ()  # found as the corpus is: tasks made from them judge every cell too, without labels
+    documents: Names = ()  # named as ``corpus``, which --documents replaces: tasks made from them judge every cell too
     positives: bool = False  # measure how far apart the views of a sentence lie (`isotrope.study.run_cell`)
     tasks: Annotated[tuple[Column, ...], Listed] = ()  # the columns to show; (): all that were measured
     set: Names = ()  # key=value, where a row's preset has that component
@@ -100,6 +116,16 @@ class Range(_Record):
     high: FiniteFloat
     log: bool = False
 
+    @field_validator("high", "log")
+    @classmethod
+    def _possible(cls, value: Any, about: ValidationInfo) -> Any:
+        low = about.data.get("low", 0.0)
+        if about.field_name == "high" and value < low:
+            raise PydanticCustomError("high", "it should be at least low")
+        if value is True and low <= 0:
+            raise PydanticCustomError("log", "it should stand with a low above 0")
+        return value
+
 
 class Reference(_Record):
     """``[reference."NAME"]``: published numbers of a method that is not run."""
@@ -116,7 +142,7 @@ class RowSettings(Reference):
     set: Names = ()
     teachers: dict[str, Names] = {}  # a preset's teacher -> its models
     sweep: dict[str, Values] = {}  # key -> values; the key "sentences" takes numbers, or shares (≤ 1) of the run's
-    search: dict[str, Range | Values] = {}  # keys of this row's search, in place of the study's
+    search: dict[str, Range | Choices] = {}  # more keys for this row's search; the same key replaces the study's
     sentences: Sentences | None = None  # None: the run's
     scale: Annotated[tuple[Literal["train.eval_steps", "train.save_steps"], ...], Listed] = ()  # shrink with the share
     then: str = ""  # a step behind the model, as whitening:k=128; on the row's sentences, with fit=target on the test's
@@ -136,6 +162,15 @@ class Claim(_Record):
     share: Annotated[float, Field(gt=0, lt=1)] | None = None  # ``better`` keeps at least this share of ``than``
     spread: bool = False  # not the scores: ``better`` has the smaller standard deviation over seeds
 
+    @field_validator("share", "spread")
+    @classmethod
+    def _possible(cls, value: Any, about: ValidationInfo) -> Any:
+        if value and about.field_name == "share" and about.data.get("column") in LOWER_IS_BETTER:
+            raise PydanticCustomError("share", "it should stand with a column where higher is better")
+        if value is True and (about.data.get("share") or about.data.get("margin") is not None):
+            raise PydanticCustomError("spread", "it should stand without share and margin")
+        return value
+
 
 class FigureSettings(_Record):
     """``[figures.NAME]``: a plot of the measured numbers; each kind is a function in `isotrope.study.figures`."""
@@ -149,12 +184,12 @@ class FigureSettings(_Record):
 
 
 class SearchSettings(_Record):
-    """``[search]``: how many trials every row gets, judged only by the dev pairs."""
+    """``[search]``: how many trials every row gets, judged by dev pairs, and by tasks made from ``documents`` too."""
 
     trials: Count = 20
     documents: Names = ()  # in place of the run's
     seed: Seed = 0
-    keys: Annotated[dict[str, Range | Values], Field(min_length=1)]
+    keys: Annotated[dict[str, Range | Choices], Field(min_length=1)]
 
 
 class Spec(_Record):
@@ -195,13 +230,6 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     for key in _idle(spec):
         remedy = "leave it out: rows that are swept, not trained, or of word vectors do not read every key"
         raise UserError(f"study {name}: {key} has no effect", remedy)
-    searched = {f"rows.{label}.search": row.search for label, row in spec.rows.items()}
-    searched |= {"search.keys": spec.search.keys} if spec.search else {}
-    for place, keys in searched.items():
-        for key, values in keys.items():
-            if isinstance(values, Range) and (values.low > values.high or (values.log and values.low <= 0)):
-                remedy = "choose a low that is at most high, and with log = true above 0"
-                raise UserError(f"study {name}: {place}.{key}.low = {values.low} is not possible", remedy)
     return _with_vectors(spec)
 
 
@@ -233,4 +261,6 @@ def _idle(spec: Spec) -> Iterator[str]:
             read = {"sentences"} if row.then else set[str]()  # the step in ``then`` is fitted on them
             idle |= {"sentences", "scale", "teachers", "search"} - read
             idle |= {"sweep"} if row.sweep.keys() - read else set()
+        if spec.search is None:
+            idle |= {"search"}
         yield from (f"rows.{label}.{key}" for key in sorted(row.model_fields_set & idle))

@@ -50,13 +50,14 @@ def paired_test(first: Sequence[float], second: Sequence[float], margin: float =
 def spread_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
     """F test of ln(s₂ / s₁), where s is the standard deviation over seeds of (n,) and (m,); n, m ≥ 1.
 
-    It supposes scores that are normally distributed. Snedecor and Cochran, Statistical Methods (1989), chapter 6.
+    It assumes normally distributed scores and independent rows. Snedecor and Cochran, Statistical Methods (1989),
+    chapter 6.
     """
     n, m = len(first), len(second)
     if min(n, m) < FEWEST_SEEDS:
         return PairedTest(min(n, m), 0.0, None)
     s = [float(np.std(values, ddof=1)) for values in (first, second)]
-    if not all(s):  # one model has no spread
+    if any(min(values) == max(values) for values in (first, second)):  # one model has no spread
         return PairedTest(min(n, m), 0.0, None)
     law, ratio = stats.f(m - 1, n - 1), (s[1] / s[0]) ** 2
     low, high = (float(np.log(ratio / law.ppf(tail)) / 2) for tail in (1 - ALPHA / 2, ALPHA / 2))

@@ -14,14 +14,14 @@ from rich.console import Console
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.errors import Stopped, UserError, needs
-from isotrope.preset.preset import read_preset
+from isotrope.preset.preset import Preset, read_preset
 from isotrope.store.atomic import write_json, write_text
 from isotrope.store.job import Job
 from isotrope.study.analyse import study_record
 from isotrope.study.columns import SELF_MADE
 from isotrope.study.document import write_pages
 from isotrope.study.execute import run_plan
-from isotrope.study.plan import Place, StudyPlan, has_component
+from isotrope.study.plan import Place, StudyPlan, check_component, has_component
 from isotrope.study.rows import expand_rows, training, with_tuned
 from isotrope.study.spec import Range, RowSettings, Spec, Values, read_study
 from isotrope.training.pairs import dev_names
@@ -131,12 +131,11 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     the dev pairs that selects if the other half judges the study. Options are as in a study. Trials are drawn by the
     search's seed, so a stopped search goes on, and more trials add to the old ones. ``search.toml`` holds, for each
     row, the best ``set`` for its table in the study's file, and all trials. If documents are named,
-    ``search-self-made.toml`` holds those that are best by the tasks made from them, for whoever has no dev pairs.
-    Rows that differ only in the step behind the model share their trials.
+    ``search-self-made.toml`` holds what the tasks made from them choose; dev pairs still select each
+    trial's checkpoint. Rows that differ only in the step behind the model share their trials.
 
     Raises:
-        UserError: the study has no search or no dev pairs, no trial ends, or a mistake as in
-            `isotrope.study.study`.
+        UserError: the study has no search or no dev pairs, a trial fails, or a mistake as in `isotrope.study.study`.
         Stopped: Ctrl-C; the same call goes on.
     """
     spec, place = with_options(file, options, suites=(), seeds=1)
@@ -145,6 +144,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     if not (place.data if spec.run.dev is None else dev_names(spec.run.dev)):
         raise UserError("a search needs dev pairs", "add --dev stsb and --data, or --dev FILE.tsv")
     rows: dict[str, RowSettings] = {}  # one for each trial
+    recipes: list[Preset] = []
     trials: dict[str, dict[str, list[str]]] = {}  # label -> name of the trial's row -> key=value
     chosen = {entry.base: entry.row for entry in expand_rows(spec, options.get("rows", ())).values()}
     named = {training(row): label for label, row in reversed(chosen.items()) if row.train}
@@ -153,12 +153,17 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
         recipe = read_preset(row.preset, row.set)
         asked = {**search.keys, **row.search}
         space = {key: values for key, values in asked.items() if has_component(key, recipe)}
+        recipes.append(recipe)
+        for key in row.search:
+            check_component(key, [recipe], f"study {spec.name}: rows.{label}.search: ")
         drawn = trials_of(space, search.trials, search.seed)
         trials[label] = {f"{label}, trial {n}": settings for n, settings in enumerate(drawn)}
         for name, settings in trials[label].items():
             rows[name] = row.model_copy(update={"sweep": {}, "then": "", "set": (*row.set, *settings)})
     if not rows:
         raise UserError(f"study {spec.name} trains none of these rows", f"choose from {', '.join(spec.rows)}")
+    for key in () if options.get("rows") else search.keys:
+        check_component(key, recipes, f"study {spec.name}: search.keys: ")
     test = "dev-half" if spec.run.test == "dev-half" else "none"
     documents = search.documents or spec.run.documents
     run = spec.run.model_copy(update={"baseline": "", "test": test, "documents": documents})
@@ -166,14 +171,15 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     job = Job(options["output"], "study", {}, [planned.corpus], restart=options.get("restart", False))
     with job.held():
         job.begin()
-        run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
+        failed = run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
         tried = {label: found for label, of in trials.items() if (found := _tried(planned, of))}
-        if not tried:
-            raise UserError("no trial has ended", "see the logs in cells/; the same command goes on")
         for judge, name in ({"dev": SEARCH} | ({SELF_MADE: SEARCH_SELF_MADE} if documents else {})).items():
             best = {label: max(of, key=lambda trial: trial.get(judge, -np.inf)) for label, of in tried.items()}
             whole = {label: {**best[label], "trials": of} for label, of in tried.items()}
             write_text(place.output / name, tomli_w.dumps({"rows": whole}))
+    if failed:
+        problem = f"{len(failed)} of {len(planned.cells)} cells are not finished"
+        raise UserError(problem, f"see the logs in cells/; {SEARCH} has the others, and the same command goes on")
     return place.output / SEARCH
 
 

@@ -76,7 +76,7 @@ def verify(file: str | Path, *, cell: str = "", seed: int = 0, **options: Unpack
     row, number = recorded[cell]
     console = options.get("console") or plain_console()
     with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
-        options |= {"output": folder, "seeds": int(number) + 1}
+        options |= {"output": folder, "seeds": int(number) + 1, "rows": [row["base"]]}
         plan = StudyPlan(*with_options(file, options), [row["label"]], options.get("sweep"))
         key = plan.rows[row["label"]][int(number)]
         plan.cells = {one: plan.cells[one] for one in _with_needed(plan, key)}

@@ -49,7 +49,7 @@ class TSDAE(WithState):
         self.decoder, self.sentence = decoder, nn.Linear(context.needed("width"), width, bias=False)
         nn.init.eye_(self.sentence.weight)
         self.words = Words(decoder.config.hidden_size, token_table(decoder))
-        self.to(decoder.device)  # it is tried before the loss as a whole goes there
+        self.to(decoder.device)  # `can_decode` runs there, before the whole loss is moved
         if not self.can_decode():
             problem = f"terms.tsdae: a {decoder.config.model_type} cannot be the decoder"
             raise UserError(problem, "choose another backbone, such as BERT")
