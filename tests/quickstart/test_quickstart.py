@@ -25,7 +25,9 @@ def run(output: Path | None, **options: Any) -> Outcome:
     improving = {**PLAN["improve"], "trials": PLAN["improve"]["trials"][:2], "size": {"queries": 60, "fitted_on": 100}}
     plan = {"steps": 2, "improve": improving, "good": {**PLAN["good"], "size": improving["size"]}}
     console = Console(quiet=True)
-    return module.quickstart(output, plan=plan, collection=PAGES, console=console, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("isotrope.training.prepare.WATCHED", 64)  # a thousand take longer than these trainings
+        return module.quickstart(output, plan=plan, collection=PAGES, console=console, **options)
 
 
 @pytest.fixture(scope="module")
