@@ -289,6 +289,7 @@ KINDS: dict[str, str] = {
     "plane": "",
     "cosines": "",
     "in_batch": "",
+    "projection": "",
     "curve": 'columns = ["uniformity", "dev"]\n',
     "sweep": 'x = "train.epochs"\n',
 }
@@ -316,6 +317,7 @@ def finish(cell: Cell) -> None:
     for step in (10, 20):
         log.add({"step": step, "uniformity": -1.0, "score": 0.5})
     given = {"scores": {"Avg.": 50.0 + cell.seed, "alignment": 0.2, "uniformity": -2.0}, "in_batch": [1] * 40}
+    given["projection"] = [[0.5, 0.1], [0.7, -0.2]]
     known = {"preset": cell.row.preset, "seed": cell.seed, "settings": {}, "environment": {}, "data": {}, "seconds": {}}
     cell.finish(known | given)
 

@@ -150,7 +150,12 @@ then = "whitening:k=4"
 
 
 def test_whitening_makes_positives_more_diverse_and_a_column_shows_it(plan: Plan) -> None:
-    found = {cell.label: run_cell(cell)["scores"] for cell in plan(POSITIVES, positives=True).cells.values()}
+    records = {cell.label: run_cell(cell) for cell in plan(POSITIVES, positives=True).cells.values()}
+    planes = {label: np.array(record["projection"]) for label, record in records.items()}
+    assert all(plane.shape == (96, 2) and (np.hypot(*plane.T) <= 1.001).all() for plane in planes.values())
+    first, second = (planes["SimCSE"] ** 2).sum(axis=0)
+    assert first > second > 0, "the longest direction comes first"
+    found = {label: record["scores"] for label, record in records.items()}
     simcse, whitened, raw = found["SimCSE"], found["whitened"], found["raw"]
     assert simcse["feature diversity"] == simcse["diversity"] > 0, "nothing stands between the encoder and the head"
     for row in (whitened, raw):

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from isotrope.evaluation.geometry import by_gold_band
 from isotrope.report.figures import UNITS, add_legend, new_figure, style, svg
-from isotrope.report.page import INK, SERIES
+from isotrope.report.page import INK, RULE, SERIES
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 from isotrope.store.records import Record
@@ -148,6 +149,19 @@ def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSetti
     return figure
 
 
+def projection_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
+    """Sentences of the first seed of each row, projected (`isotrope.study.run_cell`), within the unit circle."""
+    found = {row["label"]: cell.record() for row in rows for cell in _finished(plan, row)[:1]}
+    planes = {label: record["projection"] for label, record in found.items() if record and record.get("projection")}
+    figure = Figure(figsize=(2.6 * max(1, len(planes)), 2.9))
+    for place, (label, points) in enumerate(planes.items()):
+        axes = figure.add_subplot(1, len(planes), place + 1)
+        axes.plot(*np.transpose(points), ".", color=SERIES[place % len(SERIES)], ms=3)
+        axes.add_patch(Circle((0, 0), 1, fill=False, color=RULE))
+        axes.set(title=label, aspect="equal", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
+    return figure
+
+
 def _finished(plan: StudyPlan, row: Record) -> list[Cell]:
     """The row's cells that have their numbers."""
     return [plan.cells[key] for seed, key in row["cells"].items() if seed in row["scores"]]
@@ -160,4 +174,5 @@ KINDS = {
     "plane": plane_figure,
     "cosines": cosines_figure,
     "in_batch": in_batch_figure,
+    "projection": projection_figure,
 }

@@ -102,6 +102,7 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
         "scores": scores | {"minutes": seconds / 60} | ({"memory": memory} if memory else {}),
         "data": {"corpus": finished["corpus"]},
         "selection": selection,
+        "projection": _projection(cell, model),
         "in_batch": np.histogram(np.clip(unrelated, -1, 1), BINS, (-1, 1))[0].tolist(),
         "seconds": {"training": seconds},
     }
@@ -129,7 +130,7 @@ def _measured(cell: Cell) -> Record:
     scores = _judged(cell, model) | _suites(cell, model, backbone) | _positives(cell, cell.backbone)
     if cell.keep_model:
         save(backbone, cell.model)
-    return {"scores": scores, "data": {}, "seconds": {}}
+    return {"scores": scores, "projection": _projection(cell, model), "data": {}, "seconds": {}}
 
 
 def with_post_step(encoder: Encoder, cell: Cell) -> Encoder:
@@ -178,6 +179,18 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
                 views = views if isinstance(step, MLP) else step(views)
         found["diversity"].append(diversity(list(views.stack)))
     return {name: sum(each) / len(each) for name, each in found.items() if each}
+
+
+def _projection(cell: Cell, encoder: Encoder) -> list[list[float]]:
+    """Unit vectors (n, D) of the row's sentences in the two directions in which they are longest: (n, 2).
+
+    They are not centred (SVD), so a space that is a narrow cone lies far from the origin.
+    """
+    if not cell.run.positives:
+        return []
+    rows = unit(np.asarray(encoder.encode(Sample(cell.corpus.texts(), cell.sentences, cell.seed).texts(BATCH))))
+    plane = rows @ np.linalg.svd(rows, full_matrices=False)[2][:2].T
+    return np.round(plane * np.where(plane.sum(axis=0) < 0, -1, 1), 3).tolist()  # type: ignore[no-any-return]
 
 
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:

@@ -175,7 +175,7 @@ class Claim(_Record):
 class FigureSettings(_Record):
     """``[figures.NAME]``: a plot of the measured numbers; each kind is a function in `isotrope.study.figures`."""
 
-    kind: Literal["bars", "sweep", "curve", "plane", "cosines", "in_batch"]
+    kind: Literal["bars", "sweep", "curve", "plane", "cosines", "in_batch", "projection"]
     title: str
     rows: Names = ()  # (): all
     columns: Annotated[tuple[Column, ...], Listed] = ("Avg.",)
