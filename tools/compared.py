@@ -20,13 +20,13 @@ SHOWN = [  # these rows only: the page of each study has all
 # what is compared, the row and the one it is compared with; the guide shows the first ones
 PAIRS = [
     ("train at all", "SimCSE", "Before training"),
-    ("whiten, and do not train", f"Before training{WHITENED}", "SimCSE"),
+    ("only whitening, against SimCSE", f"Before training{WHITENED}", "SimCSE"),
     ("train, then whiten, against only whitening", f"SimCSE{WHITENED}", f"Before training{WHITENED}"),
     ("a ranking teacher", "RankCSE-listNet", "SimCSE"),
     ("a ranking teacher, both whitened", f"RankCSE-listNet{WHITENED}", f"SimCSE{WHITENED}"),
     ("DCLR", "DCLR", "SimCSE"),
     ("whitening inside training", "WhitenedCSE, a pass a view", "SimCSE"),
-    ("all three papers together", "All three", "SimCSE"),
+    ("all three, one pass", "All three", "SimCSE"),
     ("more text (three times as much, on MiniLM twice)", "simcse", "SimCSE"),
     ("no head", "Plain contrast", "SimCSE"),
     ("a guide that takes false negatives out", "Plain contrast, guided", "Plain contrast"),
