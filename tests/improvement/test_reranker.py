@@ -117,8 +117,6 @@ def test_at_the_door(cross_encoder: Path, tiny_model: Path, tmp_path: Path, monk
     found = improve(tiny_model, library, minutes=2, teachers=[cross_encoder], console=quiet)
     assert found.record["teachers"].keys() == {"cross"}
     assert re.search(r"cross did not teach, because it scores \d", found.report(tmp_path / "page.html").read_text())
-    again = improve(tiny_model, library, plan=found.record["plan"], teachers=[cross_encoder], console=quiet)
-    assert (again.choice, again.record["table"]) == (found.choice, found.record["table"])
     with pytest.raises(UserError, match="cross is a cross-encoder, which gives no vectors: let it teach: --teacher"):
         improve(cross_encoder, library, console=quiet)
     two = shutil.copytree(tiny_model, tmp_path / "two")

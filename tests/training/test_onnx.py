@@ -74,7 +74,7 @@ def test_each_route_of_a_model_is_a_graph_of_its_own(tiny_model: Path, tmp_path:
             onnx.export_onnx(tmp_path / name, tmp_path / "none")
         with pytest.raises(UserError, match="role = 'queries' is unknown"):
             onnx.export_onnx(tmp_path / name, tmp_path / "none", role="queries")
-        for role in ROLES:
+        for role in ROLES if name == "map" else ("query",):  # both have the same documents' side
             folder = onnx.export_onnx(tmp_path / name, tmp_path / f"{name}-{role}", role=role)
             assert ("| for | queries |" in (folder / "README.md").read_text()) is (role == "query")
             found = onnx.run_onnx(
