@@ -1,6 +1,7 @@
 """A study's file, its rows and sweeps, the options over it, and its cells: what is shared, and what decides a key."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,13 @@ def test_the_studies_that_come_with_isotrope_can_be_planned(name: str, corpus_fi
     assert all(claim.text and claim.source for claim in spec.claims.values())
     if name != "first":
         assert all(row.source or not row.published for row in spec.rows.values())
+
+
+def test_documents_that_allow_no_task_are_refused(plan: Callable[..., StudyPlan], tmp_path: Path) -> None:
+    """Else a search would call the first trial the best."""
+    (few := tmp_path / "few.txt").write_text("One short text.\nAnother one.\n")
+    with pytest.raises(UserError, match="documents: too few for a task: name at least 50 documents of 12 words"):
+        plan("[rows.a]\n", documents=[str(few)])
 
 
 def test_a_model_with_other_weights_is_another_cell(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:

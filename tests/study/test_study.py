@@ -169,6 +169,23 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
         with_tuned(read_study("tiny"), best)
 
 
+@pytest.mark.parametrize(
+    ("own", "keys", "said"),
+    [
+        ("terms.infonc.temperature", "train.warmup", "rows.a.search: terms.infonc.temperature: no row has such"),
+        ("train.warmup", "views.sgw.groups", "search.keys: views.sgw.groups: no row has such a component"),
+    ],
+)
+def test_a_search_refuses_keys_that_no_row_has(
+    own: str, keys: str, said: str, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    rows = f'[rows.a]\nsearch = {{ "{own}" = [0.1] }}\n[search.keys]\n"{keys}" = [0.1]\n'
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
+    with pytest.raises(UserError, match=said):
+        search_settings(file, output=tmp_path / "out", console=quiet())
+    assert not (tmp_path / "out").exists()
+
+
 def test_trials_are_drawn_by_the_seed_and_more_of_them_begin_with_the_same() -> None:
     space = {"a": Range(low=1e-5, high=1e-3, log=True), "b": Range(low=0, high=1), "c": ("x", 2)}
     few, many = (trials_of(space, count, seed=3) for count in (5, 40))
