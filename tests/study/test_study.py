@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tomli_w
 
-from conftest import in_process
+from conftest import in_process, sentences
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.preset.preset import read_preset
@@ -127,17 +127,20 @@ def test_killed_and_resumed_gives_the_same_table(finished: Study, small: Path, t
 def test_a_search_gives_every_row_its_trials_and_goes_on(
     tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
 ) -> None:
-    rows = """
+    own = tmp_path / "own.txt"
+    own.write_text("\n".join(" ".join(sentences(4, seed)) for seed in range(60)))
+    rows = f"""
     [rows.SimCSE]
     [rows."SimCSE, then whitening"]
     then = "whitening"
     [rows.Whitened]
     preset = "whitenedcse"
-    search = { "train.warmup" = [0.5] }
+    search = {{ "train.warmup" = [0.5] }}
     [search]
     trials = 2
+    documents = "{own}"
     [search.keys]
-    "train.warmup" = {low = 0.0, high = 0.3}
+    "train.warmup" = {{low = 0.0, high = 0.3}}
     "views.sgw.groups" = [8, 16]
     """
     file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
@@ -155,6 +158,9 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     assert len(list(tmp_path.glob("out/cells/*/result.json"))) == len(results), "no trial is run twice"
     tuned = with_tuned(read_study(file), best).rows["Whitened"]
     assert tuned.set == tuple(found["Whitened"]["set"])
+    by_tasks = tomllib.loads((tmp_path / "out" / "search-self-made.toml").read_text())["rows"]
+    for row in by_tasks.values():
+        assert row["self-made"] == max(trial["self-made"] for trial in row["trials"]) > 0
     assert "train.warmup=0.5" in tuned.set, "its own key takes the place of the study's"
     behind = with_tuned(read_study(file), best).rows["SimCSE, then whitening"]
     assert behind.set == tuple(found["SimCSE"]["set"]), "one training, one search"
