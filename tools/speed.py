@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from grid import RESULTS, grid, read, times
+from grid import RESULTS, grid, read, signed, times
 
 Result = dict[str, Any]
 
@@ -37,20 +37,38 @@ def encode() -> str:
     return grid(["model", "isotrope", "sentence-transformers", "ratio", "largest difference"], rows)
 
 
-def dtypes() -> str:
+SYSTEMS = {
+    "plain_bf16": "sentence-transformers, bf16", "onnx": "ONNX Runtime", "fastembed": "fastembed",
+    "openvino": "OpenVINO", "openvino_bf16": "OpenVINO, bf16",
+    "ours": "isotrope, float32", "ours_bf16": "isotrope, bf16",
+}  # fmt: skip
+
+
+def dtypes(name: str = "dtype") -> str:
     """How many times as fast as sentence-transformers in float32 each system is, and its smallest cosine with it."""
-    found = _files("dtype")
-    names = [name for name in ("plain_bf16", "onnx", "fastembed", "ours", "ours_bf16") if name in found[0]["cosine"]]
-    shown = {"plain_bf16": "sentence-transformers, bf16", "onnx": "ONNX Runtime", "ours": "isotrope, float32"}
-    shown |= {"ours_bf16": "isotrope, bf16"}
+    found = _files(name)
+    names = [name for name in SYSTEMS if name in found[0]["cosine"]]
     rows = [
         [f"isotrope/{r['shape']}", r["text"].split(".")[0],
          *(times(r["plain_over_ours"] if name == "ours" else r["plain_over"][name]) for name in names),
          *(f"{r['cosine'][name]['least']:.5f}" for name in ("plain_bf16", "ours_bf16"))]
         for r in found
     ]  # fmt: skip
-    header = ["model", "text", *(shown.get(name, name) for name in names)]
+    header = ["model", "text", *(SYSTEMS[name] for name in names)]
     return grid([*header, "smallest cosine, sentence-transformers in bf16", "isotrope in bf16"], rows)
+
+
+def dtype_quality() -> str:
+    """What 16 bits change in quality: the same models on STS-B and CACM."""
+    asked = ("ours", "plain_bf16", "ours_bf16")
+    found = [(r["shape"], r["quality"]) for r in _files("slow16") if "quality" in r]
+    rows = [
+        [f"isotrope/{shape}", task, f"{of['plain'][task]:.2f}",
+         *(signed(of[who][task] - of["plain"][task]) for who in asked)]
+        for shape, of in found
+        for task in of["plain"]
+    ]  # fmt: skip
+    return grid(["model", "task", "sentence-transformers, float32", *(SYSTEMS[who] for who in asked)], rows)
 
 
 def methods() -> str:

@@ -117,6 +117,9 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "A training step of SimCSE; (a), (b) and (c) are times divided by ours.": speed.step,
         "Encoding, in sentences a second.": speed.encode,
         "Encoding beside others: how many times as fast as sentence-transformers in float32, in one run.": speed.dtypes,
+        "The same on a processor that has instructions for bf16 but is slower with them, so that `--dtype auto` stays "
+        "with float32.": partial(speed.dtypes, "slow16"),
+        "What 16 bits change: points of Spearman (STS-B) and of nDCG@10 (CACM).": speed.dtype_quality,
         "A training step of each paper's method.": speed.methods,
         "A training step of the other methods.": speed.step_costs,
         "Memory for a corpus, in bytes a line.": speed.corpus,
