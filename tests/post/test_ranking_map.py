@@ -13,7 +13,7 @@ from conftest import sentences
 from isotrope.encoder import load, save
 from isotrope.errors import UserError
 from isotrope.evaluation.retrieval import by_cosine, ranked_lists
-from isotrope.post.ranking_map import map_loss, mapped, ranking_map, with_map
+from isotrope.post.ranking_map import mapped, ranking_loss, ranking_map, with_map
 
 RANDOM = np.random.default_rng(0)
 TEXTS = ["a cat sat on a mat", "how do I list the files of a folder?", *sentences(60, seed=1)]  # enough for last bits
@@ -63,7 +63,8 @@ def test_the_loss_and_its_gradient_are_those_of_loops(both: bool) -> None:
     for kind, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
         given = [torch.tensor(rows, dtype=kind) for rows in (q, d, teacher)]
         matrix, scale = torch.tensor(w, dtype=kind, requires_grad=True), torch.tensor(7.0, dtype=kind)
-        loss = map_loss(*given, matrix, scale, both)
+        queries, found = mapped(given[0], matrix), mapped(given[1], matrix) if both else given[1]
+        loss = ranking_loss(queries, found, given[2], scale)
         assert loss.item() == pytest.approx(naive_loss(q, d, teacher, w, 7.0, both), abs=tolerance)
     loss.backward()
     for i, j in ((0, 0), (3, 1), (4, 4)):

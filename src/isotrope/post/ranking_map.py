@@ -1,7 +1,6 @@
-"""A learned map of vectors: queries move until they rank the documents as a better ranking does.
+"""A learned map of vectors: queries move until they rank the documents as a better ranking does, by RankCSE's ListNet.
 
-RankCSE's ListNet (Liu et al., ACL 2023, Eq. 4, https://aclanthology.org/2023.acl-long.771) on vectors that are computed
-once. The lists come from `isotrope.evaluation.retrieval`. Training takes seconds, and no label and no encoder.
+The vectors are computed once: training takes seconds, no label and no encoder.
 """
 
 from copy import copy
@@ -43,13 +42,6 @@ def ranking_loss(
     return listnet(scale * cosines, teacher, 1.0, TEACHER_TEMPERATURE, drop_positive=False)
 
 
-def map_loss(
-    queries: Tensor, documents: Tensor, teacher: Tensor, matrix: Tensor, scale: Tensor, both: bool
-) -> Tensor:  # fmt: skip
-    """`ranking_loss` of queries q + qW, for W (D, D). With ``both``, a document d is mapped to d + dW too."""
-    return ranking_loss(mapped(queries, matrix), mapped(documents, matrix) if both else documents, teacher, scale)
-
-
 def ranking_map(
     queries: npt.NDArray[np.floating],  # (Q, D)
     documents: npt.NDArray[np.floating],  # (M, D)
@@ -59,11 +51,11 @@ def ranking_map(
     both: bool = False,
     seed: int = 0,
 ) -> Matrix:
-    """W (D, D) that minimises `map_loss` over all queries, and begins at zero; the scale of the cosines is learned too.
+    """W (D, D), from zero, that minimises `ranking_loss` of queries q + qW; the scale of the cosines is learned too.
 
-    The vectors need no unit length. Lists and scores are what `isotrope.evaluation.retrieval` gives. A query's own
-    document should not be in its list: it would teach to find words. ``both`` maps the documents too, and ``seed`` is
-    that of the order of the queries.
+    With ``both``, a document d is mapped to d + dW. The vectors need no unit length. Lists and scores are what
+    `isotrope.evaluation.retrieval` gives. A query's own document should not be in its list: it would teach to find
+    words. ``seed`` is that of the order of the queries.
     """
     q, d = (F.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float32)), dim=-1) for rows in (queries, documents))
     ids, scores = torch.from_numpy(lists), torch.from_numpy(np.asarray(teacher, dtype=np.float32))
@@ -74,7 +66,9 @@ def ranking_map(
     generator = torch.Generator().manual_seed(seed)
     orders = (torch.randperm(len(q), generator=generator) for _ in range(_EPOCHS))
     for rows in chain.from_iterable(torch.split(order, _BATCH) for order in orders):
-        loss = map_loss(q[rows], d[ids[rows]], scores[rows], matrix, log_scale.exp(), both)
+        found = d[ids[rows]]
+        moved = mapped(found, matrix) if both else found
+        loss = ranking_loss(mapped(q[rows], matrix), moved, scores[rows], log_scale.exp())
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -82,13 +76,11 @@ def ranking_map(
 
 
 def with_map(encoder: SentenceTransformer, matrix: Matrix, *, both: bool = False) -> SentenceTransformer:
-    """The model with x + xW as its last layer, in plain sentence-transformers format. The given model stays as it is.
+    """The model with x + xW as its last layer, for W (D, D) of `ranking_map`, in plain sentence-transformers format.
 
-    With ``both``, all texts are mapped. Else only queries are, by a route that ``encode_query`` takes. Documents, and
-    texts that `encode` takes without a word, keep their vectors to the last bit, so that nobody has to index again.
-
-    The two models share their modules. W (D, D) is what `ranking_map` gives for the vectors of the first.
-    A model with routes of its own cannot get another one for queries.
+    With ``both``, all texts are mapped. Else only queries are, by a route that ``encode_query`` takes, which a model
+    with routes of its own cannot get. Documents, and texts that `encode` takes without a word, keep their vectors to
+    the last bit, so that nobody has to index again. The given model stays as it is; the two share their modules.
     """
     layer = np.eye(len(matrix)) + matrix
     if both:
