@@ -1,8 +1,7 @@
-"""DCLR as its public code computes it, where that is not its paper.
+"""DCLR as its public code computes it, where that is not its paper. https://aclanthology.org/2022.acl-long.423
 
-The paper (Zhou et al., ACL 2022; https://aclanthology.org/2022.acl-long.423) says nothing of a missing attention mask
-(Sec. 3), has noise alone in the denominator of Eq. 2 (``scores/noise.py``), removes a false negative in Eq. 5
-(``scores/instance_weight.py``), and has cross-entropy in Eq. 6 (``terms/infonce.py``).
+The paper says nothing of a missing attention mask (Sec. 3), has noise alone in the denominator of Eq. 2, removes a
+false negative in Eq. 5, and has cross-entropy in Eq. 6.
 """
 
 from dataclasses import dataclass, replace
@@ -45,10 +44,7 @@ def softmax_bce(cosines: Tensor, temperature: float, keep: Tensor | None = None)
 
 @dataclass(frozen=True)
 class NoMask:
-    """Padding counts as tokens: the attention mask (N, L) is 1 everywhere. BibTeX: zhou2022dclr.
-
-    How much padding a sentence has depends on the longest one of its batch.
-    """
+    """Padding, up to a batch's longest sentence, counts as tokens: the mask (N, L) is 1. BibTeX: zhou2022dclr."""
 
     stage = "tokens"
 

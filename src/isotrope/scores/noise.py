@@ -1,7 +1,4 @@
-"""Noise negatives, moved to where the batch is least uniform (DCLR: Zhou et al., ACL 2022, Eqs. 1–4).
-
-https://aclanthology.org/2022.acl-long.423
-"""
+"""Noise negatives, moved where a batch is least uniform (DCLR Eqs. 1–4). https://aclanthology.org/2022.acl-long.423"""
 
 from dataclasses import dataclass
 
@@ -55,18 +52,16 @@ def ascend(
 class Noise:
     """int(``ratio``·N) vectors from N(0, σ²) join every anchor's denominator. BibTeX: zhou2022dclr.
 
-    ``steps = 0`` is Table 2's random noise. As published, the ascent hardly moves a vector: its length is σ√D ≈ 28, and
-    it moves by 0.004. ``relative``: ``step_size`` counts in lengths of the drawn vector. The paper does not give τ_u.
-    Cosines do not see ``sigma``, which is 1 in the paper (Sec. 5.1): a smaller one only makes the steps count for more.
+    As published, the ascent hardly moves a vector: its length is σ√D ≈ 28, and it moves by 0.004.
     """
 
     stage = "scores"
     ratio: NonNegative = 1.0
-    steps: Whole = 4
+    steps: Whole = 4  # 0: Table 2's random noise
     step_size: AboveZero = 1e-3
-    relative: bool = False
-    temperature: AboveZero = 0.05
-    sigma: AboveZero = 1.0
+    relative: bool = False  # ``step_size`` counts in lengths of the drawn vector
+    temperature: AboveZero = 0.05  # τ_u, which the paper does not give
+    sigma: AboveZero = 1.0  # as in Sec. 5.1; cosines do not see it, but with a smaller one the steps count for more
 
     def __call__(self, scores: Scores) -> Scores:
         anchor = scores.views.stack[0].detach()

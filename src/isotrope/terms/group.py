@@ -1,7 +1,4 @@
-"""Peer-positive contrast and network cooperation (PCL: Wu et al., EMNLP 2022, Sec. 3).
-
-https://aclanthology.org/2022.emnlp-main.826. The second is as its public code has it.
-"""
+"""PCL: contrast and cooperation of peers (Wu et al., EMNLP 2022). https://aclanthology.org/2022.emnlp-main.826"""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -21,8 +18,8 @@ Numbers = Annotated[tuple[Whole, ...], Field(min_length=2)]  # of an anchor and 
 def group_list(anchor: Tensor, positives: Tensor, others: Tensor, temperature: float) -> Tensor:
     """A sentence among its positives and the others, as logarithms of probabilities (N, P + N − 1).
 
-    anchor a (N, D), positives p (P, N, D), others o (N, D), which are negatives of other sentences. The softmax of
-    cos(a_i, p_ri)/τ of P positives, then cos(a_i, o_j)/τ of all j ≠ i.
+    anchor a (N, D), positives p (P, N, D), others o (N, D). The softmax of cos(a_i, p_ri)/τ of P positives, then
+    cos(a_i, o_j)/τ of all j ≠ i.
     """
     anchor, positives, others = (F.normalize(each, dim=-1) for each in (anchor, positives, others))
     own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
@@ -53,13 +50,10 @@ def peer_lists(own: Tensor, peer: Tensor, temperature: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Group:
-    """All positives of a sentence share one softmax; and InfoNCE of the first two views. BibTeX: wu2022pcl.
-
-    ``views`` are the anchor, a second copy, then the changed copies, counted as the passes.
-    """
+    """All positives of a sentence share one softmax; and InfoNCE of the first two views. BibTeX: wu2022pcl."""
 
     stage = "terms"
-    views: Numbers = (0, 1)
+    views: Numbers = (0, 1)  # the anchor, a second copy, then the changed copies, counted as the passes
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 
@@ -71,16 +65,11 @@ class Group:
 
 @dataclass(frozen=True)
 class PeerLists:
-    """Two encoders agree on their lists of positives and negatives; both get the gradient. BibTeX: wu2022pcl.
-
-    Args:
-        own: views of the student: the anchor, then positives, counted as the passes.
-        peer: those of the second encoder, as many.
-    """
+    """Two encoders agree on their lists of positives and negatives; both get the gradient. BibTeX: wu2022pcl."""
 
     stage = "terms"
-    own: Numbers
-    peer: Numbers
+    own: Numbers  # views of the student: the anchor, then positives, counted as the passes
+    peer: Numbers  # those of the second encoder, as many
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 

@@ -1,7 +1,4 @@
-"""InfoCSE: with the student's state of the first token, say the words that are hidden from a frozen model.
-
-Wu et al., Findings of EMNLP 2022, Sec. 3. https://aclanthology.org/2022.findings-emnlp.223
-"""
+"""InfoCSE (Wu et al., Findings of EMNLP 2022, Sec. 3). https://aclanthology.org/2022.findings-emnlp.223"""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -33,11 +30,11 @@ def infocse(states: Tensor, first: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class InfoCSE(WithState):
-    """A first token that knows the sentence helps to fill its gaps. BibTeX: wu2022infocse.
+    """With the student's first token, say the words that are hidden from a frozen model. BibTeX: wu2022infocse.
 
     The frozen model is the first half of the student's layers, as they were before training. It reads a text with
     gaps, where each token is hidden with the probability ``masked``, the student the whole one. The new ``layers`` read
-    both, and are thrown away after training. The gradient reaches the student through its first token alone.
+    both, and are thrown away. The gradient reaches the student through its first token alone.
     """
 
     stage = "terms"
