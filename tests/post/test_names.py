@@ -27,8 +27,7 @@ def test_names_are_taken_apart(tmp_path):
     name = EncoderName.parse("org/model@first_last+whitening:k=256,fit=wiki.txt,sentences=20000+flow:fit=wiki.txt")
     assert (name.source, name.pooling) == ("org/model", "first_last")
     assert name.steps == (Whitening(k=256, fit="wiki.txt", sentences=20000), Flow(fit="wiki.txt"))
-    odd = tmp_path / "a+b@c"
-    odd.mkdir()
+    (odd := tmp_path / "a+b@c").mkdir()
     assert EncoderName.parse(str(odd)) == EncoderName(str(odd), None, ())
     assert EncoderName.parse(f"{odd}+whitening") == EncoderName(str(odd), None, (Whitening(),))
     assert EncoderName.parse("model+whitening:exponent=0.25").steps == (Whitening(exponent=0.25),)

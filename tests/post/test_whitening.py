@@ -72,9 +72,9 @@ def test_whitening_wants_enough_sentences():
         whitening(anisotropic(), 7)
 
 
-@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("k", [1, 3])
 def test_removal_equals_its_definition(k):
-    x = anisotropic(rows=30)
+    x = anisotropic(rows=15)
     mean, matrix = removal(x, k)
     np.testing.assert_allclose((x - mean) @ matrix, naive.all_but_the_top(x, k), atol=1e-6)
 

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from isotrope.encoder.pooling import dense
 from isotrope.encoder.routes import with_query_route
-from isotrope.post.fitted import with_linear
 from isotrope.terms.listnet import listnet
 from isotrope.types import Matrix
 
@@ -75,22 +74,18 @@ def ranking_map(
     return matrix.detach().double().numpy()
 
 
-def with_map(encoder: SentenceTransformer, matrix: Matrix, *, both: bool = False) -> SentenceTransformer:
-    """The model with x + xW as its last layer, for W (D, D) of `ranking_map`, in plain sentence-transformers format.
+def with_map(encoder: SentenceTransformer, matrix: Matrix) -> SentenceTransformer:
+    """The model with x + xW as the last layer of queries, for W (D, D) of `ranking_map`; the given one stays as it is.
 
-    With ``both``, all texts are mapped. Else only queries are, by a route that ``encode_query`` takes, which a model
-    with routes of its own cannot get. Documents, and texts that `encode` takes without a word, keep their vectors to
-    the last bit, so that nobody has to index again. The given model stays as it is; the two share their modules.
+    ``encode_query`` takes another route, which a model with routes of its own cannot get. Documents, and texts that
+    ``encode`` takes without a word, keep their vectors to the last bit, so that nobody has to index again.
     """
-    layer = np.eye(len(matrix)) + matrix
-    if both:
-        return with_linear(encoder, np.zeros(len(matrix)), layer)
     shared, last = list(encoder), Dropout(0.0)  # which changes nothing: a route needs a module
     if isinstance(encoder[-1], Normalize):
         shared, last = shared[:-1], Normalize()  # unit length again after unit length would change the last bit
     uncut = copy(encoder)
     uncut.truncate_dim = None
     beyond = int(uncut.get_embedding_dimension() or 0) - len(matrix)  # what the model cuts, after its routes
-    layer = np.pad(layer, (0, beyond))
+    layer = np.pad(np.eye(len(matrix)) + matrix, (0, beyond))
     moved = dense(torch.from_numpy(layer.T.copy()), torch.zeros(len(layer)))  # (D, D)
     return with_query_route(encoder, [last, moved, last], [last], shared)
