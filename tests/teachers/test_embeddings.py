@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conftest import sentences
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.store import disk
 from isotrope.store.mark import DRAFT
 from isotrope.text.corpus import Texts
+from isotrope.text.opened import open as text_open
 from teaching import files, known, teacher, vectors
 
 
@@ -27,10 +29,12 @@ class TestCache:
         assert not list(cache.glob(f".*{DRAFT}"))
 
     def test_serves_no_other_model_settings_corpus_or_rows(
-        self, corpus: Texts, tiny_model: Path, other_model: Path, cache: Path, tmp_path: Path
+        self, tiny_model: Path, other_model: Path, cache: Path, tmp_path: Path
     ) -> None:
         """The models here lie in one folder, one after the other: a path says nothing about weights."""
-        place = tmp_path / "model"
+        place, text = tmp_path / "model", tmp_path / "few.txt"
+        text.write_text("\n".join(sentences(50)))
+        corpus = text_open(text).texts()
 
         def put(source: Path) -> str:
             shutil.rmtree(place, ignore_errors=True)
@@ -55,7 +59,7 @@ class TestCache:
             teacher("cached", context, model=put(model), **options)
         teacher("cached", plain, model=str(tiny_model))  # the same model elsewhere
         teacher("cached", replace(plain, rows=rows[::-1].copy()), model=str(tiny_model))  # the same rows
-        teacher("cached", replace(plain, rows=np.arange(600)), model=str(tiny_model))  # all
+        teacher("cached", replace(plain, rows=np.arange(50)), model=str(tiny_model))  # all
         assert len(files(cache)) == len(every)
 
     @pytest.mark.parametrize("sample", [False, True])

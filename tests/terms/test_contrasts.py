@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import isotrope
 from conftest import sentences
 from drawn import draw, scores
 from isotrope import component, load
@@ -89,8 +88,7 @@ def test_it_compares_what_the_projector_gives() -> None:
     made: SelfGuided = component("terms", "self_guided", size=7, weight=0.5).build(BuildContext(width=4)).double()
     stack = draw(3, 5, 4)
     first, second = made.projector[0], made.projector[2]
-    inner = torch.nn.functional.gelu(stack @ first.weight.T + first.bias)
-    outer = torch.nn.functional.gelu(inner @ second.weight.T + second.bias)
+    outer = F.gelu(F.gelu(stack @ first.weight.T + first.bias) @ second.weight.T + second.bias)
     assert outer.shape == (3, 5, 7)
     assert made(scores(stack)).item() == pytest.approx(0.5 * oracle.self_guided(outer[0], outer[1:], 0.01), rel=1e-9)
     back: Translated = component("terms", "translated", size=7).build(BuildContext(width=4)).double()
@@ -98,11 +96,9 @@ def test_it_compares_what_the_projector_gives() -> None:
 
 
 def test_the_preset_holds_weights_near_their_start_and_embeddings_fixed(tiny_model: Path) -> None:
-    preset = read_preset(
-        "sg-opt", ["terms.self_guided.size=8", "peers.layers.count=3", "views.passes=4", "peers.layers.on=[1, 2, 3]"]
-    )
+    small = ["terms.self_guided.size=8", "peers.layers.count=3", "views.passes=4", "peers.layers.on=[1, 2, 3]"]
     model = load(tiny_model, "cls", dropout=0.0, device="cpu").train()
-    objective = build_objective(preset, model)
+    objective = build_objective(read_preset("sg-opt", small), model)
     (term,) = objective.terms.values()
     frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
     assert frozen == {name for name, _ in model.named_parameters() if ".embeddings." in name}
@@ -120,16 +116,11 @@ def test_the_preset_holds_weights_near_their_start_and_embeddings_fixed(tiny_mod
     assert before > 0
 
 
-def test_the_preset_asks_for_the_column(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+def test_the_preset_asks_for_the_column(tiny_model: Path) -> None:
+    model = load(tiny_model, "mean", device="cpu").train()
+    objective = build_objective(read_preset("contrastive-bt", ["terms.translated.size=8"]), model)
     with pytest.raises(UserError, match=r"the data has one column: name that column: --positive COLUMN"):
-        isotrope.train(
-            corpus_file, output=tmp_path / "run", preset="contrastive-bt", model=str(tiny_model), dev="none",
-            labels="none", sentences=32, overrides=["train.max_length=40", "terms.translated.size=8"],
-        )  # fmt: skip
-
-
-def unit(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    return F.normalize(draw(*shape, seed=seed, dtype=dtype), dim=-1)
+        objective([model.preprocess(sentences(6))])
 
 
 def built(width: int, **options: float) -> VaSCL:
@@ -139,7 +130,7 @@ def built(width: int, **options: float) -> VaSCL:
 
 def test_a_step_makes_it_harder_and_is_the_gradient() -> None:
     made, anchor = built(5, radius=0.5, neighbours=3), draw(8, 5, seed=4)
-    near, drawn = neighbourhood(anchor, 3), unit(8, 5, seed=5)
+    near, drawn = neighbourhood(anchor, 3), F.normalize(draw(8, 5, seed=5), dim=-1)
 
     def hard(direction: torch.Tensor) -> torch.Tensor:
         return neighbour_contrast(made.unit(anchor), made.unit(anchor + 0.5 * direction), near, 0.05, both=False)

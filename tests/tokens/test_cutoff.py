@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from conftest import sentences
-from isotrope import Objective, load
+from isotrope import load
 from isotrope.contract.features import LAYER_FEATURES, LAYER_TOKENS
-from isotrope.terms.infonce import InfoNCE
+from isotrope.objective.passes import Passes
 from isotrope.tokens.cutoff import Cutoff, LayerCutoff, cutoff
 from token_batches import CLS, SEP, features, read, seeded
 
@@ -90,23 +90,16 @@ def test_equals_what_is_erased_by_hand(tiny_model: Path, unit: str, packed: bool
     column = model.preprocess(sentences(4))
     lengths = column["attention_mask"].sum(dim=1).tolist()
     assert len(set(lengths)) > 1, "some are padded"
-    drawn = []
-
-    class Watched(LayerCutoff):
-        def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-            drawn.append(super().__call__(features, generator))
-            return drawn[-1]
-
-    step = Watched(unit, 0.4)
     with torch.no_grad():
-        views = Objective(model, {"infonce": InfoNCE()}, tokens=[(step, [1])]).encode([column], None).stack
+        views, _, readings = Passes(model, [(LayerCutoff(unit, 0.4), [1])], seeded()).views([column], 2)
+        drawn = readings[1].read
         for i, length in enumerate(lengths):
             ids = column["input_ids"][i, :length]
             if unit == "token":
-                zero = [(t, None) for t in range(length) if drawn[0][LAYER_TOKENS][i, t] == 0]
+                zero = [(t, None) for t in range(length) if drawn[LAYER_TOKENS][i, t] == 0]
                 assert len(zero) == int(0.4 * length)
             else:
-                gone = (drawn[0][LAYER_FEATURES][i, 0] == 0).nonzero().flatten().tolist()
+                gone = (drawn[LAYER_FEATURES][i, 0] == 0).nonzero().flatten().tolist()
                 zero = [(t, f) for t in range(length) for f in gone]
                 assert len(gone) == int(0.4 * 32)
             assert torch.allclose(views[1, i], by_hand(tiny_model, ids, zero), atol=1e-5)

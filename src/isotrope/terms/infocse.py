@@ -51,8 +51,7 @@ class InfoCSE(WithState):
         config = model.config
         width, half = config.hidden_size, -(-config.num_hidden_layers // 2)
         first = keep_layers(SentenceTransformer(modules=[deepcopy(student[0])]), half, "first")[0].auto_model
-        self.frozen = Frozen(first)
-        self.hiding = Hiding(context.needed("tokenizer"), self.masked)
+        self.frozen, self.hiding = Frozen(first), Hiding(context.needed("tokenizer"), self.masked)
         layer = nn.TransformerEncoderLayer(width, config.num_attention_heads, 4 * width, 0.0, F.gelu, batch_first=True)
         self.network = nn.TransformerEncoder(layer, self.layers, enable_nested_tensor=False)
         self.words = Words(width, token_table(first))
