@@ -68,13 +68,11 @@ def test_options() -> None:
         component("scores", "noise", steps=-1)
 
 
-@pytest.mark.parametrize("steps", [0, 4])
-def test_gradient_of_the_loss(steps: int) -> None:
-    """The anchors learn from the noise where it stands: no gradient runs back through the ascent."""
-    stack, step = draw(3, 3, 4).requires_grad_(), Noise(ratio=2.0, step_size=0.3, steps=steps)
+def test_no_gradient_runs_back_through_the_ascent() -> None:
+    """The anchors learn from the noise where it stands."""
+    stack, step = draw(3, 3, 4).requires_grad_(), Noise(ratio=2.0, step_size=0.3)
     fixed = step(scores(stack)).extra
     assert not fixed.requires_grad
-    assert torch.autograd.gradcheck(lambda s: InfoNCE(0.2)(scores(s).with_extra(fixed)), stack)
     (found,) = torch.autograd.grad(InfoNCE(0.2)(step(scores(stack))), stack)
     (expected,) = torch.autograd.grad(InfoNCE(0.2)(scores(stack).with_extra(fixed)), stack)
     assert torch.equal(found, expected)

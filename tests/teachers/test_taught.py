@@ -83,8 +83,7 @@ class TestInitial:
         return isotrope.load(tiny_model, "cls", dropout=0.3, max_length=12)
 
     @pytest.mark.parametrize(("kind", "options"), [
-        ("initial", {}), ("cached", {"model": "initial"}), ("live", {"model": "initial"}),
-        ("mixture", {"models": ["initial"]}), ("mixture", {"models": ["initial"], "live": True}),
+        ("initial", {}), ("live", {"model": "initial"}), ("mixture", {"models": ["initial"]}),
     ])  # fmt: skip
     def test_stays_while_the_student_learns(
         self, corpus: Texts, student: SentenceTransformer, kind: str, options: dict[str, Any]
@@ -109,9 +108,8 @@ class TestInitial:
         assert not taught(batch(0)).requires_grad
 
     def test_reads_at_its_own_length(self, corpus: Texts, student: SentenceTransformer) -> None:
-        plain, short = (
-            teacher("initial", known(corpus, student=student), max_length=length)(batch(1)) for length in (0, 5)
-        )
+        context = known(corpus, student=student)
+        plain, short = (teacher("initial", context, max_length=length)(batch(1)) for length in (0, 5))
         assert not torch.allclose(plain, short, atol=1e-5)
         assert student.max_seq_length == 12
 
@@ -149,21 +147,20 @@ class TestMixture:
         assert unopened.width_in(known(corpus)) == 32 + 16, "before anything is encoded"
         assert torch.allclose(mixed @ mixed.T, (first @ first.T + 2 * second @ second.T) / 3, atol=1e-5)
 
-    @pytest.mark.parametrize("live", [True, False])
     def test_one_length_for_all_and_that_of_the_student_in_training(
-        self, corpus: Texts, tiny_model: Path, other_model: Path, live: bool
+        self, corpus: Texts, tiny_model: Path, other_model: Path
     ) -> None:
-        models = [str(tiny_model), str(other_model)]
-        five = teacher("mixture", known(corpus), models=models, max_length=[5, 5], live=live)(batch(4, 5, 6))
-        whole = teacher("mixture", known(corpus), models=models, live=live)(batch(4, 5, 6))
-        for length, context in ((5, known(corpus)), ("train", known(corpus, max_length=5))):
-            found = teacher("mixture", context, models=models, max_length=length, live=live)(batch(4, 5, 6))
-            assert torch.equal(found, five)
-            assert not torch.equal(found, whole)
-        far = teacher("mixture", known(corpus, max_length=4096), models=models, max_length="train", live=live)
-        assert torch.equal(far(batch(4, 5, 6)), whole), "never more than a model can read"
+        def rows(length: Any, in_training: int | None = None) -> torch.Tensor:
+            context, models = known(corpus, max_length=in_training), [str(tiny_model), str(other_model)]
+            return teacher("mixture", context, models=models, max_length=length, live=True)(batch(4, 5, 6))
+
+        five, whole = rows([5, 5]), rows(0)
+        assert torch.equal(rows(5), five)
+        assert torch.equal(rows("train", 5), five)
+        assert not torch.equal(five, whole)
+        assert torch.equal(rows("train", 4096), whole), "never more than a model can read"
         with pytest.raises(UserError, match="needs the max_length of its run"):
-            teacher("mixture", known(corpus), models=models, max_length="train", live=live)
+            rows("train")
 
     @pytest.mark.parametrize(("options", "said"), [
         ({"models": []}, r"teachers.mixture.models = \[\] is not possible"),
