@@ -68,9 +68,7 @@ def objective(name: str, model: SentenceTransformer, size: int | None = None, **
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_gradient_caching_and_the_order_of_sentences_change_nothing(
-    name: str, tiny_model: Path, generator: str
-) -> None:
+def test_gradient_caching_and_the_order_change_nothing(name: str, tiny_model: Path, generator: str) -> None:
     """What is hidden depends on the row, not on its place: so two processes hide what one does."""
     options, found, text = {"generator": generator} if name == "diffcse" else {}, [], sentences(6)
     cases: list[tuple[int | None, list[int]]] = [(None, [*range(6)]), (4, [*range(6)])]
@@ -206,9 +204,7 @@ def test_the_generator_says_the_hidden_words_and_no_others(tiny_model: Path, gen
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_the_vector_stands_where_the_embedding_layer_had_the_first_token(
-    tiny_model: Path, generator: str, packed: bool
-) -> None:
+def test_the_vector_stands_for_the_first_token(tiny_model: Path, generator: str, packed: bool) -> None:
     """With that layer's own output for [CLS], the second encoder gives what it gives; any other vector is seen."""
     term = objective("diffcse", student(tiny_model, packed=packed), generator=generator).terms["diffcse"]
     plain = student(tiny_model, packed=False)

@@ -65,6 +65,7 @@ class TeacherEncoder:
 class TeacherModel:
     """A model as a preset names it."""
 
+    stage = "teachers"
     model: str  # a folder, a hub name, ``isotrope/tiny``, or ``initial``
     pooling: Pooling = "own"  # as in isotrope.load; "own": as the model declares it, mean for a bare encoder
     max_length: Length = 0  # tokens; 0: the model's own; "train": at most what the student reads in training

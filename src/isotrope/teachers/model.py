@@ -9,21 +9,15 @@ from isotrope.teachers._model import INITIAL, Length, Precision, Taught, Teacher
 from isotrope.types import Batch, Teacher
 
 
-@dataclass(frozen=True)
 class Cached(TeacherModel):
     """One model, one pass over the rows that the run visits: 4 · T bytes a row on disk, shared by all later runs."""
-
-    stage = "teachers"
 
     def build(self, context: BuildContext) -> Teacher:
         return encoded_once(self.load(context), context)
 
 
-@dataclass(frozen=True)
 class Live(TeacherModel):
     """One more forward pass a step, for a corpus whose embeddings would fill the disk; else as cached, to rounding."""
-
-    stage = "teachers"
 
     def build(self, context: BuildContext) -> Teacher:
         encoder, corpus = self.load(context), context.needed("corpus")

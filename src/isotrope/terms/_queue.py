@@ -34,6 +34,7 @@ def without_positive(lists: Tensor) -> Tensor:
 class ListTerm:
     """A term over the lists of a batch, or of a queue: `of_lists` of cosines (N, K) of student and teacher -> ()."""
 
+    stage = "terms"
     one_view = True
     teacher: str
     queue: int

@@ -32,7 +32,6 @@ def in_order(cosines: Tensor, teacher: Tensor) -> Tensor:
 class ListMLE(ListTerm):
     """The likelihood, under the student, of the teacher's ranking; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse."""
 
-    stage = "terms"
     teacher: str
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0

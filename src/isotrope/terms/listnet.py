@@ -30,7 +30,6 @@ def listnet(
 class ListNet(ListTerm):
     """The student's top-one probabilities follow the teacher's; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse."""
 
-    stage = "terms"
     teacher: str
     temperature: AboveZero = 0.025  # τ₂ and τ₃ of Table 9, for BERT-base
     teacher_temperature: AboveZero = 0.0125

@@ -35,7 +35,6 @@ class QueueKL(ListTerm):
     student and teacher read one text. SCT (TACL 2023) has it for training without a larger teacher.
     """
 
-    stage = "terms"
     teacher: str
     queue: Count = 2048
     temperature: AboveZero = 0.05
@@ -50,7 +49,6 @@ class QueueKL(ListTerm):
 class Distillation(ListTerm):
     """The same over the batch, the sentence itself included; one temperature. BibTeX: hinton2015distilling."""
 
-    stage = "terms"
     queue = 0  # the batch
     teacher: str
     temperature: AboveZero = 0.05
