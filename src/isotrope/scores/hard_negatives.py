@@ -17,7 +17,7 @@ class HardNegatives:
 
 @dataclass(frozen=True)
 class Positives:
-    """The cosines (P, N, N + K) of some positives alone; a key for a queue is none. BibTeX: wu2022esimcse."""
+    """The cosines (P, N, N + K) of some positives alone, so without keys for a queue. BibTeX: wu2022esimcse."""
 
     stage = "scores"
     views: Counts = (1,)  # counted as the passes; the others stay for components that ask for them by number

@@ -31,7 +31,7 @@ class CT:
 
     stage = "terms"
     equal_views = True  # two encoders that agree on all sentences have to learn which are different
-    negatives: Count | None = None  # a sentence, 7 in the paper; None: all others, as sentence-transformers has it
+    negatives: Count | None = None  # for each sentence, 7 in the paper; None: all others, as in sentence-transformers
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:

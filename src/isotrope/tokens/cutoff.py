@@ -56,7 +56,10 @@ class Cutoff:
 
 @dataclass(frozen=True)
 class LayerCutoff:
-    """As ConSERT's code: 0 behind positions, norm and dropout; the token, even [CLS], stays. BibTeX: yan2021consert."""
+    """What is cut off is 0 behind positions, norm and dropout, as in ConSERT's code. BibTeX: yan2021consert.
+
+    A token that is cut off, which [CLS] and [SEP] may be too, keeps its place in attention and in the pooling.
+    """
 
     stage = "tokens"
     unit: Literal["token", "feature"] = "token"

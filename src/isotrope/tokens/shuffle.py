@@ -35,7 +35,7 @@ class Shuffle:
 
 @dataclass(frozen=True)
 class PositionShuffle:
-    """ConSERT's code: the positions of all tokens, [CLS] too, which stay in their columns. BibTeX: yan2021consert."""
+    """ConSERT's code: all tokens, [CLS] too, change positions and stay in their columns. BibTeX: yan2021consert."""
 
     stage = "tokens"
     needs = (POSITIONS,)
