@@ -17,16 +17,15 @@ def non_uniformity(noise: Tensor, anchor: Tensor, positive: Tensor, temperature:
     return (denominator - numerator).mean()
 
 
-def gradient(noise: Tensor, anchor: Tensor, temperature: float) -> Tensor:
-    """Eq. 4 in closed form -> (K, D). The positive is in Eq. 2's numerator alone, so the gradient is free of it."""
-    near = F.normalize(anchor, dim=-1) @ F.normalize(noise, dim=-1).T  # (N, K)
-    return pulled((near / temperature).softmax(dim=1), noise, anchor, temperature)
+def gradient(noise: Tensor, anchor: Tensor, temperature: float, others: Tensor | None = None) -> Tensor:
+    """Eq. 4 in closed form -> (K, D). The positive is in Eq. 2's numerator alone, so the gradient is free of it.
 
-
-def pulled(share: Tensor, noise: Tensor, anchor: Tensor, temperature: float) -> Tensor:
-    """The gradient of Eq. 2 for noise (K, D) whose shares in the anchors' denominators are (N, K) -> (K, D)."""
+    ``others`` (N, M): cosines of further candidates in the denominator. The paper has none.
+    """
     unit, anchor = F.normalize(noise, dim=-1), F.normalize(anchor, dim=-1)
-    share = share / (temperature * len(anchor))
+    near = anchor @ unit.T  # (N, K)
+    every = near if others is None else torch.cat([near, others], dim=1)
+    share = (every / temperature).softmax(dim=1)[:, : len(noise)] / (temperature * len(anchor))
     pull = share.T @ anchor  # (K, D) towards the anchors that are near already
     along = (pull * unit).sum(dim=-1, keepdim=True) * unit  # changes the length, not the cosine
     length: Tensor = noise.norm(dim=-1, keepdim=True)
