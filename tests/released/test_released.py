@@ -13,10 +13,10 @@ from drawn import cosines_of, draw, scores
 from isotrope import load
 from isotrope.contract.context import BuildContext
 from isotrope.objective.passes import Passes
-from isotrope.released.dclr import AgainstBatch, NoMask, SoftmaxBCE, ZeroLogit, gradient_against_batch, softmax_bce
+from isotrope.released.dclr import AgainstBatch, NoMask, SoftmaxBCE, ZeroLogit, softmax_bce
 from isotrope.released.rankcse import Clamped, Floored, clamped_consistency, floored_listmle
 from isotrope.released.whitenedcse import Detach
-from isotrope.scores.noise import Noise
+from isotrope.scores.noise import Noise, gradient
 from isotrope.terms._queue import without_positive
 from isotrope.terms.consistency import consistency
 from isotrope.terms.infonce import InfoNCE
@@ -24,7 +24,7 @@ from isotrope.terms.listmle import listmle
 from isotrope.views.sgw import SGW
 from oracle import losses
 from oracle import released as oracle
-from oracle.debiased import gradient
+from oracle.debiased import gradient as differences
 
 TAUGHT = cosines_of(5, 5, seed=1)
 KEPT = (draw(4, 7, seed=1) > -0.5).double().fill_diagonal_(1)
@@ -56,15 +56,15 @@ def test_the_noise_ascends_a_loss_with_the_whole_batch() -> None:
     """Against differences of the loss with the whole batch in its denominator; it goes elsewhere than Eq. 3."""
     noise, anchor, positive = draw(3, 4), draw(5, 4, seed=1), draw(5, 4, seed=2)
     batch = F.normalize(anchor, dim=1) @ F.normalize(positive, dim=1).T
-    slopes = gradient(noise.tolist(), anchor, positive, 0.3, oracle.non_uniformity)
-    found = gradient_against_batch(noise, anchor, batch, 0.3)
+    slopes = differences(noise.tolist(), anchor, positive, 0.3, oracle.non_uniformity)
+    found = gradient(noise, anchor, 0.3, batch)
     assert torch.allclose(found, torch.tensor(slopes, dtype=torch.float64), rtol=0, atol=1e-8)
     stack = torch.stack([anchor, positive, draw(5, 4, seed=3)])
     steps = {"ratio": 0.6, "step_size": 0.2, "temperature": 0.3}
     found, paper = AgainstBatch(**steps)(scores(stack)).extra, Noise(**steps)(scores(stack)).extra
     expected = Noise(ratio=0.6, steps=0)(scores(stack)).extra
     for _ in range(4):
-        expected = expected + 0.2 * F.normalize(gradient_against_batch(expected, anchor, batch, 0.3), dim=1)
+        expected = expected + 0.2 * F.normalize(gradient(expected, anchor, 0.3, batch), dim=1)
     assert torch.allclose(found, expected)
     assert not torch.allclose(found, paper, atol=1e-3)
 

@@ -16,14 +16,9 @@ from oracle import bm25 as naive
 from teaching import batch, known, teacher
 
 TEXTS = [
-    "the cat sat on the mat",
-    "The cat, the cat and a dog",
-    "a dog sat",
-    "no such word here but the",
-    "— … !",
-    "東京は日本の首都",
-    "京都は日本",
-]
+    "the cat sat on the mat", "The cat, the cat and a dog", "a dog sat", "no such word here but the", "— … !",
+    "東京は日本の首都", "京都は日本",
+]  # fmt: skip
 
 
 @pytest.fixture

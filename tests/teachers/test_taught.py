@@ -1,6 +1,11 @@
-"""Teachers: a model's own embeddings, kept once or encoded anew, of the student before training, and mixed."""
+"""Teachers: a model's embeddings, kept once and never stale, or encoded anew; the student before training; mixtures."""
 
+import os
+import shutil
+import signal
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,13 +17,18 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 
 import isotrope
+from conftest import sentences
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
+from isotrope.store import disk
+from isotrope.store.mark import DRAFT
 from isotrope.teachers.mixture import mix
 from isotrope.terms.infonce import InfoNCE
 from isotrope.terms.listmle import ListMLE
 from isotrope.text.corpus import Texts
-from teaching import batch, known, teacher
+from isotrope.text.opened import open as text_open
+from teaching import batch, files, known, teacher, vectors
 
 
 class TestEmbeddings:
@@ -33,14 +43,11 @@ class TestEmbeddings:
         with pytest.raises(UserError, match="'initial' has the student's pooling and prompt"):
             teacher("cached", known(corpus, student=isotrope.load(prompted_model)), model="initial", prompt="red ")
 
-    @pytest.mark.parametrize("row", [-1, 18, 600])
     @pytest.mark.parametrize("kind", ["sample", "cached", "live"])
-    def test_of_unknown_rows_are_refused(self, corpus: Texts, tiny_model: Path, kind: str, row: int) -> None:
+    def test_of_unknown_rows_are_refused(self, corpus: Texts, tiny_model: Path, kind: str) -> None:
         rows = np.array([17, 3]) if kind == "sample" else None
         taught = teacher(kind.replace("sample", "cached"), known(corpus, rows=rows), model=str(tiny_model))
-        if kind != "sample" and row == 18:
-            assert taught(batch(3, row)).shape == (2, 32)
-        else:
+        for row in (-1, 600) if rows is None else (-1, 18, 600):
             with pytest.raises(UserError, match=f"row.* {row}"):
                 taught(batch(3, row))
 
@@ -83,8 +90,7 @@ class TestInitial:
         return isotrope.load(tiny_model, "cls", dropout=0.3, max_length=12)
 
     @pytest.mark.parametrize(("kind", "options"), [
-        ("initial", {}), ("cached", {"model": "initial"}), ("live", {"model": "initial"}),
-        ("mixture", {"models": ["initial"]}), ("mixture", {"models": ["initial"], "live": True}),
+        ("initial", {}), ("live", {"model": "initial"}), ("mixture", {"models": ["initial"]}),
     ])  # fmt: skip
     def test_stays_while_the_student_learns(
         self, corpus: Texts, student: SentenceTransformer, kind: str, options: dict[str, Any]
@@ -109,9 +115,8 @@ class TestInitial:
         assert not taught(batch(0)).requires_grad
 
     def test_reads_at_its_own_length(self, corpus: Texts, student: SentenceTransformer) -> None:
-        plain, short = (
-            teacher("initial", known(corpus, student=student), max_length=length)(batch(1)) for length in (0, 5)
-        )
+        context = known(corpus, student=student)
+        plain, short = (teacher("initial", context, max_length=length)(batch(1)) for length in (0, 5))
         assert not torch.allclose(plain, short, atol=1e-5)
         assert student.max_seq_length == 12
 
@@ -149,21 +154,20 @@ class TestMixture:
         assert unopened.width_in(known(corpus)) == 32 + 16, "before anything is encoded"
         assert torch.allclose(mixed @ mixed.T, (first @ first.T + 2 * second @ second.T) / 3, atol=1e-5)
 
-    @pytest.mark.parametrize("live", [True, False])
     def test_one_length_for_all_and_that_of_the_student_in_training(
-        self, corpus: Texts, tiny_model: Path, other_model: Path, live: bool
+        self, corpus: Texts, tiny_model: Path, other_model: Path
     ) -> None:
-        models = [str(tiny_model), str(other_model)]
-        five = teacher("mixture", known(corpus), models=models, max_length=[5, 5], live=live)(batch(4, 5, 6))
-        whole = teacher("mixture", known(corpus), models=models, live=live)(batch(4, 5, 6))
-        for length, context in ((5, known(corpus)), ("train", known(corpus, max_length=5))):
-            found = teacher("mixture", context, models=models, max_length=length, live=live)(batch(4, 5, 6))
-            assert torch.equal(found, five)
-            assert not torch.equal(found, whole)
-        far = teacher("mixture", known(corpus, max_length=4096), models=models, max_length="train", live=live)
-        assert torch.equal(far(batch(4, 5, 6)), whole), "never more than a model can read"
+        def rows(length: Any, in_training: int | None = None) -> torch.Tensor:
+            context, models = known(corpus, max_length=in_training), [str(tiny_model), str(other_model)]
+            return teacher("mixture", context, models=models, max_length=length, live=True)(batch(4, 5, 6))
+
+        five, whole = rows([5, 5]), rows(0)
+        assert torch.equal(rows(5), five)
+        assert torch.equal(rows("train", 5), five)
+        assert not torch.equal(five, whole)
+        assert torch.equal(rows("train", 4096), whole), "never more than a model can read"
         with pytest.raises(UserError, match="needs the max_length of its run"):
-            teacher("mixture", known(corpus), models=models, max_length="train", live=live)
+            rows("train")
 
     @pytest.mark.parametrize(("options", "said"), [
         ({"models": []}, r"teachers.mixture.models = \[\] is not possible"),
@@ -175,3 +179,74 @@ class TestMixture:
     def test_mistakes_are_named(self, options: dict[str, Any], said: str) -> None:
         with pytest.raises(UserError, match=said):
             isotrope.component("teachers", "mixture", **options)
+
+
+class TestCache:
+    def test_is_written_once_and_mapped(self, corpus: Texts, tiny_model: Path, cache: Path, shards: Any) -> None:
+        taught, again = (teacher("cached", known(corpus), model=str(tiny_model)) for _ in range(2))
+        assert shards == [0, 100, 200, 300, 400, 500]
+        assert vectors(cache).shape == (600, taught.width) == (600, again.width)
+        assert not list(cache.glob(f".*{DRAFT}"))
+
+    def test_serves_no_other_model_settings_corpus_or_rows(
+        self, tiny_model: Path, other_model: Path, cache: Path, tmp_path: Path
+    ) -> None:
+        """The models here lie in one folder, one after the other: a path says nothing about weights."""
+        place, text = tmp_path / "model", tmp_path / "few.txt"
+        text.write_text("\n".join(sentences(50)))
+        corpus = text_open(text).texts()
+
+        def put(source: Path) -> str:
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(source, place)
+            return str(place)
+
+        plain, rows = known(corpus), np.arange(40)
+        every: list[tuple[Path, dict[str, Any], BuildContext]] = [
+            (tiny_model, {}, plain),
+            (other_model, {}, plain),
+            (tiny_model, {"pooling": "cls"}, plain),
+            (tiny_model, {"max_length": 20}, plain),
+            (tiny_model, {"precision": "bf16"}, plain),
+            (tiny_model, {}, known(replace(corpus, key="another"))),
+            (tiny_model, {}, replace(plain, rows=rows)),
+            (tiny_model, {}, replace(plain, rows=rows + 1)),
+        ]
+        for number, (model, options, context) in enumerate(every, 1):
+            teacher("cached", context, model=put(model), **options)
+            assert len(files(cache)) == number, (number, options)
+        for model, options, context in every:
+            teacher("cached", context, model=put(model), **options)
+        teacher("cached", plain, model=str(tiny_model))  # the same model elsewhere
+        teacher("cached", replace(plain, rows=rows[::-1].copy()), model=str(tiny_model))  # the same rows
+        teacher("cached", replace(plain, rows=np.arange(50)), model=str(tiny_model))  # all
+        assert len(files(cache)) == len(every)
+
+    @pytest.mark.parametrize("sample", [False, True])
+    def test_goes_on_after_kills(self, corpus: Texts, tiny_model: Path, cache: Path, shards: Any, sample: bool) -> None:
+        context = known(corpus, rows=np.arange(0, 600, 2) if sample else None)
+        teacher("cached", context, model=str(tiny_model))
+        undisturbed = vectors(cache)
+        shutil.rmtree(cache)
+        for kill_at in (100, 200):
+            child = os.fork()
+            if not child:
+                shards.kill_at = kill_at
+                try:
+                    teacher("cached", context, model=str(tiny_model))
+                finally:
+                    os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+            assert not files(cache)
+        shards.clear()
+        teacher("cached", context, model=str(tiny_model))
+        assert shards == list(range(200, len(undisturbed), 100))
+        assert np.array_equal(vectors(cache), undisturbed)
+
+    def test_asks_for_space_first(
+        self, corpus: Texts, tiny_model: Path, shards: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(disk.shutil, "disk_usage", lambda folder: SimpleNamespace(free=70_000))
+        with pytest.raises(UserError, match="live = true"):
+            teacher("cached", known(corpus), model=str(tiny_model))
+        assert not shards

@@ -53,15 +53,8 @@ for shape in SHAPES:
     for t in (2.0, 0.7):
         add("uniformity", uniformity, ranking.uniformity, [draw(*shape, seed=1)], [], t)
     add("consistency", consistency, ranking.consistency, [both], [], 0.3)
-    add(
-        "distillation",
-        queue_kl,
-        lambda s, t, *tau: debiased.distillation(s, t, tau[0]),
-        [taught],
-        [cosines_of(*taught.shape)],
-        0.3,
-        0.3,
-    )
+    one_temperature = lambda s, t, *tau: debiased.distillation(s, t, tau[0])  # noqa: E731
+    add("distillation", queue_kl, one_temperature, [taught], [cosines_of(*taught.shape)], 0.3, 0.3)
     for drop in (True, False):
         add("listnet", listnet, ranking.listnet, [both], [taught], 0.3, 0.2, drop)
         for order in (taught, taught.round()):  # the second has ties

@@ -43,11 +43,9 @@ def generator(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A masked language model with the words of the small BERT."""
     folder = tmp_path_factory.mktemp("generator")
     words = AutoTokenizer.from_pretrained(build_bert(folder))
-    config = BertConfig(
-        vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
-    )
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     torch.manual_seed(1)
-    BertForMaskedLM(config).save_pretrained(folder)
+    BertForMaskedLM(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(folder)
     return str(folder)
 
 
@@ -70,9 +68,7 @@ def objective(name: str, model: SentenceTransformer, size: int | None = None, **
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_gradient_caching_and_the_order_of_sentences_change_nothing(
-    name: str, tiny_model: Path, generator: str
-) -> None:
+def test_gradient_caching_and_the_order_change_nothing(name: str, tiny_model: Path, generator: str) -> None:
     """What is hidden depends on the row, not on its place: so two processes hide what one does."""
     options, found, text = {"generator": generator} if name == "diffcse" else {}, [], sentences(6)
     cases: list[tuple[int | None, list[int]]] = [(None, [*range(6)]), (4, [*range(6)])]
@@ -208,9 +204,7 @@ def test_the_generator_says_the_hidden_words_and_no_others(tiny_model: Path, gen
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_the_vector_stands_where_the_embedding_layer_had_the_first_token(
-    tiny_model: Path, generator: str, packed: bool
-) -> None:
+def test_the_vector_stands_for_the_first_token(tiny_model: Path, generator: str, packed: bool) -> None:
     """With that layer's own output for [CLS], the second encoder gives what it gives; any other vector is seen."""
     term = objective("diffcse", student(tiny_model, packed=packed), generator=generator).terms["diffcse"]
     plain = student(tiny_model, packed=False)
@@ -280,17 +274,15 @@ def test_what_does_not_fit_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=said_of_it):
             made.build(known)
-    moving = Objective(
-        model, {"words": component("terms", "masked_words")}, tokens=[ON_TOKENS["tsdae"]], passes=1
-    ).train()
-    with pytest.raises(UserError, match="a token step moves words"):
-        moving([dict(text)])
-    no_view = Objective(model, {"words": component("terms", "masked_words", view=2)}, passes=1).train()
-    with pytest.raises(UserError, match=r"terms.masked_words = \[2\] is not possible: the views are 0 to 0"):
-        no_view([dict(text)])
-    other_states = Objective(model, {"mi": MutualInformation()}, passes=1, context=narrow).train()
-    with pytest.raises(UserError, match="this model has others"):
-        other_states([dict(text)])
+    plain, of_another_view = (component("terms", "masked_words", view=view) for view in (0, 2))
+    cases: list[tuple[Any, dict[str, Any], str]] = [
+        (plain, {"tokens": [ON_TOKENS["tsdae"]]}, "a token step moves words"),
+        (of_another_view, {}, r"terms.masked_words = \[2\] is not possible: the views are 0 to 0"),
+        (MutualInformation(), {"context": narrow}, "this model has others"),
+    ]
+    for term, options, said_of_it in cases:
+        with pytest.raises(UserError, match=said_of_it):
+            Objective(model, {"term": term}, passes=1, **options).train()([dict(text)])
     model.tokenizer.mask_token = None
     with pytest.raises(UserError, match="the model has no word"):
         InfoCSE().build(context)

@@ -1,6 +1,5 @@
 """Words that are hidden, negated, or put around the text, against the tokenizer itself."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,13 +11,13 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-import isotrope
 from component_contract import WORDS, words
 from conftest import sentences
 from isotrope import Objective, component, load
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.objective.passes import Passes
+from isotrope.preset.preset import build_objective, read_preset
 from isotrope.tokens._inner import inside
 from isotrope.tokens.hide import Phrase, phrases
 from isotrope.tokens.negate import Negate
@@ -71,11 +70,8 @@ def test_padding_may_stand_on_either_side() -> None:
     rows = [[0, 0, 1, 2, 3, 5, 9], [1, 2, 3, 4, 5, 6, 9], [1, 5, 9, 0, 0, 0, 0]]  # "a is river", "a is not river boat"
     ids = torch.tensor(rows)
     after = step({"input_ids": ids, "attention_mask": (ids > 0).long(), "token_type_ids": 0 * ids}, seeded())
-    assert [" ".join(WORDS[token] for token in row[1:-1]) for row in read(after)] == [
-        "a is not river",
-        "a is river boat",
-        "not river",
-    ]
+    found = [" ".join(WORDS[token] for token in row[1:-1]) for row in read(after)]
+    assert found == ["a is not river", "a is river boat", "not river"]
     assert after["token_type_ids"].shape == after["input_ids"].shape
 
 
@@ -84,16 +80,13 @@ def test_a_tokenizer_without_the_word_is_refused(tiny_model: Path) -> None:
         Negate().build(BuildContext.of(load(tiny_model, device="cpu")))
 
 
-def test_the_users_own_negations_take_its_place(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    texts = corpus_file.read_text().splitlines()[:32]
-    table = tmp_path / "table.jsonl"
-    table.write_text("\n".join(json.dumps({"text": one, "same": one, "no": f"no {one}"}) for one in texts))
+def test_the_users_own_negations_take_its_place(tiny_model: Path) -> None:
+    """The term reads the negatives, so that no step must."""
     more = ["tokens.negate=false", "views.passes=2", "tokens.other.on=[1]", "scores=false", "terms.soft.view=0"]
-    done = isotrope.train(
-        table, output=tmp_path / "run", preset="sncse", model=str(tiny_model), dev="none", labels="none",
-        text="text", positive="same", negatives=["no"], overrides=[*more, "train.batch_size=8", "train.max_length=40"],
-    )  # fmt: skip
-    assert (done.folder / "model").is_dir(), "the term reads the negatives, so that no step must"
+    model = load(tiny_model, "mask", dropout=0.1, device="cpu").train()
+    text = sentences(6)
+    columns = [model.preprocess(each) for each in (text, text, [f"no {one}" for one in text])]
+    assert "soft" in build_objective(read_preset("sncse", more), model)(columns)
 
 
 rows = st.lists(st.lists(st.booleans(), min_size=9, max_size=9), min_size=1, max_size=4)
@@ -134,9 +127,8 @@ def test_a_phrase_lies_between_stop_words_and_punctuation() -> None:
 def test_a_part_of_a_word_is_no_stop_word() -> None:
     """Of a tokenizer that marks the first part of a word: «the theory», «The river»."""
     marked = ["<mask>", "<s>", "</s>", "Ġthe", "ory", "The", "Ġriver", ",", "Ġnew"]
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(marked)})), mask_token="<mask>"
-    )
+    known = Tokenizer(WordLevel({word: i for i, word in enumerate(marked)}))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=known, mask_token="<mask>")
     step = Phrase().build(BuildContext(tokenizer=tokenizer))
     ids = torch.tensor([[1, 5, 6, 3, 4, 7, 3, 2], [1, 3, 6, 7, 8, 4, 3, 2]])
     among = torch.ones_like(ids, dtype=torch.bool).index_fill(1, torch.tensor([0, 7]), False)

@@ -1,7 +1,4 @@
-"""The inner layers of the model as it was before training, as views (SG-OPT).
-
-Kim et al., ACL 2021, Sec. 3. https://aclanthology.org/2021.acl-long.197
-"""
+"""SG-OPT's inner layers, as views (Kim et al., ACL 2021, Sec. 3). https://aclanthology.org/2021.acl-long.197"""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -24,10 +21,8 @@ def spread(layers: int, count: int) -> list[int]:
 class Layers(WithState):
     """Token ids (count · N, L) -> (count · N, D) without gradient: a frozen layer a pass. BibTeX: kim2021selfguided.
 
-    Each is the mean over the tokens of one layer. The frozen model has no dropout and reads each sentence once.
-
-    Args:
-        count: layers, spread from the embedding layer to the last. It must be ``on`` as many passes.
+    Each is the mean over the tokens of one of ``count`` layers, spread from the embedding layer to the last; it must be
+    ``on`` as many passes. The frozen model has no dropout and reads each sentence once.
     """
 
     stage = "peers"

@@ -1,7 +1,7 @@
-"""A moving average of the student reads some passes: the slow encoder of momentum contrast.
+"""Copies of the student that read some passes in its place: one that follows it, and one that is trained beside it.
 
-ESimCSE: Wu et al., COLING 2022, Sec. 3.2, https://aclanthology.org/2022.coling-1.342; MoCoSE: Cao et al., Findings of
-ACL 2022, https://aclanthology.org/2022.findings-acl.248.
+Momentum contrast in ESimCSE, https://aclanthology.org/2022.coling-1.342, Sec. 3.2, and in MoCoSE,
+https://aclanthology.org/2022.findings-acl.248; Contrastive Tension, https://openreview.net/forum?id=Ov_sMNau-PF.
 """
 
 from copy import deepcopy
@@ -12,25 +12,37 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.distributed import averaged
 from isotrope.contract.features import read_in_parts
 from isotrope.contract.layers import decay_at, follow
 from isotrope.types import Fraction, Whole
 
 
-@dataclass(eq=False, repr=False)
-class MovingAverage(WithState):
-    """Token ids (N, L) -> (N, D) without gradient. It follows the student after each step. BibTeX: wu2022esimcse.
+class Trained(WithState):
+    """Token ids (N, L) -> (N, D), with weights of its own. BibTeX: carlsson2021tension.
 
-    Args:
-        decay: the part of the average that stays in each step.
-        rise: steps within which ``decay`` rises to 1; 0: it stays.
-        dropout: whether the average has dropout as the student has.
+    It is trained and saved with the objective. The model that the run gives is the student.
     """
 
     stage = "peers"
-    decay: Fraction = 0.995
-    rise: Whole = 0
-    dropout: bool = False
+
+    def begin(self, context: BuildContext) -> None:
+        self.encoder = deepcopy(context.needed("student")).train()  # dropout included
+        averaged(self.encoder)
+
+    def forward(self, features: dict[str, Any], size: int | None = None) -> Tensor:
+        """``size`` rows at a time; None: all."""
+        return read_in_parts(self.encoder, features, size)[0]
+
+
+@dataclass(eq=False, repr=False)
+class MovingAverage(WithState):
+    """Token ids (N, L) -> (N, D) without gradient. It follows the student after each step. BibTeX: wu2022esimcse."""
+
+    stage = "peers"
+    decay: Fraction = 0.995  # the part of the average that stays in each step
+    rise: Whole = 0  # steps within which ``decay`` rises to 1; 0: it stays
+    dropout: bool = False  # as the student has
 
     def begin(self, context: BuildContext) -> None:
         self.steps: Tensor = nn.Buffer(torch.tensor(0))

@@ -73,8 +73,7 @@ class LinearStep(PostStep):
 class FittedEncoder(ByRole):
     """An encoder and a step behind it. A step of the target is fitted anew on the sentences of each `encode`.
 
-    An evaluation encodes all sentences of its tasks in one call, so that they are the target. Call `fit` to fit once
-    and keep that.
+    An evaluation encodes all sentences of its tasks in one call, so that they are the target.
     """
 
     def __init__(self, base: Encoder, step: PostStep) -> None:
@@ -125,10 +124,8 @@ def with_linear(encoder: SentenceTransformer, mean: Matrix, matrix: Matrix) -> S
     """The model with x -> (x − μ) W as its last layer, for μ (D,) and W (D, K) that are fitted on its vectors.
 
     Where the model ends with unit length, the new one does too. The given model stays as it is, but the two share
-    their modules: train only one of them. `isotrope.encoder.save` writes the new one for plain sentence-transformers.
-
-    Vectors that the model cuts to D dimensions (``truncate_dim``) are cut inside the layer, before they are rotated.
-    What is cut has no unit length, and gets none.
+    their modules: train only one of them. Vectors that the model cuts to D dimensions (``truncate_dim``) are cut inside
+    the layer, before they are rotated. What is cut has no unit length, and gets none.
     """
     unit_length = isinstance(encoder[-1], Normalize) and encoder.truncate_dim is None
     new = copy(encoder)

@@ -1,9 +1,8 @@
 """BERT-flow: an invertible map, fitted by maximum likelihood, from an encoder's vectors to a Gaussian.
 
-Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020, https://arxiv.org/abs/2011.05864.
-The map is Glow (Kingma and Dhariwal, NeurIPS 2018, https://arxiv.org/abs/1807.03039): steps of actnorm, mixing of the
-channels, coupling. As the public BERT-flow, it has random permutations where Glow has an invertible 1×1 convolution,
-and additive couplings where it has affine ones. Without their multi-scale split: all channels pass all steps.
+Li et al., EMNLP 2020, https://arxiv.org/abs/2011.05864. The map is Glow, https://arxiv.org/abs/1807.03039: steps of
+actnorm, mixing of the channels, coupling. As the public BERT-flow, it has random permutations and additive couplings;
+without its multi-scale split, all channels pass all steps.
 """
 
 import math
@@ -48,7 +47,7 @@ class GlowStep(nn.Module):
 
 
 class Glow(nn.Module):
-    """``depth`` steps of actnorm, mixing and coupling, from vectors (N, D) to what is to be Gaussian."""
+    """``depth`` steps, from vectors (N, D) to what is to be Gaussian."""
 
     def __init__(self, dim: int, depth: int, width: int) -> None:
         super().__init__()
@@ -76,9 +75,7 @@ def negative_log_likelihood(z: Tensor, volume: Tensor) -> Tensor:
 
 
 class Flow(PostStep):
-    """``+flow``: BERT-flow. BibTeX: li2020bertflow.
-    One epoch at a learning rate of 1e-3 is published.
-    """
+    """``+flow``: BERT-flow, as published one epoch at a learning rate of 1e-3. BibTeX: li2020bertflow."""
 
     lr: AboveZero = 1e-3  # of Adam
     epochs: Count = 1

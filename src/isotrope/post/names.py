@@ -31,8 +31,7 @@ from isotrope.post.whitening import Removal, Whitening
 from isotrope.types import Encoder
 
 STEPS: dict[str, type[PostStep]] = {
-    "whitening": Whitening, "removal": Removal, "flow": Flow, "shortened": Shortened, "sif": Sif,
-    "ranks": Ranks,
+    "whitening": Whitening, "removal": Removal, "flow": Flow, "shortened": Shortened, "sif": Sif, "ranks": Ranks,
 }  # fmt: skip
 
 

@@ -1,7 +1,6 @@
-"""A learned map of vectors: queries move until they rank the documents as a better ranking does.
+"""A learned map of vectors: queries move until they rank the documents as a better ranking does, by RankCSE's ListNet.
 
-RankCSE's ListNet (Liu et al., ACL 2023, Eq. 4, https://aclanthology.org/2023.acl-long.771) on vectors that are computed
-once. The lists come from `isotrope.evaluation.retrieval`. Training takes seconds, and no label and no encoder.
+The vectors are computed once: training takes seconds, no label and no encoder.
 """
 
 from copy import copy
@@ -18,7 +17,6 @@ from torch import Tensor
 
 from isotrope.encoder.pooling import dense
 from isotrope.encoder.routes import with_query_route
-from isotrope.post.fitted import with_linear
 from isotrope.terms.listnet import listnet
 from isotrope.types import Matrix
 
@@ -43,13 +41,6 @@ def ranking_loss(
     return listnet(scale * cosines, teacher, 1.0, TEACHER_TEMPERATURE, drop_positive=False)
 
 
-def map_loss(
-    queries: Tensor, documents: Tensor, teacher: Tensor, matrix: Tensor, scale: Tensor, both: bool
-) -> Tensor:  # fmt: skip
-    """`ranking_loss` of queries q + qW, for W (D, D). With ``both``, a document d is mapped to d + dW too."""
-    return ranking_loss(mapped(queries, matrix), mapped(documents, matrix) if both else documents, teacher, scale)
-
-
 def ranking_map(
     queries: npt.NDArray[np.floating],  # (Q, D)
     documents: npt.NDArray[np.floating],  # (M, D)
@@ -59,11 +50,11 @@ def ranking_map(
     both: bool = False,
     seed: int = 0,
 ) -> Matrix:
-    """W (D, D) that minimises `map_loss` over all queries, and begins at zero; the scale of the cosines is learned too.
+    """W (D, D), from zero, that minimises `ranking_loss` of queries q + qW; the scale of the cosines is learned too.
 
-    The vectors need no unit length. Lists and scores are what `isotrope.evaluation.retrieval` gives. A query's own
-    document should not be in its list: it would teach to find words. ``both`` maps the documents too, and ``seed`` is
-    that of the order of the queries.
+    With ``both``, a document d is mapped to d + dW. The vectors need no unit length. Lists and scores are what
+    `isotrope.evaluation.retrieval` gives. A query's own document should not be in its list: it would teach to find
+    words. ``seed`` is that of the order of the queries.
     """
     q, d = (F.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float32)), dim=-1) for rows in (queries, documents))
     ids, scores = torch.from_numpy(lists), torch.from_numpy(np.asarray(teacher, dtype=np.float32))
@@ -74,31 +65,27 @@ def ranking_map(
     generator = torch.Generator().manual_seed(seed)
     orders = (torch.randperm(len(q), generator=generator) for _ in range(_EPOCHS))
     for rows in chain.from_iterable(torch.split(order, _BATCH) for order in orders):
-        loss = map_loss(q[rows], d[ids[rows]], scores[rows], matrix, log_scale.exp(), both)
+        found = d[ids[rows]]
+        moved = mapped(found, matrix) if both else found
+        loss = ranking_loss(mapped(q[rows], matrix), moved, scores[rows], log_scale.exp())
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return matrix.detach().double().numpy()
 
 
-def with_map(encoder: SentenceTransformer, matrix: Matrix, *, both: bool = False) -> SentenceTransformer:
-    """The model with x + xW as its last layer, in plain sentence-transformers format. The given model stays as it is.
+def with_map(encoder: SentenceTransformer, matrix: Matrix) -> SentenceTransformer:
+    """The model with x + xW as the last layer of queries, for W (D, D) of `ranking_map`; the given one stays as it is.
 
-    With ``both``, all texts are mapped. Else only queries are, by a route that ``encode_query`` takes. Documents, and
-    texts that `encode` takes without a word, keep their vectors to the last bit, so that nobody has to index again.
-
-    The two models share their modules. W (D, D) is what `ranking_map` gives for the vectors of the first.
-    A model with routes of its own cannot get another one for queries.
+    ``encode_query`` takes another route, which a model with routes of its own cannot get. Documents, and texts that
+    ``encode`` takes without a word, keep their vectors to the last bit, so that nobody has to index again.
     """
-    layer = np.eye(len(matrix)) + matrix
-    if both:
-        return with_linear(encoder, np.zeros(len(matrix)), layer)
     shared, last = list(encoder), Dropout(0.0)  # which changes nothing: a route needs a module
     if isinstance(encoder[-1], Normalize):
         shared, last = shared[:-1], Normalize()  # unit length again after unit length would change the last bit
     uncut = copy(encoder)
     uncut.truncate_dim = None
     beyond = int(uncut.get_embedding_dimension() or 0) - len(matrix)  # what the model cuts, after its routes
-    layer = np.pad(layer, (0, beyond))
+    layer = np.pad(np.eye(len(matrix)) + matrix, (0, beyond))
     moved = dense(torch.from_numpy(layer.T.copy()), torch.zeros(len(layer)))  # (D, D)
     return with_query_route(encoder, [last, moved, last], [last], shared)

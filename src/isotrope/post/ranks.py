@@ -1,7 +1,4 @@
-"""RankEncoder: a text's vector is how near it is to each sentence of a corpus, as ranks.
-
-Seonwoo et al., ACL 2023, Sec. 3, https://aclanthology.org/2023.acl-long.879.
-"""
+"""RankEncoder (Seonwoo et al., ACL 2023, Sec. 3). https://aclanthology.org/2023.acl-long.879"""
 
 import numpy as np
 from scipy.stats import rankdata
@@ -31,9 +28,9 @@ def ranks(vectors: Matrix, share: float = 0.0) -> Transform:
 
 
 class Ranks(PostStep):
-    """``+ranks``: as wide as there are sentences to be ranked. BibTeX: seonwoo2023rankencoder.
+    """``+ranks``: how near a text is to each sentence of a corpus, as ranks. BibTeX: seonwoo2023rankencoder.
 
-    It is no linear map. So it cannot be saved into a model: keep the corpus, and name the step where you evaluate.
+    It is no linear map, so it cannot be saved into a model: name the step where you evaluate.
     """
 
     k: Count | None = None  # sentences to be ranked, the first of those that it is fitted on; all by default

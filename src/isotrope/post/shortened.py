@@ -1,8 +1,4 @@
-"""Vectors cut to their first dimensions, and stored as 8-bit numbers or as bits: what that costs.
-
-Cutting: Matryoshka Representation Learning (Kusupati et al., NeurIPS 2022, Sec. 3), https://arxiv.org/abs/2205.13147.
-Rounding: sentence-transformers' `quantize_embeddings`, https://sbert.net/examples/applications/embedding-quantization.
-"""
+"""Vectors cut to their first dimensions (https://arxiv.org/abs/2205.13147), and stored as 8-bit numbers or as bits."""
 
 from typing import Literal
 
@@ -21,9 +17,9 @@ StoredAs = Literal["float32", "int8", "binary"]
 def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "float32") -> Transform:
     """Rows (N, D) -> what is left of their first k dimensions, (N, k); k is D by default.
 
-    Rows are cut and get unit length. "int8" rounds each dimension to 256 steps between its least and its largest value
-    among ``vectors``. This moves the origin to the middle of the ranges, so cosines change as by centring, and a raw
-    model may even gain. "binary" keeps the signs, -1 or 1: cosines then order texts as the Hamming distance does.
+    Rows are cut and get unit length. "int8", as `quantize_embeddings`, rounds each dimension to 256 steps between its
+    least and largest value among ``vectors``. This moves the origin to the middle of the ranges, so cosines change as
+    by centring. "binary" keeps the signs, -1 or 1: cosines then order texts as the Hamming distance does.
     """
     width = vectors.shape[1]
     if k is not None and k > width:

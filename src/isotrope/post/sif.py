@@ -1,8 +1,4 @@
-"""Smooth inverse frequency: in the mean of a sentence's word vectors, rare words weigh more.
-
-Arora et al., A Simple but Tough-to-Beat Baseline for Sentence Embeddings, ICLR 2017, Algorithm 1,
-https://openreview.net/forum?id=SyK00v5xx.
-"""
+"""Smooth inverse frequency (Arora et al., ICLR 2017, Algorithm 1). https://openreview.net/forum?id=SyK00v5xx"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +34,7 @@ def smooth_inverse_frequency(counts: Mapping[str, float], a: float) -> Callable[
 
 
 class Sif(PostStep):
-    """``+sif``: weights a / (a + p(word)), then the common directions taken away. BibTeX: arora2017sif."""
+    """``+sif``: word vectors weigh a / (a + p(word)), then common directions are taken away. BibTeX: arora2017sif."""
 
     freq: str | None = None  # a file of word counts, for p; by default, words of the sentences it is fitted on count
     a: AboveZero = 1e-3

@@ -18,17 +18,14 @@ def whitening(
     """Mean μ (D,) and W = (U Λ^-exponent)[:, :k] (D, k) of vectors (N, D); the result of x is (x − μ) W.
 
     U Λ Uᵀ is the covariance over N, its directions by falling variance (PCA type); k is D by default. A direction of
-    variance λ has the variance λ^(1 − 2 exponent) afterwards: 1 with exponent 0.5, full whitening. Exponent 0 only
-    moves the centre and turns the axes, so it changes the cosines as centring does. Values between are "soft".
+    variance λ has the variance λ^(1 − 2 exponent) afterwards: 1 with exponent 0.5, as in Algorithm 1 of Su et al.,
+    2021, https://arxiv.org/abs/2103.15316. Exponent 0 changes the cosines as centring does. Values between are "soft".
 
     Directions without variance are left out, so there may be fewer than k. A last LayerNorm takes one away from every
     mean-pooled BERT, and Λ^-1/2 would blow its rounding up to full size. Exponent 0 keeps them: it enlarges nothing.
 
-    Of few vectors, the small variances come out too small, and whitening then enlarges noise. ``shrink`` moves the
-    covariance towards a multiple of the identity, as far as Ledoit and Wolf estimate, 2004,
-    https://doi.org/10.1016/S0047-259X(03)00096-4.
-
-    Su et al., 2021, https://arxiv.org/abs/2103.15316, Algorithm 1, has the exponent 0.5.
+    Of few vectors, small variances come out too small, and whitening enlarges noise. ``shrink`` moves the covariance
+    towards a multiple of the identity, as Ledoit and Wolf have it, https://doi.org/10.1016/S0047-259X(03)00096-4.
     """
     wanted = check_size(len(vectors), vectors.shape[1], k, exponent, shrink)
     mean = vectors.mean(axis=0)
@@ -72,9 +69,8 @@ class Whitening(LinearStep):
 def removal(vectors: Matrix, k: int = 1) -> tuple[Matrix, Matrix]:
     """Mean μ (D,) and W = I − U Uᵀ (D, D) of vectors (N, D); the result of x is (x − μ) W.
 
-    U (D, k) are the directions of largest variance. Mu and Viswanath, All-but-the-Top, ICLR 2018, Algorithm 1,
-    https://arxiv.org/abs/1702.01417, project x and not x − μ onto U. That adds one constant to all vectors, (U Uᵀ) μ;
-    here the result stays centred.
+    U (D, k) are the directions of largest variance. Mu and Viswanath, ICLR 2018, Algorithm 1,
+    https://arxiv.org/abs/1702.01417, project x and not x − μ onto U, which adds (U Uᵀ) μ to all vectors.
     """
     dim = vectors.shape[1]
     if k >= min(len(vectors), dim):

@@ -1,8 +1,7 @@
-"""DCLR as its public code computes it, where that is not its paper.
+"""DCLR as its public code computes it, where that is not its paper. https://aclanthology.org/2022.acl-long.423
 
-The paper (Zhou et al., ACL 2022; https://aclanthology.org/2022.acl-long.423) says nothing of a missing attention mask
-(Sec. 3), has noise alone in the denominator of Eq. 2 (``scores/noise.py``), removes a false negative in Eq. 5
-(``scores/instance_weight.py``), and has cross-entropy in Eq. 6 (``terms/infonce.py``).
+The paper says nothing of a missing attention mask (Sec. 3), has noise alone in the denominator of Eq. 2, removes a
+false negative in Eq. 5, and has cross-entropy in Eq. 6.
 """
 
 from dataclasses import dataclass, replace
@@ -12,18 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from isotrope.scores.instance_weight import InstanceWeight
-from isotrope.scores.noise import Noise, pulled
+from isotrope.scores.noise import Noise, gradient
 from isotrope.types import AboveZero, NonNegative, Scores
-
-
-def gradient_against_batch(noise: Tensor, anchor: Tensor, batch: Tensor, temperature: float) -> Tensor:
-    """The gradient of Eq. 2 whose denominator holds noise and batch, in closed form -> (K, D).
-
-    noise (K, D), anchor (N, D), batch (N, N): cosines of the anchors and the first positives.
-    """
-    near = F.normalize(anchor, dim=-1) @ F.normalize(noise, dim=-1).T  # (N, K)
-    share = (torch.cat([near, batch], dim=1) / temperature).softmax(dim=1)[:, : len(noise)]
-    return pulled(share, noise, anchor, temperature)
 
 
 def softmax_bce(cosines: Tensor, temperature: float, keep: Tensor | None = None) -> Tensor:
@@ -45,10 +34,7 @@ def softmax_bce(cosines: Tensor, temperature: float, keep: Tensor | None = None)
 
 @dataclass(frozen=True)
 class NoMask:
-    """Padding counts as tokens: the attention mask (N, L) is 1 everywhere. BibTeX: zhou2022dclr.
-
-    How much padding a sentence has depends on the longest one of its batch.
-    """
+    """Padding, up to a batch's longest sentence, counts as tokens: the mask (N, L) is 1. BibTeX: zhou2022dclr."""
 
     stage = "tokens"
 
@@ -62,7 +48,7 @@ class AgainstBatch(Noise):
     def moved(self, noise: Tensor, step_size: float | Tensor, scores: Scores) -> Tensor:
         anchor, batch = scores.views.stack[0].detach(), scores.pairs[0].detach()
         for _ in range(self.steps):
-            slope = gradient_against_batch(noise, anchor, batch, self.temperature)
+            slope = gradient(noise, anchor, self.temperature, batch)
             noise = noise + step_size * F.normalize(slope, dim=-1)
         return noise
 

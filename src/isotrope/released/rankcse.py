@@ -1,7 +1,7 @@
 """RankCSE's ranking losses as the community's code computes them (the authors released none).
 
-The paper (Liu et al., ACL 2023; https://aclanthology.org/2023.acl-long.771) has Jensen and Shannon's divergence in Eq.
-2 (``terms/consistency.py``), and adds nothing within the logarithm of Eq. 5 (``terms/listmle.py``).
+The paper (https://aclanthology.org/2023.acl-long.771) has Jensen and Shannon's divergence in Eq. 2, and adds nothing
+within the logarithm of Eq. 5.
 """
 
 import math
@@ -18,9 +18,8 @@ LEAST = math.log(1e-7)  # of a log-probability
 def clamped_consistency(cosines: Tensor, temperature: float) -> Tensor:
     """½ Σ_j P_ij (log P_ij - 1e-7) + Q_ij (log Q_ij - 1e-7), mean over anchors, positives. (N, N) or (P, N, N) -> ().
 
-    Probabilities below 1e-7 are raised to it.
-    The logarithm of the mixture (P + Q) / 2 is never above 0, and the code clamps it to at least 1e-7: a constant. What
-    is left rewards entropy in both lists, whether they agree or not.
+    Probabilities below 1e-7 are raised to it. The logarithm of the mixture (P + Q) / 2 is never above 0, and the code
+    clamps it to at least 1e-7: a constant. What is left rewards entropy in both lists, whether they agree or not.
     """
     p = (cosines / temperature).log_softmax(dim=-1).clamp(min=LEAST)  # log P
     q = (cosines.mT / temperature).log_softmax(dim=-1).clamp(min=LEAST)  # log Q

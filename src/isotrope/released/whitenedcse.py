@@ -1,8 +1,4 @@
-"""WhitenedCSE's whitening as its released code differentiates it: the matrices carry no gradient.
-
-The paper (Zhuo et al., ACL 2023, Sec. 3.2; https://aclanthology.org/2023.acl-long.677) does not detach them:
-``views/sgw.py``.
-"""
+"""WhitenedCSE's whitening as its released code differentiates it, which Sec. 3.2 of the paper does not."""
 
 from torch import Tensor
 
@@ -10,7 +6,7 @@ from isotrope.views.sgw import SGW
 
 
 class Detach(SGW):
-    """Only the centred features carry a gradient. BibTeX: zhuo2023whitenedcse."""
+    """Only the centred features carry a gradient, the matrices none. BibTeX: zhuo2023whitenedcse."""
 
     def whitening(self, covariance: Tensor) -> Tensor:
         return super().whitening(covariance).detach()

@@ -1,8 +1,4 @@
-"""Which views are positives, and whether the data's negatives are candidates.
-
-Hard negatives are those of supervised SimCSE (Gao et al., EMNLP 2021, Eq. 5). A key for a queue is no positive
-(ESimCSE: Wu et al., COLING 2022, Sec. 3.2, https://aclanthology.org/2022.coling-1.342).
-"""
+"""Which views are positives (ESimCSE, https://aclanthology.org/2022.coling-1.342); hard negatives (SimCSE Eq. 5)."""
 
 from dataclasses import dataclass, replace
 
@@ -21,13 +17,10 @@ class HardNegatives:
 
 @dataclass(frozen=True)
 class Positives:
-    """The cosines (P, N, N + K) of some positives alone, counted as the passes. BibTeX: wu2022esimcse.
-
-    The other views stay for the components that ask for them by number: 0 is the anchor.
-    """
+    """The cosines (P, N, N + K) of some positives alone, so without keys for a queue. BibTeX: wu2022esimcse."""
 
     stage = "scores"
-    views: Counts = (1,)
+    views: Counts = (1,)  # counted as the passes; the others stay for components that ask for them by number
 
     def __call__(self, scores: Scores) -> Scores:
         scores.views.named(self.views, "scores.positives.views")

@@ -1,7 +1,4 @@
-"""False negatives leave the denominator (DCLR: Zhou et al., ACL 2022, Eq. 5).
-
-https://aclanthology.org/2022.acl-long.423
-"""
+"""False negatives leave the denominator (DCLR Eq. 5: Zhou et al., 2022). https://aclanthology.org/2022.acl-long.423"""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -36,21 +33,17 @@ class InstanceWeight:
     Since a teacher gives a sentence and its positive one embedding, a margin below the positive's own similarity (as in
     GISTEmbed) is ``threshold`` = 1 - margin. Steps that come later add candidates that are not weighted.
 
-    Args:
-        teacher: the complementary model; ``self`` is the student, by its own cosines without gradient, mean over the
-            positives (Table 2's self instance weighting).
-        threshold: φ; above 1 nothing is removed.
-        noise: weight the extra candidates too, as the paper does and its code does not. They are points in the
-            student's space: the teacher must have as many dimensions.
-        relative: measure φ from the batch's mean cosine (0) to equality (1). Two sentences have a cosine of 0.8 in
-            some models and narrow domains, and of 0.1 in others: an absolute φ would remove all negatives, or none.
+    The teacher ``self`` is the student, by its own cosines without gradient, mean over the positives (Table 2's self
+    instance weighting). ``noise`` weights the extra candidates too, as the paper does and its code does not. They are
+    points in the student's space, so the teacher must have as many dimensions. ``relative`` is for models and domains
+    where two sentences have a cosine of 0.8, or of 0.1: an absolute φ would remove all negatives, or none.
     """
 
     stage = "scores"
     teacher: str
-    threshold: Annotated[float, Field(allow_inf_nan=False)] = 0.9
+    threshold: Annotated[float, Field(allow_inf_nan=False)] = 0.9  # φ; above 1 nothing is removed
     noise: bool = False
-    relative: bool = False
+    relative: bool = False  # measure φ from the batch's mean cosine (0) to equality (1)
 
     def __call__(self, scores: Scores) -> Scores:
         return replace(scores, keep=scores.keep * self.weights(scores))

@@ -1,8 +1,4 @@
-"""A queue of keys: embeddings of earlier batches are negatives (MoCo's queue, in ESimCSE and MoCoSE).
-
-Wu et al., COLING 2022, Sec. 3.2, https://aclanthology.org/2022.coling-1.342; Cao et al., Findings of ACL 2022,
-https://aclanthology.org/2022.findings-acl.248.
-"""
+"""A queue of keys: earlier embeddings are negatives (ESimCSE, MoCoSE). https://aclanthology.org/2022.coling-1.342"""
 
 from dataclasses import dataclass
 from typing import Any

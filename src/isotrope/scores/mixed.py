@@ -1,7 +1,4 @@
-"""Mixed negatives: between a sentence's positive and another's, so hard for it (MixCSE: Zhang et al., AAAI 2022).
-
-https://doi.org/10.1609/aaai.v36i10.21428
-"""
+"""MixCSE: negatives mixed with the own positive (Zhang et al., 2022). https://doi.org/10.1609/aaai.v36i10.21428"""
 
 from dataclasses import dataclass, replace
 
@@ -25,13 +22,12 @@ def mix_negatives(positive: Tensor, partner: Tensor, share: float) -> Tensor:
 class Mixed:
     """A mixture for each sentence joins every anchor's denominator, but for its partner's. BibTeX: zhang2022mixcse.
 
-    A sentence's partner is the one with the next row number in the batch; the last one's partner is the first. So the
-    order of the batch does not matter. The partner itself does not see the mixture: it is mostly its own positive.
-    Mixtures are made of the first positives; λ = ``share`` is that of a sentence's own.
+    A sentence's partner is the one with the next row number in the batch; the last one's is the first. So the order of
+    the batch does not matter. The partner does not see the mixture: it is mostly its own positive.
     """
 
     stage = "scores"
-    share: Fraction = 0.2
+    share: Fraction = 0.2  # λ, of a sentence's own first positive
 
     def __call__(self, scores: Scores) -> Scores:
         order = scores.views.batch.rows.argsort(stable=True)

@@ -1,7 +1,4 @@
-"""Noise negatives, moved to where the batch is least uniform (DCLR: Zhou et al., ACL 2022, Eqs. 1–4).
-
-https://aclanthology.org/2022.acl-long.423
-"""
+"""Noise negatives, moved where a batch is least uniform (DCLR Eqs. 1–4). https://aclanthology.org/2022.acl-long.423"""
 
 from dataclasses import dataclass
 
@@ -20,16 +17,15 @@ def non_uniformity(noise: Tensor, anchor: Tensor, positive: Tensor, temperature:
     return (denominator - numerator).mean()
 
 
-def gradient(noise: Tensor, anchor: Tensor, temperature: float) -> Tensor:
-    """Eq. 4 in closed form -> (K, D). The positive is in Eq. 2's numerator alone, so the gradient is free of it."""
-    near = F.normalize(anchor, dim=-1) @ F.normalize(noise, dim=-1).T  # (N, K)
-    return pulled((near / temperature).softmax(dim=1), noise, anchor, temperature)
+def gradient(noise: Tensor, anchor: Tensor, temperature: float, others: Tensor | None = None) -> Tensor:
+    """Eq. 4 in closed form -> (K, D). The positive is in Eq. 2's numerator alone, so the gradient is free of it.
 
-
-def pulled(share: Tensor, noise: Tensor, anchor: Tensor, temperature: float) -> Tensor:
-    """The gradient of Eq. 2 for noise (K, D) whose shares in the anchors' denominators are (N, K) -> (K, D)."""
+    ``others`` (N, M): cosines of further candidates in the denominator. The paper has none.
+    """
     unit, anchor = F.normalize(noise, dim=-1), F.normalize(anchor, dim=-1)
-    share = share / (temperature * len(anchor))
+    near = anchor @ unit.T  # (N, K)
+    every = near if others is None else torch.cat([near, others], dim=1)
+    share = (every / temperature).softmax(dim=1)[:, : len(noise)] / (temperature * len(anchor))
     pull = share.T @ anchor  # (K, D) towards the anchors that are near already
     along = (pull * unit).sum(dim=-1, keepdim=True) * unit  # changes the length, not the cosine
     length: Tensor = noise.norm(dim=-1, keepdim=True)
@@ -55,18 +51,16 @@ def ascend(
 class Noise:
     """int(``ratio``·N) vectors from N(0, σ²) join every anchor's denominator. BibTeX: zhou2022dclr.
 
-    ``steps = 0`` is Table 2's random noise. As published, the ascent hardly moves a vector: its length is σ√D ≈ 28, and
-    it moves by 0.004. ``relative``: ``step_size`` counts in lengths of the drawn vector. The paper does not give τ_u.
-    Cosines do not see ``sigma``, which is 1 in the paper (Sec. 5.1): a smaller one only makes the steps count for more.
+    As published, the ascent hardly moves a vector: its length is σ√D ≈ 28, and it moves by 0.004.
     """
 
     stage = "scores"
     ratio: NonNegative = 1.0
-    steps: Whole = 4
+    steps: Whole = 4  # 0: Table 2's random noise
     step_size: AboveZero = 1e-3
-    relative: bool = False
-    temperature: AboveZero = 0.05
-    sigma: AboveZero = 1.0
+    relative: bool = False  # ``step_size`` counts in lengths of the drawn vector
+    temperature: AboveZero = 0.05  # τ_u, which the paper does not give
+    sigma: AboveZero = 1.0  # as in Sec. 5.1; cosines do not see it, but with a smaller one the steps count for more
 
     def __call__(self, scores: Scores) -> Scores:
         anchor = scores.views.stack[0].detach()

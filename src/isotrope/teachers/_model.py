@@ -1,7 +1,4 @@
-"""A model as a teacher, with its own tokenizer, pooling and length; its embeddings of a corpus in one mapped file.
-
-It is never a submodule of the objective: a trainer would take it for the student.
-"""
+"""A model as a teacher, with its own tokenizer, pooling and length; its vectors of a corpus in one mapped file."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -33,7 +30,6 @@ from isotrope.text.permutation import RowIds
 from isotrope.types import Batch, Whole
 
 INITIAL = "initial"  # the name of the student as it was before training
-BATCH = 64  # sentences a forward pass
 
 Pooling = Literal[("own", *LAYERS)]  # type: ignore[valid-type]
 TRAIN = "train"  # the length that the student reads in training
@@ -53,11 +49,15 @@ class TeacherEncoder:
         self.name, self.bf16 = name, bf16
         self.width = int(encoder.get_embedding_dimension() or 0)
 
-    def __call__(self, texts: list[str], progress: Callable[[int], None] | None = None) -> Tensor:
-        """Sentences (n,) -> (n, T). ``progress`` as in `vectors_of`."""
+    def __call__(self, texts: list[str], start: int = 0, count: int | None = None) -> Tensor:
+        """Sentences (n,) -> (n, T). A bar that watches is told that they are those from ``start`` on, of ``count``."""
+
+        def told(done: int) -> None:
+            tell(f"encoded by {self.name}", start + done, count or len(texts))
+
         # The run's own autocast must not reach in here: half precision makes ties, and a ranking sees them.
         with torch.autocast(self.encoder.device.type, dtype=torch.bfloat16, enabled=self.bf16):
-            rows = vectors_of(self.encoder, texts, batch_size=BATCH, progress=progress)
+            rows = vectors_of(self.encoder, texts, batch_size=64, progress=told)
         return F.normalize(torch.from_numpy(rows), dim=-1)
 
 
@@ -65,6 +65,7 @@ class TeacherEncoder:
 class TeacherModel:
     """A model as a preset names it."""
 
+    stage = "teachers"
     model: str  # a folder, a hub name, ``isotrope/tiny``, or ``initial``
     pooling: Pooling = "own"  # as in isotrope.load; "own": as the model declares it, mean for a bare encoder
     max_length: Length = 0  # tokens; 0: the model's own; "train": at most what the student reads in training
@@ -140,8 +141,7 @@ class Visited:
 def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> Taught:
     """A teacher that looks up rows: found in the cache, or encoded; of several processes one encodes, the others wait.
 
-    The key is a checksum of the model, its settings, the corpus and the rows. The rows grow beside the folder that they
-    are for, so after a kill whole shards count.
+    The key is a checksum of the model, its settings, the corpus and the rows. After a kill, whole shards count.
     """
     visited = Visited.by(context)
     count, row = len(visited), 4 * encoder.width  # bytes
@@ -153,11 +153,7 @@ def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> Taught:
         needed = row * (count - begun)
         check_space(folder, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
         for start, texts in visited.read(TEACHER_SHARD, begun):
-
-            def told(done: int, start: int = start) -> None:
-                tell(f"encoded by {encoder.name}", start + done, count)
-
-            write_behind(draft, start * row, encoder(texts, told).numpy().astype("<f4").tobytes())  # (≤ S, T)
+            write_behind(draft, start * row, encoder(texts, start, count).numpy().astype("<f4").tobytes())  # (≤ S, T)
         move(draft, folder / VECTORS)
 
     found = cached(cache_folder("teachers", key), write) / VECTORS

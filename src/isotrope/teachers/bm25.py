@@ -1,8 +1,4 @@
-"""BM25 as a teacher: texts are alike where they share rare words. It needs no model and no labels.
-
-Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009,
-https://doi.org/10.1561/1500000019, with the idf of Lucene.
-"""
+"""BM25 as a teacher: texts are alike where they share rare words. https://doi.org/10.1561/1500000019"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,33 +19,26 @@ from isotrope.text.bm25 import Bm25Index
 from isotrope.types import Batch, Fraction, NonNegative, Teacher
 
 _LAYOUT = 2  # version of the words and of the file; part of the key
-_CHUNK = 8192  # texts read at a time
 _WEIGHTS = "weights.npz"
 
 
 @dataclass(frozen=True)
 class Bm25:
-    """Each text has the row of its words' BM25 weights; cosines of these rows are what a student learns from.
+    """Each text has the row of its words' `bm25_weights`; cosines of these rows are what a student learns from.
 
-    The weight of word t in text d is idf(t) · f / (f + k1 (1 − b + b |d| / mean length)), for f occurrences. BM25 as a
-    search engine has it is not symmetric: only the document's words have weights. Here both texts have them, so that a
-    text is as near to another as the other is to it, and nearest to itself. Words are compared in lower case, and none
-    is left out: idf gives common words little weight. It counts the texts that the run visits.
-
-    Attributes:
-        k1: how slowly further occurrences of a word stop to count; 0: only whether it occurs.
-        b: how much a long text's words count less; from 0 to 1.
+    In a search only the document's words have weights. Here both texts have them, so that a text is as near to another
+    as the other is to it, and nearest to itself. It counts the texts that the run visits.
     """
 
     stage = "teachers"
-    k1: NonNegative = 1.5
-    b: Fraction = 0.75
+    k1: NonNegative = 1.5  # how slowly further occurrences of a word stop to count; 0: only whether it occurs
+    b: Fraction = 0.75  # how much a long text's words count less
 
     def build(self, context: BuildContext) -> Teacher:
         visited = Visited.by(context)
 
         def texts() -> Iterator[str]:
-            for start, part in visited.read(_CHUNK):
+            for start, part in visited.read(size=8192):
                 tell("counted the words of", start, len(visited))
                 yield from part
 

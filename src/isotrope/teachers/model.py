@@ -9,27 +9,15 @@ from isotrope.teachers._model import INITIAL, Length, Precision, Taught, Teacher
 from isotrope.types import Batch, Teacher
 
 
-@dataclass(frozen=True)
 class Cached(TeacherModel):
-    """One model, one pass over the rows that the run visits: 4 · T bytes a row on disk, shared by all later runs.
-
-    From then on it is a look-up in a memory-mapped file.
-    """
-
-    stage = "teachers"
+    """One model, one pass over the rows that the run visits: 4 · T bytes a row on disk, shared by all later runs."""
 
     def build(self, context: BuildContext) -> Teacher:
         return encoded_once(self.load(context), context)
 
 
-@dataclass(frozen=True)
 class Live(TeacherModel):
-    """One model, one more forward pass a step; the same embeddings as cached, to rounding.
-
-    For a corpus whose embeddings would fill the disk, or that is read once.
-    """
-
-    stage = "teachers"
+    """One more forward pass a step, for a corpus whose embeddings would fill the disk; else as cached, to rounding."""
 
     def build(self, context: BuildContext) -> Teacher:
         encoder, corpus = self.load(context), context.needed("corpus")
@@ -42,14 +30,10 @@ class Live(TeacherModel):
 
 @dataclass(frozen=True)
 class Initial:
-    """A cached teacher from the run's own model. What the student knows before training is held while it learns.
-
-    A resumed run loads the same model first, and finds the same cache. Without dropout and without the training-only
-    head; ``max_length`` 0 is the length that the model is used with.
-    """
+    """A cached teacher: the student before training, without dropout and without the training-only head."""
 
     stage = "teachers"
-    max_length: Length = 0
+    max_length: Length = 0  # the length that the model is used with
     precision: Precision = "fp32"
 
     def build(self, context: BuildContext) -> Teacher:

@@ -1,4 +1,4 @@
-"""A term over lists, with a queue of a teacher's vectors in the place of the batch."""
+"""Terms over the lists of a batch, or of a queue of a teacher's vectors in its place."""
 
 from typing import Any
 
@@ -13,8 +13,7 @@ from isotrope.types import Scores
 class Projection(nn.Linear):
     """A learnt map of the anchors at unit length (N, D) to the teacher's width, (N, T). It is thrown away.
 
-    It starts with orthonormal rows or columns. Of equal widths it starts as the identity: a student made of its
-    teacher's layers has its directions already.
+    It starts with orthonormal rows or columns; of equal widths as the identity, for a student of its teacher's layers.
     """
 
     def __init__(self, context: BuildContext, teacher: str) -> None:
@@ -35,6 +34,7 @@ def without_positive(lists: Tensor) -> Tensor:
 class ListTerm:
     """A term over the lists of a batch, or of a queue: `of_lists` of cosines (N, K) of student and teacher -> ()."""
 
+    stage = "terms"
     one_view = True
     teacher: str
     queue: int
@@ -61,14 +61,13 @@ class OverQueue(nn.Module):
     """
 
     one_view = True
-    rows: Tensor  # (K, T) unit rows, the newest first
 
     def __init__(self, term: ListTerm, context: BuildContext) -> None:
         super().__init__()
         self.term, self.projection = term, Projection(context, term.teacher)
-        rows = F.normalize(torch.randn(term.queue, self.projection.out_features), dim=-1)
-        self.register_buffer("rows", rows)
-        self.latest = rows[:0]  # of the batches since the last step
+        drawn = torch.randn(term.queue, self.projection.out_features)
+        self.rows: Tensor = nn.Buffer(F.normalize(drawn, dim=-1))  # (K, T) unit rows, the newest first
+        self.latest = self.rows[:0]  # of the batches since the last step
 
     def forward(self, scores: Scores) -> Tensor:
         taught = scores.views.teachers[self.term.teacher].to(self.rows)  # (N, T)

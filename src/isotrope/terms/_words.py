@@ -47,10 +47,7 @@ def own_states(reading: Reading, width: int, term: str) -> Tensor:
 
 
 class Words(nn.Module):
-    """States (…, H) -> scores of the words (…, W): a layer and a norm, then a table of words that it only reads.
-
-    It begins with random weights: encoders come without these layers.
-    """
+    """States (…, H) -> scores of the words (…, W): a new layer and norm, then a table of words that it only reads."""
 
     def __init__(self, width: int, table: nn.Embedding) -> None:
         super().__init__()

@@ -1,7 +1,4 @@
-"""Alignment and uniformity as losses (Wang & Isola, ICML 2020, Sec. 4.1; with α = 2, RankCSE Eqs. 7 and 8).
-
-https://arxiv.org/abs/2005.10242
-"""
+"""Alignment (α = 2) and uniformity (Wang & Isola, ICML 2020; RankCSE Eqs. 7, 8). https://arxiv.org/abs/2005.10242"""
 
 import math
 from dataclasses import dataclass

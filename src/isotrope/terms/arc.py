@@ -1,7 +1,4 @@
-"""ArcCSE's contrast: a margin is added to the angle between a sentence's two views (Zhang et al., ACL 2022).
-
-https://aclanthology.org/2022.acl-long.336
-"""
+"""ArcCSE: a margin on the angle of two views (Zhang et al., ACL 2022). https://aclanthology.org/2022.acl-long.336"""
 
 import math
 from dataclasses import dataclass
@@ -26,8 +23,7 @@ def with_margin(cosine: Tensor, margin: float) -> Tensor:
 def arc(cosines: Tensor, temperature: float, margin: float, keep: Tensor | None = None) -> Tensor:
     """-log e^{cos(θ_ii + m)/τ} / (e^{cos(θ_ii + m)/τ} + Σ_{j≠i} e^{cos θ_ij/τ}), mean over anchors i -> ().
 
-    It is summed over positives. cosines (N, M) or (P, N, M), M >= N, and keep (N, M) as in `isotrope.terms.infonce`;
-    the margin m in radians.
+    Summed over positives. cosines (N, M) or (P, N, M), M >= N, and keep (N, M) as in `infonce`; m in radians.
     """
     diagonal = torch.eye(*cosines.shape[-2:], dtype=torch.bool, device=cosines.device)  # (N, M)
     return infonce(torch.where(diagonal, with_margin(cosines, margin), cosines), temperature, keep)
@@ -35,14 +31,11 @@ def arc(cosines: Tensor, temperature: float, margin: float, keep: Tensor | None 
 
 @dataclass(frozen=True)
 class Arc:
-    """InfoNCE, where a positive must be nearer than the negatives by an angle. BibTeX: zhang2022arccse.
-
-    ``margin`` is in radians: 10 degrees are 0.1745.
-    """
+    """InfoNCE, where a positive must be nearer than the negatives by an angle. BibTeX: zhang2022arccse."""
 
     stage = "terms"
     temperature: AboveZero = 0.05
-    margin: Annotated[float, Field(ge=0, le=math.pi / 2)] = 0.1745
+    margin: Annotated[float, Field(ge=0, le=math.pi / 2)] = 0.1745  # radians; 10 degrees
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:

@@ -1,7 +1,4 @@
-"""Ranking consistency: both views of a sentence rank the others alike (RankCSE Eq. 2).
-
-Liu et al., ACL 2023, Sec. 4.3. https://aclanthology.org/2023.acl-long.771
-"""
+"""Ranking consistency (RankCSE Eq. 2: Liu et al., ACL 2023). https://aclanthology.org/2023.acl-long.771"""
 
 from dataclasses import dataclass
 
@@ -27,7 +24,7 @@ def consistency(cosines: Tensor, temperature: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Consistency:
-    """Two dropout masks must not change the ranking; ``weight`` is β of Eq. 6. BibTeX: liu2023rankcse."""
+    """Both views of a sentence rank the others alike; ``weight`` is β of Eq. 6. BibTeX: liu2023rankcse."""
 
     stage = "terms"
     temperature: AboveZero = 0.05

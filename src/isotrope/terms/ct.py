@@ -1,8 +1,4 @@
-"""Contrastive Tension: the dot product of two encoders' embeddings says whether they read the same sentence.
-
-Carlsson et al., ICLR 2021, Sec. 3. https://openreview.net/forum?id=Ov_sMNau-PF. The paper has seven negatives for each
-positive. That all other sentences of the batch are negatives is sentence-transformers' form.
-"""
+"""Contrastive Tension (Carlsson et al., ICLR 2021, Sec. 3). https://openreview.net/forum?id=Ov_sMNau-PF"""
 
 from dataclasses import dataclass
 
@@ -31,14 +27,11 @@ def ct_pairs(a: Tensor, b: Tensor, negatives: int) -> Tensor:
 
 @dataclass(frozen=True)
 class CT:
-    """Same sentence or not, from dot products; lengths count. Mean over the positives. BibTeX: carlsson2021tension.
-
-    ``negatives``: so many for each sentence that is compared with itself, by the rows' numbers; None: all others.
-    """
+    """Same sentence or not, from dot products; lengths count. Mean over the positives. BibTeX: carlsson2021tension."""
 
     stage = "terms"
     equal_views = True  # two encoders that agree on all sentences have to learn which are different
-    negatives: Count | None = None
+    negatives: Count | None = None  # for each sentence, 7 in the paper; None: all others, as in sentence-transformers
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:

@@ -1,7 +1,4 @@
-"""DiffCSE: from a sentence's vector, tell which of its words a language model has replaced.
-
-Chuang et al., NAACL 2022, Sec. 3. https://aclanthology.org/2022.naacl-main.311
-"""
+"""DiffCSE (Chuang et al., NAACL 2022, Sec. 3). https://aclanthology.org/2022.naacl-main.311"""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -31,21 +28,17 @@ def diffcse(logits: Tensor, replaced: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class DiffCSE(WithState):
-    """A vector that tells small changes apart. BibTeX: chuang2022diffcse.
+    """Tell from a sentence's vector which of its words a language model replaced. BibTeX: chuang2022diffcse.
 
-    A second encoder, trained from the student's start, reads the changed text. It gets the view's vector in the place
-    of the first token. It is thrown away after training.
-
-    Attributes:
-        generator: a masked language model with the student's vocabulary, which replaces words and stays as it is. If
-            its files hold no layers that say words, new ones are learnt beside.
-        masked: the probability that a token is hidden from the generator.
+    A second encoder, trained from the student's start and then thrown away, reads the changed text, with the view's
+    vector in the place of the first token. The ``generator``, which replaces words, stays as it is. If its files hold
+    no layers that say words, new ones are learnt beside.
     """
 
     stage = "terms"
     one_view = True
-    generator: str = "isotrope/tiny"
-    masked: Fraction = 0.3
+    generator: str = "isotrope/tiny"  # a masked language model with the student's vocabulary
+    masked: Fraction = 0.3  # the probability that a token is hidden from the generator
     weight: NonNegative = 0.005
 
     def begin(self, context: BuildContext) -> None:

@@ -1,7 +1,4 @@
-"""Peer-positive contrast and network cooperation (PCL: Wu et al., EMNLP 2022, Sec. 3).
-
-https://aclanthology.org/2022.emnlp-main.826. The second is as its public code has it.
-"""
+"""PCL: contrast and cooperation of peers (Wu et al., EMNLP 2022). https://aclanthology.org/2022.emnlp-main.826"""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -18,13 +15,12 @@ from isotrope.types import AboveZero, NonNegative, Scores, Whole
 Numbers = Annotated[tuple[Whole, ...], Field(min_length=2)]  # of an anchor and its positives
 
 
-def group_list(anchor: Tensor, positives: Tensor, others: Tensor, temperature: float) -> Tensor:
-    """A sentence among its positives and the others, as logarithms of probabilities (N, P + N − 1).
+def group_list(anchor: Tensor, stack: Tensor, temperature: float) -> Tensor:
+    """Log softmax (N, P + N − 1) of cos(a_i, p_ri)/τ for P positives r, then cos(a_i, o_j)/τ for all j ≠ i.
 
-    anchor a (N, D), positives p (P, N, D), others o (N, D), which are negatives of other sentences. The softmax of
-    cos(a_i, p_ri)/τ of P positives, then cos(a_i, o_j)/τ of all j ≠ i.
+    anchor a (N, D); stack (1 + P, N, D): others o, then positives p.
     """
-    anchor, positives, others = (F.normalize(each, dim=-1) for each in (anchor, positives, others))
+    anchor, others, positives = (F.normalize(each, dim=-1) for each in (anchor, stack[0], stack[1:]))
     own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
     near, far = (anchor * positives).sum(dim=-1).T, (anchor @ others.T)[~own].view(len(anchor), -1)
     return (torch.cat([near, far], dim=1) / temperature).log_softmax(dim=1)
@@ -36,30 +32,27 @@ def group_contrast(stack: Tensor, temperature: float) -> Tensor:
     stack (V, N, D): anchors a, then P positives p. q_ir = e^{cos(a_i, p_ri)/τ} / (Σ_r e^{cos(a_i, p_ri)/τ} +
     Σ_{j≠i} e^{cos(a_i, a_j)/τ}).
     """
-    return -group_list(stack[0], stack[1:], stack[0], temperature)[:, : len(stack) - 1].mean()
+    return -group_list(stack[0], stack, temperature)[:, : len(stack) - 1].mean()
 
 
 def peer_lists(own: Tensor, peer: Tensor, temperature: float) -> Tensor:
     """KL(q′ ‖ q) of the lists within each encoder + KL(r′ ‖ r) of those across, means over all entries -> ().
 
-    own, peer (V, N, D): anchors a, then positives, of each encoder. q and q′ are `group_list` of each encoder's anchors
-    with its own positives and anchors; r and r′ are those of its anchors with the other's. A divergence is divided by
-    the length of its list, V + N − 2, as in the public code.
+    own, peer (V, N, D): anchors, then positives, of each encoder. q and q′ are `group_list` of each encoder's anchors
+    with its own stack, r and r′ with the other's. As in the public code, a divergence is divided by the length of its
+    list, V + N − 2.
     """
-    within = [group_list(views[0], views[1:], views[0], temperature) for views in (own, peer)]
-    across = [group_list(a[0], b[1:], b[0], temperature) for a, b in ((own, peer), (peer, own))]
+    within = [group_list(views[0], views, temperature) for views in (own, peer)]
+    across = [group_list(a[0], b, temperature) for a, b in ((own, peer), (peer, own))]
     return (divergence(*within) + divergence(*across)) / within[0].shape[1]
 
 
 @dataclass(frozen=True)
 class Group:
-    """All positives of a sentence share one softmax; and InfoNCE of the first two views. BibTeX: wu2022pcl.
-
-    ``views`` are the anchor, a second copy, then the changed copies, counted as the passes.
-    """
+    """All positives of a sentence share one softmax; and InfoNCE of the first two views. BibTeX: wu2022pcl."""
 
     stage = "terms"
-    views: Numbers = (0, 1)
+    views: Numbers = (0, 1)  # the anchor, a second copy, then the changed copies, counted as the passes
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 
@@ -71,16 +64,11 @@ class Group:
 
 @dataclass(frozen=True)
 class PeerLists:
-    """Two encoders agree on their lists of positives and negatives; both get the gradient. BibTeX: wu2022pcl.
-
-    Args:
-        own: views of the student: the anchor, then positives, counted as the passes.
-        peer: those of the second encoder, as many.
-    """
+    """Two encoders agree on their lists of positives and negatives; both get the gradient. BibTeX: wu2022pcl."""
 
     stage = "terms"
-    own: Numbers
-    peer: Numbers
+    own: Numbers  # views of the student: the anchor, then positives, counted as the passes
+    peer: Numbers  # those of the second encoder, as many
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 

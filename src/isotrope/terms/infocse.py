@@ -1,7 +1,4 @@
-"""InfoCSE: with the student's state of the first token, say the words that are hidden from a frozen model.
-
-Wu et al., Findings of EMNLP 2022, Sec. 3. https://aclanthology.org/2022.findings-emnlp.223
-"""
+"""InfoCSE (Wu et al., Findings of EMNLP 2022, Sec. 3). https://aclanthology.org/2022.findings-emnlp.223"""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -33,11 +30,11 @@ def infocse(states: Tensor, first: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class InfoCSE(WithState):
-    """A first token that knows the sentence helps to fill its gaps. BibTeX: wu2022infocse.
+    """With the student's first token, say the words that are hidden from a frozen model. BibTeX: wu2022infocse.
 
     The frozen model is the first half of the student's layers, as they were before training. It reads a text with
     gaps, where each token is hidden with the probability ``masked``, the student the whole one. The new ``layers`` read
-    both, and are thrown away after training. The gradient reaches the student through its first token alone.
+    both, and are thrown away. The gradient reaches the student through its first token alone.
     """
 
     stage = "terms"
@@ -54,8 +51,7 @@ class InfoCSE(WithState):
         config = model.config
         width, half = config.hidden_size, -(-config.num_hidden_layers // 2)
         first = keep_layers(SentenceTransformer(modules=[deepcopy(student[0])]), half, "first")[0].auto_model
-        self.frozen = Frozen(first)
-        self.hiding = Hiding(context.needed("tokenizer"), self.masked)
+        self.frozen, self.hiding = Frozen(first), Hiding(context.needed("tokenizer"), self.masked)
         layer = nn.TransformerEncoderLayer(width, config.num_attention_heads, 4 * width, 0.0, F.gelu, batch_first=True)
         self.network = nn.TransformerEncoder(layer, self.layers, enable_nested_tensor=False)
         self.words = Words(width, token_table(first))

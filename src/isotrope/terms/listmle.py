@@ -1,7 +1,4 @@
-"""ListMLE: the likelihood, under the student, of the order in which the teacher ranks the batch (RankCSE Eq. 5).
-
-Liu et al., ACL 2023, Sec. 4.4, https://aclanthology.org/2023.acl-long.771, after Xia et al., ICML 2008.
-"""
+"""ListMLE (RankCSE Eq. 5, after Xia et al., ICML 2008). https://aclanthology.org/2023.acl-long.771"""
 
 from dataclasses import dataclass
 
@@ -33,18 +30,13 @@ def in_order(cosines: Tensor, teacher: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ListMLE(ListTerm):
-    """Rank the batch as the teacher does; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse.
+    """The likelihood, under the student, of the teacher's ranking; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse."""
 
-    ``queue``: not the batch is ranked, but so many texts of earlier batches, among which is no positive
-    (`isotrope.terms._queue.OverQueue`). The loss is a sum over all ranks, so it grows with the queue.
-    """
-
-    stage = "terms"
     teacher: str
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
     drop_positive: bool = False
-    queue: Whole = 0  # the batch
+    queue: Whole = 0  # so many texts of earlier batches are ranked, and the loss grows with them; 0: the batch
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
         return self.weight * listmle(student, teacher, self.temperature)

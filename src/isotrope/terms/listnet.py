@@ -1,7 +1,4 @@
-"""ListNet: the student's top-one probabilities follow the teacher's (RankCSE Eq. 4).
-
-Liu et al., ACL 2023, Sec. 4.4, https://aclanthology.org/2023.acl-long.771, after Cao et al., ICML 2007.
-"""
+"""ListNet (RankCSE Eq. 4, after Cao et al., ICML 2007). https://aclanthology.org/2023.acl-long.771"""
 
 from dataclasses import dataclass
 
@@ -31,20 +28,14 @@ def listnet(
 
 @dataclass(frozen=True)
 class ListNet(ListTerm):
-    """Learn the teacher's distribution over the batch; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse.
+    """The student's top-one probabilities follow the teacher's; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse."""
 
-    The temperatures τ₂ and τ₃ are those of Table 9 for BERT-base. ``queue``: the list of a sentence is not its batch,
-    but so many texts of earlier batches, among which is no positive (`isotrope.terms._queue.OverQueue`). Over a queue,
-    `isotrope.terms.queue_kl` has the same gradient.
-    """
-
-    stage = "terms"
     teacher: str
-    temperature: AboveZero = 0.025
+    temperature: AboveZero = 0.025  # τ₂ and τ₃ of Table 9, for BERT-base
     teacher_temperature: AboveZero = 0.0125
     weight: NonNegative = 1.0
     drop_positive: bool = True
-    queue: Whole = 0  # the batch
+    queue: Whole = 0  # a list is so many texts of earlier batches, with the gradient of `queue_kl`; 0: the batch
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
         return self.weight * listnet(student, teacher, self.temperature, self.teacher_temperature, drop_positive=False)

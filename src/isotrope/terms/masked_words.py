@@ -1,7 +1,4 @@
-"""The masked language model beside the contrast: say the words that are hidden from the student (DeCLUTR).
-
-Giorgi et al., ACL 2021, Sec. 3, after Devlin et al., NAACL 2019. https://aclanthology.org/2021.acl-long.72
-"""
+"""The masked language model of DeCLUTR (Giorgi et al., ACL 2021). https://aclanthology.org/2021.acl-long.72"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,14 +17,13 @@ from isotrope.types import NonNegative, Scores, Whole
 class MaskedWords(WithState):
     """-log of the probability of each word that the token step ``hide`` has changed, mean. BibTeX: giorgi2021declutr.
 
-    A hidden word that is shown as it is does not count; ``view`` is the pass whose words are hidden. The layer that
-    says words is new, and thrown away after training; the table of words is the student's.
+    One shown as it is does not count. The layer that says words is new and thrown away, their table the student's.
     """
 
     stage = "terms"
     one_view = True
     token_states = True
-    view: Whole = 0
+    view: Whole = 0  # the pass whose words are hidden
     weight: NonNegative = 1.0
 
     def begin(self, context: BuildContext) -> None:

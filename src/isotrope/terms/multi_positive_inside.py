@@ -1,8 +1,4 @@
-"""Several positives inside one logarithm: WhitenedCSE's other loss.
-
-WhitenedCSE Eq. 8 (Zhuo et al., ACL 2023, Sec. 3.3), which the paper compares with Eq. 7 (``infonce``) and does not
-choose. https://aclanthology.org/2023.acl-long.677
-"""
+"""WhitenedCSE Eq. 8, which the paper compares with Eq. 7 (`infonce`). https://aclanthology.org/2023.acl-long.677"""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +10,7 @@ from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def multi_positive_inside(cosines: Tensor, temperature: float, weight: float = 1.0, printed: bool = False) -> Tensor:
-    """WhitenedCSE Eq. 8 as its text means it: log Σ_p λ Σ_j e^{s_pj/τ} / e^{s_pi/τ}, mean over anchors i -> ().
+    """Eq. 8 as its text means it: log Σ_p λ Σ_j e^{s_pj/τ} / e^{s_pi/τ}, mean over anchors i -> ().
 
     cosines (P, N, M), M >= N; -inf takes a candidate out of the denominator. λ > 0 is ``weight``; the positive of
     anchor i is on the diagonal, j = i. The positive with the least similarity rules the sum, so that it is "punished"
@@ -31,14 +27,11 @@ def multi_positive_inside(cosines: Tensor, temperature: float, weight: float = 1
 
 @dataclass(frozen=True)
 class MultiPositiveInside:
-    """Pull the farthest positive of every anchor hardest. BibTeX: zhuo2023whitenedcse.
-
-    λ is 1 here: it only adds log λ. ``weight`` multiplies the term, as it does for every other term.
-    """
+    """Pull the farthest positive of every anchor hardest. BibTeX: zhuo2023whitenedcse."""
 
     stage = "terms"
     temperature: AboveZero = 0.05
-    weight: NonNegative = 1.0
+    weight: NonNegative = 1.0  # of the term; λ is 1, since it only adds log λ
     printed: bool = False
 
     def __call__(self, scores: Scores) -> Tensor:

@@ -1,7 +1,4 @@
-"""IS-BERT: a sentence's vector has much in common with its own windows of words, and little with those of others.
-
-Zhang et al., EMNLP 2020, Sec. 3. https://aclanthology.org/2020.emnlp-main.124
-"""
+"""IS-BERT (Zhang et al., EMNLP 2020, Sec. 3). https://aclanthology.org/2020.emnlp-main.124"""
 
 from dataclasses import dataclass
 
@@ -26,7 +23,7 @@ def mutual_information(products: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(eq=False, repr=False)
 class MutualInformation(WithState):
-    """Windows of words against whole sentences. BibTeX: zhang2020unsupervised.
+    """A sentence has more in common with its own windows of words than with others'. BibTeX: zhang2020unsupervised.
 
     Convolutions over the token states of the first pass give the windows, of ``widths`` tokens and ``channels`` each;
     their mean is the sentence. They are thrown away after training.
@@ -48,8 +45,9 @@ class MutualInformation(WithState):
     def forward(self, scores: Scores) -> Tensor:
         reading = scores.views.readings[0]
         mask = reading.read["attention_mask"].bool()
-        states = own_states(reading, self.width, "mutual_information")
-        local = self.local(states * mask[..., None])  # (n, L, C)
+        states = own_states(reading, self.width, "mutual_information") * mask[..., None]  # (n, L, H)
+        columns = states.to(next(self.parameters()).dtype).mT  # (n, H, L), 0 where there is padding
+        local = torch.cat([window(columns) for window in self.windows], dim=1).mT  # (n, L, C), around each token
         count = mask.sum(dim=1, keepdim=True)
         sentences = gather_rows((local * mask[..., None]).sum(dim=1) / count)  # (N, C) of all processes
         if sentences.requires_grad:  # each process compares them with its own windows
@@ -58,8 +56,3 @@ class MutualInformation(WithState):
         own = number[:, None].expand_as(mask)[mask][:, None] == torch.arange(len(sentences), device=mask.device)
         parts = mutual_information(local[mask] @ sentences.T, own)
         return self.weight * (mean_of_all(parts[0]) + mean_of_all(parts[1]))
-
-    def local(self, states: Tensor) -> Tensor:
-        """(n, L, H), 0 where there is padding -> (n, L, C) the windows around each token."""
-        rows = states.to(next(self.parameters()).dtype).transpose(1, 2)
-        return torch.cat([window(rows) for window in self.windows], dim=1).transpose(1, 2)

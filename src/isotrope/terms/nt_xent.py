@@ -1,7 +1,4 @@
-"""NT-Xent: each view of a sentence looks for the other among all views of the batch (SimCLR's loss, in ConSERT).
-
-Yan et al., ACL 2021. https://aclanthology.org/2021.acl-long.393
-"""
+"""NT-Xent: SimCLR's loss, in ConSERT (Yan et al., ACL 2021). https://aclanthology.org/2021.acl-long.393"""
 
 from dataclasses import dataclass
 
@@ -27,7 +24,7 @@ def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:
 
 @dataclass(frozen=True)
 class NTXent:
-    """NT-Xent of the anchors and each positive, mean over the positives. BibTeX: yan2021consert.
+    """Each view looks for the other one among all; mean over the positives. BibTeX: yan2021consert.
 
     It compares sentences alone: candidates and removals of score steps have no place in it.
     """

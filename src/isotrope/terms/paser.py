@@ -1,8 +1,4 @@
-"""PaSeR: from a whole sentence's vector, and that of the sentence without a phrase, a decoder says the phrase.
-
-Wu and Zhao, EMNLP 2022, Sec. 3. https://arxiv.org/abs/2210.08474. Its decoder is a Transformer's (Vaswani et al.,
-NeurIPS 2017, Sec. 3, https://arxiv.org/abs/1706.03762), with random weights and the student's table of tokens.
-"""
+"""PaSeR (Wu and Zhao, EMNLP 2022, Sec. 3). https://arxiv.org/abs/2210.08474"""
 
 import math
 from dataclasses import dataclass
@@ -40,10 +36,10 @@ def said(text: Tensor, mask: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(eq=False, repr=False)
 class PaSeR(WithState):
-    """What a phrase says is the difference of two vectors. BibTeX: wu2022sentence.
+    """From the vectors of a sentence with and without a phrase, a decoder says the phrase. BibTeX: wu2022sentence.
 
-    The first pass reads the whole text. The token step ``phrase`` hides words in the second. The vector of the second
-    goes through a projection. That and the decoder, which has so many ``layers``, are thrown away after training.
+    The first pass reads the whole text. The token step ``phrase`` hides words in the second, whose vector goes through
+    a projection. That and the decoder, which has so many ``layers``, are thrown away after training.
     """
 
     stage = "terms"
@@ -65,7 +61,10 @@ class PaSeR(WithState):
 
 
 class _Decoder(nn.Module):
-    """All that is known of a sentence (n, M, D), and the tokens before (n, L) -> scores of the next ones (n, L, W)."""
+    """All that is known of a sentence (n, M, D), and the tokens before (n, L) -> scores of the next ones (n, L, W).
+
+    A Transformer's (https://arxiv.org/abs/1706.03762), with random weights and the student's table of tokens.
+    """
 
     def __init__(self, layers: int, known: int, table: nn.Embedding) -> None:
         super().__init__()

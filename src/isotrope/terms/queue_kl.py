@@ -1,10 +1,7 @@
 """Distillation of similarities: the student's distribution over other texts follows the teacher's.
 
-Over a queue of texts it is ConGen (Limkonchotiwat et al., Findings of EMNLP 2022, Sec. 3,
-https://aclanthology.org/2022.findings-emnlp.483), after SEED (Fang et al., ICLR 2021) for images. SCT (Limkonchotiwat
-et al., TACL 2023) has it for training without a larger teacher. Over the batch it is the variant in DCLR's Table 2
-(Zhou et al., ACL 2022, Sec. 6.2), after Hinton et al., 2015, https://arxiv.org/abs/1503.02531. The classes are the
-texts, the logits their cosines. In the place of Hinton's factor T² stands ``weight``.
+Over a queue it is ConGen (Limkonchotiwat et al., 2022, Sec. 3, https://aclanthology.org/2022.findings-emnlp.483), after
+SEED (Fang et al., 2021); over the batch DCLR's Table 2, after Hinton et al., https://arxiv.org/abs/1503.02531.
 """
 
 from dataclasses import dataclass
@@ -34,12 +31,10 @@ def divergence(log_p: Tensor, log_target: Tensor) -> Tensor:
 class QueueKL(ListTerm):
     """The student is as near to each text of a queue as its teacher is. BibTeX: limkonchotiwat2022congen.
 
-    See `isotrope.terms._queue.OverQueue` for the queue and the projection. ConGen's student reads a second text, a
-    back-translation or the same sentence with another dropout mask; here student and teacher read one text. The
-    teacher's vectors must have a fixed width.
+    See `isotrope.terms._queue.OverQueue`. ConGen's student reads a second text, such as a back-translation; here
+    student and teacher read one text. SCT (TACL 2023) has it for training without a larger teacher.
     """
 
-    stage = "terms"
     teacher: str
     queue: Count = 2048
     temperature: AboveZero = 0.05
@@ -54,7 +49,6 @@ class QueueKL(ListTerm):
 class Distillation(ListTerm):
     """The same over the batch, the sentence itself included; one temperature. BibTeX: hinton2015distilling."""
 
-    stage = "terms"
     queue = 0  # the batch
     teacher: str
     temperature: AboveZero = 0.05

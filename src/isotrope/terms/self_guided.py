@@ -1,8 +1,4 @@
-"""A sentence's vector against the inner layers of the model as it was before training (SG-OPT), or a translation.
-
-Kim et al., ACL 2021, Sec. 3; "Contrastive (BT)" is in Sec. 4, after Fang and Xie, 2020.
-https://aclanthology.org/2021.acl-long.197
-"""
+"""SG-OPT and Contrastive (BT) (Kim et al., ACL 2021, Sec. 3, 4). https://aclanthology.org/2021.acl-long.197"""
 
 from dataclasses import dataclass
 
@@ -33,10 +29,10 @@ def self_guided(anchor: Tensor, layers: Tensor, temperature: float) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class SelfGuided(WithState):
-    """The views after the first are layers; all go through a projector. BibTeX: kim2021selfguided.
+    """A sentence's vector against the model's inner layers, the other views. BibTeX: kim2021selfguided.
 
-    The projector is D → ``size`` → ``size`` with GELU behind both, and thrown away. ``drift`` · ‖θ − θ₀‖² joins the
-    loss, for all weights θ of the student that are trained, which began as θ₀. The embedding layer is not trained.
+    All go through a projector D → ``size`` → ``size`` with GELU behind both, thrown away. ``drift`` · ‖θ − θ₀‖² joins
+    the loss, for all weights θ of the student that are trained, which began as θ₀. The embedding layer is not trained.
     """
 
     stage = "terms"
@@ -46,9 +42,8 @@ class SelfGuided(WithState):
     weight: NonNegative = 1.0
 
     def begin(self, context: BuildContext) -> None:
-        first, second = nn.Linear(context.needed("width"), self.size), nn.Linear(self.size, self.size)
-        as_new(first)
-        as_new(second)
+        layers = nn.Linear(context.needed("width"), self.size), nn.Linear(self.size, self.size)
+        first, second = map(as_new, layers)
         self.projector = nn.Sequential(first, nn.GELU(), second, nn.GELU())
         student = nn.Identity() if context.student is None else context.student
         for module in student.modules():
@@ -78,10 +73,7 @@ class SelfGuided(WithState):
 
 
 class Translated(SelfGuided):
-    """`nt_xent` of the data's texts and positives, both projected as in `SelfGuided`. BibTeX: kim2021selfguided.
-
-    The translations there and back are the user's, in a column of positives.
-    """
+    """`nt_xent` of texts and their positives: translations there and back, projected. BibTeX: kim2021selfguided."""
 
     needs_positives = True
 

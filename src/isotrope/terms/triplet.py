@@ -1,7 +1,6 @@
 """Two views in their order of nearness to the anchor, by hinges on the difference of two cosines.
 
-ArcCSE's triplets: Zhang et al., ACL 2022, https://aclanthology.org/2022.acl-long.336. SNCSE's soft negatives: Wang and
-Dou, ICIC 2023, Eqs. 4–5, https://arxiv.org/abs/2201.05979.
+ArcCSE's triplets: https://aclanthology.org/2022.acl-long.336. SNCSE's soft negatives: https://arxiv.org/abs/2201.05979.
 """
 
 from dataclasses import dataclass
@@ -34,18 +33,12 @@ def margin_band(anchor: Tensor, positive: Tensor, soft: Tensor, least: float, mo
 
 @dataclass(frozen=True)
 class Triplet:
-    """A copy that lacks less is nearer than one that lacks more. BibTeX: zhang2022arccse.
-
-    Args:
-        near: the view that is to be nearer, counted as the passes: 0 is the anchor.
-        far: the view that is to be further away.
-        margin: by how much, as a cosine.
-    """
+    """A copy that lacks less is nearer than one that lacks more. BibTeX: zhang2022arccse."""
 
     stage = "terms"
-    near: Count = 1
-    far: Count = 2
-    margin: NonNegative = 0.0
+    near: Count = 1  # the view that is to be nearer, counted as the passes: 0 is the anchor
+    far: Count = 2  # the view that is to be further away
+    margin: NonNegative = 0.0  # by how much, as a cosine
     weight: NonNegative = 0.1
 
     def __call__(self, scores: Scores) -> Tensor:
@@ -55,17 +48,12 @@ class Triplet:
 
 @dataclass(frozen=True)
 class MarginBand:
-    """A soft negative is less alike than the positive, view 1, by a margin with two ends. BibTeX: wang2023sncse.
-
-    Args:
-        view: of the soft negative, counted as the passes. 0: the first column of negatives that came with the data.
-        least: by how much the soft negative is less alike, as a cosine; ``most``: by how much at most.
-    """
+    """A soft negative is less alike than the positive, view 1, by a margin with two ends. BibTeX: wang2023sncse."""
 
     stage = "terms"
-    view: Whole = 2
-    least: NonNegative = 0.1
-    most: NonNegative = 0.3
+    view: Whole = 2  # the soft negative, counted as the passes; 0: the first column of negatives in the data
+    least: NonNegative = 0.1  # by how much it is less alike, as a cosine
+    most: NonNegative = 0.3  # by how much at most
     weight: NonNegative = 1e-3
 
     @property

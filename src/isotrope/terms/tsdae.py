@@ -1,9 +1,4 @@
-"""TSDAE: a decoder rebuilds the whole sentence from the vector of the damaged one.
-
-Wang et al., Findings of EMNLP 2021, Sec. 3 and Eq. 1. https://arxiv.org/abs/2104.06979. The decoder is a copy of the
-encoder that sees no later token. The vector of the damaged sentence stands in the place of the first token. In the
-paper, encoder and decoder share their weights, and attention to the vector is added to every layer.
-"""
+"""TSDAE (Wang et al., Findings of EMNLP 2021, Sec. 3 and Eq. 1). https://arxiv.org/abs/2104.06979"""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -33,10 +28,11 @@ def tsdae(logits: Tensor, target: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class TSDAE(WithState):
-    """What the decoder cannot know from the words before, it must find in the vector. BibTeX: wang2021tsdae.
+    """A decoder rebuilds the whole sentence from the vector of the damaged one. BibTeX: wang2021tsdae.
 
-    It reads the vector of the first view, and the text before token steps. The decoder is trained, too, and thrown away
-    after training. It needs the memory of one more model, for each width.
+    The decoder, a copy of the encoder that sees no later token, is trained and thrown away; it needs the memory of one
+    more model for each width. The vector of the first view stands in the place of the first token. In the paper,
+    encoder and decoder share their weights, and attention to the vector is added to every layer.
     """
 
     stage = "terms"
@@ -69,14 +65,12 @@ class TSDAE(WithState):
         """Whether no score depends on later tokens, and every weight has one name, as checkpoints need it."""
         stored = [tensor.data_ptr() for tensor in self.decoder.state_dict().values()]
         ids = torch.tensor([[0, 1, 2], [0, 1, 3]], device=self.sentence.weight.device)
-        training = self.training
         try:
             with torch.no_grad():
                 first, other = self.eval().said(ids.new_ones(2, self.sentence.in_features), ids)[:, :2]
         except RuntimeError:  # an architecture that takes no mask of four dimensions
             return False
-        finally:
-            self.train(training)
+        self.train()
         return len(set(stored)) == len(stored) and torch.allclose(first, other, atol=1e-4)
 
     def forward(self, scores: Scores) -> Tensor:

@@ -1,7 +1,4 @@
-"""Contrast among the nearest sentences of the batch, with a perturbation that makes it hard (VaSCL).
-
-Zhang et al., Findings of ACL 2022, Sec. 3. https://aclanthology.org/2022.findings-acl.70
-"""
+"""VaSCL (Zhang et al., Findings of ACL 2022, Sec. 3). https://aclanthology.org/2022.findings-acl.70"""
 
 from dataclasses import dataclass
 
@@ -43,26 +40,20 @@ class VaSCL(WithState):
     The head is D → D → ``features``, without biases, and thrown away. A direction is drawn for each anchor e. Each step
     turns it to where a step of length ``radius`` makes the contrast with e's neighbours hardest. The term then pulls e
     and e + radius · direction together.
-
-    Args:
-        neighbours: sentences of the batch that are the negatives of a perturbed one.
-        radius: the perturbation's length. Lengths of embeddings count.
-        steps: 0 leaves the direction as it is drawn.
     """
 
     stage = "terms"
     temperature: AboveZero = 0.05
-    neighbours: Count = 16
-    radius: AboveZero = 15.0
-    steps: Whole = 1
+    neighbours: Count = 16  # sentences of the batch that are the negatives of a perturbed one
+    radius: AboveZero = 15.0  # the perturbation's length; lengths of embeddings count
+    steps: Whole = 1  # 0 leaves the direction as it is drawn
     features: Count = 128
     weight: NonNegative = 1.0
 
     def begin(self, context: BuildContext) -> None:
         width = context.needed("width")
-        first, second = nn.Linear(width, width, bias=False), nn.Linear(width, self.features, bias=False)
-        as_new(first)
-        as_new(second)
+        layers = nn.Linear(width, width, bias=False), nn.Linear(width, self.features, bias=False)
+        first, second = map(as_new, layers)
         self.head = nn.Sequential(first, nn.ReLU(), second)
 
     def forward(self, scores: Scores) -> Tensor:

@@ -1,8 +1,4 @@
-"""Distillation of the vectors themselves: EmbedDistill (Kim et al., 2023, Eqs. 7 and 8), arXiv 2301.12005.
-
-https://arxiv.org/abs/2301.12005. Here the student's vector has unit length before it is projected. "l2" without a
-projection is LEAF's loss (Vujanic and Rueckstiess, 2025, arXiv 2509.12539): the distance, not its square.
-"""
+"""EmbedDistill: distillation of the vectors (Kim et al., 2023, Eqs. 7 and 8). https://arxiv.org/abs/2301.12005"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -32,7 +28,8 @@ def vector_match(student: Tensor, teacher: Tensor, measure: Distance) -> Tensor:
 class VectorMatch(WithState):
     """The student's vector, projected, is its teacher's, which has a fixed width. BibTeX: kim2023embeddistill.
 
-    Not ``projected``, the student's own vectors become its teacher's, so that one may search among those of the other.
+    Here it has unit length before it is projected. Not ``projected``, the student's own vectors become its teacher's,
+    so that one may search among those of the other; with "l2" this is LEAF's loss, https://arxiv.org/abs/2509.12539.
     """
 
     stage = "terms"

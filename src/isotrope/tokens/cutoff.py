@@ -1,8 +1,4 @@
-"""Token, span and feature cutoff (ConSERT: Yan et al., ACL 2021, Sec. 3.2; DCLR Sec. 6.1).
-
-https://aclanthology.org/2021.acl-long.393. ``cutoff`` erases in the input, as the paper has it: no layer sees what is
-cut off. ``layer_cutoff`` erases in the output of the embedding layer, as ConSERT's code does.
-"""
+"""Cutoff of tokens, spans or features (ConSERT: Yan et al., ACL 2021). https://aclanthology.org/2021.acl-long.393"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -36,11 +32,9 @@ def feature_cutoff(keep: Tensor, ratio: float, generator: torch.Generator) -> Te
 class Cutoff:
     """An erased token gets attention 0: no token and no pooling sees it; positions stay. BibTeX: yan2021consert.
 
-    ``unit = "nested"`` is a span that begins in all passes at the same share of what is possible. So the spans of two
-    steps with different ratios lie within each other.
-
-    An erased feature is 0 in the token embeddings, [CLS] and [SEP] included, before positions are added; what stays is
-    not scaled up.
+    ``unit = "nested"`` is a span that begins in all passes at the same share of what is possible, so that the spans of
+    two ratios lie within each other. An erased feature is 0 in all token embeddings, before positions are added, as the
+    paper has it: no layer sees it. What stays is not scaled up.
     """
 
     stage = "tokens"
@@ -62,10 +56,9 @@ class Cutoff:
 
 @dataclass(frozen=True)
 class LayerCutoff:
-    """What is cut off is 0 behind positions, norm and dropout. BibTeX: yan2021consert.
+    """What is cut off is 0 behind positions, norm and dropout, as in ConSERT's code. BibTeX: yan2021consert.
 
-    A token that is cut off, which [CLS] and [SEP] may be too, keeps its place in attention and in the pooling. A
-    feature is cut off in all tokens of a sentence. What stays is not scaled up.
+    A token that is cut off, which [CLS] and [SEP] may be too, keeps its place in attention and in the pooling.
     """
 
     stage = "tokens"

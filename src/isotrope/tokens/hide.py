@@ -1,9 +1,4 @@
-"""Words hidden from the student, for a term that asks for them: single ones, or a phrase between two stop words.
-
-``hide`` is BERT's way (Devlin et al., NAACL 2019, Sec. 3.1, https://aclanthology.org/N19-1423), for
-`isotrope.terms.masked_words`. ``phrase`` is PaSeR's (Wu and Zhao, EMNLP 2022, Sec. 3,
-https://arxiv.org/abs/2210.08474).
-"""
+"""Words hidden from the student (https://aclanthology.org/N19-1423), or a phrase (https://arxiv.org/abs/2210.08474)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -41,10 +36,7 @@ class Hide(Begun):
 
 
 def phrases(content: Tensor, longest: int) -> Tensor:
-    """Numbers the runs of tokens that may be in a phrase, from 1; 0 for the others. (N, L) bool -> (N, L).
-
-    A run of more than ``longest`` tokens is several phrases.
-    """
+    """Numbers the phrases, runs of at most ``longest`` tokens, from 1; 0 for other tokens. (N, L) bool -> (N, L)."""
     column = torch.arange(content.shape[1], device=content.device).expand_as(content)
     before = column.masked_fill(content, -1).cummax(dim=1).values  # (N, L) the last token that is in none
     return (content & ((column - before - 1) % longest == 0)).cumsum(dim=1) * content
@@ -73,10 +65,7 @@ class Phrase(Begun):
         return {**features, "input_ids": ids.masked_fill(chosen, self.mask_id)}
 
     def content(self, ids: Tensor, among: Tensor) -> Tensor:
-        """Which of these tokens may be in a phrase. (N, L), (N, L) bool -> (N, L) bool.
-
-        The first part of a longer word is no stop word.
-        """
+        """Which of these tokens (N, L) bool may be in a phrase. The first part of a longer word is no stop word."""
         breaks, later = (table.to(ids.device)[ids] for table in (self.breaks, self.later))
         later = later & among & F.pad(among[:, :-1], (1, 0))  # a text begins with the first part of a word
         return among & ~(breaks & ~later & ~F.pad(later[:, 1:], (0, 1)))

@@ -1,7 +1,4 @@
-"""A sentence's negation by rules on English tokens: nearly the same words, not the same meaning (SNCSE).
-
-Wang and Dou, ICIC 2023, Sec. 3.1. https://arxiv.org/abs/2201.05979
-"""
+"""SNCSE's negation, by rules on English tokens (Wang and Dou, 2023, Sec. 3.1). https://arxiv.org/abs/2201.05979"""
 
 from dataclasses import dataclass
 from typing import Annotated, Any

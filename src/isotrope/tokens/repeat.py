@@ -1,8 +1,7 @@
-"""Tokens that are said twice, or not at all, which moves those behind them. Both work on subwords.
+"""Subwords that are said twice, left out or put in: those behind them move.
 
-Word repetition: ESimCSE (Wu et al., COLING 2022, Sec. 3.1), https://aclanthology.org/2022.coling-1.342. Deletion: the
-noise of TSDAE (Wang et al., Findings of EMNLP 2021, Sec. 3), https://arxiv.org/abs/2104.06979. Exact numbers of both:
-the public code of PCL (Wu et al., EMNLP 2022), https://aclanthology.org/2022.emnlp-main.826.
+ESimCSE: https://aclanthology.org/2022.coling-1.342. TSDAE: https://arxiv.org/abs/2104.06979, Sec. 3. PCL's public code:
+https://aclanthology.org/2022.emnlp-main.826.
 """
 
 from dataclasses import dataclass
@@ -34,15 +33,12 @@ def deleted(among: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Changes a sentence's length, not its meaning; the batch may become wider. BibTeX: wu2022esimcse.
-
-    ``max_length``: sentences do not grow beyond it, since encoders have so many positions; nor by more than ``most``.
-    """
+    """Changes a sentence's length, not its meaning; the batch may become wider. BibTeX: wu2022esimcse."""
 
     stage = "tokens"
     ratio: Fraction = 0.32
-    max_length: Annotated[int, Field(ge=3)] = 512
-    most: Count = 512
+    max_length: Annotated[int, Field(ge=3)] = 512  # sentences do not grow beyond it: encoders have so many positions
+    most: Count = 512  # nor by more than this
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         mask = features["attention_mask"]
@@ -52,14 +48,11 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Delete:
-    """A sentence without some of its tokens; those that stay move together. BibTeX: wang2021tsdae.
-
-    ``exact``: it loses round(``ratio``·n) of its n tokens, but never all, as in PCL's code.
-    """
+    """A sentence without some of its tokens; those that stay move together. BibTeX: wang2021tsdae."""
 
     stage = "tokens"
     ratio: Fraction = 0.6
-    exact: bool = False
+    exact: bool = False  # it loses round(ratio·n) of its n tokens, but never all, as in PCL's code
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         among = inner(features)

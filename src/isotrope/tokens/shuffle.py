@@ -1,8 +1,4 @@
-"""The tokens of a sentence in another order: at random, or from its end to its beginning.
-
-ConSERT: Yan et al., ACL 2021, Sec. 3.2, https://aclanthology.org/2021.acl-long.393; DCLR Sec. 6.1. PCL: Wu et al.,
-EMNLP 2022, Sec. 3, https://aclanthology.org/2022.emnlp-main.826.
-"""
+"""Tokens in another order: https://aclanthology.org/2021.acl-long.393, https://aclanthology.org/2022.emnlp-main.826."""
 
 from dataclasses import dataclass
 
@@ -39,11 +35,7 @@ class Shuffle:
 
 @dataclass(frozen=True)
 class PositionShuffle:
-    """As ConSERT's code has it: the positions (N, L) of all tokens, [CLS] and [SEP] among them. BibTeX: yan2021consert.
-
-    The tokens stay in their columns. So a pooling that takes the first token still takes [CLS], whose position may now
-    be any.
-    """
+    """ConSERT's code: all tokens, [CLS] too, change positions and stay in their columns. BibTeX: yan2021consert."""
 
     stage = "tokens"
     needs = (POSITIONS,)

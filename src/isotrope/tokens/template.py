@@ -1,7 +1,4 @@
-"""Other words around the text, or no text between the words (PromptBERT's second template and its denoising).
-
-Jiang et al., EMNLP 2022, Sec. 4.2–4.3. https://aclanthology.org/2022.emnlp-main.603
-"""
+"""PromptBERT's templates (Jiang et al., EMNLP 2022, Sec. 4.2–4.3). https://aclanthology.org/2022.emnlp-main.603"""
 
 from dataclasses import dataclass
 
@@ -27,15 +24,11 @@ def reframe(features: dict[str, Tensor], text: Tensor, before: Tensor, behind: T
 
 @dataclass(eq=False, repr=False)
 class Template(Begun):
-    """The words around a text, with the text or without it. BibTeX: jiang2022promptbert.
-
-    ``words`` are such as 'This sentence of "{text}" means {mask}.'; "" leaves what the tokenizer puts there. If the
-    text is ``hidden``, no token sees it, and what is left is what the words alone say.
-    """
+    """The words around a text, with the text or without it. BibTeX: jiang2022promptbert."""
 
     stage = "tokens"
-    words: str = ""
-    hidden: bool = True
+    words: str = ""  # such as 'This sentence of "{text}" means {mask}.'; "": what the tokenizer puts there
+    hidden: bool = True  # no token sees the text, and what is left is what the words alone say
 
     def begin(self, context: BuildContext) -> None:
         tokenizer = context.needed("tokenizer")

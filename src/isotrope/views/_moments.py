@@ -1,7 +1,4 @@
-"""Mean and covariance of channels in shuffled groups: of a batch, and followed from batch to batch.
-
-WhitenedCSE (Zhuo et al., ACL 2023), Sec. 5.2, Eq. 13. https://aclanthology.org/2023.acl-long.677
-"""
+"""Mean and covariance of channels in shuffled groups: of a batch, and over batches (WhitenedCSE Eq. 13)."""
 
 import torch
 from torch import Tensor, nn
@@ -45,16 +42,12 @@ def moments(x: Tensor) -> tuple[Tensor, Tensor]:
 class Momentum(nn.Module):
     """Eq. 13: μ ← β μ + (1 − β) x̄, Σ ← β Σ + (1 − β) σ; starts at the first batch's mean and mean variance."""
 
-    mean: Tensor  # (D,)
-    covariance: Tensor  # (D, D): whole, since every shuffle takes other blocks of it
-    batches: Tensor  # () how many the two have seen
-
     def __init__(self, dim: int, beta: float) -> None:
         super().__init__()
         self.beta = beta
-        self.register_buffer("mean", torch.zeros(dim))
-        self.register_buffer("covariance", torch.eye(dim))
-        self.register_buffer("batches", torch.tensor(0))
+        self.mean: Tensor = nn.Buffer(torch.zeros(dim))
+        self.covariance: Tensor = nn.Buffer(torch.eye(dim))  # whole, since every shuffle takes other blocks of it
+        self.batches: Tensor = nn.Buffer(torch.tensor(0))  # how many the two have seen
 
     def forward(self, rows: Tensor, before: bool = False) -> tuple[Tensor, Tensor]:
         """Count the rows (N, D) -> mean (D,), covariance (D, D): with these rows and their gradient, or ``before``."""

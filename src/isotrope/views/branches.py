@@ -17,18 +17,15 @@ from isotrope.types import Counts, Fraction, Views, Whole
 class Branches(WithState):
     """(V, N, D) -> (V, N, D), in training only: what a predictor says of the key, and the key. BibTeX: cao2022mocose.
 
-    The projector is Linear and LayerNorm, the predictor Linear, LayerNorm, Linear and Tanh. The views ``slow`` go
-    through a moving average of the projector alone, which follows as `isotrope.peers.moving_average` does. So do hard
-    negatives.
-
-    ``dropout`` is what each LayerNorm's numbers have, in both branches; it is drawn by sentence.
+    The projector is Linear and LayerNorm, the predictor Linear, LayerNorm, Linear and Tanh. The views ``slow``, and
+    hard negatives, go through a moving average of the projector alone, as `isotrope.peers.moving_average`.
     """
 
     stage = "views"
     slow: Counts = (1,)
     decay: Fraction = 0.85
     rise: Whole = 0
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1  # of each LayerNorm's numbers, drawn by sentence
 
     def begin(self, context: BuildContext) -> None:
         dim = context.needed("width")

@@ -1,7 +1,6 @@
 """Views made of others: without what a template says of itself, or with several positives as their mean.
 
-Template denoising: PromptBERT (Jiang et al., EMNLP 2022, Sec. 4.3), https://aclanthology.org/2022.emnlp-main.603. Mean
-of positives: DeCLUTR (Giorgi et al., ACL 2021, Sec. 3), https://aclanthology.org/2021.acl-long.72.
+PromptBERT, Sec. 4.3: https://aclanthology.org/2022.emnlp-main.603. DeCLUTR: https://aclanthology.org/2021.acl-long.72.
 """
 
 from collections.abc import Sequence
@@ -28,9 +27,7 @@ def mean_positive(positives: Tensor, further: Tensor) -> Tensor:
 class Denoised:
     """(V, N, D) -> (V, N, D), in training only: the new model gives h, not h − ĥ. BibTeX: jiang2022promptbert.
 
-    Args:
-        templates: for view 0, 1, …, the view whose template has no text in it. Say in ``scores.positives`` that it is
-            no positive.
+    ``templates``: for view 0, 1, …, the view whose template has no text; ``scores.positives`` leaves it out.
     """
 
     stage = "views"
@@ -43,10 +40,7 @@ class Denoised:
 
 @dataclass(frozen=True)
 class MeanPositive:
-    """(V, N, D) -> (V, N, D): further columns hold positives, not hard negatives. BibTeX: giorgi2021declutr.
-
-    There are no hard negatives behind it.
-    """
+    """(V, N, D) -> (V, N, D): further columns hold positives; no hard negatives are left. BibTeX: giorgi2021declutr."""
 
     stage = "views"
 

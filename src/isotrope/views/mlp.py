@@ -14,8 +14,8 @@ from isotrope.types import NonNegative, Views
 class MLP(WithState):
     """(V, N, D) -> (V, N, D), thrown away after training unless ``train.keep_head``. BibTeX: gao2021simcse.
 
-    Starts as every new layer of BERT does: weights from N(0, ``std``²), bias 0. (torch's default bias would give all
-    sentences a common direction where embeddings are short, as normalised ones are.)
+    It starts as BERT's new layers: weights from N(0, ``std``²), bias 0. (torch's default bias would give all sentences
+    a common direction where embeddings are short, as normalised ones are.)
     """
 
     stage = "views"

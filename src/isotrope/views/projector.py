@@ -1,7 +1,4 @@
-"""A training head with two layers: DiffCSE (Chuang et al., NAACL 2022), Sec. 4.1.
-
-https://aclanthology.org/2022.naacl-main.311
-"""
+"""DiffCSE's training head (Chuang et al., NAACL 2022, Sec. 4.1). https://aclanthology.org/2022.naacl-main.311"""
 
 from dataclasses import dataclass, replace
 
@@ -25,9 +22,8 @@ class Projector(WithState):
 
     def begin(self, context: BuildContext) -> None:
         dim = context.needed("width")
-        wide, narrow = nn.Linear(dim, 2 * dim, bias=False), nn.Linear(2 * dim, dim, bias=False)
-        as_new(wide)
-        as_new(narrow)
+        layers = nn.Linear(dim, 2 * dim, bias=False), nn.Linear(2 * dim, dim, bias=False)
+        wide, narrow = map(as_new, layers)
         ends = nn.BatchNorm1d(2 * dim), nn.BatchNorm1d(dim, affine=False)
         self.net = nn.Sequential(wide, ends[0], nn.ReLU(), narrow, ends[1])
 

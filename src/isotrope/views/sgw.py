@@ -1,7 +1,4 @@
-"""Shuffled group whitening: a batch made isotropic in groups of channels, each time in other groups.
-
-WhitenedCSE (Zhuo et al., ACL 2023, Sec. 3.2; Sec. 5.2, Eq. 13). https://aclanthology.org/2023.acl-long.677
-"""
+"""Shuffled group whitening (WhitenedCSE: Zhuo et al., 2023, Sec. 3.2). https://aclanthology.org/2023.acl-long.677"""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
@@ -46,34 +43,26 @@ def group_whiten(
 
 @dataclass(eq=False, repr=False)
 class SGW(WithState):
-    """(P, N, D) -> (P·copies, N, D): every view whitened by its own statistics, with its own shuffle. BibTeX:
-    zhuo2023whitenedcse.
+    """(P, N, D) -> (P·copies, N, D): each view whitened by itself, in its own shuffle. BibTeX: zhuo2023whitenedcse.
 
-    Each pass is whitened ``copies`` times. The paper's text has passes = 1 and copies = 3, its code passes = 3.
-    Hard negatives are whitened with the anchor view's mean and matrix, and change neither.
+    The paper's text has passes = 1 and copies = 3, its code passes = 3. Hard negatives are whitened with the anchor
+    view's mean and matrix, and change neither.
 
     Eq. 13 follows mean and covariance over the batches. In evaluation mode they whiten, and channels keep their order,
     so that a sentence has one result whatever its batch. In training they whiten where N <= C, and always with
-    ``running``. They start at the first batch's mean and mean variance. Evaluation before any training has none yet,
-    and uses the batch's.
-
-    Args:
-        groups: k, their number; it divides D.
-        method: zca, or pca, whose axes swap from batch to batch.
-        normalize: divide rows by their norm first.
-        running: true: Eq. 13 with the batch at hand, and its gradient. "before": as printed, of the batches before it,
-            without gradient. false: the batch's own statistics.
-        momentum: β of Eq. 13, which does not state it.
+    ``running``: true is Eq. 13 with the batch at hand, and its gradient; "before" is as printed, of the batches before
+    it, without gradient. They start at the first batch's mean and mean variance. Evaluation before any training has
+    none yet, and uses the batch's.
     """
 
     stage = "views"
-    groups: Count
-    method: Method = "zca"
+    groups: Count  # k, their number; it divides D
+    method: Method = "zca"  # or pca, whose axes swap from batch to batch
     shuffle: bool = True
-    copies: Count = 1
-    normalize: bool = False
+    copies: Count = 1  # of each pass, to be whitened
+    normalize: bool = False  # divide rows by their norm first
     running: Literal[True, False, "before"] = False
-    momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.9
+    momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.9  # β of Eq. 13, which does not state it
     eps: NonNegative = 0.0
 
     def begin(self, context: BuildContext) -> None:
@@ -145,10 +134,9 @@ def _precise(z: Tensor) -> Tensor:
 
 
 def _check_groups(key: str, groups: int, dim: int) -> None:
-    divisors = [number for number in range(1, dim + 1) if dim % number == 0]
-    if groups not in divisors:
-        remedy = f"choose one of {', '.join(map(str, divisors))}"
-        raise UserError(f"{key} = {groups} does not divide the {dim} channels", remedy)
+    if groups < 1 or dim % groups:
+        divisors = ", ".join(str(number) for number in range(1, dim + 1) if dim % number == 0)
+        raise UserError(f"{key} = {groups} does not divide the {dim} channels", f"choose one of {divisors}")
 
 
 def _check_size(count: int, size: int, remedy: str) -> None:
