@@ -78,7 +78,7 @@ def test_teachers_are_shared_and_equal_rows_are_one(corpus_file: Path, tmp_path:
 
 @pytest.mark.parametrize("name", shipped_names("study"))
 def test_the_studies_that_come_with_isotrope_can_be_planned(name: str, corpus_file: Path, tmp_path: Path) -> None:
-    changes = {"corpus": [str(corpus_file)], "dev": ["none"], "test": "none", "suites": [], "documents": []}
+    changes = {"corpus": [str(corpus_file)], "dev": ["none"], "test": "none", "suites": {}, "documents": []}
     changes |= {"sentences": 1_000_000}
     spec = read_study(name, changes)
     made = planned(spec, tmp_path)
@@ -126,7 +126,7 @@ def test_other_pairs_under_the_same_name_make_another_cell(
     run = {"corpus": [str(corpus_file)], "test": "stsb", "dev": [str(own)], "sentences": 500, "seeds": 1}
 
     def keys(*suites: str) -> tuple[str, str]:
-        spec = read_study(tmp_path / "spec.toml", run | {"suites": suites})
+        spec = read_study(tmp_path / "spec.toml", run | {"suites": {suite: {} for suite in suites}})
         made = StudyPlan(spec, Place(tmp_path / "out", str(folder)))
         return made.rows["Trained"][0], made.rows["Raw"][0]
 
@@ -209,13 +209,13 @@ BAD = {
     'title = "t"\n[rows.a]\nset = ["train.batch_sizes=3"]': "train.batch_sizes is an unknown key",
     '[rows.a]\npreset = "simcse"': "title is missing",
     'title = "t"\n[rows.a]\npublished = {"STS-12" = 3}': "'STS-12' is not possible",
-    'title = "t"\n[rows.a]\n[claims.c]\nbetter = "b"\nthan = "a"\ntext = ""': "names 'b', which is not a row",
-    'title = "t"\n[rows.a]\n[run]\nbaseline = "b"': "run.baseline names 'b'",
+    'title = "t"\n[rows.a]\n[claims.c]\nbetter = "b"\nthan = "a"\ntext = ""': "claims.c: 'b' is unknown",
+    'title = "t"\n[rows.a]\n[run]\nbaseline = "b"': "run.baseline = 'b' is unknown",
     'title = "t"\n[rows.a]\nteachers = {guide = ["x"]}': "the teacher 'guide' is unknown",
     'title = "t"\n[rows.a]\n[run]\nset = ["terms.listnett.temperature=1"]': "no row has such a component",
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.001]}\n[run]\nsentences = 100': "do not fill a batch",
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.5]}': "sentences = 0.5 is not possible",
-    'title = "t"\n[rows.a]\n[run]\nsuites = ["transfers"]': "'transfers' is not possible",
+    'title = "t"\n[rows.a]\n[run]\nsuites = {transfers = {}}': "'transfers' is not possible",
     'title = "t"\n[rows.a]\n[run.suites]\ntransfer = {setting = "quick"}': "suite transfer: the setting 'quick' is",
     'title = "t"\n[rows.a]\n[run.suites]\nretrieval = {length = 3}': "length is an unknown key",
     'title = "t"\n[rows.a]\npreset = "rankcse-listnet"\n[teachers.simcse]\npreset = "rankcse-listnet"': "needs itself",
@@ -229,24 +229,24 @@ BAD = {
     'title = "t"\n[rows.a]\n[rows.b]\nvectors = true': "rows.b has word vectors, and no file is named",
     'title = "t"\n[rows.b]\nvectors = true\n[run]\nvectors = "missing.tsv"': "missing.tsv",
     'title = "t"\n[rows.a]\nsweep = {"encoder.pooling" = ["cls"]}\n[figures.f]\nkind = "sweep"\ntitle = ""\n'
-    'x = "encoder.pooling"': "which is not a key that is swept over numbers",
+    'x = "encoder.pooling"': "figures.f.x = 'encoder.pooling' is unknown",
     'title = "t"\n[rows.a]\n[figures."../f"]\nkind = "bars"\ntitle = ""': "../f",
     'title = "t"\n[rows.a]\n[run]\ndev = ["missing.tsv"]': "missing.tsv does not exist",
     'title = "t"\n[rows.a]\n[search.keys]\n"train.warmup" = {low = 0, high = 1, log = true}': (
-        "search.keys.train.warmup.log = True is not possible: it should stand with a low above 0"
+        "search.keys.train.warmup = {'low': 0, 'high': 1, 'log': True} is not possible: it should have a high"
     ),
-    'title = "t"\n[rows.a]\n[search.keys]\n"train.warmup" = {low = 2, high = 1}': "warmup.high = 1 is not possible",
+    'title = "t"\n[rows.a]\n[search.keys]\n"train.warmup" = {low = 2, high = 1}': "at least low",
     'title = "t"\n[rows.a]\nsearch = {"train.warmup" = [1979-05-27]}\n[search.keys]\n"train.warmup" = [0.1]': (
         "rows.a.search.train.warmup = [datetime.date(1979, 5, 27)] is not possible"
     ),
     'title = "t"\n[rows.a]\nsearch = {"train.warmup" = [0.1]}': "rows.a.search has no effect",
     'title = "t"\n[rows.a]\n[claims.c]\nbetter = "a"\nthan = "a"\ntext = "t"\nspread = true\nshare = 0.9': (
-        "claims.c.spread = True is not possible: it should stand without share and margin"
+        "is not possible: it should have share only without spread"
     ),
     'title = "t"\n[rows.a]\n[claims.c]\nbetter = "a"\nthan = "a"\ntext = "t"\ncolumn = "alignment"\nshare = 0.9': (
-        "claims.c.share = 0.9 is not possible: it should stand with a column where higher is better"
+        "share only without spread, where higher is better"
     ),
-    'title = "t"\n[rows.a]\n[run]\ndocuments = ["none.jsonl"]': "documents none.jsonl does not exist: check the path",
+    'title = "t"\n[rows.a]\n[run]\ndocuments = ["none.jsonl"]': "none.jsonl does not exist: check the path",
 }
 
 

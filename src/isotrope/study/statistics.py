@@ -54,11 +54,9 @@ def spread_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
     chapter 6.
     """
     n, m = len(first), len(second)
-    if min(n, m) < FEWEST_SEEDS:
-        return PairedTest(min(n, m), 0.0, None)
+    if min(n, m) < FEWEST_SEEDS or any(min(values) == max(values) for values in (first, second)):
+        return PairedTest(min(n, m), 0.0, None)  # one model has no spread
     s = [float(np.std(values, ddof=1)) for values in (first, second)]
-    if any(min(values) == max(values) for values in (first, second)):  # one model has no spread
-        return PairedTest(min(n, m), 0.0, None)
     law, ratio = stats.f(m - 1, n - 1), (s[1] / s[0]) ** 2
     low, high = (float(np.log(ratio / law.ppf(tail)) / 2) for tail in (1 - ALPHA / 2, ALPHA / 2))
     p = float(min(1.0, 2 * min(law.sf(ratio), law.cdf(ratio))))

@@ -138,7 +138,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
         UserError: the study has no search or no dev pairs, a trial fails, or a mistake as in `isotrope.study.study`.
         Stopped: Ctrl-C; the same call goes on.
     """
-    spec, place = with_options(file, options, suites=(), seeds=1)
+    spec, place = with_options(file, options, suites={}, seeds=1)
     if (search := spec.search) is None:
         raise UserError(f"study {file} has no search", "add [search.keys] with a key and its values or bounds")
     if not (place.data if spec.run.dev is None else dev_names(spec.run.dev)):
@@ -146,13 +146,13 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     rows: dict[str, RowSettings] = {}  # one for each trial
     recipes: list[Preset] = []
     trials: dict[str, dict[str, list[str]]] = {}  # label -> name of the trial's row -> key=value
-    chosen = {entry.base: entry.row for entry in expand_rows(spec, options.get("rows", ())).values()}
-    named = {training(row): label for label, row in reversed(chosen.items()) if row.train}
-    for label in (one for one in chosen if one in named.values()):
+    named = dict.fromkeys(entry.base for entry in expand_rows(spec, options.get("rows", ())).values())
+    chosen = {label: spec.rows[label] for label in named if spec.rows[label].train}
+    firsts = {training(row): label for label, row in reversed(chosen.items())}.values()
+    for label in (one for one in chosen if one in firsts):
         row = chosen[label]
         recipe = read_preset(row.preset, row.set)
-        asked = {**search.keys, **row.search}
-        space = {key: values for key, values in asked.items() if has_component(key, recipe)}
+        space = {k: values for k, values in {**search.keys, **row.search}.items() if has_component(k, recipe)}
         recipes.append(recipe)
         for key in row.search:
             check_component(key, [recipe], f"study {spec.name}: rows.{label}.search: ")
