@@ -1,5 +1,6 @@
 """Run a plan's cells, several at a time, each in its own process, and show the progress."""
 
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -112,6 +113,7 @@ def _work(cell: Cell, slot: int) -> None:
 
     if hasattr(os, "setpgrp"):
         os.setpgrp()  # the terminal's Ctrl-C reaches only the study, which passes it on
+    gc.freeze()  # what is imported by now is no garbage: else each collection takes most of a second
     threading.Thread(target=_die_with_the_study, daemon=True).start()
     torch.set_num_threads(cell.run.threads)
     if gpus := torch.cuda.device_count():
