@@ -49,7 +49,7 @@ title = "Scores"
 """
 
 
-def write_study(folder: Path, model: Path, corpus: Path, pairs: Path, rows: str = ROWS, seeds: int = 3) -> Path:
+def write_study(folder: Path, model: Path, corpus: Path, pairs: Path, rows: str = ROWS, seeds: int = 1) -> Path:
     path = folder / "small.toml"
     path.write_text(
         f"""
@@ -80,8 +80,8 @@ def numbers(record: Any) -> Any:
     return [numbers(value) for value in record] if isinstance(record, list) else record
 
 
-def planned(spec: Spec, folder: Path, **options: Any) -> StudyPlan:
-    return StudyPlan(spec, Place(folder, None, tuple(options.pop("forced", ()))), **options)
+def planned(spec: Spec, folder: Path, forced: tuple[str, ...] = (), **options: Any) -> StudyPlan:
+    return StudyPlan(spec, Place(folder, None, forced), **options)
 
 
 def spec_of(tmp_path: Path, corpus: Path, rows: str) -> Spec:

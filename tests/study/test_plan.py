@@ -18,8 +18,10 @@ from isotrope.study.spec import read_study
 from isotrope.study.study import with_options
 from studies import planned, spec_of
 
+Sketch = Callable[..., StudyPlan]
 
-def test_common_settings_add_no_component_and_the_row_wins(corpus_file: Path, tmp_path: Path) -> None:
+
+def test_common_settings_add_no_component_and_the_row_wins(sketch: Sketch) -> None:
     rows = """
     [run]
     backbone = "isotrope/tiny"
@@ -31,7 +33,7 @@ def test_common_settings_add_no_component_and_the_row_wins(corpus_file: Path, tm
     [rows.Whitened]
     preset = "whitenedcse"
     """
-    made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path, forced=["train.batch_size=32"])
+    made = sketch(rows, forced=("train.batch_size=32",))
     simcse, whitened = (made.cells[made.rows[label][0]].settings for label in ("SimCSE", "Whitened"))
     assert "sgw" not in simcse["views"]
     assert whitened["views"]["sgw"]["groups"] == 64
@@ -40,9 +42,9 @@ def test_common_settings_add_no_component_and_the_row_wins(corpus_file: Path, tm
     assert simcse["train"]["batch_size"] == whitened["train"]["batch_size"] == 32
 
 
-def test_a_common_setting_may_be_for_a_row_that_is_left_out(corpus_file: Path, tmp_path: Path) -> None:
+def test_a_common_setting_may_be_for_a_row_that_is_left_out(sketch: Sketch) -> None:
     rows = '[run]\nset = ["views.sgw.groups=64"]\n[rows.A]\n[rows.B]\npreset = "whitenedcse"'
-    assert list(planned(spec_of(tmp_path, corpus_file, rows), tmp_path, only=["A"]).rows) == ["A"]
+    assert list(sketch(rows, only=["A"]).rows) == ["A"]
 
 
 def test_teachers_are_shared_and_equal_rows_are_one(corpus_file: Path, tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_teachers_are_shared_and_equal_rows_are_one(corpus_file: Path, tmp_path:
 @pytest.mark.parametrize("name", shipped_names("study"))
 def test_the_studies_that_come_with_isotrope_can_be_planned(name: str, corpus_file: Path, tmp_path: Path) -> None:
     changes = {"corpus": [str(corpus_file)], "dev": ["none"], "test": "none", "suites": {}, "documents": []}
-    changes |= {"sentences": 1_000_000}
+    changes |= {"sentences": 1_000_000, "seeds": 2}
     spec = read_study(name, changes)
     made = planned(spec, tmp_path)
     assert spec.title
@@ -96,12 +98,12 @@ def test_documents_that_allow_no_task_are_refused(plan: Callable[..., StudyPlan]
         plan("[rows.a]\n", documents=[str(few)])
 
 
-def test_a_model_with_other_weights_is_another_cell(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+def test_a_model_with_other_weights_is_another_cell(tiny_model: Path, sketch: Sketch, tmp_path: Path) -> None:
     model = shutil.copytree(tiny_model, tmp_path / "model")
     rows = f"[run]\nbackbone = {str(model)!r}\n[rows.A]\n"
 
     def keys() -> set[str]:
-        return set(planned(spec_of(tmp_path, corpus_file, rows), tmp_path).cells)
+        return set(sketch(rows).cells)
 
     first = keys()
     assert keys() == first
@@ -118,9 +120,7 @@ def test_other_pairs_under_the_same_name_make_another_cell(
     own, folder = tmp_path / "own.tsv", tmp_path / "data"
     shutil.copyfile(pairs_file, own)
     sts = Path("senteval") / "downstream" / "STS"
-    for task in ("STSBenchmark", *(f"STS{year}-en-test" for year in range(12, 17))):
-        shutil.copytree(data / sts / task, folder / sts / task)
-    shutil.copytree(data / sts.with_name("SICK"), folder / sts.with_name("SICK"))
+    shutil.copytree(data / sts / "STSBenchmark", folder / sts / "STSBenchmark")
     rows = "[rows.Trained]\n[rows.Raw]\ntrain = false\n"
     (tmp_path / "spec.toml").write_text(f'title = "t"\n[run]\nbackbone = "isotrope/tiny"\n{rows}')
     run = {"corpus": [str(corpus_file)], "test": "stsb", "dev": [str(own)], "sentences": 500, "seeds": 1}
@@ -185,29 +185,20 @@ def test_a_study_does_not_write_into_its_corpus(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "text").iterdir()] == ["a.txt"]
 
 
-@pytest.mark.parametrize(
-    ("key", "of_simcse", "of_loss"),
-    [
-        ("train.epochs", True, True),
-        ("views.passes", True, False),
-        ("terms.infonce.temperature", True, False),
-        ("loss_options.scale", False, True),
-        ("loss_options.margin", False, False),
-        ("pairs.rounds", False, False),
-    ],
-)
-def test_a_common_setting_reaches_the_rows_that_have_its_component(key: str, of_simcse: bool, of_loss: bool) -> None:
-    bare = ["views=false", "scores=false", "terms=false", "loss=a:B", "loss_options.scale=10"]
-    assert has_component(key, read_preset("simcse")) == of_simcse
-    assert has_component(key, read_preset("simcse", bare)) == of_loss
+def test_a_common_setting_reaches_the_rows_that_have_its_component() -> None:
+    loss = read_preset("simcse", ["views=false", "scores=false", "terms=false", "loss=a:B", "loss_options.scale=10"])
+    for key, of_simcse, of_loss in (
+        ("train.epochs", True, True), ("views.passes", True, False), ("terms.infonce.temperature", True, False),
+        ("loss_options.scale", False, True), ("loss_options.margin", False, False), ("pairs.rounds", False, False),
+    ):  # fmt: skip
+        found = [has_component(key, preset) for preset in (read_preset("simcse"), loss)]
+        assert found == [of_simcse, of_loss], key
     assert has_component("pairs.rounds", read_preset("crops"))
 
 
 BAD = {
     'title = "t"\n[rows.a]\npresett = "simcse"': "rows.a.presett is an unknown key",
     'title = "t"\n[rows.a]\npreset = "simcze"': "row 'a': preset 'simcze' is unknown",
-    'title = "t"\n[rows.a]\nset = ["train.batch_sizes=3"]': "train.batch_sizes is an unknown key",
-    '[rows.a]\npreset = "simcse"': "title is missing",
     'title = "t"\n[rows.a]\npublished = {"STS-12" = 3}': "'STS-12' is not possible",
     'title = "t"\n[rows.a]\n[claims.c]\nbetter = "b"\nthan = "a"\ntext = ""': "claims.c: 'b' is unknown",
     'title = "t"\n[rows.a]\n[run]\nbaseline = "b"': "run.baseline = 'b' is unknown",
@@ -215,14 +206,13 @@ BAD = {
     'title = "t"\n[rows.a]\n[run]\nset = ["terms.listnett.temperature=1"]': "no row has such a component",
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.001]}\n[run]\nsentences = 100': "do not fill a batch",
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.5]}': "sentences = 0.5 is not possible",
-    'title = "t"\n[rows.a]\n[run]\nsuites = {transfers = {}}': "'transfers' is not possible",
     'title = "t"\n[rows.a]\n[run.suites]\ntransfer = {setting = "quick"}': "suite transfer: the setting 'quick' is",
-    'title = "t"\n[rows.a]\n[run.suites]\nretrieval = {length = 3}': "length is an unknown key",
     'title = "t"\n[rows.a]\npreset = "rankcse-listnet"\n[teachers.simcse]\npreset = "rankcse-listnet"': "needs itself",
-    'title = "t': "not valid TOML",
-    'title = "t"\n[rows.a]\nscale = "train.learning_rate"': "'train.learning_rate' is not possible",
+    'title = "t"\n[rows.a]\nthen = "flux"': "then = 'flux': there is no step 'flux'",
+    'title = "t"\n[rows.a]\nthen = "sif"': "then = 'sif' is not possible",
+    'title = "t"\n[rows.a]\nthen = "whitening:fit=text.txt"': "then = 'whitening:fit=text.txt' is not possible",
+    'title = "t"\n[rows.a]\nthen = "flow:sentences=5"': "then = 'flow:sentences=5' is not possible",
     'title = "t"\n[rows.a]\ntrain = false\nsweep = {"train.epochs" = [1]}': "rows.a.sweep has no effect",
-    'title = "t"\n[rows.a]\ntrain = false\nsentences = 9': "rows.a.sentences has no effect",
     'title = "t"\n[rows.a]\nvectors = true\npreset = "dclr"\n': "rows.a.preset has no effect",
     'title = "t"\n[rows.a]\n[run]\nvectors = "glove.txt"': "run.vectors has no effect",
     'title = "t"\n[rows.a]\nsweep = {seed = [1]}\npublished = {STS12 = 1}': "rows.a.published has no effect",
@@ -235,7 +225,6 @@ BAD = {
     'title = "t"\n[rows.a]\n[search.keys]\n"train.warmup" = {low = 0, high = 1, log = true}': (
         "search.keys.train.warmup = {'low': 0, 'high': 1, 'log': True} is not possible: it should have a high"
     ),
-    'title = "t"\n[rows.a]\n[search.keys]\n"train.warmup" = {low = 2, high = 1}': "at least low",
     'title = "t"\n[rows.a]\nsearch = {"train.warmup" = [1979-05-27]}\n[search.keys]\n"train.warmup" = [0.1]': (
         "rows.a.search.train.warmup = [datetime.date(1979, 5, 27)] is not possible"
     ),
@@ -279,17 +268,17 @@ def test_sweeps_make_rows(corpus_file: Path, tmp_path: Path) -> None:
     assert made.cells[made.rows["D, ratio = 0.5, sentences = 1"][0]].settings["scores"]["noise"]["ratio"] == 0.5
 
 
-def test_a_row_that_is_not_trained_sweeps_the_sentences_of_its_step(corpus_file: Path, tmp_path: Path) -> None:
+def test_a_row_that_is_not_trained_sweeps_the_sentences_of_its_step(sketch: Sketch) -> None:
     rows = '[run]\nbackbone = "isotrope/tiny"\n[rows.white]\ntrain = false\nthen = "whitening"\n'
     rows += "sweep = {sentences = [1, 0.5]}\n[rows.raw]\ntrain = false\n"
-    made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
+    made = sketch(rows)
     assert {label: made.cells[keys[0]].sentences for label, keys in made.rows.items()} == {
         "white, sentences = 1": 500, "white, sentences = 0.5": 250, "raw": 500,
     }  # fmt: skip
     assert len(made.cells) == 3
 
 
-def test_evaluations_shrink_with_the_sentences(corpus_file: Path, tmp_path: Path) -> None:
+def test_evaluations_shrink_with_the_sentences(sketch: Sketch) -> None:
     """The value of the preset, or of an override, times the share; 1 at least. The whole run is the same cell."""
     sweep = "sweep = {sentences = [1, 0.5, 0.33, 80]}"
     rows = f"""
@@ -302,28 +291,23 @@ set = ["train.eval_steps=5"]
 scale = ["train.eval_steps", "train.save_steps"]
 [rows.plain]
 """
-    made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
+    made = sketch(rows)
     train = {label: made.cells[keys[0]].settings["train"] for label, keys in made.rows.items()}
     assert [t["eval_steps"] for t in train.values()] == [250, 125, 82, 40, 5, 2, 2, 1, 250]
     assert [t["save_steps"] for t in train.values()] == [500] * 4 + [500, 250, 165, 80, 500]
     assert made.rows["D, sentences = 1"] == made.rows["plain"]
 
 
-def test_options_replace_their_settings_alone(tmp_path: Path) -> None:
+def test_options_replace_their_settings_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "study.toml"
     run = 'corpus = "a.txt"\nbackbone = "isotrope/tiny"\nsentences = 500\nthreads = 2\ndev = ["none"]\nseeds = 4\n'
     file.write_text(f'title = "t"\n[run]\n{run}[rows.SimCSE]\n')
-    plain, _ = with_options(file, {"output": tmp_path, "documents": [], "model": None, "sentences": None, "dev": ()})
+    monkeypatch.setenv("ISOTROPE_DATA", "theirs")
+    plain, place = with_options(file, {"output": tmp_path, "documents": [], "model": None, "dev": ()})
     assert plain == read_study(file), "what is left out is as the file says"
+    assert (place.output, place.data, place.forced) == (tmp_path, "theirs", ())
     given: Any = {"documents": ["mine.txt"], "model": "m", "sentences": 64, "dev": ["stsb"], "threads": 1}
     changed = {"corpus": ("mine.txt",), "backbone": "m", "sentences": 64, "dev": ("stsb",), "threads": 1}
-    assert with_options(file, {"output": tmp_path, **given})[0].run == plain.run.model_copy(update=changed)
-
-
-def test_the_place_is_where_input_and_output_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
-    _, place = with_options("tiny", {"output": str(tmp_path), "overrides": ["train.epochs=2"]})
-    assert (place.output, place.data, place.forced) == (tmp_path, None, ("train.epochs=2",))
-    monkeypatch.setenv("ISOTROPE_DATA", "theirs")
-    assert with_options("tiny", {"output": tmp_path})[1].data == "theirs"
-    assert with_options("tiny", {"output": tmp_path, "data": Path("mine")})[1].data == "mine"
+    spec, place = with_options(file, {"output": "out", "data": Path("mine"), "overrides": ["a.b=2"], **given})
+    assert spec.run == plain.run.model_copy(update=changed)
+    assert (place.output, place.data, place.forced) == (Path("out"), "mine", ("a.b=2",))
