@@ -11,7 +11,7 @@ import numpy as np
 from isotrope.evaluation.significance import judged
 from isotrope.store.records import Record
 from isotrope.study.cell import cells_summary, without_paths
-from isotrope.study.columns import COST, LOWER_IS_BETTER, SHAPE, UNSHOWN, column_of, ordered
+from isotrope.study.columns import COST, KNOWN, LOWER_IS_BETTER, SHAPE, UNSHOWN, column_of
 from isotrope.study.plan import StudyPlan
 from isotrope.study.rows import PlannedRow
 from isotrope.study.spec import Claim, Reference, RowSettings
@@ -48,7 +48,9 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
     found = {column for row in rows for scores in row["scores"].values() for column in scores}
     printed = (*spec.rows.values(), *spec.reference.values())
     found |= {column for row in printed for column in row.published}
-    columns = ordered(found & set(spec.run.tasks) if spec.run.tasks else found - set(UNSHOWN))
+    found = found & set(spec.run.tasks) if spec.run.tasks else found - set(UNSHOWN)
+    # those of the user's own pairs, then the papers' in their order
+    columns = [*sorted(found - set(KNOWN)), *(column for column in KNOWN if column in found)]
     trained = [label for label, entry in entries.items() if entry.row.train]
     named = [label for label, entry in entries.items() if spec.run.baseline in (label, entry.base)]
     baseline = (named or trained or [*entries])[0]  # the named row, if it is run
@@ -102,8 +104,12 @@ def recomputed(record: Record) -> Record:
         if one["pairs"]:
             one["pairs"].setdefault("resamples", 1000)
     for one in record["differences"]:
-        row, than = (_named(record["rows"], one[side]) for side in ("row", "than"))
-        one["needed"] = _needed(row, than, one["column"])
+        rows = [_named(record["rows"], one[side]) for side in ("row", "than")]
+        spreads = [_spread(row, one["column"]) if row["kind"] == "row" else {"sd": 0.0} for row in rows]
+        one["needed"] = None
+        if None not in spreads:  # the seeds that true differences of 0.5 and 1 need, if rows are independent
+            sd = float(np.hypot(*(of["sd"] for of in spreads if of)))
+            one["needed"] = {str(d): seeds_needed(d, sd) for d in (0.5, 1.0)}
     _correct(record["differences"])
     _correct(record["claims"])
     for claim in record["claims"]:
@@ -115,15 +121,6 @@ def _spread(row: Record, column: str) -> Record | None:
     """A row's standard deviation over its seeds; None if it has fewer than two."""
     values = [scores[column] for scores in row["scores"].values() if column in scores]
     return {"sd": float(np.std(values, ddof=1)), "n": len(values)} if len(values) > 1 else None
-
-
-def _needed(row: Record, than: Record, column: str) -> Record | None:
-    """The seeds that true differences of 0.5 and 1 need, by the variances of both rows; what is one model has none."""
-    first, second = (_spread(one, column) if one["kind"] == "row" else {"sd": 0.0} for one in (row, than))
-    if first is None or second is None:
-        return None
-    sd = float(np.hypot(first["sd"], second["sd"]))  # of independent rows
-    return {str(d): seeds_needed(d, sd) for d in (0.5, 1.0)}
 
 
 def _over_pairs(drawn: Callable[[str, str], Any], rows: Sequence[Record], one: Record) -> Record | None:

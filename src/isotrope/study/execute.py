@@ -28,13 +28,10 @@ PATIENCE = 120  # seconds that a stopped cell has to save its checkpoint
 
 
 def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
-    """Run all cells that are not finished. If one fails, only the cells that need its model are not run.
+    """Run all cells that are not finished -> key: one line, for each that failed or needs the model of one that failed.
 
     ``workers`` processes run at a time and take GPUs in turn. Their number changes no result, since each uses the
     plan's number of threads.
-
-    Returns:
-        Key -> one line, for each cell that failed or could not begin.
     """
     lost: dict[str, str] = {}
     done = {key for key, cell in plan.cells.items() if cell.record()}

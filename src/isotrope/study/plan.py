@@ -96,9 +96,13 @@ class StudyPlan:
             if name in needed_by:
                 problem = f"the model {name} needs itself as a teacher or backbone"
                 raise UserError(problem, "give it other teachers or another backbone")
-            key = self._model(name, (*needed_by, name))
-            needs[key] = None
-            return key
+            if name not in self.models:
+                model = self.spec.teachers.get(name) or TeacherSettings(preset=name)
+                row = RowSettings(preset=model.preset, set=model.set, sentences=model.sentences or run.sentences)
+                taught = PlannedRow(name, row, name)
+                self.models[name] = self._cell(taught, model.seed, model.backbone, (*needed_by, name))
+            needs[self.models[name]] = None
+            return self.models[name]
 
         def path(name: str) -> str:
             return str(made[name].model.resolve()) if name in made else name
@@ -170,15 +174,6 @@ class StudyPlan:
         judging, selecting = named_pairs(run.dev, select, run.labels, self.place.data)
         judged = {task: {part: pairs.checksum() for part, pairs in parts.items()} for task, parts in judging.items()}
         return judged, {name: pairs.checksum() for name, pairs in selecting.items()}
-
-    def _model(self, name: str, needed_by: tuple[str, ...]) -> str:
-        """The cell of a teacher, from the study's table or else from the preset of that name."""
-        if name not in self.models:
-            model = self.spec.teachers.get(name) or TeacherSettings(preset=name)
-            sentences = model.sentences or self.spec.run.sentences
-            row = RowSettings(preset=model.preset, set=model.set, sentences=sentences)
-            self.models[name] = self._cell(PlannedRow(name, row, name), model.seed, model.backbone, needed_by)
-        return self.models[name]
 
     def _overrides(self, row: RowSettings, recipe: Preset, base: str) -> tuple[str, ...]:
         """Common settings, the backbone's, the row's own (which alone may add a component), those of the command line.

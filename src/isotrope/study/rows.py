@@ -59,8 +59,7 @@ def training(row: RowSettings) -> str:
 def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = ()) -> Spec:
     """The study, its rows with the best settings that a search found (``search.toml``).
 
-    Raises:
-        UserError: the file is no search.toml, or lacks a trained row (of those in ``only``).
+    UserError: the file is no search.toml, or lacks a trained row (of those in ``only``).
     """
     try:
         found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]

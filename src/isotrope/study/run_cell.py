@@ -174,10 +174,7 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
 
 
 def _projection(cell: Cell, encoder: Encoder) -> list[list[float]]:
-    """Unit vectors (n, D) of the row's sentences in the two directions in which they are longest: (n, 2).
-
-    They are not centred (SVD), so a space that is a narrow cone lies far from the origin.
-    """
+    """Unit vectors of the row's sentences (n, 2), not centred, in the two directions in which they are longest."""
     if not cell.run.positives:
         return []
     rows = unit(np.asarray(encoder.encode(_sample(cell).texts(BATCH))))
@@ -219,11 +216,8 @@ def _self_made(cell: Cell, encoder: Encoder) -> dict[str, float]:
 
 @contextmanager
 def reading(model: SentenceTransformer | WordVectors, length: int | None, precision: str) -> Iterator[None]:
-    """Let a model read at most ``length`` tokens of a text (None: as many as before), in fp32 or bf16.
-
-    Word vectors have no tokens and one precision.
-    """
-    if isinstance(model, WordVectors):
+    """Let a model read at most ``length`` tokens of a text (None: as many as before), in fp32 or bf16."""
+    if isinstance(model, WordVectors):  # they have no tokens and one precision
         yield
         return
     with cut(model, length), torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):

@@ -7,6 +7,7 @@ distribution (Cohen, Statistical Power Analysis for the Behavioral Sciences, 198
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from scipy import optimize, stats
@@ -71,12 +72,9 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
     [0.03, None, 0.06, 0.06]
     """
     tested = sorted((value, i) for i, value in enumerate(p) if value is not None)
-    corrected: list[float | None] = [None] * len(p)
-    highest = 0.0
-    for rank, (value, i) in enumerate(tested):
-        highest = max(highest, min(1.0, (len(tested) - rank) * value))
-        corrected[i] = highest
-    return corrected
+    raised = (min(1.0, (len(tested) - rank) * value) for rank, (value, _) in enumerate(tested))
+    corrected = dict(zip((i for _, i in tested), accumulate(raised, max), strict=True))
+    return [corrected.get(i) for i in range(len(p))]
 
 
 def power(difference: float, sd: float, n: int) -> float:

@@ -77,16 +77,12 @@ class Study:
 
 
 def study(file: str | Path, **options: Unpack[Options]) -> Study:
-    """Run the unfinished cells of a study, then write its tables.
+    """Run the unfinished cells of a study (a shipped one's name, or a .toml file), then write its tables.
 
     The output folder holds ``cells/`` (each with ``result.json``), ``study.json`` and ``table.md``, ``.tex``, ``.html``
     with the figures. A cell's key is everything that decides its result. So a finished cell is never run again,
     studies in one folder share equal cells, and more seeds or rows only add cells. After a kill, the same call goes on.
     Call it under ``if __name__ == "__main__"``, since cells run in processes of their own.
-
-    Args:
-        file: a shipped study's name, or a .toml file.
-        options: see `Options`.
 
     Raises:
         UserError: a mistake of the user's; raised before long work.
@@ -128,11 +124,10 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     https://jmlr.org/papers/v13/bergstra12a.
 
     A trial is one cell with seed 0. No test set is read. Its score is the dev score at the best step, on the half of
-    the dev pairs that selects if the other half judges the study. Options are as in a study. Trials are drawn by the
-    search's seed, so a stopped search goes on, and more trials add to the old ones. ``search.toml`` holds, for each
-    row, the best ``set`` for its table in the study's file, and all trials. If documents are named,
-    ``search-self-made.toml`` holds what the tasks made from them choose; dev pairs still select each
-    trial's checkpoint. Rows that differ only in the step behind the model share their trials.
+    the dev pairs that selects if the other half judges the study. Trials are drawn by the search's seed, so a stopped
+    search goes on, and more trials add to the old ones. ``search.toml`` holds, for each row, the best ``set`` for its
+    table in the study's file, and all trials. If documents are named, ``search-self-made.toml`` holds what the tasks
+    made from them choose; dev pairs still select each trial's checkpoint. Rows of one training share their trials.
 
     Raises:
         UserError: the study has no search or no dev pairs, a trial fails, or a mistake as in `isotrope.study.study`.
