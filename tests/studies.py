@@ -9,7 +9,7 @@ from rich.console import Console
 
 from isotrope.study.cell import DRAWS, RESAMPLES
 from isotrope.study.plan import Cell, Place, StudyPlan
-from isotrope.study.spec import Spec, read_study
+from isotrope.study.spec import Spec
 
 ROWS = """
 [rows.SimCSE]
@@ -82,12 +82,6 @@ def numbers(record: Any) -> Any:
 
 def planned(spec: Spec, folder: Path, forced: tuple[str, ...] = (), **options: Any) -> StudyPlan:
     return StudyPlan(spec, Place(folder, None, forced), **options)
-
-
-def spec_of(tmp_path: Path, corpus: Path, rows: str) -> Spec:
-    file = tmp_path / "spec.toml"
-    file.write_text(f'title = "t"\n{rows}')
-    return read_study(file, {"corpus": [str(corpus)], "test": "none", "dev": ["none"], "sentences": 500})
 
 
 def measured(made: StudyPlan, scores: Callable[[Cell], dict[str, float]], draws: bool = False) -> StudyPlan:

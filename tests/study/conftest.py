@@ -11,7 +11,7 @@ from isotrope.study import Study, study
 from isotrope.study.analyse import study_record
 from isotrope.study.plan import StudyPlan
 from isotrope.study.spec import read_study
-from studies import measured, planned, quiet, spec_of, write_study
+from studies import measured, planned, quiet, write_study
 
 
 @pytest.fixture(scope="session")
@@ -42,8 +42,14 @@ def plan(write: Callable[[str], Path], tmp_path: Path) -> Callable[..., StudyPla
 
 @pytest.fixture
 def sketch(corpus_file: Path, tmp_path: Path) -> Callable[..., StudyPlan]:
-    """Plans a study with these rows, which no pairs judge."""
-    return lambda rows, **options: planned(spec_of(tmp_path, corpus_file, rows), tmp_path, **options)
+    """Plans a study with these rows, which no pairs judge; ``run`` replaces keys of its [run]."""
+
+    def made(rows: str, only: tuple[str, ...] = (), forced: tuple[str, ...] = (), **run: Any) -> StudyPlan:
+        given = {"corpus": [str(corpus_file)], "test": "none", "dev": ["none"], "sentences": 500, **run}
+        (tmp_path / "spec.toml").write_text(f'title = "t"\n{rows}')
+        return planned(read_study(tmp_path / "spec.toml", given), tmp_path, only=only, forced=forced)
+
+    return made
 
 
 @pytest.fixture

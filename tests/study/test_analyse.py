@@ -157,10 +157,8 @@ def test_a_claim_is_answered_by_rule(mean: float, p: float, p_margin: float, exp
 
 
 def test_the_users_own_pairs_never_take_a_columns_name() -> None:
-    assert column_of("STSBenchmark") == "STS-B"
-    assert column_of("dev") == "dev pairs"
-    assert column_of("minutes") == "minutes pairs"
-    assert column_of("my pairs") == "my pairs"
+    names = {"STSBenchmark": "STS-B", "dev": "dev pairs", "minutes": "minutes pairs", "my pairs": "my pairs"}
+    assert {name: column_of(name) for name in names} == names
 
 
 def test_a_suites_scores_are_points_and_its_average_is_of_the_papers_tasks() -> None:

@@ -16,7 +16,7 @@ from isotrope.study.plan import Place, StudyPlan, corpus_files, has_component
 from isotrope.study.rows import expand_rows
 from isotrope.study.spec import read_study
 from isotrope.study.study import with_options
-from studies import planned, spec_of
+from studies import planned
 
 Sketch = Callable[..., StudyPlan]
 
@@ -40,17 +40,14 @@ def test_common_settings_add_no_component_and_the_row_wins(sketch: Sketch) -> No
     assert (simcse["train"]["epochs"], whitened["train"]["epochs"]) == (3, 2)
     assert simcse["train"]["learning_rate"] == 5e-4
     assert simcse["train"]["batch_size"] == whitened["train"]["batch_size"] == 32
+    assert list(sketch(rows, only=["SimCSE"]).rows) == ["SimCSE"], "a setting may be for a row that is left out"
 
 
-def test_a_common_setting_may_be_for_a_row_that_is_left_out(sketch: Sketch) -> None:
-    rows = '[run]\nset = ["views.sgw.groups=64"]\n[rows.A]\n[rows.B]\npreset = "whitenedcse"'
-    assert list(sketch(rows, only=["A"]).rows) == ["A"]
-
-
-def test_teachers_are_shared_and_equal_rows_are_one(corpus_file: Path, tmp_path: Path) -> None:
+def test_teachers_are_shared_and_equal_rows_are_one(sketch: Sketch) -> None:
     rows = """
     [run]
     seeds = 2
+    backbone = "isotrope/tiny"
     [rows.A]
     preset = "rankcse-listnet-bert-base"
     [rows.B]
@@ -63,8 +60,7 @@ def test_teachers_are_shared_and_equal_rows_are_one(corpus_file: Path, tmp_path:
     preset = "simcse-bert-large"
     backbone = "isotrope/minilm"
     """
-    spec = spec_of(tmp_path, corpus_file, rows)
-    made = planned(spec.model_copy(update={"run": spec.run.model_copy(update={"backbone": "isotrope/tiny"})}), tmp_path)
+    made = sketch(rows)
     assert len(made.cells) == 2 + 3 * 2, "two teachers, three different rows of two seeds"
     assert made.rows["again"] == made.rows["B"]
     keys = list(made.cells)
@@ -84,7 +80,6 @@ def test_the_studies_that_come_with_isotrope_can_be_planned(name: str, corpus_fi
     changes |= {"sentences": 1_000_000, "seeds": 2}
     spec = read_study(name, changes)
     made = planned(spec, tmp_path)
-    assert spec.title
     assert len(made.cells) >= max(len(made.rows), 2), "one model says nothing of chance"
     assert all(claim.text and claim.source for claim in spec.claims.values())
     if name != "first":
@@ -152,12 +147,9 @@ def test_other_pairs_under_the_same_name_make_another_cell(
         keys()
 
 
-def test_what_changes_a_result_makes_other_cells(corpus_file: Path, tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, corpus_file, "[rows.A]\n[rows.raw]\ntrain = false\n")
-    made = {}
-    for key, value in (("seeds", 5), ("split", "sentences"), ("keep_duplicates", True), ("threads", 2)):
-        run = spec.run.model_copy(update={key: value})
-        made[key] = planned(spec.model_copy(update={"run": run}), tmp_path)
+def test_what_changes_a_result_makes_other_cells(sketch: Sketch) -> None:
+    changes: dict[str, Any] = {"seeds": 5, "split": "sentences", "keep_duplicates": True, "threads": 2}
+    made = {key: sketch("[rows.A]\n[rows.raw]\ntrain = false\n", **{key: value}) for key, value in changes.items()}
     for label, different in {"A": 4, "raw": 2}.items():  # without training, no text is read
         assert len({plan.rows[label][0] for plan in made.values()}) == different
     corpora = {key: plan.cells[plan.rows["A"][0]].corpus for key, plan in made.items()}
@@ -176,13 +168,12 @@ def test_a_corpus_may_have_the_signs_of_a_pattern_in_its_name(tmp_path: Path, mo
         corpus_files(["c[1].txt"], str(tmp_path))
 
 
-def test_a_study_does_not_write_into_its_corpus(tmp_path: Path) -> None:
-    (tmp_path / "text").mkdir()
-    (tmp_path / "text" / "a.txt").write_text("\n".join(sentences(100)))
-    (tmp_path / "spec.toml").write_text('title = "t"\n[run]\ntest = "none"\ndev = "none"\n[rows.A]\n')
+def test_a_study_does_not_write_into_its_corpus(write: Callable[[str], Path], tmp_path: Path) -> None:
+    (folder := tmp_path / "text").mkdir()
+    (folder / "a.txt").write_text("\n".join(sentences(100)))
     with pytest.raises(UserError, match=r"out lies in .*text, which is read: choose an --output elsewhere"):
-        study(tmp_path / "spec.toml", output=tmp_path / "text" / "out", documents=[str(tmp_path / "text")])
-    assert [path.name for path in (tmp_path / "text").iterdir()] == ["a.txt"]
+        study(write("[rows.A]\n"), output=folder / "out", documents=[str(folder)])
+    assert [path.name for path in folder.iterdir()] == ["a.txt"]
 
 
 def test_a_common_setting_reaches_the_rows_that_have_its_component() -> None:
@@ -254,28 +245,18 @@ def test_a_mistake_is_one_line_that_names_file_and_remedy(text: str, corpus_file
     assert caught.value.remedy
 
 
-def test_sweeps_make_rows(corpus_file: Path, tmp_path: Path) -> None:
+def test_sweeps_make_rows(sketch: Sketch) -> None:
     rows = '[rows.D]\npreset = "dclr"\nsweep = {"scores.noise.ratio" = [0.5, 1.0], sentences = [0.5, 1, 300]}\n'
-    rows += "[rows.E]\ntrain = false"
-    spec = spec_of(tmp_path, corpus_file, rows)
-    made = planned(spec, tmp_path)
-    assert list(made.rows)[:2] == ["D, ratio = 0.5, sentences = 0.5", "D, ratio = 0.5, sentences = 1"]
-    assert [made.cells[keys[0]].sentences for keys in made.rows.values()] == [250, 500, 300] * 2 + [500]
-    assert len(expand_rows(spec, ["D"])) == 6
-    assert list(expand_rows(spec, ["E"], {"train.epochs": [1, 2]})) == ["E"]
-    with pytest.raises(UserError, match=r"two rows are called 'D, ratio = 0\.5, sentences = 0\.5, epochs = 1'"):
-        expand_rows(spec, [], {"train.epochs": [1, 1.0000001]})
-    assert made.cells[made.rows["D, ratio = 0.5, sentences = 1"][0]].settings["scores"]["noise"]["ratio"] == 0.5
-
-
-def test_a_row_that_is_not_trained_sweeps_the_sentences_of_its_step(sketch: Sketch) -> None:
-    rows = '[run]\nbackbone = "isotrope/tiny"\n[rows.white]\ntrain = false\nthen = "whitening"\n'
-    rows += "sweep = {sentences = [1, 0.5]}\n[rows.raw]\ntrain = false\n"
+    rows += '[rows.E]\ntrain = false\n[rows.white]\ntrain = false\nthen = "whitening"\nsweep = {sentences = [1, 0.5]}'
     made = sketch(rows)
-    assert {label: made.cells[keys[0]].sentences for label, keys in made.rows.items()} == {
-        "white, sentences = 1": 500, "white, sentences = 0.5": 250, "raw": 500,
-    }  # fmt: skip
-    assert len(made.cells) == 3
+    assert list(made.rows)[:2] == ["D, ratio = 0.5, sentences = 0.5", "D, ratio = 0.5, sentences = 1"]
+    assert list(made.rows)[-2:] == ["white, sentences = 1", "white, sentences = 0.5"], "fits its step on them"
+    assert [made.cells[keys[0]].sentences for keys in made.rows.values()] == [250, 500, 300] * 2 + [500, 500, 250]
+    assert made.cells[made.rows["D, ratio = 0.5, sentences = 1"][0]].settings["scores"]["noise"]["ratio"] == 0.5
+    assert len(expand_rows(made.spec, ["D"])) == 6
+    assert list(expand_rows(made.spec, ["E"], {"train.epochs": [1, 2]})) == ["E"]
+    with pytest.raises(UserError, match=r"two rows are called 'D, ratio = 0\.5, sentences = 0\.5, epochs = 1'"):
+        expand_rows(made.spec, [], {"train.epochs": [1, 1.0000001]})
 
 
 def test_evaluations_shrink_with_the_sentences(sketch: Sketch) -> None:

@@ -42,8 +42,8 @@ def test_a_study_leaves_its_table_and_its_cells_their_records(finished: Study) -
         kept = finished.record["cells"][cell["key"]]
         assert finished.record["data"][kept["data"]] == cell["data"]
         assert finished.record["environments"][kept["environment"]] == cell["environment"]
-        assert (kept["seconds"], kept["seed"]) == (cell["seconds"], cell["seed"])
         assert finished.record["settings"][kept["settings"]]["encoder"]["pooling"] == "mean"
+        assert (kept["seconds"], kept["seed"]) == (cell["seconds"], cell["seed"])
         assert cell["environment"]["packages"]["torch"]
         assert cell["data"]["tests"]
         assert str(finished.folder) not in json.dumps(cell), "no path of this machine"
@@ -56,28 +56,29 @@ def test_a_study_leaves_its_table_and_its_cells_their_records(finished: Study) -
         assert not path.with_name("run").exists()
 
 
-def test_the_pages_say_what_was_measured(finished: Study) -> None:
-    text = (finished.folder / "table.md").read_text()
-    scores = [row["Avg."] for row in finished.record["rows"][0]["scores"].values()]
-    assert f"{np.mean(scores):.2f} ± {np.std(scores, ddof=1):.2f}" in text
-    for words in ("published (RankCSE Table 2)", "76.25", "DiffCSE, published", "A note.", "before (not trained)"):
-        assert words in text
-    html, tex = ((finished.folder / f"table.{end}").read_text() for end in ("html", "tex"))
-    assert "ranking helps" in html
-    assert "ranking helps" in tex
-    for name in ("curves", "cosines", "bars"):
-        assert (finished.folder / f"{name}.svg").read_text().lstrip().startswith("<?xml")
-        assert f'<figure id="{name}">' in html
-
-
 def test_the_record_alone_gives_the_pages_and_the_tests_again(finished: Study, tiny_model: Path) -> None:
     text = (finished.folder / "study.json").read_text()
     assert str(tiny_model) not in text
     assert str(finished.folder) not in text
     record = json.loads(text)
     assert recomputed(record) == record
-    for name, page in study_pages(recomputed(record), finished.folder).items():
-        assert (finished.folder / name).read_text() == page
+    pages = study_pages(recomputed(record), finished.folder)
+    assert {name: (finished.folder / name).read_text() for name in pages} == pages
+    scores = [row["Avg."] for row in record["rows"][0]["scores"].values()]
+    shown = f"{np.mean(scores):.2f} ± {np.std(scores, ddof=1):.2f}"
+    for words in (
+        shown,
+        "published (RankCSE Table 2)",
+        "76.25",
+        "DiffCSE, published",
+        "A note.",
+        "before (not trained)",
+    ):
+        assert words in pages["table.md"]
+    assert all("ranking helps" in page for page in pages.values())
+    for name in ("curves", "cosines", "bars"):
+        assert (finished.folder / f"{name}.svg").read_text().lstrip().startswith("<?xml")
+        assert f'<figure id="{name}">' in pages["table.html"]
     record["rows"][0]["scores"]["0"]["Avg."] += 1
     assert recomputed(record)["differences"] != record["differences"], "what is said is said of the scores"
     one, _ = finished.record["differences"]
@@ -168,19 +169,12 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(write: Callable[[str], 
             with_tuned(study_file, settings)
 
 
-@pytest.mark.parametrize(
-    ("own", "keys", "said"),
-    [
-        ("terms.infonc.temperature", "train.warmup", "rows.a.search: terms.infonc.temperature: no row has such"),
-        ("train.warmup", "views.sgw.groups", "search.keys: views.sgw.groups: no row has such a component"),
-    ],
-)
-def test_a_search_refuses_keys_that_no_row_has(
-    own: str, keys: str, said: str, write: Callable[[str], Path], tmp_path: Path
-) -> None:
-    file = write(f'[rows.a]\nsearch = {{ "{own}" = [0.1] }}\n[search.keys]\n"{keys}" = [0.1]\n')
-    with pytest.raises(UserError, match=said):
-        search_settings(file, output=tmp_path / "out", console=quiet())
+def test_a_search_refuses_keys_that_no_row_has(write: Callable[[str], Path], tmp_path: Path) -> None:
+    known, unknown = "train.warmup", "views.sgw.groups"
+    for place, own, common in (("rows.a.search", unknown, known), ("search.keys", known, unknown)):
+        file = write(f'[rows.a]\nsearch = {{ "{own}" = [0.1] }}\n[search.keys]\n"{common}" = [0.1]\n')
+        with pytest.raises(UserError, match=f"{place}: {unknown}: no row has such a component"):
+            search_settings(file, output=tmp_path / "out", console=quiet())
     assert not (tmp_path / "out").exists()
 
 

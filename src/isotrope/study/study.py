@@ -141,11 +141,10 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     rows: dict[str, RowSettings] = {}  # one for each trial
     recipes: list[Preset] = []
     trials: dict[str, dict[str, list[str]]] = {}  # label -> name of the trial's row -> key=value
-    named = dict.fromkeys(entry.base for entry in expand_rows(spec, options.get("rows", ())).values())
-    chosen = {label: spec.rows[label] for label in named if spec.rows[label].train}
-    firsts = {training(row): label for label, row in reversed(chosen.items())}.values()
-    for label in (one for one in chosen if one in firsts):
-        row = chosen[label]
+    chosen = dict.fromkeys(entry.base for entry in expand_rows(spec, options.get("rows", ())).values())
+    trained = {training(spec.rows[label]): label for label in reversed(chosen) if spec.rows[label].train}
+    for label in (one for one in chosen if one in trained.values()):
+        row = spec.rows[label]
         recipe = read_preset(row.preset, row.set)
         space = {k: values for k, values in {**search.keys, **row.search}.items() if has_component(k, recipe)}
         recipes.append(recipe)
@@ -167,7 +166,12 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     with job.held():
         job.begin()
         failed = run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
-        tried = {label: found for label, of in trials.items() if (found := _tried(planned, of))}
+        tried: dict[str, list[dict[str, Any]]] = {}  # label -> its trials that have ended, with what judged them
+        for label, name in ((label, name) for label, of in trials.items() for name in of):
+            if record := planned.cells[planned.rows[name][0]].record():
+                scores = record["scores"]
+                judged = {judge: scores[judge] for judge in ("dev", SELF_MADE) if judge in scores}
+                tried.setdefault(label, []).append({"set": trials[label][name], **judged})
         for judge, name in ({"dev": SEARCH} | ({SELF_MADE: SEARCH_SELF_MADE} if documents else {})).items():
             best = {label: max(of, key=lambda trial: trial.get(judge, -np.inf)) for label, of in tried.items()}
             whole = {label: {**best[label], "trials": of} for label, of in tried.items()}
@@ -195,13 +199,3 @@ def trials_of(space: Mapping[str, Range | Values], count: int, seed: int) -> lis
         if len(drawn) == count:
             break
     return [[*trial] for trial in drawn]
-
-
-def _tried(planned: StudyPlan, trials: Mapping[str, list[str]]) -> list[dict[str, Any]]:
-    """The trials of a row that have ended, each with its settings and the points that its judges gave it."""
-    tried: list[dict[str, Any]] = []
-    for name, settings in trials.items():
-        if record := planned.cells[planned.rows[name][0]].record():
-            scores = record["scores"]
-            tried.append({"set": settings} | {judge: scores[judge] for judge in ("dev", SELF_MADE) if judge in scores})
-    return tried
