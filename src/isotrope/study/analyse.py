@@ -28,7 +28,7 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
 
     def measured(kind: str, entry: PlannedRow, keys: Mapping[int, str]) -> Record:
         """A row or a teacher: the cell of each seed, with its scores or why it failed."""
-        shown = RowSettings() if entry.at else entry.row
+        printed = RowSettings() if entry.at else entry.row
         return {
             "label": entry.label,
             "kind": kind,
@@ -36,7 +36,7 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
             "at": dict(entry.at),
             "cells": {str(seed): key for seed, key in keys.items()},
             "scores": {str(seed): results[key]["scores"] for seed, key in keys.items() if key in results},
-            **shown.model_dump(include={"published", "published_sd"}),
+            **printed.model_dump(include={"published", "published_sd"}),
             "source": entry.row.source,
             "failed": {str(seed): lost[key] for seed, key in keys.items() if key in lost},
         }
@@ -45,12 +45,11 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
     rows = [measured("row" if one.row.train else "untrained", one, plan.rows[label]) for label, one in entries.items()]
     for name, key in plan.models.items():
         rows.append(measured("teacher", PlannedRow(name, RowSettings(), name), {plan.cells[key].seed: key}))
-    found = {column for row in rows for scores in row["scores"].values() for column in scores}
-    printed = (*spec.rows.values(), *spec.reference.values())
-    found |= {column for row in printed for column in row.published}
-    found = found & set(spec.run.tasks) if spec.run.tasks else found - set(UNSHOWN)
+    seen = {column for row in rows for scores in row["scores"].values() for column in scores}
+    seen |= {column for row in (*spec.rows.values(), *spec.reference.values()) for column in row.published}
+    shown = seen & set(spec.run.tasks) if spec.run.tasks else seen - set(UNSHOWN)
     # those of the user's own pairs, then the papers' in their order
-    columns = [*sorted(found - set(KNOWN)), *(column for column in KNOWN if column in found)]
+    columns = [*sorted(shown - set(KNOWN)), *(column for column in KNOWN if column in shown)]
     trained = [label for label, entry in entries.items() if entry.row.train]
     named = [label for label, entry in entries.items() if spec.run.baseline in (label, entry.base)]
     baseline = (named or trained or [*entries])[0]  # the named row, if it is run
@@ -105,10 +104,10 @@ def recomputed(record: Record) -> Record:
             one["pairs"].setdefault("resamples", 1000)
     for one in record["differences"]:
         rows = [_named(record["rows"], one[side]) for side in ("row", "than")]
-        spreads = [_spread(row, one["column"]) if row["kind"] == "row" else {"sd": 0.0} for row in rows]
+        row, than = (_spread(row, one["column"]) if row["kind"] == "row" else {"sd": 0.0} for row in rows)
         one["needed"] = None
-        if None not in spreads:  # the seeds that true differences of 0.5 and 1 need, if rows are independent
-            sd = float(np.hypot(*(of["sd"] for of in spreads if of)))
+        if row and than:  # the seeds that true differences of 0.5 and 1 need, if rows are independent
+            sd = float(np.hypot(row["sd"], than["sd"]))
             one["needed"] = {str(d): seeds_needed(d, sd) for d in (0.5, 1.0)}
     _correct(record["differences"])
     _correct(record["claims"])

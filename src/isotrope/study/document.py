@@ -83,7 +83,7 @@ def conclusion(record: Record) -> Verdict | None:
     word: Word = "not tested" if p is None else "no difference found"
     if p is not None and p <= ALPHA and gain:
         word = "better" if gain > 0 else "worse"
-    judge = JUDGES.get(record["scale"]["test"] if column in (*STS, "Avg.") else column, column)
+    judge = str(JUDGES.get(record["scale"]["test"] if column in (*STS, "Avg.") else column, column))
     judge += " over one seed" if found["n"] == 1 else f" over {found['n']} seeds"
     judge += "" if p is None else f" (p = {p:.2g} after correction for {len(tested)} rows)"
     low, high = (None if found[end] is None else found[end] / 100 for end in ("low", "high"))
