@@ -32,6 +32,7 @@ from conftest import build_bert, sentences
 from forks import code, fork
 from isotrope.errors import UserError
 from library import write_library
+from studies import numbers, write_study
 from toy import TOY
 
 torch.set_num_threads(1)
@@ -51,29 +52,15 @@ class Case:
     made: Callable[[Path], str]
 
 
-def files(*names: str) -> Callable[[Path], str]:
-    """A checksum of some files below a folder."""
+def made(*names: str, record: str = "result.json", keys: tuple[str, ...] = ()) -> Callable[[Path], str]:
+    """A checksum of some files below a folder, and parts of a record without what the clock decides."""
 
-    def checksum(folder: Path) -> str:
-        return hashlib.sha256(b"".join((folder / name).read_bytes() for name in names)).hexdigest()[:16]
+    def told(folder: Path) -> str:
+        total = hashlib.sha256(b"".join((folder / name).read_bytes() for name in names)).hexdigest()[:16]
+        found = json.loads((folder / "out" / record).read_text()) if keys else {}
+        return total + json.dumps([numbers(found[key]) for key in keys])
 
-    return checksum
-
-
-def trained(folder: Path) -> str:
-    selection = json.loads((folder / "out" / "result.json").read_text())["selection"]
-    return files("out/model/model.safetensors")(folder) + f" best {selection['best_step']} {selection['best_score']}"
-
-
-def choice(folder: Path) -> str:
-    record = json.loads((folder / "out" / "result.json").read_text())
-    told = {key: record[key] for key in ("choice", "finished", "left_out", "judged_by", "table", "gains")}
-    return files("out/model/model.safetensors")(folder) + json.dumps(told)
-
-
-def scores(folder: Path) -> str:
-    record = json.loads((folder / "out" / "study.json").read_text())
-    return json.dumps({row["label"]: {s: v["Avg."] for s, v in row["scores"].items()} for row in record["rows"]})
+    return told
 
 
 def cases(base: Path) -> dict[str, Case]:
@@ -87,13 +74,8 @@ def cases(base: Path) -> dict[str, Case]:
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     train = ["train", str(text), "--model", model, "--dev", str(pairs), "--seed", "4", *settings]
     taught = [*train, "--preset", "rankcse-listmle", "--teacher", f"rank={model}"]
-    study = base / "small.toml"
-    study.write_text(
-        f'title = "small"\n[run]\ncorpus = ["{text}"]\nsentences = 96\nseeds = 2\nbackbone = "{model}"\n'
-        f'dev = ["{pairs}"]\ntest = "dev-half"\nset = ["train.batch_size=16", "train.eval_steps=3", '
-        '"train.epochs=1", "train.learning_rate=1e-3"]\n[rows.SimCSE]\npreset = "simcse"\n'
-        "[rows.before]\ntrain = false\n"
-    )
+    rows = '[rows.SimCSE]\npreset = "simcse"\n[rows.before]\ntrain = false\n'
+    study = write_study(base, Path(model), text, pairs, rows, seeds=2)
 
     def out(folder: Path) -> list[str]:
         return ["--output", str(folder / "out")]
@@ -106,21 +88,22 @@ def cases(base: Path) -> dict[str, Case]:
     library = write_library(base / "library.jsonl")
     improve = ["improve", model, str(library), "--minutes", "60"]
     vectors = ["encode", model, str(more), "--batch-size", "8"]
-    judged = [str(model), "--suite", "sts", "--tasks", "STSBenchmark"]
+    judged = ["evaluate", model, "--suite", "sts", "--tasks", "STSBenchmark", "--json"]
+    weights, dense = "out/model/model.safetensors", "out/model/2_Dense/model.safetensors"
+    trained = made(weights, keys=("selection",))
+    chosen = made(weights, keys=("choice", "finished", "left_out", "judged_by", "table", "gains"))
     found = {
         "train": Case(14, lambda f: [*train, *out(f)], trained),
         "teacher": Case(10, lambda f: [*taught, *out(f)], trained),
-        "pretrain": Case(8, pretrain, files("out/model/model.safetensors", "out/model/tokenizer.json")),
-        "encode npy": Case(7, lambda f: [*vectors, "--output", str(f / "out.npy")], files("out.npy")),
-        "encode parts": Case(5, lambda f: [*vectors, *out(f)], files("out/part-00000.parquet")),
-        "whiten": Case(
-            6, lambda f: ["whiten", model, str(more), *out(f)], files("out/model/2_Dense/model.safetensors")
-        ),
-        "improve": Case(12, lambda f: [*improve, *out(f)], choice),
-        "study": Case(4, lambda f: ["study", str(study), "--workers", "1", *out(f)], scores),
+        "pretrain": Case(8, pretrain, made(weights, "out/model/tokenizer.json")),
+        "encode npy": Case(7, lambda f: [*vectors, "--output", str(f / "out.npy")], made("out.npy")),
+        "encode parts": Case(5, lambda f: [*vectors, *out(f)], made("out/part-00000.parquet")),
+        "whiten": Case(6, lambda f: ["whiten", model, str(more), *out(f)], made(dense)),
+        "improve": Case(12, lambda f: [*improve, *out(f)], chosen),
+        "study": Case(4, lambda f: ["study", str(study), *out(f)], made(record="study.json", keys=("rows",))),
     }
     if os.environ.get("ISOTROPE_DATA"):
-        found["evaluate"] = Case(6, lambda f: ["evaluate", *judged, "--json", str(f / "out.json")], files("out.json"))
+        found["evaluate"] = Case(6, lambda f: [*judged, str(f / "out.json")], made("out.json"))
     return found
 
 
@@ -168,21 +151,17 @@ def check(name: str, case: Case, base: Path, share: float, draw: random.Random) 
     for number in range(max(1, round(case.kills * share))):
         folder = base / f"{name}-{number}"
         folder.mkdir()
-        second = None
-        if number % 4 == 3:  # two at once: one of them is refused, or waits
-            second = start(case.command(folder), folder)
-        while not killed(start(case.command(folder), folder), draw.uniform(0.02, 0.98) * length):
-            if second is not None:
-                break  # refused at once
+        # two at once: one of them is refused, or waits
+        second = start(case.command(folder), folder) if number % 4 == 3 else None
+        while not killed(start(case.command(folder), folder), draw.uniform(0.02, 0.98) * length) and second is None:
             length *= 0.8  # the machine has become faster, and the command had ended: once more
             shutil.rmtree(folder)
             folder.mkdir()
         if second is not None and (ended := code(second)) not in (0, 2):
             wrong.append(f"{name} {number}: the second of two ended with {ended}: {tail(folder)}")
         ended = code(start(case.command(folder), folder))
-        if ended == 2 and second is not None and "is not empty" in tail(folder):
-            ended = 0  # the other of the two has finished, and a finished output is not replaced
-        if ended != 0:
+        finished = second is not None and "is not empty" in tail(folder)  # by the other of the two: it is not replaced
+        if ended != 0 and not (ended == 2 and finished):
             wrong.append(f"{name} {number}: given again, it ended with {ended}: {tail(folder)}")
         elif (found := case.made(folder)) != expected:
             wrong.append(f"{name} {number}: {found} instead of {expected}")
@@ -196,10 +175,6 @@ def tail(folder: Path) -> str:
 
 if __name__ == "__main__":
     place, chosen, part = Path(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3])
-    random_moments = random.Random(0)
-    told: dict[str, list[str]] = {}
-    for title, one in cases(place).items():
-        if title in chosen or chosen == ["all"]:
-            told[title] = check(title, one, place, part, random_moments)
-            sys.stderr.write(f"{title}: {max(1, round(one.kills * part))} kills, {len(told[title])} wrong\n")
-    sys.stdout.write(json.dumps(told))
+    moments, every = random.Random(0), chosen == ["all"]
+    asked = {title: one for title, one in cases(place).items() if every or title in chosen}
+    sys.stdout.write(json.dumps({title: check(title, one, place, part, moments) for title, one in asked.items()}))

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from isotrope.study.cell import DRAWS, RESAMPLES
 from isotrope.study.plan import Cell, Place, StudyPlan
-from isotrope.study.spec import Spec, read_study
+from isotrope.study.spec import Spec
 
 ROWS = """
 [rows.SimCSE]
@@ -49,7 +49,7 @@ title = "Scores"
 """
 
 
-def write_study(folder: Path, model: Path, corpus: Path, pairs: Path, rows: str = ROWS, seeds: int = 3) -> Path:
+def write_study(folder: Path, model: Path, corpus: Path, pairs: Path, rows: str = ROWS, seeds: int = 1) -> Path:
     path = folder / "small.toml"
     path.write_text(
         f"""
@@ -80,14 +80,8 @@ def numbers(record: Any) -> Any:
     return [numbers(value) for value in record] if isinstance(record, list) else record
 
 
-def planned(spec: Spec, folder: Path, **options: Any) -> StudyPlan:
-    return StudyPlan(spec, Place(folder, None, tuple(options.pop("forced", ()))), **options)
-
-
-def spec_of(tmp_path: Path, corpus: Path, rows: str) -> Spec:
-    file = tmp_path / "spec.toml"
-    file.write_text(f'title = "t"\n{rows}')
-    return read_study(file, {"corpus": [str(corpus)], "test": "none", "dev": ["none"], "sentences": 500})
+def planned(spec: Spec, folder: Path, forced: tuple[str, ...] = (), **options: Any) -> StudyPlan:
+    return StudyPlan(spec, Place(folder, None, forced), **options)
 
 
 def measured(made: StudyPlan, scores: Callable[[Cell], dict[str, float]], draws: bool = False) -> StudyPlan:

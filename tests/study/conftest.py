@@ -1,4 +1,4 @@
-"""A small study, run once for all tests that read what it left."""
+"""A small study, run once for all tests that read what it left; and plans of studies whose rows a test gives."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
+from isotrope.store.records import Record
 from isotrope.study import Study, study
+from isotrope.study.analyse import study_record
 from isotrope.study.plan import StudyPlan
 from isotrope.study.spec import read_study
-from studies import planned, quiet, write_study
+from studies import measured, planned, quiet, write_study
 
 
 @pytest.fixture(scope="session")
 def small(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_study(tmp_path_factory.mktemp("study"), tiny_model, corpus_file, pairs_file)
+    return write_study(tmp_path_factory.mktemp("study"), tiny_model, corpus_file, pairs_file, seeds=2)
 
 
 @pytest.fixture(scope="session")
@@ -23,16 +25,34 @@ def finished(small: Path) -> Study:
 
 
 @pytest.fixture
-def write(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Writes a study's file with these rows."""
-    return lambda rows, seeds=1: write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds)
+def write(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> Callable[[str], Path]:
+    """Writes a study's file with these rows, of one seed."""
+    return lambda rows: write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
 
 
 @pytest.fixture
-def plan(write: Callable[..., Path], tmp_path: Path) -> Callable[..., StudyPlan]:
+def plan(write: Callable[[str], Path], tmp_path: Path) -> Callable[..., StudyPlan]:
     """Plans a study with these rows, of one seed; ``run`` replaces keys of its [run]."""
 
     def made(rows: str, only: tuple[str, ...] = (), forced: tuple[str, ...] = (), **run: Any) -> StudyPlan:
         return planned(read_study(write(rows), run), tmp_path / "out", only=only, forced=forced)
 
     return made
+
+
+@pytest.fixture
+def sketch(corpus_file: Path, tmp_path: Path) -> Callable[..., StudyPlan]:
+    """Plans a study with these rows, which no pairs judge; ``run`` replaces keys of its [run]."""
+
+    def made(rows: str, only: tuple[str, ...] = (), forced: tuple[str, ...] = (), **run: Any) -> StudyPlan:
+        given = {"corpus": [str(corpus_file)], "test": "none", "dev": ["none"], "sentences": 500, **run}
+        (tmp_path / "spec.toml").write_text(f'title = "t"\n{rows}')
+        return planned(read_study(tmp_path / "spec.toml", given), tmp_path, only=only, forced=forced)
+
+    return made
+
+
+@pytest.fixture
+def scored(sketch: Callable[..., StudyPlan]) -> Callable[..., Record]:
+    """The record of a study with these rows, if every cell has the scores that a function gives it."""
+    return lambda rows, scores, draws=False: study_record(measured(sketch(rows), scores, draws))

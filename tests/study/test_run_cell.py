@@ -9,63 +9,48 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
-import isotrope.study.run_cell
 import isotrope.text
 from conftest import WORDS, sentences
 from isotrope.encoder import load
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
-from isotrope.evaluation.sts import score, similarities
 from isotrope.post.whitening import Whitening
-from isotrope.study import study
-from isotrope.study.cell import Cell
-from isotrope.study.columns import sts_scores
+from isotrope.study.analyse import study_record
 from isotrope.study.plan import Place, StudyPlan
 from isotrope.study.run_cell import reading, run_cell, with_post_step
 from isotrope.study.spec import read_study
 from isotrope.text.sample import RowOrder
 from isotrope.training.pairs import dev_pairs, judges
 from oracle.similarity import DATA
-from studies import planned, quiet, spec_of, write_study
 
 Plan = Callable[..., StudyPlan]
 needs_collections = pytest.mark.skipif(not (DATA / "domain" / "cacm").is_dir(), reason="needs domain/ in ISOTROPE_DATA")
 
 
-def test_an_untrained_row_is_judged_as_the_others_by_half_of_every_dev_set(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+def test_untrained_rows_are_judged_by_half_of_every_dev_set_and_may_be_students(
+    plan: Plan, pairs_file: Path, tmp_path: Path
 ) -> None:
     files = [shutil.copy(pairs_file, tmp_path / name) for name in ("dev.tsv", "other.tsv")]
-    rows = f"[run]\nbackbone = {str(tiny_model)!r}\n[rows.raw]\ntrain = false\n[rows.SimCSE]\n"
-    spec = spec_of(tmp_path, corpus_file, rows)
-    run = spec.run.model_copy(update={"dev": (",".join(map(str, files)),), "test": "dev-half"})
-    made = planned(spec.model_copy(update={"run": run}), tmp_path)
-    result = run_cell(made.cells[made.rows["raw"][0]])
-    assert result["scores"].keys() == {"dev pairs", "other", "Avg."}, "and 'dev' is what has selected"
-    again_ = made.cells[made.rows["raw"][0]]
-    again_.model.mkdir()
-    run_cell(again_)
-    assert again_.model.is_dir(), "another study that shares the cell may need it"
-    with pytest.raises(UserError, match="without dev pairs of your own"):
-        planned(spec.model_copy(update={"run": run.model_copy(update={"dev": ("none",)})}), tmp_path)
-
-
-def test_an_untrained_row_can_be_a_student_of_its_backbone(plan: Plan) -> None:
     rows = '[rows.raw]\ntrain = false\n[rows.short]\ntrain = false\nset = ["encoder.student=layers:1"]\n'
-    raw, short = map(run_cell, plan(rows).cells.values())
+    cells = [*plan(rows, dev=[",".join(map(str, files))]).cells.values()]
+    raw, short = map(run_cell, cells)
+    assert raw["scores"].keys() == {"dev pairs", "other", "Avg."}, "and 'dev' is what has selected"
     assert raw["scores"]["Avg."] != short["scores"]["Avg."]
+    cells[0].model.mkdir()
+    assert run_cell(cells[0]) == raw
+    assert cells[0].model.is_dir(), "another study that shares the cell may need it"
+    with pytest.raises(UserError, match="without dev pairs of your own"):
+        plan(rows, dev=["none"])
 
 
-def test_a_cell_and_the_step_behind_it_read_the_duplicates_that_are_kept(
-    tiny_model: Path, pairs_file: Path, tmp_path: Path
-) -> None:
-    corpus = tmp_path / "text.txt"
-    corpus.write_text("\n".join(4 * sentences(24)))  # without its duplicates: fewer than the study's 96 sentences
-    file = write_study(tmp_path, tiny_model, corpus, pairs_file, '[rows.white]\nthen = "whitening:k=4"\n', seeds=1)
-    trained, white = planned(read_study(file, {"keep_duplicates": True}), tmp_path / "out").cells.values()
-    assert run_cell(trained)["selection"]["steps"] == 6
-    assert run_cell(white)["scores"]["Avg."] != trained.record()["scores"]["Avg."]
+def test_a_cell_and_the_step_behind_it_read_the_duplicates_that_are_kept(plan: Plan, tmp_path: Path) -> None:
+    (text := tmp_path / "text.txt").write_text("\n".join(4 * sentences(24)))  # 24 are fewer than the study's 96
+    made = plan('[rows.white]\nthen = "whitening:k=4"\n', corpus=[str(text)], keep_duplicates=True)
+    trained, white = map(run_cell, made.cells.values())
+    assert trained["selection"]["steps"] == 6
+    assert white["scores"]["Avg."] != trained["scores"]["Avg."]
 
 
 @needs_collections
@@ -85,30 +70,21 @@ def test_a_suite_is_asked_as_the_study_says(tiny_model: Path, corpus_file: Path,
     assert rough["CACM"] == pytest.approx(whole["CACM"], abs=2)
 
 
-def test_two_processes_never_work_on_one_cell(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_never_work_on_one_cell(plan: Plan) -> None:
     """The second waits, and takes what the first has measured."""
     (cell,) = plan("[rows.raw]\ntrain = false\n").cells.values()
-    measure, calls = isotrope.study.run_cell._measured, []
-
-    def counted(cell: Cell) -> dict[str, Any]:
-        calls.append(cell.key)
-        return measure(cell)
-
-    monkeypatch.setattr(isotrope.study.run_cell, "_measured", counted)
     with ThreadPoolExecutor(2) as both:
         first, second = both.map(run_cell, [cell, cell])
-    assert first == second
-    assert calls == [cell.key]
+    assert first == second, "also the seconds that it took"
 
 
-def test_pairs_of_documents_are_a_row_beside_rows_of_texts(tiny_model: Path, pairs_file: Path, tmp_path: Path) -> None:
+def test_pairs_of_documents_are_a_row_beside_rows_of_texts(plan: Plan, tmp_path: Path) -> None:
     """One corpus: one row reads it as documents, the other as texts."""
     documents = tmp_path / "documents.jsonl"
     texts = [" ".join(sentences(3, seed=seed)) for seed in range(100)]
     documents.write_text("".join(json.dumps({"title": "", "text": text}) + "\n" for text in texts))
     rows = '[rows.SimCSE]\npreset = "simcse"\n[rows.Crops]\npreset = "crops"\nset = ["pairs.rounds=3"]\n'
-    spec = read_study(write_study(tmp_path, tiny_model, documents, pairs_file, rows, seeds=1))
-    results = {cell.label: run_cell(cell) for cell in planned(spec, tmp_path / "out").cells.values()}
+    results = {cell.label: run_cell(cell) for cell in plan(rows, corpus=[str(documents)]).cells.values()}
     assert [result["selection"]["steps"] for result in results.values()] == [6, 6]
     assert results["Crops"]["settings"]["pairs"]["rounds"] == 3
     assert "pairs" not in results["SimCSE"]["settings"]
@@ -119,9 +95,7 @@ def test_a_loss_of_sentence_transformers_is_a_row(plan: Plan) -> None:
     loss = "sentence_transformers.sentence_transformer.losses:GISTEmbedLoss"
     row = ["views=false", "scores=false", "terms=false", "teachers.before.kind=initial", f"loss={loss}"]
     row += ["loss_options.guide=before", "loss_options.temperature=0.05"]
-    made = plan(f"[rows.GIST]\nset = {row}\n", forced=("train.eval_steps=2",), positives=True)
-    (cell,) = made.cells.values()
-    result = run_cell(cell)
+    (result,) = map(run_cell, plan(f"[rows.GIST]\nset = {row}\n", positives=True).cells.values())
     assert result["selection"]["steps"] == 6
     assert result["settings"]["loss"] == loss
     assert result["settings"]["loss_options"] == {"guide": "before", "temperature": 0.05}
@@ -139,10 +113,6 @@ set = ["views.sgw.groups=16"]
 preset = "whitenedcse"
 set = ["views.sgw.groups=16", "views.passes=1", "views.sgw.copies=3"]
 train = false
-[rows.raw]
-preset = "whitenedcse"
-set = ["views.sgw.groups=16", "encoder.dropout=0.2"]
-train = false
 [rows.behind]
 train = false
 then = "whitening:k=4"
@@ -156,21 +126,18 @@ def test_whitening_makes_positives_more_diverse_and_a_column_shows_it(plan: Plan
     first, second = (planes["SimCSE"] ** 2).sum(axis=0)
     assert first > second > 0, "the longest direction comes first"
     found = {label: record["scores"] for label, record in records.items()}
-    simcse, whitened, raw = found["SimCSE"], found["whitened"], found["raw"]
+    simcse, whitened = found["SimCSE"], found["whitened"]
     assert simcse["feature diversity"] == simcse["diversity"] > 0, "nothing stands between the encoder and the head"
-    for row in (whitened, raw):
-        assert row["diversity"] > row["feature diversity"] > 0
+    assert whitened["diversity"] > whitened["feature diversity"] > 0
     assert "feature diversity" not in found["one pass"], "one view lies apart from no other"
     assert 0 < found["one pass"]["diversity"] < whitened["diversity"]
     assert "diversity" not in found["behind"]
 
 
 def test_positives_decide_the_key_only_where_they_are_asked_for(plan: Plan) -> None:
-    rows = "[rows.raw]\ntrain = false\n"
-    assert plan(rows, sentences=48).cells.keys() == plan(rows, sentences=96).cells.keys(), "no text is read"
-    assert (
-        plan(rows, sentences=48, positives=True).cells.keys() != plan(rows, sentences=96, positives=True).cells.keys()
-    )
+    for positives in (False, True):
+        few, many = (plan("[rows.raw]\ntrain = false", sentences=n, positives=positives).cells.keys() for n in (48, 96))
+        assert (few == many) != positives, "without them, no text is read"
 
 
 def judging(pairs_file: Path) -> Any:
@@ -193,14 +160,6 @@ def cosines_of(encoder: Any, pairs_file: Path) -> Any:
     both = encoder.encode([*pairs.first, *pairs.second])
     both /= np.linalg.norm(both, axis=1, keepdims=True)
     return (both[: len(pairs)] * both[len(pairs) :]).sum(axis=1)
-
-
-@pytest.mark.parametrize(
-    "then", ["whitening:fit=text.txt", "sif", "flux", "whitening:k=0", "flow:fit=target,sentences=5"]
-)
-def test_a_step_that_has_other_sentences_is_refused_first(then: str, plan: Plan) -> None:
-    with pytest.raises(UserError, match="then = "):
-        plan(f'[rows.white]\nthen = "{then}"\n')
 
 
 def test_a_step_is_fitted_on_the_sentences_of_the_row_or_of_the_test(
@@ -228,7 +187,7 @@ def test_a_step_is_fitted_on_the_sentences_of_the_row_or_of_the_test(
     np.testing.assert_allclose(target, cosines_of(Whitening(k=4).behind(encoder), pairs_file), atol=1e-4)
 
 
-def test_word_vectors_are_a_row_where_a_file_is_named(tmp_path: Path, corpus_file: Path, pairs_file: Path) -> None:
+def test_word_vectors_are_a_row_where_a_file_is_named(plan: Plan, tmp_path: Path, pairs_file: Path) -> None:
     """Averaged, weighted, whitened; nothing is trained, and no path is told."""
     generator = np.random.default_rng(0)
     lines = [f"{word} " + " ".join(f"{x:.4f}" for x in generator.normal(size=8)) for word in WORDS]
@@ -252,26 +211,24 @@ def test_word_vectors_are_a_row_where_a_file_is_named(tmp_path: Path, corpus_fil
     than = "GloVe"
     text = "weights help"
     """
-    file = write_study(tmp_path, Path("isotrope/tiny"), corpus_file, pairs_file, rows)
-    unnamed = read_study(file)
-    assert list(unnamed.rows) == ["raw"]
-    assert unnamed.reference["GloVe"].published == {"Avg.": 61.32}
-    assert "words" not in planned(unnamed, tmp_path / "without").spec.claims, "printed numbers answer no claim"
-    done = study(file, output=tmp_path / "out", vectors=str(tmp_path / "words.txt"), rows=["GloVe", "SIF", "white"],
-                 console=quiet())  # fmt: skip
-    assert not done.failed
-    scores = {row["label"]: row["scores"]["0"]["Avg."] for row in done.record["rows"]}
+    without = plan(rows)
+    assert list(without.rows) == ["raw"]
+    record = study_record(without)
+    assert record["references"]["GloVe"] == {"published": {"Avg.": 61.32}, "published_sd": {}, "source": ""}
+    assert not record["claims"], "printed numbers answer no claim"
+    made = plan(rows, vectors=str(tmp_path / "words.txt"), only=("GloVe", "SIF", "white"))
+    scores = {cell.label: run_cell(cell)["scores"]["Avg."] for cell in made.cells.values()}
     assert len(set(scores.values())) == 3
-    assert [claim["claim"] for claim in done.record["claims"]] == ["words"]
-    assert "words.txt" in str(done.record["scale"]["backbones"])
-    assert str(tmp_path) not in json.dumps(done.record)
-    held = {"test": judging(pairs_file)}
-    assert scores["GloVe"] == pytest.approx(
-        sts_scores(score({"pairs": held}, similarities(WordVectors(tmp_path / "words.txt"), {"pairs": held})))["Avg."]
-    )
+    record = study_record(made)
+    assert [claim["claim"] for claim in record["claims"]] == ["words"]
+    assert "words.txt" in str(record["scale"]["backbones"])
+    assert str(tmp_path) not in json.dumps(record)
+    pairs = judging(pairs_file)
+    cosines = cosines_of(WordVectors(tmp_path / "words.txt"), pairs_file)
+    assert scores["GloVe"] == pytest.approx(100 * spearmanr(cosines, pairs.gold).statistic, abs=0.1)
     (tmp_path / "words.txt").write_text("no words here")
     with pytest.raises(UserError, match="no word vector"):
-        planned(read_study(file, {"vectors": str(tmp_path / "words.txt")}), tmp_path / "other")
+        plan(rows, vectors=str(tmp_path / "words.txt"))
 
 
 def test_vectors_are_remembered_until_they_are_asked_for_anew(tiny_model: Path, plan: Plan) -> None:

@@ -81,7 +81,7 @@ def component(stage: str, kind: str, **options: Any) -> Any:
     return cls(**{name: getattr(checked, name) for name in fields})
 
 
-_KIND = re.compile(r"constrained-\w+$|(literal|tuple|list)\[|Range$")  # as in ('max_length', 'constrained-int')
+_KIND = re.compile(r"constrained-\w+$|(literal|tuple|list)\[|function-\w+\[")  # as in ('max_length', 'constrained-int')
 
 
 def explain(error: ValidationError, record: Any, where: str = "", keys: Iterable[str] = ()) -> UserError:

@@ -51,22 +51,16 @@ def examples(domain: Domain, old: Hits, new: Hits) -> Record:
     right = [_right(domain, hits) for hits in (old, new)]
     answered = [marks.any(axis=1) for marks in right]
     changed = np.flatnonzero(answered[0] != answered[1])
-
-    def told(row: int, hits: Hits, correct: npt.NDArray[np.bool_]) -> list[str]:
-        marks = (("" if hit in old[row] else "→ ") + "✓ " * bool(mark) for hit, mark in zip(hits, correct, strict=True))
-        texts = (shorten(domain.corpus[hit], TEXT, placeholder=" …") for hit in hits)
-        return [mark + text for mark, text in zip(marks, texts, strict=True)]
-
-    shown = [
-        {
-            "query": shorten(domain.queries[row], QUERY, placeholder=" …"),
-            "before": told(row, old[row], right[0][row]),
-            "after": told(row, new[row], right[1][row]),
-        }
-        for row in changed[evenly(len(changed), SHOWN)]
-    ]
+    told = []
+    for row in changed[evenly(len(changed), SHOWN)]:
+        shown: Record = {"query": shorten(domain.queries[row], QUERY, placeholder=" …"), "before": [], "after": []}
+        for time, hits, marks in (("before", old[row], right[0][row]), ("after", new[row], right[1][row])):
+            for hit, mark in zip(hits, marks, strict=True):
+                signs = ("" if hit in old[row] else "→ ") + ("✓ " if mark else "")
+                shown[time].append(signs + shorten(domain.corpus[hit], TEXT, placeholder=" …"))
+        told.append(shown)
     won = int((answered[1] & ~answered[0]).sum())
-    return {"told": shown, "won": won, "lost": len(changed) - won, "queries": len(old)}
+    return {"told": told, "won": won, "lost": len(changed) - won, "queries": len(old)}
 
 
 def examples_table(
@@ -75,10 +69,8 @@ def examples_table(
     """Three rows a query; ``between`` stands between two hits, and the models have these names."""
     rows = []
     for of in shown["told"]:
-        rows += [
-            ["search", of["query"]],
-            *([name, between.join(of[when])] for when, name in zip(("before", "after"), names, strict=True)),
-        ]
+        rows.append(["search", of["query"]])
+        rows += [[name, between.join(of[time])] for time, name in zip(("before", "after"), names, strict=True)]
     marks: Marks = {(row, 1): "best" for row in range(0, len(rows), 3)}
     counts = f"{shown['won']:,} only {names[1]}, {shown['lost']:,} only {names[0]}"
     found = f"Of {shown['queries']:,} searches, so many have a right text among their first {HITS}: {counts}."

@@ -44,7 +44,7 @@ STYLE = {
 def loss_terms(curves: Mapping[str, Curve]) -> Figure:
     """Loss and its terms over the steps; a logarithmic scale if they fall by more than a factor of ten."""
     figure, axes = new_figure()
-    values = np.concatenate([np.asarray(curve[1], float) for curve in curves.values()])
+    values = np.concatenate([values for _, values in curves.values()])
     if values.min() > 0 and values.max() > 10 * values.min():
         _logarithmic(axes)
     _curves(axes, curves, "{:.3g}")

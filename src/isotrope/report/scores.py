@@ -49,7 +49,7 @@ def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, 
             rows = {model: asdict(one) for model, one in judged.items()}
             words = {"judge": cases_in_words(name, of_suite[models[0]]), "measure": measure}
             verdicts = [Verdict.of(one, before=models[0], after=m, **words) for m, one in judged.items()]
-            notes = [" ".join(str(one).split("\n")) for one in verdicts]
+            notes = [str(one).replace("\n", " ") for one in verdicts]
             found.append(before_after(f"{title}: {measure} {against}", rows, "model", notes))
     return found
 
@@ -62,8 +62,8 @@ def suite_tables(suite: str, results: ModelResults, title: str | None = None) ->
     """
     known, title = SUITES[suite], title or suite
     tasks = list(next(iter(results.values())))
-    columns = {(m, task): _column(m, [task], results) for m in known.measures for task in tasks}
-    columns = {place: column for place, column in columns.items() if not all(map(math.isnan, column))}
+    every = {(m, task): _column(m, [task], results) for m in known.measures for task in tasks}
+    columns = {place: column for place, column in every.items() if not all(map(math.isnan, column))}
     if len(tasks) == 1:
         shown = {m.title: (m, column) for (m, _), column in columns.items()}
         return [_table(f"{title}: {SHORT_NAMES.get(tasks[0], tasks[0])}", shown, results)]

@@ -11,7 +11,7 @@ import numpy as np
 from isotrope.evaluation.significance import judged
 from isotrope.store.records import Record
 from isotrope.study.cell import cells_summary, without_paths
-from isotrope.study.columns import COST, LOWER_IS_BETTER, SHAPE, UNSHOWN, column_of, ordered
+from isotrope.study.columns import COST, KNOWN, LOWER_IS_BETTER, SHAPE, UNSHOWN, column_of
 from isotrope.study.plan import StudyPlan
 from isotrope.study.rows import PlannedRow
 from isotrope.study.spec import Claim, Reference, RowSettings
@@ -26,33 +26,36 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
     spec, lost = plan.spec, failed or {}
     results = {key: found for key, cell in plan.cells.items() if (found := cell.record())}
 
-    def measured(kind: str, label: str, keys: Mapping[int, str], entry: PlannedRow | None = None) -> Record:
+    def measured(kind: str, entry: PlannedRow, keys: Mapping[int, str]) -> Record:
         """A row or a teacher: the cell of each seed, with its scores or why it failed."""
-        shown = entry.row if entry and not entry.at else RowSettings()
+        printed = RowSettings() if entry.at else entry.row
         return {
-            "label": label,
+            "label": entry.label,
             "kind": kind,
-            "base": entry.base if entry else label,
-            "at": dict(entry.at) if entry else {},
+            "base": entry.base,
+            "at": dict(entry.at),
             "cells": {str(seed): key for seed, key in keys.items()},
             "scores": {str(seed): results[key]["scores"] for seed, key in keys.items() if key in results},
-            **shown.model_dump(include={"published", "published_sd"}),
-            "source": entry.row.source if entry else "",
+            **printed.model_dump(include={"published", "published_sd"}),
+            "source": entry.row.source,
             "failed": {str(seed): lost[key] for seed, key in keys.items() if key in lost},
         }
 
-    rows = [
-        measured("row" if entry.row.train else "untrained", label, plan.rows[label], entry)
-        for label, entry in plan.entries.items()
-    ]
-    rows += [measured("teacher", name, {plan.cells[key].seed: key}) for name, key in plan.models.items()]
-    columns = _columns(plan, rows)
-    trained = [label for label, entry in plan.entries.items() if entry.row.train]
-    named = [label for label, entry in plan.entries.items() if spec.run.baseline in (label, entry.base)]
-    baseline = (named or trained or [*plan.entries])[0]  # the named row, if it is run
+    entries = plan.entries
+    rows = [measured("row" if one.row.train else "untrained", one, plan.rows[label]) for label, one in entries.items()]
+    for name, key in plan.models.items():
+        rows.append(measured("teacher", PlannedRow(name, RowSettings(), name), {plan.cells[key].seed: key}))
+    seen = {column for row in rows for scores in row["scores"].values() for column in scores}
+    seen |= {column for row in (*spec.rows.values(), *spec.reference.values()) for column in row.published}
+    shown = seen & set(spec.run.tasks) if spec.run.tasks else seen - set(UNSHOWN)
+    # those of the user's own pairs, then the papers' in their order
+    columns = [*sorted(shown - set(KNOWN)), *(column for column in KNOWN if column in shown)]
+    trained = [label for label, entry in entries.items() if entry.row.train]
+    named = [label for label, entry in entries.items() if spec.run.baseline in (label, entry.base)]
+    baseline = (named or trained or [*entries])[0]  # the named row, if it is run
     column = "Avg." if "Avg." in columns else next(iter(columns), "Avg.")
-    begun = {label: plan.cells[next(iter(plan.rows[label].values()))].settings["base"] for label in plan.entries}
-    compared = [label for label in plan.entries if label in trained or begun[label] == begun[baseline]]
+    begun = {label: plan.cells[next(iter(keys.values()))].settings["base"] for label, keys in plan.rows.items()}
+    compared = [label for label in entries if label in trained or begun[label] == begun[baseline]]
     record: Record = {
         **spec.model_dump(include={"name", "title", "source", "note"}),
         "scale": {
@@ -65,13 +68,19 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
         "columns": columns,
         "column": column,
         "rows": rows,
-        "references": {label: row.model_dump() for label, row in spec.reference.items()},
+        "references": {k: row.model_dump(include={*Reference.model_fields}) for k, row in spec.reference.items()},
         "baseline": baseline,
         "differences": [{"row": label, "than": baseline, "column": column} for label in compared if label != baseline],
         "claims": [_asked(plan, label, claim) for label, claim in spec.claims.items()],
         **cells_summary(results),
     }
-    drawn = cache(lambda key, column: _draws(plan, key, column))
+
+    @cache
+    def drawn(key: str, column: str) -> Any:
+        """A cell's draws of a column: (R,) in points, or None if it has no pairs."""
+        found = [values for task, values in plan.cells[key].draws().items() if column in ("Avg.", column_of(task))]
+        return 100 * np.mean(found, axis=0) if found else None
+
     for one in record["differences"] + record["claims"]:
         one["pairs"] = _over_pairs(drawn, rows, one)
     return recomputed(record)
@@ -94,8 +103,12 @@ def recomputed(record: Record) -> Record:
         if one["pairs"]:
             one["pairs"].setdefault("resamples", 1000)
     for one in record["differences"]:
-        row, than = (_named(record["rows"], one[side]) for side in ("row", "than"))
-        one["needed"] = _needed(row, than, one["column"])
+        rows = [_named(record["rows"], one[side]) for side in ("row", "than")]
+        row, than = (_spread(row, one["column"]) if row["kind"] == "row" else {"sd": 0.0} for row in rows)
+        one["needed"] = None
+        if row and than:  # the seeds that true differences of 0.5 and 1 need, if rows are independent
+            sd = float(np.hypot(row["sd"], than["sd"]))
+            one["needed"] = {str(d): seeds_needed(d, sd) for d in (0.5, 1.0)}
     _correct(record["differences"])
     _correct(record["claims"])
     for claim in record["claims"]:
@@ -103,27 +116,10 @@ def recomputed(record: Record) -> Record:
     return record | {"spread": _spread(_named(record["rows"], record["baseline"]), record["column"])}
 
 
-def _columns(plan: StudyPlan, rows: Iterable[Record]) -> list[str]:
-    """The columns that the study asks for; else all that were measured or published, except `UNSHOWN`."""
-    found = {column for row in rows for scores in row["scores"].values() for column in scores}
-    found |= {column for row in plan.spec.rows.values() for column in row.published}
-    found |= {column for row in plan.spec.reference.values() for column in row.published}
-    return ordered(found & set(plan.spec.run.tasks) if plan.spec.run.tasks else found - set(UNSHOWN))
-
-
 def _spread(row: Record, column: str) -> Record | None:
     """A row's standard deviation over its seeds; None if it has fewer than two."""
     values = [scores[column] for scores in row["scores"].values() if column in scores]
     return {"sd": float(np.std(values, ddof=1)), "n": len(values)} if len(values) > 1 else None
-
-
-def _needed(row: Record, than: Record, column: str) -> Record | None:
-    """The seeds that true differences of 0.5 and 1 need, by the variances of both rows; what is one model has none."""
-    first, second = (_spread(one, column) if one["kind"] == "row" else {"sd": 0.0} for one in (row, than))
-    if first is None or second is None:
-        return None
-    sd = float(np.hypot(first["sd"], second["sd"]))  # of independent rows
-    return {str(d): seeds_needed(d, sd) for d in (0.5, 1.0)}
 
 
 def _over_pairs(drawn: Callable[[str, str], Any], rows: Sequence[Record], one: Record) -> Record | None:
@@ -138,12 +134,6 @@ def _over_pairs(drawn: Callable[[str, str], Any], rows: Sequence[Record], one: R
     # interval and p come from the draws only; the scores are in the record already
     found = judged(0.0, 0.0, np.mean(first, axis=0) - np.mean(second, axis=0))
     return {"low": found.low, "high": found.high, "p": found.p, "resamples": found.resamples}
-
-
-def _draws(plan: StudyPlan, key: str, column: str) -> Any:
-    """A cell's draws of a column: (R,) in points, or None if it has no pairs."""
-    found = [values for task, values in plan.cells[key].draws().items() if column in ("Avg.", column_of(task))]
-    return 100 * np.mean(found, axis=0) if found else None
 
 
 def _named(rows: Sequence[Record], name: str) -> Record:
@@ -170,10 +160,7 @@ def _cells(row: Record, seeds: Iterable[str]) -> list[str]:
 
 
 def _correct(records: list[Record]) -> None:
-    """Correct the p values for the number of comparisons, over seeds and over pairs separately.
-
-    Two rows with the same cells are not compared, and do not count.
-    """
+    """Correct the p values over seeds, and those over pairs, for their number; equal cells do not count."""
     for kind, name in (("seeds", "p"), ("seeds", "p_margin"), ("pairs", "p")):
         found = holm([record[kind][name] if record[kind] and not record["same"] else None for record in records])
         for record, value in zip(records, found, strict=True):
@@ -189,22 +176,24 @@ def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
     row, than = (claim.better, claim.than) if gain or claim.spread else (claim.than, claim.better)
     sides = [plan.spec.rows.get(side, Reference()) for side in (row, than)]
     first, second = ((of.published_sd if claim.spread else of.published).get(claim.column) for of in sides)
-    printed = None if first is None or second is None else [first, (claim.share or 1) * second]
-    if claim.spread and printed and min(printed) <= 0:  # printed digits hide it
-        printed = None
+    published = None
+    if claim.spread and first and second:  # printed digits may hide a small one
+        published = float(np.log(second / first))
+    elif not claim.spread and first is not None and second is not None:
+        published = first - (claim.share or 1) * second
     return {
         **claim.model_dump(include={"text", "source", "column", "share", "spread"}),
         "claim": label,
         "row": names.get(row, row),
         "than": names.get(than, than),
         "margin": claim.margin if claim.margin is not None else 0.5 * (points and not (claim.share or claim.spread)),
-        "published": printed and float(np.log(printed[1] / printed[0]) if claim.spread else printed[0] - printed[1]),
+        "published": published,
     }
 
 
 def claim_answer(record: Record) -> tuple[str, str]:
     """A claim *holds* if the difference is significantly above 0. It *does not hold* if it is significantly below the
-    margin. Both are after Holm's correction over the study's claims. Otherwise the claim is *open*.
+    margin. Both are after Holm's correction over the study's claims. Otherwise the claim is *open*, which says why.
 
     Each answer takes one side of a two-sided test at 5 %, so both together err with at most 5 % in the whole study.
     """
@@ -213,16 +202,13 @@ def claim_answer(record: Record) -> tuple[str, str]:
         return "open", "not measured here"
     if record["same"]:
         return "open", "the two rows have equal settings at this scale"
-    if seeds["p"] is None and seeds["n"] >= FEWEST_SEEDS:
-        return "open", "one of the two has no spread over seeds"
+    n = seeds["n"]
     if seeds["p"] is None:
-        return "open", f"{seeds['n']} seed(s): at least 3 are needed"
+        few = f"{n} seed(s): at least 3 are needed"
+        return "open", few if n < FEWEST_SEEDS else "one of the two has no spread over seeds"
     if seeds["p_holm"] <= ALPHA and seeds["mean"] > 0:
         return "holds", ""
     if seeds["p_margin_holm"] <= ALPHA and seeds["mean"] < record["margin"]:
         return "does not hold", ""
-    least = f"{seeds['detectable']:.2f}"
-    return (
-        "open",
-        f"{seeds['n']} seeds show {least} or more if one claim is tested, and only larger differences if many are",
-    )
+    shown = f"{n} seeds show {seeds['detectable']:.2f} or more if one claim is tested"
+    return "open", f"{shown}, and only larger differences if many are"

@@ -44,6 +44,9 @@ class Cell:
     documents: Opened | None = None  # tasks made from them judge too
     needs: tuple[str, ...] = ()  # keys of the cells whose models are its backbone or teachers
 
+    def __str__(self) -> str:
+        return f"{self.label}, seed {self.seed}"
+
     @property
     def model(self) -> Path:
         """The trained model, if it is kept."""
@@ -53,6 +56,11 @@ class Cell:
     def numbers(self) -> Path:
         """The folder of the files beside the record."""
         return self.folder / NUMBERS
+
+    @property
+    def log(self) -> str:
+        """What its process said: a path within the study's folder, since records hold no paths of this machine."""
+        return f"cells/{self.beside('log').name}"
 
     def beside(self, ending: str) -> Path:
         """What its process said (``log``), and one line if it failed (``error.txt``)."""
@@ -80,10 +88,8 @@ class Cell:
 
     def draws(self) -> dict[str, Any]:
         """Task -> Spearman on every resample of its pairs (R,); {} if no pairs judged the cell."""
-        if not (path := self.numbers / DRAWS).is_file():
-            return {}
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
+        path = self.numbers / DRAWS
+        return dict(np.load(path, allow_pickle=False)) if path.is_file() else {}
 
     def metrics(self) -> list[Record]:
         """The records that the run logged."""

@@ -56,11 +56,6 @@ def suite_scores(suite: str, result: Mapping[str, Any]) -> dict[str, float]:
     return columns
 
 
-def ordered(columns: set[str]) -> list[str]:
-    """Columns in the papers' order; those of the user's own pairs first."""
-    return [*sorted(columns - set(KNOWN)), *(column for column in KNOWN if column in columns)]
-
-
 def shown(column: str, value: float) -> str:
     """A number as the papers print it."""
     return f"{value:.3f}" if column in SHAPE else f"{value:.1f}" if column in COST else f"{value:.2f}"

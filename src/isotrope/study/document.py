@@ -51,11 +51,8 @@ def study_pages(record: Record, folder: Path | None = None) -> dict[str, str]:
     found = score_table(record), _differences(record), claim_table(record)
     tables = [one for one in (*found, Table("Not finished", ["row", "seed", "why"], failed)) if one.rows]
     figures: Mapping[str, str] = record["figures"]  # title -> file beside the pages
-    drawn = [
-        PageFigure(Path(file).stem, name, (folder / file).read_text("utf-8"))
-        for name, file in figures.items()
-        if folder
-    ]
+    drawings = {name: folder / file for name, file in figures.items()} if folder else {}
+    drawn = [PageFigure(path.stem, name, path.read_text("utf-8")) for name, path in drawings.items()]
     source = record["source"] and f"After {record['source']}."
     introduction = [text for text in (source, _scale(record), record["note"]) if text]
     verdict = conclusion(record)
@@ -81,20 +78,18 @@ def conclusion(record: Record) -> Verdict | None:
         return None
     best = max(tested, key=lambda one: sign * one["seeds"]["mean"])
     label, found = best["row"], best["seeds"]
-    scores = {row["label"]: means(row)[column][0] for row in record["rows"] if column in means(row)}
+    scores = {row["label"]: means(row)[column][0] / 100 for row in record["rows"] if column in means(row)}
     gain, p = sign * found["mean"], found["p_holm"]
-    word: Word = "no difference found"
-    if p is None:
-        word = "not tested"
-    elif p <= ALPHA and gain:
+    word: Word = "not tested" if p is None else "no difference found"
+    if p is not None and p <= ALPHA and gain:
         word = "better" if gain > 0 else "worse"
-    seeds = "one seed" if found["n"] == 1 else f"{found['n']} seeds"
-    corrected = "" if p is None else f" (p = {p:.2g} after correction for {len(tested)} rows)"
-    judge = JUDGES.get(record["scale"]["test"] if column in (*STS, "Avg.") else column, column)
+    judge = str(JUDGES.get(record["scale"]["test"] if column in (*STS, "Avg.") else column, column))
+    judge += " over one seed" if found["n"] == 1 else f" over {found['n']} seeds"
+    judge += "" if p is None else f" (p = {p:.2g} after correction for {len(tested)} rows)"
     low, high = (None if found[end] is None else found[end] / 100 for end in ("low", "high"))
     return Verdict(
-        word, baseline, label, f"{judge} over {seeds}{corrected}", f"points ({column}) from {baseline} to {label}",
-        (scores[baseline] / 100, scores[label] / 100), found["mean"] / 100, low, high, p,
+        word, baseline, label, judge, f"points ({column}) from {baseline} to {label}",
+        (scores[baseline], scores[label]), found["mean"] / 100, low, high, p,
         " ".join(_advice(record, label, word, gain)),
     )  # fmt: skip
 
@@ -127,14 +122,11 @@ def _scale(record: Record) -> str:
     counts = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0} or {scale["seeds"]}
     few, many = min(counts), max(counts)
     seeds = f"{few} to {many} seeds" if few < many else "one seed" if many == 1 else f"{many} seeds"
-    same = " (Avg. is its score)" if scale["test"] != "sts" and "Avg." in record["columns"] else ""
-    left = (
-        f" {scale['finished']} of {scale['cells']} cells are finished." if scale["finished"] != scale["cells"] else ""
-    )
-    return (
-        f"Backbone: {', '.join(scale['backbones'])}. Each run: {sentences}. Each row: {seeds}. Judged by "
-        f"{JUDGES[scale['test']]}{same}.{left}"
-    )
+    told = f"Backbone: {', '.join(scale['backbones'])}. Each run: {sentences}. Each row: {seeds}. Judged by "
+    told += JUDGES[scale["test"]]
+    told += " (Avg. is its score)." if scale["test"] != "sts" and "Avg." in record["columns"] else "."
+    unfinished = scale["finished"] != scale["cells"]
+    return told + (f" {scale['finished']} of {scale['cells']} cells are finished." if unfinished else "")
 
 
 def score_table(record: Record) -> Table:

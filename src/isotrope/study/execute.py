@@ -1,5 +1,6 @@
 """Run a plan's cells, several at a time, each in its own process, and show the progress."""
 
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from rich.text import Text
 
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import duration, progress
@@ -26,13 +28,10 @@ PATIENCE = 120  # seconds that a stopped cell has to save its checkpoint
 
 
 def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
-    """Run all cells that are not finished. If one fails, only the cells that need its model are not run.
+    """Run all cells that are not finished -> key: one line, for each that failed or needs the model of one that failed.
 
     ``workers`` processes run at a time and take GPUs in turn. Their number changes no result, since each uses the
     plan's number of threads.
-
-    Returns:
-        Key -> one line, for each cell that failed or could not begin.
     """
     lost: dict[str, str] = {}
     done = {key for key, cell in plan.cells.items() if cell.record()}
@@ -41,17 +40,13 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
     waiting.sort(key=lambda cell: cell.key not in needed)  # those whose models others need come first
     running: dict[int, tuple[BaseProcess, Cell]] = {}  # by the slot that a process has, and so the GPU
 
-    def say(line: str) -> None:
-        """Print a line as it is, on whatever console the caller gave."""
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
     def fail(cell: Cell, why: str) -> None:
         lost[cell.key] = why
-        say(f"{_name(cell)} failed: {why}")
+        console.print(Text(f"{cell} failed: {why}"))
 
     for cell in waiting:
         if cell.job.lost:
-            say(f"{cell.folder} is damaged: {_name(cell)} is run again")
+            console.print(Text(f"{cell.folder} is damaged: {cell} is run again"))
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
     if forks:  # the server imports everything once, and each cell is a fork of it
@@ -78,7 +73,7 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
                     process.join()
                     if record := cell.record():
                         done.add(cell.key)
-                        say(_finished(cell, record))
+                        console.print(Text(_finished(cell, record)))
                     else:
                         fail(cell, _why(cell, process.exitcode or 0))
     except KeyboardInterrupt:
@@ -91,13 +86,8 @@ def _why(cell: Cell, code: int) -> str:
     """One line for a cell that ended without a result."""
     if (file := cell.beside("error.txt")).is_file():
         return file.read_text(encoding="utf-8").strip()
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"code {code}"
-    return f"its process ended with {name} (out of memory?); see {_log(cell)}"
-
-
-def _log(cell: Cell) -> str:
-    """The path of the log within the study's folder, since records must not hold paths of this machine."""
-    return f"cells/{cell.beside('log').name}"
+    name = signal.Signals(-code).name if code < 0 else f"code {code}"
+    return f"its process ended with {name} (out of memory?); see {cell.log}"
 
 
 def _stop(running: Iterable[BaseProcess]) -> None:
@@ -120,6 +110,7 @@ def _work(cell: Cell, slot: int) -> None:
 
     if hasattr(os, "setpgrp"):
         os.setpgrp()  # the terminal's Ctrl-C reaches only the study, which passes it on
+    gc.freeze()  # what is imported by now is no garbage: else each collection takes most of a second
     threading.Thread(target=_die_with_the_study, daemon=True).start()
     torch.set_num_threads(cell.run.threads)
     if gpus := torch.cuda.device_count():
@@ -139,14 +130,13 @@ def _work(cell: Cell, slot: int) -> None:
             sys.exit(1)
         except Exception as error:
             traceback.print_exc(file=log)
-            write_text(failed, f"{type(error).__name__}: {' '.join(str(error).split())}; see {_log(cell)}")
+            write_text(failed, f"{type(error).__name__}: {' '.join(str(error).split())}; see {cell.log}")
             sys.exit(1)
 
 
 def _die_with_the_study() -> None:
     """End this process when the study's process ends, however it ends."""
-    study = multiprocessing.parent_process()
-    if study is not None:
+    if study := multiprocessing.parent_process():
         study.join()
         os._exit(1)
 
@@ -154,8 +144,4 @@ def _die_with_the_study() -> None:
 def _finished(cell: Cell, record: Record) -> str:
     """A finished cell with its score and its time, as a line."""
     scores = [f": {column} {record['scores'][column]:.2f}" for column in ("Avg.", "dev") if column in record["scores"]]
-    return f"{_name(cell)}{''.join(scores[:1])} ({duration(record['seconds']['cell'])})"
-
-
-def _name(cell: Cell) -> str:
-    return f"{cell.label}, seed {cell.seed}"
+    return f"{cell}{''.join(scores[:1])} ({duration(record['seconds']['cell'])})"

@@ -13,7 +13,7 @@ import isotrope.text as text
 from isotrope.components.registry import READING, STAGES
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.word_vectors import WordVectors
-from isotrope.errors import UserError
+from isotrope.errors import UserError, check_known
 from isotrope.evaluation.document_tasks import FEWEST_TEXTS, FEWEST_WORDS, make_document_tasks
 from isotrope.evaluation.sets.known import data_checksum, data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
@@ -22,7 +22,7 @@ from isotrope.preset.preset import RESERVED, Preset, check_runnable, preset_name
 from isotrope.store.cache import file_checksum
 from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell
-from isotrope.study.rows import PlannedRow, check_step, expand_rows, models_of, scaled, sentences_of
+from isotrope.study.rows import PlannedRow, check_step, expand_rows
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
 from isotrope.training.inputs import STUDENT
 from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
@@ -56,8 +56,7 @@ class StudyPlan:
         files = corpus_files(run.corpus, place.data)
         self.corpus = text.open(files, split=run.split, keep_duplicates=run.keep_duplicates)
         self.text = self.corpus.texts().key
-        named = corpus_files(run.documents, place.data, "documents") if run.documents else ()
-        self.documents = text.open(named) if named else None
+        self.documents = text.open(corpus_files(run.documents, place.data)) if run.documents else None
         if self.documents and not make_document_tasks([*self.documents.documents().each()]).tasks:
             remedy = f"name at least {FEWEST_TEXTS} documents of {FEWEST_WORDS} words or more"
             raise UserError(f"study {spec.name}: documents: too few for a task", remedy)
@@ -87,7 +86,7 @@ class StudyPlan:
         check_step(row.then, words=row.vectors)
         if row.then and row.train:
             return self._behind(entry, seed, backbone)
-        recipe = self.read(row.preset, tuple(entry.overrides))
+        recipe = self.read(row.preset, row.set)
         needs: dict[str, None] = {}  # in order
 
         def own(name: str) -> str:
@@ -97,9 +96,13 @@ class StudyPlan:
             if name in needed_by:
                 problem = f"the model {name} needs itself as a teacher or backbone"
                 raise UserError(problem, "give it other teachers or another backbone")
-            key = self._model(name, (*needed_by, name))
-            needs[key] = None
-            return key
+            if name not in self.models:
+                model = self.spec.teachers.get(name) or TeacherSettings(preset=name)
+                row = RowSettings(preset=model.preset, set=model.set, sentences=model.sentences or run.sentences)
+                taught = PlannedRow(name, row, name)
+                self.models[name] = self._cell(taught, model.seed, model.backbone, (*needed_by, name))
+            needs[self.models[name]] = None
+            return self.models[name]
 
         def path(name: str) -> str:
             return str(made[name].model.resolve()) if name in made else name
@@ -108,13 +111,18 @@ class StudyPlan:
             base = str(made[start].settings["base"])
         else:
             base = start = run.vectors if row.vectors else backbone or run.backbone or start
-        overrides = self._overrides(entry, recipe, base)
-        overrides = (*overrides, *scaled(entry, run.sentences, self.read(row.preset, overrides)))
+        overrides = self._overrides(row, recipe, base)
         recipe = self.read(row.preset, overrides)
         check_runnable(recipe)
-        taught = models_of(recipe, row) if row.train else {}
-        teachers = {label: tuple(map(own, models)) for label, models in taught.items()}
-        sentences = sentences_of(entry, run.sentences, recipe)
+        if row.train and row.sentences is not None and row.sentences < recipe.train.batch_size:
+            problem = f"{row.sentences} sentences do not fill a batch of {recipe.train.batch_size}"
+            raise UserError(problem, "take more sentences, or a smaller train.batch_size")
+        for label in row.teachers:
+            check_known(f"preset {recipe.name}: the teacher", label, recipe.teachers)
+        teachers = {
+            label: tuple(map(own, row.teachers.get(label) or table.get("models", ())))
+            for label, table in (recipe.teachers if row.train else {}).items()
+        }
         # models that the study trains are named by their cells' keys, so the settings hold no paths
         settings = recipe.model_dump(mode="json", exclude_none=True, exclude={"name", "description"}) | {"base": base}
         settings["encoder"]["backbone"] = start
@@ -128,7 +136,7 @@ class StudyPlan:
             "files": {name: self.checksum(name) for name in sorted(others)},
             "settings": {k: v for k, v in settings.items() if row.train or run.positives or k == "encoder"},
             "seed": seed, "threads": run.threads, "train": row.train, "test": judging, "suites": self.measured_on,
-            "text": [self.text, sentences] if row.train or row.then or run.positives else None,
+            "text": [self.text, row.sentences] if row.train or row.then or run.positives else None,
             "dev": selecting if row.train else None,
         } | ({"then": row.then} if row.then else {}) | ({"positives": True} if run.positives else {})  # fmt: skip
         if self.documents:
@@ -138,7 +146,7 @@ class StudyPlan:
         cell = Cell(
             entry.label, key, self._folder(row, seed, key), row, run, settings, overrides, path(start),
             {label: tuple(map(path, models)) for label, models in teachers.items()},
-            seed, sentences, self.corpus, self.place.data, keep_model, self.documents, tuple(needs),
+            seed, row.sentences, self.corpus, self.place.data, keep_model, self.documents, tuple(needs),
         )  # fmt: skip
         made[key] = replace(made.get(key, cell), keep_model=keep_model or made.get(key, cell).keep_model)
         return key
@@ -167,22 +175,18 @@ class StudyPlan:
         judged = {task: {part: pairs.checksum() for part, pairs in parts.items()} for task, parts in judging.items()}
         return judged, {name: pairs.checksum() for name, pairs in selecting.items()}
 
-    def _model(self, name: str, needed_by: tuple[str, ...]) -> str:
-        """The cell of a teacher, from the study's table or else from the preset of that name."""
-        if name not in self.models:
-            model = self.spec.teachers.get(name) or TeacherSettings(preset=name)
-            row = RowSettings(preset=model.preset, set=model.set, sentences=model.sentences)
-            self.models[name] = self._cell(PlannedRow(name, row, name), model.seed, model.backbone, needed_by)
-        return self.models[name]
+    def _overrides(self, row: RowSettings, recipe: Preset, base: str) -> tuple[str, ...]:
+        """Common settings, the backbone's, the row's own (which alone may add a component), those of the command line.
 
-    def _overrides(self, entry: PlannedRow, recipe: Preset, base: str) -> tuple[str, ...]:
-        """Common settings, the backbone's, the row's, the sweep's, those of the command line: the last one wins.
-
-        Only the row's own may add a component.
+        The last one wins; then the keys of ``scale`` shrink with the row's share of the sentences.
         """
         needed = self.spec.backbones[base].set if base in self.spec.backbones else ()
         common = [one for one in (*self.spec.run.set, *needed) if has_component(one, recipe)]
-        return (*common, *entry.overrides, *(one for one in self.place.forced if has_component(one, recipe)))
+        found = (*common, *row.set, *(one for one in self.place.forced if has_component(one, recipe)))
+        train = self.read(row.preset, found).train
+        share = row.sentences / self.spec.run.sentences if row.sentences and self.spec.run.sentences else 1.0
+        scaled = ((key, share * getattr(train, key.removeprefix("train."))) for key in row.scale)
+        return (*found, *(f"{key}={max(1, round(value))}" for key, value in scaled))
 
 
 def _checksum(decides: Any) -> str:
@@ -207,7 +211,7 @@ def check_component(override: str, recipes: Iterable[Preset], where: str = "") -
         raise UserError(f"{where}{override}: no row has such a component", "correct the key, or leave it out")
 
 
-def corpus_files(patterns: Sequence[str], data: str | None, what: str = "corpus") -> tuple[str, ...]:
+def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
     """Files that a study's patterns name, in the current folder or else in the data folder."""
     if not patterns:
         raise UserError("the study names no corpus", "add --documents FILE, or run.corpus")
@@ -218,7 +222,6 @@ def corpus_files(patterns: Sequence[str], data: str | None, what: str = "corpus"
         globbed = (sorted(Path(at.anchor).glob(str(at.relative_to(at.anchor)))) for at in places)
         matches = [pattern] if is_url(pattern) else named or next(filter(None, globbed), [])
         if not matches:
-            given = "--documents or --data" if what == "corpus" else "--data"
-            raise UserError(f"{what} {pattern} does not exist", f"check the path, or give {given}")
+            raise UserError(f"{pattern} does not exist", "check the path, or give --documents or --data")
         found += map(str, matches)
     return tuple(found)

@@ -12,7 +12,6 @@ from isotrope.errors import UserError, check_known
 from isotrope.post.fitted import TARGET
 from isotrope.post.names import post_step
 from isotrope.post.sif import Sif
-from isotrope.preset.preset import Preset
 from isotrope.study.spec import RowSettings, Spec
 
 SENTENCES = "sentences"  # the one key of a sweep that is not a preset's
@@ -23,14 +22,9 @@ class PlannedRow:
     """A row to run. If a sweep made it, ``base`` is the row in the file and ``at`` holds the swept values."""
 
     label: str
-    row: RowSettings
+    row: RowSettings  # with the settings and the sentences of the sweep
     base: str
     at: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def overrides(self) -> list[str]:
-        """``key=value``: those of the row, then those of the sweep."""
-        return [*self.row.set, *(f"{key}={json.dumps(value)}" for key, value in self.at.items() if key != SENTENCES)]
 
 
 def expand_rows(
@@ -50,7 +44,9 @@ def expand_rows(
             if label in everything:
                 problem = f"study {spec.name}: two rows are called {label!r}"
                 raise UserError(problem, "rename one, or name each value once")
-            everything[label] = PlannedRow(label, row, base, at)
+            settings = [f"{key}={json.dumps(value)}" for key, value in at.items() if key != SENTENCES]
+            own = {"set": (*row.set, *settings), SENTENCES: _count(spec, label, at.get(SENTENCES, row.sentences))}
+            everything[label] = PlannedRow(label, row.model_copy(update=own), base, at)
     _check_names(spec, everything, only)
     return {label: entry for label, entry in everything.items() if not only or {label, entry.base} & set(only)}
 
@@ -63,8 +59,7 @@ def training(row: RowSettings) -> str:
 def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = ()) -> Spec:
     """The study, its rows with the best settings that a search found (``search.toml``).
 
-    Raises:
-        UserError: the file is no search.toml, or lacks a trained row (of those in ``only``).
+    UserError: the file is no search.toml, or lacks a trained row (of those in ``only``).
     """
     try:
         found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
@@ -73,7 +68,7 @@ def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = ()) -> Spec:
         own = {}
     best = {training(spec.rows[k]): settings for k, settings in reversed(own.items())}
     for entry in expand_rows(spec, only).values():
-        if entry.row.train and training(entry.row) not in best:
+        if entry.row.train and training(spec.rows[entry.base]) not in best:
             remedy = "name the search.toml that --search wrote for all these rows"
             raise UserError(f"{file} has no settings for the row {entry.base!r}", remedy)
     more = {k: own.get(k, best.get(training(row), ())) for k, row in spec.rows.items() if row.train}
@@ -82,21 +77,17 @@ def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = ()) -> Spec:
 
 
 def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[str]) -> None:
-    both = {*entries, *(entry.base for entry in entries.values())}
-    named = [("--rows", name, both) for name in only]
-    named += [("run.baseline", spec.run.baseline, both)] if spec.run.baseline else []
+    rows = {*entries, *(entry.base for entry in entries.values())}
+    swept = {k for entry in entries.values() for k, value in entry.at.items() if isinstance(value, int | float)}
+    named = [("--rows:", name, rows) for name in only]
+    named += [("run.baseline =", spec.run.baseline, rows)] if spec.run.baseline else []
     for label, claim in spec.claims.items():
-        named += [(f"claims.{label}", side, {*both, *spec.teachers}) for side in (claim.better, claim.than)]
+        named += [(f"claims.{label}:", side, {*rows, *spec.teachers}) for side in (claim.better, claim.than)]
     for label, figure in spec.figures.items():
-        named += [(f"figures.{label}.rows", name, both) for name in figure.rows]
-        if figure.kind == "sweep":
-            swept = {k for e in entries.values() for k, value in e.at.items() if isinstance(value, int | float)}
-            named.append((f"figures.{label}.x", figure.x, swept))
+        named += [(f"figures.{label}.rows:", name, rows) for name in figure.rows]
+        named += [(f"figures.{label}.x =", figure.x, swept)] if figure.kind == "sweep" else []
     for place, name, known in named:
-        if name not in known:
-            what = "a key that is swept over numbers" if place.endswith(".x") else "a row"
-            remedy = f"choose from {', '.join(sorted(known)) or 'keys of a sweep'}"
-            raise UserError(f"study {spec.name}: {place} names {name!r}, which is not {what}", remedy)
+        check_known(f"study {spec.name}: {place}", name, sorted(known))
 
 
 def _short(value: Any) -> str:
@@ -111,32 +102,12 @@ def check_step(then: str, words: bool) -> None:
         raise UserError(f"then = {then!r} is not possible", remedy)
 
 
-def models_of(recipe: Preset, row: RowSettings) -> dict[str, tuple[str, ...]]:
-    """A preset's teacher -> the models that the row, or else the preset, names."""
-    for label in row.teachers:
-        check_known(f"preset {recipe.name}: the teacher", label, recipe.teachers)
-    return {
-        label: row.teachers.get(label) or tuple(table.get("models", ())) for label, table in recipe.teachers.items()
-    }
-
-
-def sentences_of(entry: PlannedRow, common: int | None, recipe: Preset) -> int | None:
+def _count(spec: Spec, label: str, asked: Any) -> int | None:
     """How many sentences a row takes. A number up to 1 is a share of the run's sentences."""
-    if (asked := entry.at.get(SENTENCES, entry.row.sentences or common)) is None:
-        return None
+    common = spec.run.sentences
+    if asked is None:
+        return common
     if not isinstance(asked, int | float) or asked <= 0 or (asked <= 1 and common is None):
         remedy = "choose a number, or with run.sentences a share of them"
-        raise UserError(f"sentences = {asked!r} is not possible", remedy)
-    count = round(asked * (common or 0)) if asked <= 1 else int(asked)
-    if entry.row.train and count < recipe.train.batch_size:
-        problem = f"{count} sentences do not fill a batch of {recipe.train.batch_size}"
-        raise UserError(problem, "take more sentences, or a smaller train.batch_size")
-    return count
-
-
-def scaled(entry: PlannedRow, common: int | None, recipe: Preset) -> list[str]:
-    """``key=value`` for the keys of the row's ``scale``: the preset's number times the row's share of the sentences."""
-    count = sentences_of(entry, common, recipe)
-    share = count / common if count and common else 1.0
-    values = recipe.train.model_dump()
-    return [f"{key}={max(1, round(share * values[key.removeprefix('train.')]))}" for key in entry.row.scale]
+        raise UserError(f"study {spec.name}: row {label!r}: sentences = {asked!r} is not possible", remedy)
+    return round(asked * (common or 0)) if asked <= 1 else int(asked)

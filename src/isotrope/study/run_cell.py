@@ -12,12 +12,11 @@ import torch
 import xxhash
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
+from sentence_transformers.util import batch_to_device
 
 from isotrope.encoder import load, save
 from isotrope.encoder.embed import cut
 from isotrope.encoder.prompts import used_prompt
-from isotrope.encoder.student import student_of
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.evaluation.document_tasks import make_document_tasks
 from isotrope.evaluation.geometry import diversity, unit
@@ -26,7 +25,7 @@ from isotrope.evaluation.significance import resample
 from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
 from isotrope.post.names import post_step
-from isotrope.preset.preset import build_objective, read_preset
+from isotrope.preset.preset import EncoderSettings, build_objective, read_preset
 from isotrope.report.space import pair_cosines
 from isotrope.store.atomic import in_turn
 from isotrope.store.mark import kind_of, remove
@@ -36,6 +35,7 @@ from isotrope.study.columns import FALL, SELF_MADE, sts_scores, suite_scores
 from isotrope.text.sample import Sample
 from isotrope.training.folder import KIND, RunFolder, write_cosines
 from isotrope.training.pairs import dev_names, dev_pairs, judges
+from isotrope.training.prepare import untrained
 from isotrope.training.processes import environment
 from isotrope.training.train import train
 from isotrope.types import Encoder
@@ -58,19 +58,15 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
         run = RunFolder(cell.folder / "run")
         if (record := cell.record()) is None:
             began = time.monotonic()
-            record = _trained(cell, run, console) if cell.row.train else _measured(cell)
+            found = _trained(cell, run, console) if cell.row.train else _measured(cell)
             judged = cell.cosines()
             # with the draws, any two cells can be compared
             np.savez(cell.numbers / DRAWS, **resample(judged, RESAMPLES))  # type: ignore[arg-type]
-            record["seconds"]["cell"] = round(time.monotonic() - began, 1)  # since the last start
-            record["data"]["tests"] = {task: xxhash.xxh3_64_hexdigest(g.tobytes()) for task, (g, _) in judged.items()}
-            what = {
-                "preset": Path(cell.row.preset).stem,
-                "seed": cell.seed,
-                "settings": {**cell.settings, "then": cell.row.then} if cell.row.then else cell.settings,
-                "environment": environment(),
-            }
-            record = cell.finish(what | record)
+            found["seconds"]["cell"] = round(time.monotonic() - began, 1)  # since the last start
+            found["data"]["tests"] = {task: xxhash.xxh3_64_hexdigest(g.tobytes()) for task, (g, _) in judged.items()}
+            settings = {**cell.settings, "then": cell.row.then} if cell.row.then else cell.settings
+            what = {"preset": Path(cell.row.preset).stem, "seed": cell.seed, "settings": settings}
+            record = cell.finish(what | {"environment": environment()} | found)
         if kind_of(run.path) == KIND:
             remove(run.path)
     return record
@@ -84,7 +80,7 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
         console=console,
         labels="none" if cell.run.labels else None,  # judged below; else every run would judge the same backbone again
     ).record  # fmt: skip
-    memory = 0.0 if trained_before else _peak_memory()
+    memory = {} if trained_before or sys.platform == "win32" else {"memory": _peak_memory()}
     shutil.copyfile(run.metrics_file, cell.numbers / METRICS)
     trained = load(run.model)
     if cell.keep_model:
@@ -99,7 +95,7 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     seconds = round(selection.pop("seconds"), 1)
     unrelated = pair_cosines(unit(np.asarray(model.encode(run.sample[:BATCH]))))
     return {
-        "scores": scores | {"minutes": seconds / 60} | ({"memory": memory} if memory else {}),
+        "scores": scores | {"minutes": seconds / 60} | memory,
         "data": {"corpus": finished["corpus"]},
         "selection": selection,
         "projection": _projection(cell, model),
@@ -109,23 +105,18 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
 
 
 def _peak_memory() -> float:
-    """The most memory that this process has held so far, in MB of 10⁶ bytes; 0 where the system does not tell."""
-    if sys.platform == "win32":
-        return 0.0
-    import resource
+    """The most memory that this process has held so far, in MB of 10⁶ bytes."""
+    import resource  # not on Windows
 
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
 
 
 def _measured(cell: Cell) -> Record:
     """The record of a backbone that is not trained."""
-    how, backbone = cell.settings["encoder"], WordVectors(cell.backbone) if cell.row.vectors else None
-    if backbone is None:
-        options = {key: how.get(key) for key in ("normalize", "prompt", "prompt_name", "bidirectional")}
-        # what this study trained has its pooling, and perhaps a head behind it, which another pooling would replace
-        pooling = None if cell.settings["train"].get("keep_head") and cell.needs else how.get("pooling")
-        backbone = student_of(load(cell.backbone, pooling, **options), how.get("student"))
+    how = EncoderSettings(**{**cell.settings["encoder"], "backbone": cell.backbone})
+    if cell.settings["train"].get("keep_head") and cell.needs:  # another pooling would replace the trained head
+        how = how.model_copy(update={"pooling": None})
+    backbone = WordVectors(cell.backbone) if cell.row.vectors else untrained(how)
     model = with_post_step(backbone, cell)
     scores = _judged(cell, model) | _suites(cell, model, backbone) | _positives(cell, cell.backbone)
     if cell.keep_model:
@@ -144,8 +135,12 @@ def with_post_step(encoder: Encoder, cell: Cell) -> Encoder:
     step = post_step(cell.row.then, "then")
     if "fit" in step.model_fields_set:
         return step.behind(encoder)
-    texts = Sample(cell.corpus.texts(), cell.sentences, cell.seed).texts(MOST)
-    return RememberingEncoder(step.behind(encoder).fit(texts))
+    return RememberingEncoder(step.behind(encoder).fit(_sample(cell).texts(MOST)))
+
+
+def _sample(cell: Cell) -> Sample:
+    """The sentences that this seed of the row trains on."""
+    return Sample(cell.corpus.texts(), cell.sentences, cell.seed)
 
 
 def _positives(cell: Cell, model: str) -> dict[str, float]:
@@ -158,21 +153,18 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
     if not cell.run.positives or cell.row.then or recipe.loss or Path(model).is_file():
         return {}
     recipe = recipe.model_copy(update={"scores": {}, "terms": {"infonce": {}}, "teachers": {}})
-    how, size = recipe.encoder, recipe.train.batch_size
-    student = load(
-        model, how.pooling, dropout=how.dropout, normalize=how.normalize, prompt=how.prompt, prompt_name=how.prompt_name
-    )
+    student = untrained(recipe.encoder.model_copy(update={"backbone": model, "student": None}))
     torch.manual_seed(cell.seed)
     objective = build_objective(recipe, student, cell.seed).train()
-    texts = Sample(cell.corpus.texts(), cell.sentences, cell.seed).texts(BATCHES * size)
+    size = recipe.train.batch_size
+    texts = _sample(cell).texts(BATCHES * size)
     found: dict[str, list[float]] = {"feature diversity": [], "diversity": []}
     for number in range(len(texts) // size):
         objective.step = number  # the shuffles of that step
         batch = texts[number * size : (number + 1) * size]
         features = student.preprocess(batch, prompt=used_prompt(student) or None, max_length=recipe.train.max_length)
-        column = {k: v.to(student.device) if isinstance(v, Tensor) else v for k, v in features.items()}
         with torch.no_grad():
-            views = objective.encode([column], None)
+            views = objective.encode([batch_to_device(features, student.device)], None)
             if len(views.stack) > 1:  # one view lies apart from no other
                 found["feature diversity"].append(diversity(list(views.stack)))
             for step in objective.views:
@@ -182,13 +174,10 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
 
 
 def _projection(cell: Cell, encoder: Encoder) -> list[list[float]]:
-    """Unit vectors (n, D) of the row's sentences in the two directions in which they are longest: (n, 2).
-
-    They are not centred (SVD), so a space that is a narrow cone lies far from the origin.
-    """
+    """Unit vectors of the row's sentences (n, 2), not centred, in the two directions in which they are longest."""
     if not cell.run.positives:
         return []
-    rows = unit(np.asarray(encoder.encode(Sample(cell.corpus.texts(), cell.sentences, cell.seed).texts(BATCH))))
+    rows = unit(np.asarray(encoder.encode(_sample(cell).texts(BATCH))))
     plane = rows @ np.linalg.svd(rows, full_matrices=False)[2][:2].T
     return np.round(plane * np.where(plane.sum(axis=0) < 0, -1, 1), 3).tolist()  # type: ignore[no-any-return]
 
@@ -222,16 +211,13 @@ def _self_made(cell: Cell, encoder: Encoder) -> dict[str, float]:
     if cell.documents is None:
         return {}
     tasks = make_document_tasks([*cell.documents.documents().each()]).tasks
-    return {SELF_MADE: 100 * float(np.mean([task.score(encoder).mean() for task in tasks]))} if tasks else {}
+    return {SELF_MADE: 100 * float(np.mean([task.score(encoder).mean() for task in tasks]))}
 
 
 @contextmanager
 def reading(model: SentenceTransformer | WordVectors, length: int | None, precision: str) -> Iterator[None]:
-    """Let a model read at most ``length`` tokens of a text (None: as many as before), in fp32 or bf16.
-
-    Word vectors have no tokens and one precision.
-    """
-    if isinstance(model, WordVectors):
+    """Let a model read at most ``length`` tokens of a text (None: as many as before), in fp32 or bf16."""
+    if isinstance(model, WordVectors):  # they have no tokens and one precision
         yield
         return
     with cut(model, length), torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):

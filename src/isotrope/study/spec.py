@@ -2,18 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    Field,
-    FiniteFloat,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, FiniteFloat, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from isotrope.components.registry import explain
@@ -36,21 +27,9 @@ def _known(column: str) -> str:
     return column
 
 
-def _plain(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not all(isinstance(value, str | int | float) for value in values):
-        raise PydanticCustomError("plain", "it should have numbers and texts alone")
-    return values
-
-
 Column = Annotated[str, AfterValidator(_known)]
-Choices = Annotated[Values, AfterValidator(_plain)]  # of a search
+Choices = Annotated[tuple[bool | int | float | str, ...], Field(min_length=1)]  # of a search
 Published = dict[Column, float]  # column -> the printed number
-
-
-def _named(suites: Any) -> Any:
-    """A list of suites as a table: each whole."""
-    listed = (suites,) if isinstance(suites, str) else suites
-    return {name: {} for name in listed} if isinstance(listed, list | tuple) else listed
 
 
 class _Record(BaseModel, extra="forbid", frozen=True): ...
@@ -78,7 +57,7 @@ class CommonSettings(_Record):
     dev: Names | None = None  # as in isotrope train; None: as each preset says
     # dev-half: half of one's own dev pairs; stsb-dev: for figures alone, since these pairs select too
     test: Literal["sts", "stsb", "stsb-dev", "dev-half", "none"] = "sts"
-    suites: Annotated[dict[Suites, SuiteSettings], BeforeValidator(_named)] = {}  # a list takes them whole
+    suites: dict[Suites, SuiteSettings] = {}
     documents: Names = ()  # named as ``corpus``, which --documents replaces: tasks made from them judge every cell too
     positives: bool = False  # measure how far apart the views of a sentence lie (`isotrope.study.run_cell`)
     tasks: Annotated[tuple[Column, ...], Listed] = ()  # the columns to show; (): all that were measured
@@ -116,15 +95,11 @@ class Range(_Record):
     high: FiniteFloat
     log: bool = False
 
-    @field_validator("high", "log")
-    @classmethod
-    def _possible(cls, value: Any, about: ValidationInfo) -> Any:
-        low = about.data.get("low", 0.0)
-        if about.field_name == "high" and value < low:
-            raise PydanticCustomError("high", "it should be at least low")
-        if value is True and low <= 0:
-            raise PydanticCustomError("log", "it should stand with a low above 0")
-        return value
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.high < self.low or (self.log and self.low <= 0):
+            raise PydanticCustomError("range", "it should have a high that is at least low, and with log a low above 0")
+        return self
 
 
 class Reference(_Record):
@@ -156,20 +131,32 @@ class Claim(_Record):
     better: str
     than: str
     text: str
+    each: Names = ()  # a claim for each name, which replaces every {} in the texts here
     source: str = ""
     column: Column = "Avg."
     margin: NonNegative | None = None  # less is no advantage; None: half a point, or 0 if the column is not in points
     share: Annotated[float, Field(gt=0, lt=1)] | None = None  # ``better`` keeps at least this share of ``than``
     spread: bool = False  # not the scores: ``better`` has the smaller standard deviation over seeds
 
-    @field_validator("share", "spread")
-    @classmethod
-    def _possible(cls, value: Any, about: ValidationInfo) -> Any:
-        if value and about.field_name == "share" and about.data.get("column") in LOWER_IS_BETTER:
-            raise PydanticCustomError("share", "it should stand with a column where higher is better")
-        if value is True and (about.data.get("share") or about.data.get("margin") is not None):
-            raise PydanticCustomError("spread", "it should stand without share and margin")
-        return value
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.share and (self.spread or self.column in LOWER_IS_BETTER):
+            raise PydanticCustomError("share", "it should have share only without spread, where higher is better")
+        if self.spread and self.margin is not None:
+            raise PydanticCustomError("spread", "it should have spread only without margin")
+        return self
+
+
+def _of_each(claims: dict[str, Claim]) -> dict[str, Claim]:
+    """A claim with ``each`` as one for each name."""
+    found: dict[str, Claim] = {}
+    for label, one in claims.items():
+        for name in one.each:
+            texts = {key: getattr(one, key).replace("{}", name) for key in ("better", "than", "text", "source")}
+            found[f"{label}: {name}"] = one.model_copy(update=texts)
+        if not one.each:
+            found[label] = one
+    return found
 
 
 class FigureSettings(_Record):
@@ -204,7 +191,7 @@ class Spec(_Record):
     teachers: dict[str, TeacherSettings] = {}
     rows: Annotated[dict[str, RowSettings], Field(min_length=1)]
     reference: dict[str, Reference] = {}
-    claims: dict[str, Claim] = {}
+    claims: Annotated[dict[str, Claim], AfterValidator(_of_each)] = {}
     figures: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], FigureSettings] = {}  # each is a file's name too
     search: SearchSettings | None = None
 
@@ -239,14 +226,13 @@ def _with_vectors(spec: Spec) -> Spec:
     if spec.run.vectors:
         words = {label: row.model_copy(update={"train": False}) for label, row in named.items()}
         return spec.model_copy(update={"rows": spec.rows | words})
-    kept = {label: row for label, row in spec.rows.items() if not row.vectors}
+    rows = {label: row for label, row in spec.rows.items() if not row.vectors}
     for label, row in named.items():
-        if not (row.published and kept):
+        if not (row.published and rows):
             problem = f"study {spec.name}: rows.{label} has word vectors, and no file is named"
             raise UserError(problem, "add --vectors FILE, or run.vectors")
-    told = {label: Reference(**row.model_dump(include=set(Reference.model_fields))) for label, row in named.items()}
     claims = {label: one for label, one in spec.claims.items() if not {one.better, one.than} & named.keys()}
-    return spec.model_copy(update={"rows": kept, "reference": told | spec.reference, "claims": claims})
+    return spec.model_copy(update={"rows": rows, "reference": {**named, **spec.reference}, "claims": claims})
 
 
 def _idle(spec: Spec) -> Iterator[str]:
@@ -257,10 +243,8 @@ def _idle(spec: Spec) -> Iterator[str]:
         idle = {"published"} if row.sweep else set[str]()
         if row.vectors:
             idle = {"preset", "set", "teachers", "sweep", "train", "search"}
-        elif not row.train:
-            read = {"sentences"} if row.then else set[str]()  # the step in ``then`` is fitted on them
-            idle |= {"sentences", "scale", "teachers", "search"} - read
-            idle |= {"sweep"} if row.sweep.keys() - read else set()
+        elif not row.train:  # a step in ``then`` is fitted on the sentences, which a sweep may set
+            idle |= {"scale", "teachers", "search"} | (set() if row.then else {"sentences", "sweep"})
         if spec.search is None:
             idle |= {"search"}
         yield from (f"rows.{label}.{key}" for key in sorted(row.model_fields_set & idle))

@@ -7,6 +7,7 @@ distribution (Cohen, Statistical Power Analysis for the Behavioral Sciences, 198
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from scipy import optimize, stats
@@ -54,11 +55,9 @@ def spread_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
     chapter 6.
     """
     n, m = len(first), len(second)
-    if min(n, m) < FEWEST_SEEDS:
-        return PairedTest(min(n, m), 0.0, None)
+    if min(n, m) < FEWEST_SEEDS or any(min(values) == max(values) for values in (first, second)):
+        return PairedTest(min(n, m), 0.0, None)  # one model has no spread
     s = [float(np.std(values, ddof=1)) for values in (first, second)]
-    if any(min(values) == max(values) for values in (first, second)):  # one model has no spread
-        return PairedTest(min(n, m), 0.0, None)
     law, ratio = stats.f(m - 1, n - 1), (s[1] / s[0]) ** 2
     low, high = (float(np.log(ratio / law.ppf(tail)) / 2) for tail in (1 - ALPHA / 2, ALPHA / 2))
     p = float(min(1.0, 2 * min(law.sf(ratio), law.cdf(ratio))))
@@ -73,12 +72,9 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
     [0.03, None, 0.06, 0.06]
     """
     tested = sorted((value, i) for i, value in enumerate(p) if value is not None)
-    corrected: list[float | None] = [None] * len(p)
-    highest = 0.0
-    for rank, (value, i) in enumerate(tested):
-        highest = max(highest, min(1.0, (len(tested) - rank) * value))
-        corrected[i] = highest
-    return corrected
+    raised = (min(1.0, (len(tested) - rank) * value) for rank, (value, _) in enumerate(tested))
+    corrected = dict(zip((i for _, i in tested), accumulate(raised, max), strict=True))
+    return [corrected.get(i) for i in range(len(p))]
 
 
 def power(difference: float, sd: float, n: int) -> float:

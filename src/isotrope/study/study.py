@@ -77,16 +77,12 @@ class Study:
 
 
 def study(file: str | Path, **options: Unpack[Options]) -> Study:
-    """Run the unfinished cells of a study, then write its tables.
+    """Run the unfinished cells of a study (a shipped one's name, or a .toml file), then write its tables.
 
     The output folder holds ``cells/`` (each with ``result.json``), ``study.json`` and ``table.md``, ``.tex``, ``.html``
     with the figures. A cell's key is everything that decides its result. So a finished cell is never run again,
     studies in one folder share equal cells, and more seeds or rows only add cells. After a kill, the same call goes on.
     Call it under ``if __name__ == "__main__"``, since cells run in processes of their own.
-
-    Args:
-        file: a shipped study's name, or a .toml file.
-        options: see `Options`.
 
     Raises:
         UserError: a mistake of the user's; raised before long work.
@@ -128,17 +124,16 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     https://jmlr.org/papers/v13/bergstra12a.
 
     A trial is one cell with seed 0. No test set is read. Its score is the dev score at the best step, on the half of
-    the dev pairs that selects if the other half judges the study. Options are as in a study. Trials are drawn by the
-    search's seed, so a stopped search goes on, and more trials add to the old ones. ``search.toml`` holds, for each
-    row, the best ``set`` for its table in the study's file, and all trials. If documents are named,
-    ``search-self-made.toml`` holds what the tasks made from them choose; dev pairs still select each
-    trial's checkpoint. Rows that differ only in the step behind the model share their trials.
+    the dev pairs that selects if the other half judges the study. Trials are drawn by the search's seed, so a stopped
+    search goes on, and more trials add to the old ones. ``search.toml`` holds, for each row, the best ``set`` for its
+    table in the study's file, and all trials. If documents are named, ``search-self-made.toml`` holds what the tasks
+    made from them choose; dev pairs still select each trial's checkpoint. Rows of one training share their trials.
 
     Raises:
         UserError: the study has no search or no dev pairs, a trial fails, or a mistake as in `isotrope.study.study`.
         Stopped: Ctrl-C; the same call goes on.
     """
-    spec, place = with_options(file, options, suites=(), seeds=1)
+    spec, place = with_options(file, options, suites={}, seeds=1)
     if (search := spec.search) is None:
         raise UserError(f"study {file} has no search", "add [search.keys] with a key and its values or bounds")
     if not (place.data if spec.run.dev is None else dev_names(spec.run.dev)):
@@ -146,13 +141,12 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     rows: dict[str, RowSettings] = {}  # one for each trial
     recipes: list[Preset] = []
     trials: dict[str, dict[str, list[str]]] = {}  # label -> name of the trial's row -> key=value
-    chosen = {entry.base: entry.row for entry in expand_rows(spec, options.get("rows", ())).values()}
-    named = {training(row): label for label, row in reversed(chosen.items()) if row.train}
-    for label in (one for one in chosen if one in named.values()):
-        row = chosen[label]
+    chosen = dict.fromkeys(entry.base for entry in expand_rows(spec, options.get("rows", ())).values())
+    trained = {training(spec.rows[label]): label for label in reversed(chosen) if spec.rows[label].train}
+    for label in (one for one in chosen if one in trained.values()):
+        row = spec.rows[label]
         recipe = read_preset(row.preset, row.set)
-        asked = {**search.keys, **row.search}
-        space = {key: values for key, values in asked.items() if has_component(key, recipe)}
+        space = {k: values for k, values in {**search.keys, **row.search}.items() if has_component(k, recipe)}
         recipes.append(recipe)
         for key in row.search:
             check_component(key, [recipe], f"study {spec.name}: rows.{label}.search: ")
@@ -172,7 +166,12 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     with job.held():
         job.begin()
         failed = run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
-        tried = {label: found for label, of in trials.items() if (found := _tried(planned, of))}
+        tried: dict[str, list[dict[str, Any]]] = {}  # label -> its trials that have ended, with what judged them
+        for label, name in ((label, name) for label, of in trials.items() for name in of):
+            if record := planned.cells[planned.rows[name][0]].record():
+                scores = record["scores"]
+                judged = {judge: scores[judge] for judge in ("dev", SELF_MADE) if judge in scores}
+                tried.setdefault(label, []).append({"set": trials[label][name], **judged})
         for judge, name in ({"dev": SEARCH} | ({SELF_MADE: SEARCH_SELF_MADE} if documents else {})).items():
             best = {label: max(of, key=lambda trial: trial.get(judge, -np.inf)) for label, of in tried.items()}
             whole = {label: {**best[label], "trials": of} for label, of in tried.items()}
@@ -200,13 +199,3 @@ def trials_of(space: Mapping[str, Range | Values], count: int, seed: int) -> lis
         if len(drawn) == count:
             break
     return [[*trial] for trial in drawn]
-
-
-def _tried(planned: StudyPlan, trials: Mapping[str, list[str]]) -> list[dict[str, Any]]:
-    """The trials of a row that have ended, each with its settings and the points that its judges gave it."""
-    tried: list[dict[str, Any]] = []
-    for name, settings in trials.items():
-        if record := planned.cells[planned.rows[name][0]].record():
-            scores = record["scores"]
-            tried.append({"set": settings} | {judge: scores[judge] for judge in ("dev", SELF_MADE) if judge in scores})
-    return tried

@@ -79,7 +79,10 @@ def verify(file: str | Path, *, cell: str = "", seed: int = 0, **options: Unpack
         options |= {"output": folder, "seeds": int(number) + 1, "rows": [row["base"]]}
         plan = StudyPlan(*with_options(file, options), [row["label"]], options.get("sweep"))
         key = plan.rows[row["label"]][int(number)]
-        plan.cells = {one: plan.cells[one] for one in _with_needed(plan, key)}
+        needed = {key}
+        for one in reversed(plan.cells.values()):  # a cell comes after those that it needs
+            needed |= {*one.needs} if one.key in needed else set()
+        plan.cells = {one: of for one, of in plan.cells.items() if one in needed}
         if failed := run_plan(plan, options.get("workers", 1), console):
             raise UserError(f"{cell} failed: {failed[key]}", "give the options that the study was run with")
         found = json.loads(json.dumps(plan.cells[key].record()))
@@ -101,8 +104,3 @@ def compared(cell: str, record: Record, key: str, then: Mapping[str, float], fou
 def _deciding(machine: Mapping[str, Any]) -> list[Any]:
     found = {**machine, "packages": {**machine.get("packages", {}), "isotrope": ""}}
     return [found.get(name) for name in DECIDES]
-
-
-def _with_needed(plan: StudyPlan, key: str) -> list[str]:
-    """A cell's key after those of the cells whose models it needs."""
-    return [*(one for need in plan.cells[key].needs for one in _with_needed(plan, need)), key]
