@@ -13,7 +13,6 @@ from isotrope.encoder import load
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import read_labels
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sts import similarities
 from isotrope.text.corpus import Document
 
 PAIR = Pairs("own", ["a red bird", "war", "the king"], ["a red bird", "the sea", "queen"], np.array([5.0, 0.0, 3.0]))
@@ -35,7 +34,7 @@ def test_the_student_is_after_both_others(tmp_path: Path, monkeypatch: pytest.Mo
     held = [Document("", [text]) for text in texts]
     sets = {"own pairs": {"test": PAIR}}
     models = (teacher, student, student)
-    found, searched = compare_quality(models, held, sets, similarities(student, sets))
+    found, searched = compare_quality(models, held, sets)
     assert searched is not None
     assert len(searched["map"]["before"]) >= 50
     assert list(found) == [PARTS, PAIRS]
@@ -44,10 +43,10 @@ def test_the_student_is_after_both_others(tmp_path: Path, monkeypatch: pytest.Mo
         assert kind["start"]["difference"] == 0, "the student is its own start here"
         assert kind["start"]["after"] == kind["teacher"]["after"]
     assert found[PARTS]["teacher"]["before"] != found[PARTS]["teacher"]["after"]
-    few, searched = compare_quality(models, held[:5], {}, {})
+    few, searched = compare_quality(models, held[:5], {})
     assert (list(few), searched) == ([PAIRS], None), "five texts say nothing"
     desk = read_labels([(one.text.split()[0], one.text) for one in held[:20]])
     assert isinstance(desk, Domain)
-    asked, _ = compare_quality(models, held[:5], {}, {}, desk)
+    asked, _ = compare_quality(models, held[:5], {}, desk)
     assert list(asked) == [QUERIES, PAIRS], "labels come first"
     assert asked[QUERIES]["start"]["difference"] == 0

@@ -27,7 +27,7 @@ from isotrope.encoder.vocabulary import tokenizer_kind
 from isotrope.errors import UserError, check_known
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.evaluation.sts import Cosines, Sets
+from isotrope.evaluation.sts import Sets
 from isotrope.improvement.budget import check_minutes
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.improve import FEWEST, Improvement, improve
@@ -41,7 +41,7 @@ from isotrope.text.opened import Given, Opened
 from isotrope.text.permutation import RowIds
 from isotrope.text.pseudo_queries import pseudo_queries
 from isotrope.text.sample import Sample
-from isotrope.training.folder import RunFolder, read_cosines
+from isotrope.training.folder import RunFolder
 from isotrope.training.pairs import given_labels, named_pairs
 from isotrope.training.prepare import untrained
 from isotrope.training.processes import refuse_several
@@ -178,18 +178,15 @@ def compress(
         graded, _ = named_pairs(dev, method.train.select, labels, data or os.environ.get("ISOTROPE_DATA"))
         asked = labels if isinstance(labels, Domain) else None
         models = [load(teacher, frozen=True), untrained(folder.preset.encoder), load(folder.model, frozen=True)]
-        cosines: Cosines | None = read_cosines(folder.path / "after.npz")[0]
         names = {"teacher": public_name(teacher), "student": public_name(small)}
         found: Record = {**names, "side": side, "minutes": minutes}
         if minutes:
             better = _improved(folder, teacher, each(others), minutes, seed, data, console)
             found["improved"] = {"choice": better.choice, "verdict": better.record["verdict"]}
             if better.choice != AS_IS:
-                models[2], cosines = better.model, None
+                models[2] = better.model
                 better.save(folder.model)
-        found |= _measured(
-            models, list(each(judging)), graded, cosines, asked, side, [teacher, str(folder.model)], console
-        )
+        found |= _measured(models, list(each(judging)), graded, asked, side, [teacher, str(folder.model)], console)
         verdict = compression_verdict(found)
         card = Card.of(folder.model).judged(verdict, student_evidence(found))
         if side == QUERY:
@@ -259,12 +256,12 @@ def _improved(
 
 
 def _measured(
-    models: Sequence[SentenceTransformer], held_out: list[Document], judging: Sets, cosines: Cosines | None,
-    asked: Domain | None, side: str, places: Sequence[str], console: Console,
+    models: Sequence[SentenceTransformer], held_out: list[Document], judging: Sets, asked: Domain | None, side: str,
+    places: Sequence[str], console: Console,
 ) -> Record:  # fmt: skip
     """Quality and costs -> a part of what ``result.json`` holds under "compression"."""
     with watch("judging", console):
-        quality, shown = compare_quality(models, held_out, judging, cosines, asked, side)
+        quality, shown = compare_quality(models, held_out, judging, asked, side)
     texts = pseudo_queries(held_out).texts if side == QUERY else [document.text for document in held_out]
     texts = (texts if len(texts) >= TIMED else similarity_pairs().first)[:TIMED]
     with watch("measuring speed and memory", console):

@@ -31,16 +31,14 @@ def compare_quality(
     models: Sequence[SentenceTransformer],
     held_out: Sequence[Document],
     sets: Sets,
-    cosines: Cosines | None,
     asked: Domain | None = None,
     side: str = BOTH,
 ) -> tuple[dict[str, Any], Record | None]:
     """A student against its teacher and against itself before training, by a paired bootstrap.
 
     ``models`` are the teacher, the student before training, and the student. Tasks are made of the ``held_out`` texts
-    if there are enough. ``sets`` are graded pairs beside the 330 that ship with isotrope; ``cosines`` are the student's
-    of them, if they are known. Labelled queries, if any are ``asked``, come first. On the side ``query``, all documents
-    are the teacher's, and so are the second texts of pairs.
+    if there are enough. ``sets`` are graded pairs beside the 330 that ship with isotrope. Labelled queries, if any are
+    ``asked``, come first. On the side ``query``, all documents are the teacher's, and so are the second texts of pairs.
 
     Returns:
         Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a dictionary, whose
@@ -68,14 +66,9 @@ def compare_quality(
         found[PARTS] = compared(compare_on_documents, every, tasks)
         domain = max(tasks, key=lambda task: task.size).domain
         shown = searched(domain, *(search_vectors(one, domain.queries, domain.corpus) for one in every[::2]))
-    own: Sets = {SIMILARITY: {"test": similarity_pairs()}}
-    both: Sets = {**own, **sets}
-    if side == BOTH:
-        of_sets: list[Cosines] = [similarities(model, both) for model in models[:2]]
-        of_sets.append({**similarities(models[2], both if cosines is None else own), **(cosines or {})})
-    else:
-        of_sets = [_one_asks(models[0], model, both) for model in models]
-    found[PAIRS] = compared(compare, [main_pairs(both, each) for each in of_sets])
+    both: Sets = {SIMILARITY: {"test": similarity_pairs()}, **sets}
+    cosines = [similarities(one, both) if side == BOTH else _one_asks(models[0], one, both) for one in models]
+    found[PAIRS] = compared(compare, [main_pairs(both, each) for each in cosines])
     return found, shown
 
 

@@ -3,10 +3,8 @@
 import signal
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from copy import copy
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from torch import nn
 from transformers import TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
-from isotrope.console.progress import Bar, progress
+from isotrope.console.progress import Bar
 from isotrope.encoder.embed import freed_memory
 from isotrope.encoder.prompts import used_prompt
 from isotrope.errors import Stopped
@@ -33,6 +31,7 @@ from isotrope.evaluation.sts import spearman
 from isotrope.store.records import RecordLog
 from isotrope.training.checkpoints import best_of
 from isotrope.training.pairs import TransferDev
+from isotrope.training.processes import process_count
 
 NOT_SCORES = {"runtime", "samples_per_second", "steps_per_second", "loss"}  # what the trainer adds to an evaluation
 CLOSE = 0.8  # of the highest gold score: pairs above it are positives (STS-B: above 4 of 5; Gao et al., 2021)
@@ -115,16 +114,15 @@ class WithHead(BaseEvaluator):
 
 
 class Narrator(TrainerCallback):
-    """Logs losses and evaluations, and shows them, with a bar; keeps the best weights, and stops when patience ends.
+    """Logs losses and evaluations, and shows them; keeps the best weights, and stops when patience ends.
 
     Its state is the log, so a resumed run continues exactly.
     """
 
-    bar: Bar  # from the beginning of the training
+    bar: Bar  # given before the training begins
 
     def __init__(self, console: Console, log: RecordLog, patience: int | None) -> None:
         self.console, self.log, self.patience = console, log, patience
-        self._shown = ExitStack()
 
     @property
     def exhausted(self) -> bool:
@@ -134,16 +132,12 @@ class Narrator(TrainerCallback):
         return self.patience is not None and sum(not best or step > best["step"] for step in steps) >= self.patience
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Start the bar at the step where the run resumes."""
-        shown = progress("trained", state.max_steps, self.console, unit="steps")
-        self.bar = self._shown.enter_context(shown)
-        self.bar.update(state.global_step)
+        self.bar.update(state.global_step, total=state.max_steps)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.bar.update(state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
-        """Loss, its terms, gradient norm and learning rate, into the log."""
         if "loss" in logs:
             self.log.add({"step": state.global_step, **{key: value for key, value in logs.items() if key != "epoch"}})
             self.bar.update(note=f"loss {logs['loss']:.4f}")
@@ -161,23 +155,16 @@ class Narrator(TrainerCallback):
         control.should_training_stop |= self.exhausted
         control.should_save |= control.should_training_stop or record == best_of(self.log.records)
 
-    def close(self) -> None:
-        """Remove the bar, also after an error."""
-        self._shown.close()
-
 
 class CtrlC(TrainerCallback):
     """The first Ctrl-C ends the run after the current step, with a checkpoint. The second ends it at once."""
 
-    def __init__(self) -> None:
-        self.heard = False  # by this process; another one may hear it first, and ask for all
-        self.asked = False
+    asked = False  # of this process, or of another one
 
-    def hear(self, number: int, frame: FrameType | None) -> None:
+    def hear(self, *_: Any) -> None:
         """The handler of the signal."""
-        if self.heard:
-            raise KeyboardInterrupt
-        self.heard = self.asked = True
+        self.asked = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Stop all processes at the same step."""
@@ -190,8 +177,7 @@ class CtrlC(TrainerCallback):
         self._agree(args.device)
 
     def _agree(self, device: torch.device) -> None:
-        """Whether any process was asked."""
-        if dist.is_available() and dist.is_initialized():
+        if process_count() > 1:
             asked = torch.tensor(int(self.asked), device=device)
             dist.all_reduce(asked, op=dist.ReduceOp.MAX)
             self.asked = bool(asked)

@@ -13,6 +13,7 @@ from isotrope.store.atomic import sync, write_json
 from isotrope.store.cache import CONTENTS, checksums, is_whole
 from isotrope.store.mark import check_place, claim, remove
 from isotrope.store.records import Record, RecordLog
+from isotrope.training.processes import process_count
 
 LOG = "metrics.jsonl"  # in a checkpoint
 MARKED_AS = "checkpoint"  # of the mark
@@ -75,7 +76,7 @@ class Sealing(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Add the log to the checkpoint, then a checksum of every file."""
-        if dist.is_available() and dist.is_initialized():
+        if process_count() > 1:
             dist.barrier()  # each process has written its random state
         if not state.is_world_process_zero:
             return

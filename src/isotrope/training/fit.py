@@ -1,14 +1,13 @@
 """The second step of a run: train the student in place, from the start or from the last whole checkpoint."""
 
 import time
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
-from isotrope.console.progress import watch
+from isotrope.console.progress import progress, watch
 from isotrope.encoder.adapters import merge_adapter
 from isotrope.store.records import RecordLog
 from isotrope.text.tokens import token_data
@@ -16,9 +15,8 @@ from isotrope.training import checkpoints
 from isotrope.training.callbacks import DevScore, GiveBack, Narrator, Signals, WithHead, head_layers, train_from
 from isotrope.training.checkpoints import best_of, checkpoint_folder
 from isotrope.training.prepare import TrainingPlan
-from isotrope.training.processes import process_number
-from isotrope.training.sharded import ShardedTrainer
-from isotrope.training.trainer import ObjectiveState, Trainer, training_arguments
+from isotrope.training.processes import process_count, process_number
+from isotrope.training.trainer import ObjectiveState, ShardedTrainer, Trainer, training_arguments
 
 
 def fit(plan: TrainingPlan) -> dict[str, Any]:
@@ -37,7 +35,7 @@ def fit(plan: TrainingPlan) -> dict[str, Any]:
     if process_number() == 0:  # the first process finds the checkpoint to resume from, and tells the others
         folder.mkdir(exist_ok=True)
         found = [checkpoints.last_checkpoint(folder, plan.console.print)]
-    if dist.is_available() and dist.is_initialized():
+    if process_count() > 1:
         dist.broadcast_object_list(found, src=0)
     (start,) = found
     log = RecordLog(plan.folder.metrics_file, writing=process_number() == 0)
@@ -54,11 +52,11 @@ def fit(plan: TrainingPlan) -> dict[str, Any]:
         evaluator=WithHead(evaluator, plan.objective) if preset.train.keep_head else evaluator,
         data_collator=collator,
         callbacks=[state, narrator, GiveBack(), checkpoints.Sealing(log)],
-        remedy=f"lower train.learning_rate (now {preset.train.learning_rate:g}), or undo what you set besides",
     )
+    trainer.remedy = f"lower train.learning_rate (now {preset.train.learning_rate:g}), or undo what you set besides"
     began = time.monotonic()
-    with closing(narrator):
-        if not narrator.exhausted:
+    if not narrator.exhausted:
+        with progress("trained", None, plan.console, unit="steps") as narrator.bar:
             train_from(trainer, start)
     trainer.refuse_divergence()
     if best := best_of(log.records):

@@ -29,7 +29,6 @@ from isotrope.text.permutation import RowIds
 from isotrope.text.sample import RowOrder
 from isotrope.training.pairs import TransferDev, named_pairs
 from isotrope.training.processes import process_count
-from isotrope.training.sharded import check_fsdp
 
 STUDENT = "initial"  # as a teacher's model: the student before training
 WATCHED, WATCHED_SEED = 1000, 0  # sentences for the label-free signals, the same for every seed of a run
@@ -143,13 +142,29 @@ def _check(preset: Preset) -> None:
     backbone = preset.encoder.backbone
     for name in (backbone, *(teacher for table in preset.teachers.values() for teacher in _models(table))):
         if name in preset_names():
-            remedy = "add --train-teachers to train it first, which takes as long again, "
-            remedy += f"or --teacher {name}=RUN/model if you have it"
-            remedy = "train it, then add --model RUN/model" if name == backbone else remedy
+            remedy = "train it, then add --model RUN/model"
+            if name != backbone:
+                remedy = f"add --train-teachers to train it first, or --teacher {name}=RUN/model if you have it"
             raise UserError(f"{name} is a preset, which is not trained yet", remedy)
     Prompts(preset.encoder.prompt, preset.encoder.prompt_name).check(locate(backbone), backbone)
     if preset.encoder.student is not None:
         check_student(preset.encoder.student)
+
+
+def check_fsdp(preset: Preset) -> None:
+    """Refuse ``train.fsdp`` where it is not defined."""
+    if not preset.train.fsdp:
+        return
+    others = {
+        "a single process": process_count() == 1,  # its weights are spread over several, which torchrun starts
+        "encoder.lora": preset.encoder.lora,  # frozen and trained weights in one layer
+        "loss": preset.loss,  # it may read the student's weights as it likes
+        "train.compile": preset.train.compile,
+        "train.precision = 'fp16'": preset.train.precision == "fp16",  # each process would scale its own losses
+    }
+    for name, used in others.items():
+        if used:
+            raise UserError(f"train.fsdp = true does not go with {name}", "change that, or set train.fsdp = false")
 
 
 def _refuse_without_effect(text: Opened, preset: Preset, held_out: int) -> None:
