@@ -18,7 +18,7 @@ def comparison(before: float, after: float, **tasks: tuple[float, float]) -> dic
 
 
 RECORD: dict[str, Any] = {
-    "teacher": "large", "student": "layers:3", "verdict": "better", "advice": "use it", "kept": 0.9,
+    "teacher": "large", "student": "layers:3", "side": "both", "kept": 0.9,
     "quality": {
         "graded pairs": {
             "teacher": comparison(0.8, 0.72, STSBenchmark=(0.8, 0.72), none=(0.0, 0.1)),
@@ -40,7 +40,7 @@ def test_a_row_a_task_with_all_three_models() -> None:
 
 
 def test_costs_with_their_ratios() -> None:
-    rows = {row[0]: row[1:] for row in cost_table(RECORD["cost"]).rows}
+    rows = {row[0]: row[1:] for row in cost_table(RECORD).rows}
     assert rows["texts a second"] == ["100", "420", "4.2 times as fast"]
     assert rows["weights, MB"] == ["90.0", "26.0", "29 %"]
     assert rows["memory, MB"] == ["180.0", "not measured", ""]

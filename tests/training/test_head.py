@@ -15,7 +15,7 @@ from isotrope.encoder import save
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.evaluation.sts import spearman
-from isotrope.training.callbacks import WithHead
+from isotrope.training.fit import WithHead
 from isotrope.training.pairs import judges
 from isotrope.training.train import Run
 from isotrope.types import Batch, Views

@@ -16,7 +16,7 @@ from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.retrieval import Lists
 from isotrope.post.ranking_map import ranking_loss
 from isotrope.training import rankings
-from isotrope.training.callbacks import CtrlC
+from isotrope.training.fit import CtrlC
 from isotrope.training.rankings import SCALE, RankingLoss, learn_rankings
 from isotrope.training.trainer import Trainer
 from small_runs import same_weights

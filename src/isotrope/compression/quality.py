@@ -10,7 +10,6 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.compression.cost import COST_LENGTH
 from isotrope.compression.page import PAIRS, PARTS, QUERIES
-from isotrope.compression.query_side import BOTH
 from isotrope.encoder.embed import search_vectors
 from isotrope.evaluation.document_tasks import make_document_tasks
 from isotrope.evaluation.embed import Known, known_by, row_cosines
@@ -32,13 +31,13 @@ def compare_quality(
     held_out: Sequence[Document],
     sets: Sets,
     asked: Domain | None = None,
-    side: str = BOTH,
+    queries_only: bool = False,
 ) -> tuple[dict[str, Any], Record | None]:
     """A student against its teacher and against itself before training, by a paired bootstrap.
 
     ``models`` are the teacher, the student before training, and the student. Tasks are made of the ``held_out`` texts
     if there are enough. ``sets`` are graded pairs beside the 330 that ship with isotrope. Labelled queries, if any are
-    ``asked``, come first. On the side ``query``, all documents are the teacher's, and so are the second texts of pairs.
+    ``asked``, come first. With ``queries_only``, the teacher reads all documents, and the second texts of pairs.
 
     Returns:
         Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a dictionary, whose
@@ -53,9 +52,9 @@ def compare_quality(
     def known(queries: Iterable[str], documents: Iterable[str], length: int | None = COST_LENGTH) -> list[Known]:
         """The vectors of each of the models."""
         first, second = (list(dict.fromkeys(texts)) for texts in (queries, documents))
-        if side == BOTH:
-            return [known_by(model, first, second, length) for model in models]
-        return [known_by(models[0], first, second, length, asking=model) for model in models]
+        if queries_only:
+            return [known_by(models[0], first, second, length, asking=model) for model in models]
+        return [known_by(model, first, second, length) for model in models]
 
     found = {}
     if asked is not None:
@@ -67,7 +66,7 @@ def compare_quality(
         domain = max(tasks, key=lambda task: task.size).domain
         shown = searched(domain, *(search_vectors(one, domain.queries, domain.corpus) for one in every[::2]))
     both: Sets = {SIMILARITY: {"test": similarity_pairs()}, **sets}
-    cosines = [similarities(one, both) if side == BOTH else _one_asks(models[0], one, both) for one in models]
+    cosines = [_one_asks(models[0], one, both) if queries_only else similarities(one, both) for one in models]
     found[PAIRS] = compared(compare, [main_pairs(both, each) for each in cosines])
     return found, shown
 

@@ -21,8 +21,8 @@ from isotrope.encoder.routes import refuse_routes
 from isotrope.evaluation.retrieval import Lists
 from isotrope.post.ranking_map import ranking_loss
 from isotrope.store.records import RecordLog
-from isotrope.training.callbacks import GiveBack, train_from
 from isotrope.training.checkpoints import Sealing, checkpoint_step, last_checkpoint
+from isotrope.training.fit import GiveBack, train_from
 from isotrope.training.trainer import Trainer
 
 SCALE = 20.0  # of the student's cosines: one over the temperature 0.05

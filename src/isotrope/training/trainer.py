@@ -223,8 +223,8 @@ class ObjectiveState(TrainerCallback):
     changes nothing: it has clipped encoder and objective together before.
 
     Raises:
-        UserError: at resume, if the checkpoint holds no objective; when the trainer logs, if the objective is
-            not the one that is trained, or some weights are not finite; if there are two of these callbacks.
+        UserError: at resume, if the checkpoint holds no objective; when the trainer logs, if the objective is not the
+            one that is trained, or some weights are not finite.
     """
 
     def __init__(self, objective: Objective | OutsideLoss) -> None:
@@ -251,9 +251,6 @@ class ObjectiveState(TrainerCallback):
             save_file(own, checkpoint_folder(Path(args.output_dir), state.global_step) / WEIGHTS)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if vars(state).setdefault("objective_state", self) is not self:
-            remedy = "train one Objective, which takes several datasets as well"
-            raise UserError("two ObjectiveState callbacks would write to one file", remedy)
         if state.global_step:
             self.load(checkpoint_folder(Path(args.output_dir), state.global_step))
 
