@@ -89,11 +89,9 @@ class Sealing(TrainerCallback):
 
 
 def last_checkpoint(folder: Path, warn: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint that a run can resume from exactly. Newer, damaged ones are reported and deleted."""
+    """The newest checkpoint that a run can resume from exactly: it is whole, and so is the best one before it."""
     whole = whole_checkpoints(folder, warn)
     usable = [checkpoint for checkpoint in whole if _best_checkpoint(checkpoint) in (None, *whole)]
-    for path in sorted(set(whole) - set(usable)):
-        warn(f"{path} is not used, because the best checkpoint before it is missing or damaged")
     keep_only(folder, usable)
     return usable[-1] if usable else None
 

@@ -193,8 +193,6 @@ def _told(
     text, preset, encoder, train = inputs.text, inputs.preset, inputs.preset.encoder, inputs.preset.train
     columns, name = inputs.corpus.columns, public_name(encoder.backbone)
     yield str(inputs.corpus.report)
-    if text.keep_duplicates:
-        yield "duplicates are kept: two equal texts in a batch are each other's negatives"
     rows = "sentences" if preset.pairs is None else "pairs" if len(columns) > 1 else "passages"
     epochs = f"{train.epochs:g} epoch" + ("" if train.epochs == 1 else "s")
     student = f"{encoder.student} of {name}" if encoder.student else name

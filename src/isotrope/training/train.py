@@ -160,8 +160,6 @@ def train(
         # the first process has begun anew; another may still see what was there before
         if (found := None if restart else job.result()) is not None:
             return Run(job, found if first else {})
-        if job.lost:
-            console.print("the result or its model is missing or damaged, so it is made again")
         with watch("preparing", console):
             plan = prepare(inputs, job, console)
         outcome = fit(plan)

@@ -67,7 +67,6 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if not math.isfinite(logs.get("loss", 0.0)):  # in fp16, steps that it would spoil are left out
             raise self._diverged("the loss is not finite")
-        self.refuse_divergence()
         super().log(logs, *args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
