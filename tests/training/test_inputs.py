@@ -18,6 +18,7 @@ from isotrope.errors import UserError
 from isotrope.text.sample import Sample
 from isotrope.training.inputs import read_inputs
 from isotrope.training.train import Run
+from library import write_library
 from small_runs import small_run
 
 DECIDING = {
@@ -104,10 +105,8 @@ def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_i
     ("preset", "given", "problem"),
     [
         ("crops", {"positive": "p"}, "positive has no effect with the preset crops, which draws its pairs from whole"),
-        ("crops", {"split": "sentences"}, "split has no effect with the preset crops"),
         ("crops", {"keep_duplicates": True}, "keep_duplicates has no effect with the preset crops"),
         ("simcse", {"held_out": 5}, "held_out has no effect with the preset simcse, which reads texts, not documents"),
-        ("simcse", {"title": "t"}, "title has no effect with the preset simcse"),
         ("simcse", {"positive_prompt": "p"}, "positive_prompt has no effect .* positives only from a column"),
         ("rankcse-listnet", {}, "is a preset, which is not trained yet: add --train-teachers"),
         ("simcse", {"teachers": {"guide": ["m"]}}, "--teacher guide: the preset simcse has no such teacher"),
@@ -129,15 +128,7 @@ SAID = io.StringIO()
 
 @pytest.fixture(scope="module")
 def documents_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty documents with titles and two paragraphs of three sentences."""
-    path = tmp_path_factory.mktemp("documents") / "documents.jsonl"
-    lines = [f"{sentence.capitalize()}." for sentence in sentences(40 * 7)]
-    records = []
-    for number in range(40):
-        title, *rest = lines[7 * number : 7 * number + 7]
-        records.append({"title": title, "text": " ".join(rest[:3]) + "\n\n" + " ".join(rest[3:])})
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
+    return write_library(tmp_path_factory.mktemp("documents") / "documents.jsonl", count=40)
 
 
 @pytest.fixture(scope="module")

@@ -124,11 +124,9 @@ def test_none_and_several_names(pairs_file: Path, tmp_path: Path) -> None:
     [
         (("none", [], "stts", None), r"labels = 'stts' is unknown: did you mean 'sts'"),
         (("stsb-dve", [], "none", None), r"dev set 'stsb-dve' is unknown: did you mean 'stsb-dev'"),
-        ((None, ["stsb-dve"], None, None), r"dev set 'stsb-dve' is unknown"),
         ((["a.tsv", "b/a.tsv"], [], None, None), "two dev sets are called 'a'"),
         (("a.tsv", [], "b/a.tsv", None), "a both selects and judges: leave labels out"),
         (("transfer-dev", [], None, "b"), r"senteval/downstream/.* does not exist"),
-        (("transfer-dev", [], None, None), "no data folder given"),
     ],
 )
 def test_what_cannot_select_or_judge_is_refused_before_training(

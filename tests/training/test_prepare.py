@@ -12,7 +12,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
-from transformers import AutoTokenizer, GPT2Config, GPT2Model
 
 import isotrope.text
 from conftest import sentences, with_prompts
@@ -27,6 +26,7 @@ from isotrope.teachers._model import TeacherModel
 from isotrope.text.tokens import token_data
 from isotrope.training.inputs import read_inputs
 from isotrope.training.prepare import SHOWN, TrainingPlan, prepare, untrained
+from small_causal import build_decoder
 from small_runs import SMALL
 
 
@@ -147,19 +147,16 @@ def test_half_precision_is_trained_in_full(tiny_model: Path, corpus_file: Path, 
 
 
 def test_a_model_that_reads_from_left_to_right_is_not_pooled_at_its_first_token(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path
+    corpus_file: Path, tmp_path: Path
 ) -> None:
-    """GPT-2 and Qwen3: there, the first token has seen no other."""
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    tokenizer.save_pretrained(tmp_path / "gpt")
-    GPT2Model(GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=len(tokenizer))).save_pretrained(tmp_path / "gpt")
-    with (
-        pytest.raises(
-            UserError, match=r"'cls' tell a text's first token alone: choose --set encoder.pooling=lasttoken, or mean"
-        ),
-        prepared(tmp_path / "gpt", corpus_file, tmp_path / "run", "encoder.pooling=cls"),
-    ):
+    """There, the first token has seen no other."""
+    decoder = build_decoder(tmp_path / "decoder", "right", pooled=False)
+    cls, problem = (
+        "encoder.pooling=cls",
+        "'cls' tell a text's first token alone: choose --set encoder.pooling=lasttoken, or mean",
+    )
+    with pytest.raises(UserError, match=problem), prepared(decoder, corpus_file, tmp_path / "run", cls):
         pass
     assert not (tmp_path / "run").exists()
-    with prepared(tmp_path / "gpt", corpus_file, tmp_path / "run", "encoder.pooling=mean") as (plan, _):
+    with prepared(decoder, corpus_file, tmp_path / "run", "encoder.pooling=mean") as (plan, _):
         assert len(plan.sample) == 64

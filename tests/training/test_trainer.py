@@ -43,11 +43,7 @@ def test_how_often_a_run_is_evaluated_changes_nothing(small: Small) -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "pairs"),
-    [
-        ("train.weight_decay=1e30", True),
-        ("terms.infonce.temperature=1e-40", False),
-    ],
+    ("override", "pairs"), [("train.weight_decay=1e30", True), ("terms.infonce.temperature=1e-40", False)]
 )
 def test_divergence_is_named_with_its_step_and_setting(
     small: Small, override: str, pairs: bool, pairs_file: Path
@@ -80,7 +76,7 @@ def objective_of(tiny_model: Path, seed: int = 0) -> Objective:
     return build_objective(read_preset("simcse"), load(tiny_model, "mean", device="cpu"))
 
 
-@pytest.mark.parametrize("extra", [[], ["positive"], ["positive", "negative_0", "negative_1"]])
+@pytest.mark.parametrize("extra", [[], ["positive", "negative_0"]])
 def test_in_a_users_own_trainer_script(tiny_model: Path, tmp_path: Path, extra: list[str]) -> None:
     """The real trainer: terms logged one by one, the head saved and restored by our callback, and clipped."""
     whole, again = (objective_of(tiny_model, 5) for _ in range(2))
