@@ -19,8 +19,6 @@ from isotrope.compression.compress import Compression, compress
 from isotrope.compression.page import write_student_report
 from isotrope.encoder.student import student_of
 from isotrope.errors import Stopped, UserError
-from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.training.folder import RunFolder
 from isotrope.training.trainer import Trainer
 from library import write_library
@@ -44,17 +42,6 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = zip(sentences(300), sentences(300, seed=1), strict=True)
     path.write_text("".join(f"{first} {second}\n" for first, second in pairs), encoding="utf-8")
     return path
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few pairs and texts; memory would be measured by processes of their own, which take seconds."""
-    pairs = similarity_pairs()
-    few = Pairs("few", pairs.first[:20], pairs.second[:20], pairs.gold[:20])
-    for place in ("compress", "quality"):
-        monkeypatch.setattr(f"isotrope.compression.{place}.similarity_pairs", lambda: few)
-    monkeypatch.setattr("isotrope.compression.cost.peak_memory", lambda *_: 10**6)
-    monkeypatch.setattr(module, "TIMED", 8)
 
 
 def small(teacher: Path, texts: str | Path, output: Path, student: str, *overrides: str, **options: Any) -> Compression:

@@ -11,8 +11,6 @@ import isotrope
 from isotrope.compression.compress import Compression, compress
 from isotrope.compression.vocabulary import Cut
 from isotrope.encoder import save
-from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.similarity import similarity_pairs
 from small_vocabularies import TEXTS, roberta
 
 DOCUMENTS = [f"{first}. {second}." for first in TEXTS for second in TEXTS if first != second]
@@ -52,15 +50,8 @@ def test_alone_nothing_is_trained_and_what_is_lost_is_told_first(teacher: Path, 
     assert again.record == found.record, "it is only read"
 
 
-def test_layers_of_fewer_tokens_follow_the_whole_teacher(
-    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_layers_of_fewer_tokens_follow_the_whole_teacher(teacher: Path, tmp_path: Path) -> None:
     """Also with queries only, where both tokenizers are in one model."""
-    pairs = similarity_pairs()
-    few = Pairs("few", pairs.first[:20], pairs.second[:20], pairs.gold[:20])
-    for place in ("compress", "quality"):
-        monkeypatch.setattr(f"isotrope.compression.{place}.similarity_pairs", lambda: few)
-    monkeypatch.setattr("isotrope.compression.cost.peak_memory", lambda *_: 10**6)
     whole = SentenceTransformer(str(teacher), device="cpu")
     count = len(whole.tokenizer) - 20
     found = compress(

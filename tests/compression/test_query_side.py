@@ -15,8 +15,6 @@ from isotrope.cli.main import app
 from isotrope.compression.page import write_student_report
 from isotrope.encoder import save
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.text.corpus import Document
 from isotrope.text.pairs.passages import Queries
 from library import write_library
@@ -32,16 +30,6 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model.prompts = {"query": "the king ", "document": "a river "}
     save(model, folder / "model")
     return folder / "model"
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = similarity_pairs()
-    few = Pairs("few", pairs.first[:20], pairs.second[:20], pairs.gold[:20])
-    for place in ("compress", "quality"):
-        monkeypatch.setattr(f"isotrope.compression.{place}.similarity_pairs", lambda: few)
-    monkeypatch.setattr("isotrope.compression.cost.peak_memory", lambda *_: 10**6)
-    monkeypatch.setattr("isotrope.compression.compress.TIMED", 8)
 
 
 @pytest.mark.parametrize("student", ["layers:2", "static"])

@@ -151,11 +151,9 @@ def test_a_model_that_reads_from_left_to_right_is_not_pooled_at_its_first_token(
 ) -> None:
     """There, the first token has seen no other."""
     decoder = build_decoder(tmp_path / "decoder", "right", pooled=False)
-    cls, problem = (
-        "encoder.pooling=cls",
-        "'cls' tell a text's first token alone: choose --set encoder.pooling=lasttoken, or mean",
-    )
-    with pytest.raises(UserError, match=problem), prepared(decoder, corpus_file, tmp_path / "run", cls):
+    problem = "'cls' tell a text's first token alone: choose --set encoder.pooling=lasttoken, or mean"
+    refused = prepared(decoder, corpus_file, tmp_path / "run", "encoder.pooling=cls")
+    with pytest.raises(UserError, match=problem), refused:
         pass
     assert not (tmp_path / "run").exists()
     with prepared(decoder, corpus_file, tmp_path / "run", "encoder.pooling=mean") as (plan, _):
