@@ -63,7 +63,8 @@ def _judged(plan: TrainingPlan) -> dict[str, Any]:
     models = load(backbone, frozen=True), plan.model
     if domain is not None:
         with watch("encoding", plan.console, in_words(domain)):
-            searched = compare_means(*(OwnTask(domain).score(model) for model in models))
+            old, new = (OwnTask(domain).score(model) for model in models)
+        searched = compare_means(old, new)
         verdict = Verdict.of(searched, before=given, after=AFTER, judge=in_words(domain), measure="nDCG@10 × 100")
         return {"verdict": verdict.record(), "table": {domain.name: {key: asdict(searched)[key] for key in COLUMNS}}}
     plan.console.print(f"encoding {_judge_words(sets)} that judge the run")

@@ -96,7 +96,10 @@ def spaces(run: RunFolder) -> tuple[dict[str, Space], list[str]]:
     Sentences are cut at the training length: this bounds the cost and matches what was trained.
     """
     seen, missing = dict[str, Space](), []
-    for time, model in {"before": run.preset.encoder.backbone, **({"after": run.model} if run.result else {})}.items():
+    models = {"before": run.preset.encoder.backbone}
+    if run.result:
+        models["after"] = str(run.model)
+    for time, model in models.items():
         try:
             encoder = load(model)
         except UserError as error:

@@ -155,11 +155,11 @@ def _rehearse(objective: Objective | OutsideLoss, corpus: Texts, preset: Preset)
     """Make the checks of the objective's first step now, before long work. The objective's state does not change."""
     model, rows = objective.model, corpus.dataset[: preset.train.batch_size]
     first, others, length = used_prompt(model), preset.encoder.positive_prompt, preset.train.max_length
-    prompts = [first, *[first if others is None else others] * (len(corpus.columns) - 1)]
-    features = [
-        batch_to_device(model.preprocess(rows[name], prompt=prompt or None, max_length=length), model.device)
-        for name, prompt in zip(corpus.columns, prompts, strict=True)
-    ]
+    features = []
+    for place, name in enumerate(corpus.columns):
+        prompt = first if place == 0 or others is None else others
+        read = model.preprocess(rows[name], prompt=prompt or None, max_length=length)
+        features.append(batch_to_device(read, model.device))
     objective.to(model.device)
     if isinstance(objective, OutsideLoss):
         objective.rehearse([dict(column) for column in features], torch.tensor(rows["label"]))
@@ -186,9 +186,7 @@ def _refuse_first_token_alone(model: SentenceTransformer, column: dict[str, Any]
         raise UserError(f"{problem} tell a text's first token alone", "choose --set encoder.pooling=lasttoken, or mean")
 
 
-def _told(
-    inputs: RunInputs, model: SentenceTransformer, sample: Sample, watched: Sequence[str]
-) -> Iterator[str | None]:
+def _told(inputs: RunInputs, model: SentenceTransformer, sample: Sample, watched: Sequence[str]) -> Iterator[str]:
     """What is trained, how, and on how much of the text."""
     text, preset, encoder, train = inputs.text, inputs.preset, inputs.preset.encoder, inputs.preset.train
     columns, name = inputs.corpus.columns, public_name(encoder.backbone)
