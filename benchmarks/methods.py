@@ -25,7 +25,7 @@ from datasets import disable_progress_bars
 from isotrope import load
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.preset.preset import Preset, read_preset
-from isotrope.training.callbacks import DevScore
+from isotrope.training.fit import DevScore
 from step import BATCH, DROPOUT, LENGTH, Ours
 from timing import clock, interleave, lines, ratio, show
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import isotrope
 from isotrope import load
+from isotrope.compression.compress import query_student
 from isotrope.compression.cost import costs as costs_of
-from isotrope.compression.query_side import query_student
 from isotrope.encoder.routes import one_route
 from isotrope.encoder.student import student_of
 from isotrope.evaluation.embed import Known, known_by

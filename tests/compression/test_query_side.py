@@ -1,4 +1,4 @@
-"""The query side alone: a small encoder asks, and the documents keep the vectors that they have."""
+"""The query side alone, and fewer tokens: what is trained and what keeps its vectors to the last bit."""
 
 import json
 from pathlib import Path
@@ -12,14 +12,15 @@ from typer.testing import CliRunner
 import isotrope
 from conftest import build_bert, sentences
 from isotrope.cli.main import app
+from isotrope.compression.compress import Compression, compress
 from isotrope.compression.page import write_student_report
+from isotrope.compression.vocabulary import Cut
 from isotrope.encoder import save
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.text.corpus import Document
 from isotrope.text.pairs.passages import Queries
 from library import write_library
+from small_vocabularies import TEXTS, roberta
 
 SMALL = ["train.batch_size=32", "train.max_length=32", "train.learning_rate=1e-3", "train.epochs=1"]
 
@@ -32,16 +33,6 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model.prompts = {"query": "the king ", "document": "a river "}
     save(model, folder / "model")
     return folder / "model"
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = similarity_pairs()
-    few = Pairs("few", pairs.first[:20], pairs.second[:20], pairs.gold[:20])
-    for place in ("compress", "quality"):
-        monkeypatch.setattr(f"isotrope.compression.{place}.similarity_pairs", lambda: few)
-    monkeypatch.setattr("isotrope.compression.cost.peak_memory", lambda *_: 10**6)
-    monkeypatch.setattr("isotrope.compression.compress.TIMED", 8)
 
 
 @pytest.mark.parametrize("student", ["layers:2", "static"])
@@ -101,3 +92,56 @@ def test_a_short_text_is_a_query_and_a_long_one_gives_several() -> None:
     assert {"A title", "A heading"} < set(found)
     assert len(found) == len(set(found)) > 8
     assert len(maker(long, 4, random)) == 4
+
+
+DOCUMENTS = [f"{first}. {second}." for first in TEXTS for second in TEXTS if first != second]
+GERMAN = [text for text in DOCUMENTS if "König" in text]
+
+
+@pytest.fixture(scope="module")
+def unigram(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("teacher")
+    model = isotrope.load(roberta("Unigram", place), "mean", normalize=True, device="cpu")
+    save(model, place / "model")
+    return place / "model"
+
+
+def test_alone_nothing_is_trained_and_what_is_lost_is_told_first(unigram: Path, tmp_path: Path) -> None:
+    whole, console = SentenceTransformer(str(unigram), device="cpu"), Console(record=True, width=200)
+    count = len(whole.tokenizer) - 20
+    found = compress(unigram, GERMAN, student=f"vocabulary:{count}", output=tmp_path / "run", console=console)
+    assert isinstance(found, Cut)
+    assert "tokens in your documents" in console.export_text()
+    assert 0.9 < found.kept <= 1
+    assert list(found.record["tokens"]) == [count + 20, count]
+    assert found.record["bytes"][0] - found.record["bytes"][1] == 20 * 16 * 4
+    assert found.verdict.word == "not tested"
+    assert "keeps its vector to the last bit. Its weights have " in found.verdict.advice
+    assert list(found.table.columns) == ["before", "after"]
+    small = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
+    known = small.tokenizer.get_vocab().keys()
+    same = [text for text in GERMAN if {*whole.tokenizer.tokenize(text)} <= known]
+    assert same
+    np.testing.assert_array_equal(small.encode(same), whole.encode(same))
+    assert f"{count:,} tokens" in (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "Tokens and size" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    again = compress(
+        unigram, GERMAN, student=f"vocabulary:{count}", output=tmp_path / "run", console=Console(quiet=True)
+    )
+    assert again.record == found.record, "it is only read"
+
+
+def test_layers_of_fewer_tokens_follow_the_whole_teacher(unigram: Path, tmp_path: Path) -> None:
+    """Also with queries only, where both tokenizers are in one model."""
+    whole = SentenceTransformer(str(unigram), device="cpu")
+    count = len(whole.tokenizer) - 20
+    found = compress(
+        unigram, DOCUMENTS, student=f"layers:1,vocabulary:{count}", side="query", output=tmp_path / "run",
+        overrides=["train.batch_size=16", "train.epochs=1", "train.max_length=32"], console=Console(quiet=True),
+    )  # fmt: skip
+    assert isinstance(found, Compression)
+    assert found.record["compression"]["student"] == f"layers:1,vocabulary:{count}"
+    assert found.record["compression"]["teacher"] == "model"
+    routes = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")[0].sub_modules
+    assert [len(routes[name][0].tokenizer) for name in ("query", "document")] == [count, count + 20]
+    np.testing.assert_array_equal(found.model.encode_document(TEXTS), isotrope.load(unigram).encode(TEXTS))

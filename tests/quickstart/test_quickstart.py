@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,24 +11,36 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from conftest import build_bert
 from isotrope.cli.main import main
 from isotrope.encoder import load
 from isotrope.encoder.embed import cut
 from isotrope.errors import UserError
 from isotrope.quickstart import run as module
-from isotrope.quickstart.run import BETTER, FIRST, GOOD, IMPROVED, MRR, PLAN, READ, WHITENED, quickstart_page
+from isotrope.quickstart.run import BETTER, FIRST, IMPROVED, MRR, PLAN, READ, WHITENED, quickstart_page
 from isotrope.report.outcome import Outcome
 
 PAGES = module.shipped_pages()[:120]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _small_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Random ones take the places of those that ship, which take thirty times as long."""
+    folder = tmp_path_factory.mktemp("models")
+    build_bert(folder / "raw")
+    load(build_bert(folder / "bert", hidden=48), "mean", device="cpu").save_pretrained(str(folder / "good"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(module, "GOOD", "./good")
+        patch.setattr(module, "THREADS", 1)  # two wait for each other while other tests run
+        yield
+
+
 def run(output: Path | None, **options: Any) -> Outcome:
     improving = {**PLAN["improve"], "trials": PLAN["improve"]["trials"][:2], "size": {"queries": 60, "fitted_on": 100}}
     plan = {"steps": 2, "improve": improving, "good": {**PLAN["good"], "size": improving["size"]}}
-    console = Console(quiet=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("isotrope.training.prepare.WATCHED", 64)  # a thousand take longer than these trainings
-        return module.quickstart(output, plan=plan, collection=PAGES, console=console, **options)
+    given = {"model": "./raw", "plan": plan, "collection": PAGES, "console": Console(quiet=True)}
+    return module.quickstart(output, **given, **options)
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +62,10 @@ def test_every_model_is_judged_by_the_questions(finished: Outcome) -> None:
     record = json.loads((finished.folder / "result.json").read_text())
     asked = [page["asked"] for page in PAGES if page["asked"]]
     right = np.array([place for place, page in enumerate(PAGES) if page["asked"]])
-    names = ["isotrope/tiny", "isotrope/tiny, pooling first_last", "SimCSE", "RankCSE", IMPROVED, GOOD, BETTER]
+    names = ["./raw", "./raw, pooling first_last", "SimCSE", "RankCSE", IMPROVED, module.GOOD, BETTER]
     assert list(record["table"]) == names
     taught = load(finished.folder / "rankcse-listnet" / "model")
-    models = {"isotrope/tiny": load("isotrope/tiny"), "RankCSE": taught, BETTER: finished.model}
+    models = {"./raw": load("./raw"), "RankCSE": taught, BETTER: finished.model}
     for name, model in models.items():
         row = record["table"][name]
         with cut(model, READ):
@@ -64,7 +77,7 @@ def test_every_model_is_judged_by_the_questions(finished: Outcome) -> None:
         assert row[FIRST] == pytest.approx(np.mean(places == 1), abs=0.02)
         assert (WHITENED in row) == (name != BETTER)
     verdict = finished.verdict
-    assert verdict.scores == pytest.approx([record["table"][name][MRR] for name in (GOOD, BETTER)])
+    assert verdict.scores == pytest.approx([record["table"][name][MRR] for name in (module.GOOD, BETTER)])
     assert verdict.judge == f"{len(right)} questions that no candidate has seen"
 
 

@@ -1,7 +1,9 @@
-"""Before a training: every check first, and nothing written until the last of them."""
+"""Before a training: what a run reads, also from documents; every check first, and nothing written until the last."""
 
 import io
+import json
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from fsspec import AbstractFileSystem
 from sentence_transformers import SentenceTransformer
-from transformers import AutoTokenizer, GPT2Config, GPT2Model
 
 import isotrope.text
 from conftest import sentences, with_prompts
@@ -24,10 +26,180 @@ from isotrope.post.ranking_map import with_map
 from isotrope.preset.preset import EncoderSettings
 from isotrope.store.job import Job
 from isotrope.teachers._model import TeacherModel
+from isotrope.text.sample import Sample
 from isotrope.text.tokens import token_data
 from isotrope.training.inputs import read_inputs
 from isotrope.training.prepare import SHOWN, TrainingPlan, prepare, untrained
-from small_runs import SMALL
+from isotrope.training.train import Run
+from library import write_library
+from small_causal import build_decoder
+from small_runs import SMALL, small_run
+
+DECIDING = {
+    "documents": "other documents", "model": "another model", "dev": "dev: other pairs",
+    "labels": "labels: another pairs/test", "processes": "processes = 1, not 2", "seed": "seed = 0, not 304",
+    "sentences": "sentences = 320, not 304", "warmup": "preset: train.warmup = 0.0, not 0.5",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", DECIDING)
+def test_what_decides_the_result_is_compared_first_also_for_a_finished_run(
+    finished: Run, what: str, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Before a model is loaded."""
+    model = shutil.copytree(tiny_model, tmp_path / "tiny")
+    corpus, dev = shutil.copy(corpus_file, tmp_path / "c.txt"), shutil.copy(pairs_file, tmp_path / pairs_file.name)
+    changed = {
+        "documents": (corpus, "\n", "\none more "), "dev": (dev, "\t", " or so\t"),
+        "model": (model / "config.json", '"layer_norm_eps": 1e-12', '"layer_norm_eps": 1e-3'),
+    }  # fmt: skip
+    if what in changed:
+        file, old, new = changed[what]
+        Path(file).write_text(Path(file).read_text().replace(old, new))
+    if what == "processes":
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        monkeypatch.setenv("RANK", "0")
+    given = {"labels": "none", "sentences": 304, "seed": 304}
+    monkeypatch.setattr("isotrope.training.prepare.load", lambda *_, **__: pytest.fail("it has begun to work"))
+    with pytest.raises(UserError, match=f"was begun with .*{DECIDING[what]}"):
+        small_run(
+            model, Path(corpus), finished.folder, *(["train.warmup=0.5"] if what == "warmup" else []), dev=str(dev),
+            **{name: value for name, value in given.items() if name == what},
+        )  # fmt: skip
+
+
+def test_the_same_files_in_another_place_are_the_same_run(
+    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(tiny_model, tmp_path / "tiny")
+    corpus, dev = shutil.copy(corpus_file, tmp_path / "c.txt"), shutil.copy(pairs_file, tmp_path / pairs_file.name)
+    assert small_run(model, Path(corpus), finished.folder, dev=str(dev)).record == finished.record
+
+
+def test_a_prompt_is_part_of_the_identity_and_of_the_model(prompted_model: Path, tmp_path: Path) -> None:
+    """Also the space at its end."""
+    table, options = tmp_path / "pairs.tsv", {"dev": "none", "labels": "none", "sentences": 32}
+    rows = zip(sentences(40), sentences(40, seed=1), strict=True)
+    table.write_text("q\tp\n" + "".join(f"{one}\t{two}\n" for one, two in rows))
+    options |= {"text": "q", "positive": "p", "positive_prompt": "red: "}
+    run = small_run(prompted_model, table, tmp_path / "run", prompt_name="query", **options)
+    saved = SentenceTransformer(str(run.folder / "model"), device="cpu")
+    assert (saved.prompts["passage"], saved.default_prompt_name) == ("a short book on ", "query")
+    identity = json.loads((run.folder / "job.json").read_text())["preset"]
+    assert (identity["encoder.prompt_name"], identity["encoder.positive_prompt"]) == ("query", "red: ")
+    for other in ({}, {"prompt": "song of "}, {"prompt_name": "passage"}):
+        with pytest.raises(UserError, match=r"was begun with .*encoder.prompt"):
+            small_run(prompted_model, table, run.folder, **options, **other)
+
+
+@pytest.mark.parametrize(
+    ("more", "same"),
+    [
+        ([], True), (["train.batch_size=32"], False), (["encoder.dropout=0.1"], False), (["tokens.shuffle={}"], False)
+    ],
+)  # fmt: skip
+def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_its_own(
+    more: list[str], same: bool, tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many sentences a step, and no dropout or token step."""
+
+    def identity(batch: int, *overrides: str) -> object:
+        return read_inputs(
+            isotrope.text.open(corpus_file), model=str(tiny_model), dev="none", labels="none",
+            overrides=(f"train.batch_size={batch}", "encoder.dropout=0", "views.mlp=false", *overrides),
+        ).identity  # fmt: skip
+
+    one = identity(16, *more)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert (one == identity(8, *more)) is same
+
+
+@pytest.mark.parametrize(
+    ("preset", "given", "problem"),
+    [
+        ("crops", {"positive": "p"}, "positive has no effect with the preset crops, which draws its pairs from whole"),
+        ("crops", {"keep_duplicates": True}, "keep_duplicates has no effect with the preset crops"),
+        ("simcse", {"held_out": 5}, "held_out has no effect with the preset simcse, which reads texts, not documents"),
+        ("simcse", {"positive_prompt": "p"}, "positive_prompt has no effect .* positives only from a column"),
+        ("rankcse-listnet", {}, "is a preset, which is not trained yet: add --train-teachers"),
+        ("simcse", {"teachers": {"guide": ["m"]}}, "--teacher guide: the preset simcse has no such teacher"),
+        ("simcse", {"model": "rankcse-listnet"}, "is a preset, .*: train it, then add --model"),
+        ("simcse", {"prompt_name": "query"}, "has no prompt called 'query': it has none"),
+    ],
+)
+def test_a_mistake_in_the_settings_is_one_line(
+    preset: str, given: dict[str, object], problem: str, tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=problem):
+        small_run(given.pop("model", tiny_model), corpus_file, tmp_path / "run", preset=preset, dev="none", **given)
+    assert not (tmp_path / "run").exists()
+
+
+OPTIONS: dict[str, Any] = {"sentences": None, "dev": "none", "labels": "none", "preset": "crops"}
+
+
+@pytest.fixture(scope="module")
+def documents_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_library(tmp_path_factory.mktemp("documents") / "documents.jsonl", count=40)
+
+
+def test_a_run_trains_on_pairs_of_documents_and_says_what_it_read(
+    tiny_model: Path, documents_file: Path, tmp_path: Path
+) -> None:
+    out = io.StringIO()
+    run = small_run(tiny_model, documents_file, tmp_path / "run", console=plain_console(file=out), **OPTIONS)
+    assert run.record["selection"]["steps"] == 4  # two rounds of 40 documents, 16 a batch
+    assert "izacard2022contriever" in (run.folder / "model" / "README.md").read_text()
+    for words in (
+        "40 documents read from 1 file, 40 kept, 0 dropped", "each row of a table is a document; 40 have a title",
+        "80 pairs drawn from 40 of 40 documents", ": 80 pairs, 1 epoch, batches of 16",
+    ):  # fmt: skip
+        assert words in out.getvalue()
+
+
+def test_held_out_documents_are_never_trained_on(tiny_model: Path, documents_file: Path) -> None:
+    opened = isotrope.text.open(documents_file)
+    given = {"model": str(tiny_model), "dev": "none", "labels": "none"}
+    corpus, documents = read_inputs(opened, preset="crops", held_out=10, seed=3, **given).corpus, opened.documents()
+    train, held = documents.split(10, 3)
+    assert corpus.rounds == (30, 30)
+    bodies = {row: documents.texts(np.array([row]))[0] for row in range(40)}
+    for pair in corpus.dataset:
+        sources = {row for row, body in bodies.items() if pair["text"] in body and pair["positive"] in body}
+        assert sources & set(train.tolist())
+        assert not sources & set(held.tolist())
+
+
+LONG = "some words that are enough for two crops of a document"
+
+
+def test_titles_that_are_missing_are_one_clear_line(tiny_model: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "d.jsonl"
+    corpus.write_text(f'{{"title": "{LONG}", "text": "some words"}}\n{{"title": "", "text": "{LONG}"}}\n')
+    with pytest.raises(UserError, match="1 of 2 documents has a title"):
+        small_run(tiny_model, corpus, tmp_path / "run", **OPTIONS | {"preset": "title-body"})
+    assert not (tmp_path / "run" / "job.json").exists()
+
+
+def test_only_the_sample_of_a_url_is_kept(
+    tiny_model: Path, corpus_file: Path, memory: AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row for row what it is of a file on this machine, and the other rows are null."""
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path))
+    monkeypatch.setattr("isotrope.training.inputs.WATCHED", 5)
+    memory.put_file(str(corpus_file), "/corpus.txt")
+    given: dict[str, Any] = {"model": str(tiny_model), "dev": "none", "labels": "none", "sentences": 20, "seed": 3}
+    here, there = (
+        read_inputs(isotrope.text.open(place), preset="simcse", overrides=["train.batch_size=4"], **given).corpus
+        for place in (corpus_file, "memory://corpus.txt")
+    )
+    sample, watched = Sample(there, 20, 3), Sample(there, 5, 0)
+    assert (there.key, len(there), there.report.dropped) == (here.key, len(here), here.report.dropped)
+    assert sample.texts() == Sample(here, 20, 3).texts()
+    assert watched.texts() == Sample(here, 5, 0).texts()
+    kept = {row["label"] for row in there.dataset if row["text"] is not None}
+    assert kept == {*sample.order.rows(0, 20).tolist(), *watched.order.rows(0, 5).tolist(), 0, 1, 2, 3}
 
 
 @contextmanager
@@ -147,19 +319,14 @@ def test_half_precision_is_trained_in_full(tiny_model: Path, corpus_file: Path, 
 
 
 def test_a_model_that_reads_from_left_to_right_is_not_pooled_at_its_first_token(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path
+    corpus_file: Path, tmp_path: Path
 ) -> None:
-    """GPT-2 and Qwen3: there, the first token has seen no other."""
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    tokenizer.save_pretrained(tmp_path / "gpt")
-    GPT2Model(GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=len(tokenizer))).save_pretrained(tmp_path / "gpt")
-    with (
-        pytest.raises(
-            UserError, match=r"'cls' tell a text's first token alone: choose --set encoder.pooling=lasttoken, or mean"
-        ),
-        prepared(tmp_path / "gpt", corpus_file, tmp_path / "run", "encoder.pooling=cls"),
-    ):
+    """There, the first token has seen no other."""
+    decoder = build_decoder(tmp_path / "decoder", "right", pooled=False)
+    problem = "'cls' tell a text's first token alone: choose --set encoder.pooling=lasttoken, or mean"
+    refused = prepared(decoder, corpus_file, tmp_path / "run", "encoder.pooling=cls")
+    with pytest.raises(UserError, match=problem), refused:
         pass
     assert not (tmp_path / "run").exists()
-    with prepared(tmp_path / "gpt", corpus_file, tmp_path / "run", "encoder.pooling=mean") as (plan, _):
+    with prepared(decoder, corpus_file, tmp_path / "run", "encoder.pooling=mean") as (plan, _):
         assert len(plan.sample) == 64

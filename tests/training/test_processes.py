@@ -15,7 +15,8 @@ from conftest import ROOT, sentences
 from isotrope import load
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
-from isotrope.training.sharded import check_fsdp, check_parts
+from isotrope.training.inputs import check_fsdp
+from isotrope.training.prepare import check_parts
 from small_runs import TORCHRUN, lose, same_weights, torchrun
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -38,19 +38,19 @@ def costs(
         "texts"; "speed": texts a second of each; "faster": the median, smallest and largest ratio of a round;
         "weights": bytes of each; "memory": bytes of each, None where that could not be measured.
     """
-    models = [teacher.to("cpu"), student.to("cpu")]  # they take turns, so that other work on the machine meets both
+    models = [teacher.to("cpu"), student.to("cpu")]
     seconds: list[list[float]] = [[], []]
     count = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for number in range(ROUNDS + 1):
+        for number in range(ROUNDS + 1):  # they take turns, so that other work on the machine meets both
             for place in (0, 1) if number % 2 else (1, 0):
                 began = time.process_time()
                 _encode(models[place], texts)
-                if number:
-                    seconds[place].append(max(time.process_time() - began, 1e-6))
+                seconds[place].append(max(time.process_time() - began, 1e-6))
     finally:
         torch.set_num_threads(count)
+    seconds = [each[1:] for each in seconds]  # the first round is slower
     ratios = [slow / fast for slow, fast in zip(*seconds, strict=True)]
     return {
         "texts": len(texts),
@@ -67,13 +67,10 @@ def _encode(model: SentenceTransformer, texts: Sequence[str]) -> None:
 
 
 def peak_memory(model: str, texts: Sequence[str]) -> int | None:
-    """Bytes that a new process needs to load a model and to encode, beyond what Python and its libraries need.
-
-    None where a process cannot tell, as on Windows, or fails.
-    """
+    """Bytes that a new process needs to load a model and to encode, besides Python; None if it fails."""
     command = [sys.executable, "-m", "isotrope.compression.cost", model]
     done = subprocess.run(command, input=json.dumps(list(texts)), capture_output=True, text=True, check=False)
-    return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdecimal() else None
+    return int(done.stdout) if done.returncode == 0 else None
 
 
 def growth(work: Callable[[], object]) -> int:

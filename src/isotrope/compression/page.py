@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isotrope.compression.query_side import BOTH, QUERY
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.comparison import SHORT_NAMES
@@ -42,7 +41,7 @@ HOW_MEASURED = (
 
 def compression_tables(record: Mapping[str, Any]) -> list[Table]:
     """Points kept, task by task, and speed and size, of what a run's ``result.json`` holds under "compression"."""
-    return [quality_table(record), cost_table(record["cost"], "queries" if _of_queries(record) else "texts")]
+    return [quality_table(record), cost_table(record)]
 
 
 def quality_table(record: Mapping[str, Any]) -> Table:
@@ -56,20 +55,14 @@ def quality_table(record: Mapping[str, Any]) -> Table:
         ]
         for task, far, own in each_task(record)
     ]  # fmt: skip
-    header = [
-        "task",
-        "teacher",
-        "before training",
-        "student",
-        "kept",
-        f"by {_by(record)} (95 %)",
-        "to the teacher (95 %)",
-    ]
-    return Table("Points kept", header, rows, notes=[HOW, *([ONE_SIDE] if _of_queries(record) else [])])
+    by, to = f"by {_made_by(record)} (95 %)", "to the teacher (95 %)"
+    header = ["task", "teacher", "before training", "student", "kept", by, to]
+    return Table("Points kept", header, rows, notes=[HOW, ONE_SIDE] if of_queries(record) else [HOW])
 
 
-def cost_table(cost: Mapping[str, Any], texts: str = "texts") -> Table:
+def cost_table(record: Mapping[str, Any]) -> Table:
     """Speed, weights and memory of teacher and student, and their ratios."""
+    cost, texts = record["cost"], "queries" if of_queries(record) else "texts"
     large, small = cost["speed"]
     rows = [[f"{texts} a second", f"{large:.0f}", f"{small:.0f}", f"{cost['faster']['median']:.1f} times as fast"]]
     for name in ("weights", "memory"):
@@ -93,7 +86,7 @@ def kept_line(record: Mapping[str, Any]) -> str:
     ratio, (big, little) = record["cost"]["faster"]["median"], record["cost"]["weights"]
     faster = f"is {ratio:.1f} times as fast" if ratio > FASTER else "is not faster"
     smaller = f"has {100 * little / big:.0f} % of its weights" if little < big else "is not smaller"
-    faster += " with queries" if _of_queries(record) else ""
+    faster += " with queries" if of_queries(record) else ""
     return f"keeps {100 * record['kept']:.0f} % of the points of {record['teacher']}, {faster}, and {smaller}"
 
 
@@ -106,69 +99,59 @@ def compression_verdict(record: Mapping[str, Any]) -> Verdict:
     )  # fmt: skip
     own = found["start"]
     word = {"better": "gained", "worse": "lost"}.get(own["verdict"], "changed nothing significant:")
-    gained = f"{_by(record).capitalize()} it {word} {signed(own['difference'])} points."
-    advice = f"It {kept_line(record)}. {student_advice(record)} {gained}{_improved_line(record)}"
-    return replace(verdict, advice=advice)
+    gained = f"{_made_by(record).capitalize()} it {word} {signed(own['difference'])} points."
+    return replace(verdict, advice=f"It {_told(record, gained)}")
 
 
 def student_evidence(record: Mapping[str, Any]) -> Table:
     """For the student's card: the points kept, and how they and the costs were measured."""
-    notes = [f"It {kept_line(record)}.", *quality_table(record).notes, *cost_table(record["cost"]).notes]
-    return replace(quality_table(record), notes=notes)
+    quality, cost = compression_tables(record)
+    return replace(quality, notes=[f"It {kept_line(record)}.", *quality.notes, *cost.notes])
 
 
 def write_student_report(run: str | Path, output: str | Path | None = None) -> Path:
     """The page of a run, as `write_report` makes it; that of a student also shows what it keeps and saves."""
-    found = RunFolder(run).result.get("compression")
-    if not found:
+    if not (found := RunFolder(run).result.get("compression")):
         return write_report(run, output)
     drawn = interval_bars({
         SHORT_NAMES.get(task, task): (far["difference"], far["low"], far["high"]) for task, far, _ in each_task(found)
     })  # fmt: skip
     caption = "The student's points less its teacher's; the line is the 95 % interval."
-    searched, names = found.get("searched"), ("with the teacher", "with the student")
+    figures = [PageFigure("kept", "How far the student is from its teacher", drawn, caption)]
+    tables, searched = compression_tables(found), found["searched"]
+    if searched and searched["shown"]["told"]:
+        tables.append(examples_table(searched["shown"], names=("with the teacher", "with the student")))
+    if searched and searched["map"]:
+        figures.append(map_figure(searched["map"], ("teacher", "student")))
+    if _saved(found):
+        tables.append(how_to_switch(of_queries(found)))
     return write_report(
-        run,
-        output,
-        title=f"Compress: {found['teacher']}",
-        verdict=compression_verdict(found),
-        lead=[f"The student {kept_line(found)}. {student_advice(found)}{_improved_line(found)}"],
-        tables=[
-            *compression_tables(found),
-            *([examples_table(searched["shown"], names=names)] if searched and searched["shown"]["told"] else []),
-            *([how_to_switch(_of_queries(found))] if _saved(found) else []),
-        ],
-        figures=[
-            PageFigure("kept", "How far the student is from its teacher", drawn, caption),
-            *([map_figure(searched["map"], ("teacher", "student"))] if searched and searched["map"] else []),
-        ],
-    )
+        run, output, title=f"Compress: {found['teacher']}", verdict=compression_verdict(found),
+        lead=[f"The student {_told(found)}"], tables=tables, figures=figures,
+    )  # fmt: skip
 
 
-def student_advice(record: Mapping[str, Any]) -> str:
-    """The sentence for a reader who reads only one."""
-    needs, stays = " or ".join(_saved(record)), f" {STAYS}" if _of_queries(record) else ""
-    return f"Use it where {record['teacher']} is {needs}.{stays}" if needs else f"Keep {record['teacher']}."
+def _told(record: Mapping[str, Any], *more: str) -> str:
+    """What the student keeps, when to use it, ``more``, and what `improve` made of it, if that was asked."""
+    needs, stays = " or ".join(_saved(record)), [STAYS] if of_queries(record) else []
+    advice = [f"Use it where {record['teacher']} is {needs}.", *stays] if needs else [f"Keep {record['teacher']}."]
+    improved = []
+    if found := record.get("improved"):
+        verdict = Verdict.from_record(found["verdict"])
+        improved = ["Then improve found nothing that is better than the trained student."]
+        if verdict.word == "better":
+            improved = [f"Then improve chose {found['choice']}: better than the trained student, {verdict.evidence}."]
+    return " ".join([f"{kept_line(record)}.", *advice, *more, *improved])
 
 
-def _improved_line(record: Mapping[str, Any]) -> str:
-    """What `improve` made of the trained student; "" if nobody asked."""
-    if not (found := record.get("improved")):
-        return ""
-    verdict = Verdict.from_record(found["verdict"])
-    if verdict.word == "better":
-        return f" Then improve chose {found['choice']}: better than the trained student, {verdict.evidence}."
-    return " Then improve found nothing that is better than the trained student."
-
-
-def _by(record: Mapping[str, Any]) -> str:
+def _made_by(record: Mapping[str, Any]) -> str:
     """What made the student of what it was at first."""
     return "training and improving" if record.get("improved") else "training"
 
 
-def _of_queries(record: Mapping[str, Any]) -> bool:
+def of_queries(record: Mapping[str, Any]) -> bool:
     """Whether the student reads queries only."""
-    return bool(record.get("side", BOTH) == QUERY)
+    return bool(record["side"] == "query")
 
 
 def _saved(record: Mapping[str, Any]) -> list[str]:

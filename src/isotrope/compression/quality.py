@@ -10,7 +10,6 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.compression.cost import COST_LENGTH
 from isotrope.compression.page import PAIRS, PARTS, QUERIES
-from isotrope.compression.query_side import BOTH
 from isotrope.encoder.embed import search_vectors
 from isotrope.evaluation.document_tasks import make_document_tasks
 from isotrope.evaluation.embed import Known, known_by, row_cosines
@@ -31,16 +30,14 @@ def compare_quality(
     models: Sequence[SentenceTransformer],
     held_out: Sequence[Document],
     sets: Sets,
-    cosines: Cosines | None,
     asked: Domain | None = None,
-    side: str = BOTH,
+    queries_only: bool = False,
 ) -> tuple[dict[str, Any], Record | None]:
     """A student against its teacher and against itself before training, by a paired bootstrap.
 
     ``models`` are the teacher, the student before training, and the student. Tasks are made of the ``held_out`` texts
-    if there are enough. ``sets`` are graded pairs beside the 330 that ship with isotrope; ``cosines`` are the student's
-    of them, if they are known. Labelled queries, if any are ``asked``, come first. On the side ``query``, all documents
-    are the teacher's, and so are the second texts of pairs.
+    if there are enough. ``sets`` are graded pairs beside the 330 that ship with isotrope. Labelled queries, if any are
+    ``asked``, come first. With ``queries_only``, the teacher reads all documents, and the second texts of pairs.
 
     Returns:
         Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a dictionary, whose
@@ -55,9 +52,9 @@ def compare_quality(
     def known(queries: Iterable[str], documents: Iterable[str], length: int | None = COST_LENGTH) -> list[Known]:
         """The vectors of each of the models."""
         first, second = (list(dict.fromkeys(texts)) for texts in (queries, documents))
-        if side == BOTH:
-            return [known_by(model, first, second, length) for model in models]
-        return [known_by(models[0], first, second, length, asking=model) for model in models]
+        if queries_only:
+            return [known_by(models[0], first, second, length, asking=model) for model in models]
+        return [known_by(model, first, second, length) for model in models]
 
     found = {}
     if asked is not None:
@@ -68,14 +65,9 @@ def compare_quality(
         found[PARTS] = compared(compare_on_documents, every, tasks)
         domain = max(tasks, key=lambda task: task.size).domain
         shown = searched(domain, *(search_vectors(one, domain.queries, domain.corpus) for one in every[::2]))
-    own: Sets = {SIMILARITY: {"test": similarity_pairs()}}
-    both: Sets = {**own, **sets}
-    if side == BOTH:
-        of_sets: list[Cosines] = [similarities(model, both) for model in models[:2]]
-        of_sets.append({**similarities(models[2], both if cosines is None else own), **(cosines or {})})
-    else:
-        of_sets = [_one_asks(models[0], model, both) for model in models]
-    found[PAIRS] = compared(compare, [main_pairs(both, each) for each in of_sets])
+    both: Sets = {SIMILARITY: {"test": similarity_pairs()}, **sets}
+    cosines = [_one_asks(models[0], one, both) if queries_only else similarities(one, both) for one in models]
+    found[PAIRS] = compared(compare, [main_pairs(both, each) for each in cosines])
     return found, shown
 
 

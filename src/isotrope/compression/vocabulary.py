@@ -72,18 +72,17 @@ def _cut(teacher: str, count: int, opened: Opened, console: Console) -> tuple[Se
     """The model, what was lost, and its card. A line on the console tells what is lost, before anything is written."""
     model, found = load(teacher, device="cpu"), opened.documents()
     refuse_routes(model, teacher)
-    sizes, total = [_bytes(model)], len(model.tokenizer)
+    big, total = _bytes(model), len(model.tokenizer)
     with watch("counting tokens", console):
         counts = token_counts(model, (document.text for document in found.each()))
     model, kept = keep_tokens(model, count, counts)
-    occurring, lost = int(counts.sum()), int(counts.sum() - counts[kept].sum())
-    record: Record = {"occurring": occurring, "lost": lost / max(1, occurring), "tokens": [total, count]}
-    record["bytes"] = [*sizes, _bytes(model)]
-    line = f"of {occurring:,} tokens in your documents {100 * record['lost']:.2g} % are read in smaller pieces"
+    occurring, little = int(counts.sum()), _bytes(model)
+    lost = int(occurring - counts[kept].sum()) / max(1, occurring)
+    line = f"of {occurring:,} tokens in your documents {100 * lost:.2g} % are read in smaller pieces"
     console.print(line)
-    big, little = (size / 1e6 for size in record["bytes"])
-    advice = f"Of{line[2:]}. {SAME} Its weights have {little:.1f} MB, and had {big:.1f} MB."
+    advice = f"Of{line[2:]}. {SAME} Its weights have {little / 1e6:.1f} MB, and had {big / 1e6:.1f} MB."
     verdict = Verdict.not_tested(before=public_name(teacher), after="the smaller model", advice=advice)
+    record = {"occurring": occurring, "lost": lost, "tokens": [total, count], "bytes": [big, little]}
     data = Data.of([opened.name], len(found), len(found), found.key)
     step = Step(action="Cut to", method=f"{count:,} tokens", data=data, limits=[f"{line.capitalize()}."])
     return model, {**record, "verdict": verdict.record()}, Card.of(teacher).then(step, model)

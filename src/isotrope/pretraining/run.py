@@ -21,8 +21,8 @@ from isotrope.pretraining.trainer import Blocks, Keeper, PretrainingTrainer, col
 from isotrope.store.atomic import check_replaceable, new_folder, write_json
 from isotrope.store.job import Job
 from isotrope.store.records import read_record
-from isotrope.training.callbacks import train_from
 from isotrope.training.checkpoints import keep_only, whole_checkpoints
+from isotrope.training.fit import train_from
 
 KIND = "pretraining"
 

@@ -136,10 +136,10 @@ def quickstart_page(record: Mapping[str, Any]) -> Page:
 
 def quickstart_tables(record: Mapping[str, Any]) -> list[Table]:
     """How well each model finds the right page, and what some questions found before and after."""
-    rows = []
+    rows, choices = [], record["choices"]
     for name, row in record["table"].items():
         scores = (f"{100 * row[column]:.2f}" if column in row else "included" for column in COLUMNS)
-        rows.append([f"{name}: {record['choices'][name]}" if name in record["choices"] else name, *scores])
+        rows.append([f"{name}: {choices[name]}" if name in choices else name, *scores])
     title = f"{record['questions']:,} questions search {record['documents']:,} pages, × 100"
     shown = [examples_table(record["shown"], between=" · ")] if record["shown"]["told"] else []
     return [Table(title, ["", *COLUMNS], rows), *shown]
@@ -168,13 +168,12 @@ def _made(
     told = "RankCSE: as many steps on the same sentences; its teacher is the result of SimCSE"
     models["RankCSE"] = trained("rankcse-listnet", told, simcse=models["SimCSE"])
     console.print("improve: poolings, whitening and a training, compared on tasks made from pages that it holds out")
+    given: dict[str, Any] = {"documents": documents, "seed": seed, "console": quiet}
     with watch("improving", console):
-        found = improve(
-            model, documents, output=job.folder / "improved", plan=plan["improve"], seed=seed, console=quiet
-        )
+        found = improve(model, plan=plan["improve"], output=job.folder / "improved", **given)
     console.print(f"improve {GOOD}: a good model, where whitening and a map learned from rankings take seconds")
     with watch("improving", console):
-        better = improve(GOOD, documents, output=job.folder / "better", plan=plan["good"], seed=seed, console=quiet)
+        better = improve(GOOD, plan=plan["good"], output=job.folder / "better", **given)
     models |= {IMPROVED: found.model, GOOD: load(GOOD), BETTER: better.model}
     texts, asked = [f"{row['title']} {row['text']}" for row in rows], [row["asked"] for row in rows if row["asked"]]
     right = [place for place, row in enumerate(rows) if row["asked"]]

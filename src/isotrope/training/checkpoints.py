@@ -13,6 +13,7 @@ from isotrope.store.atomic import sync, write_json
 from isotrope.store.cache import CONTENTS, checksums, is_whole
 from isotrope.store.mark import check_place, claim, remove
 from isotrope.store.records import Record, RecordLog
+from isotrope.training.processes import process_count
 
 LOG = "metrics.jsonl"  # in a checkpoint
 MARKED_AS = "checkpoint"  # of the mark
@@ -75,7 +76,7 @@ class Sealing(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Add the log to the checkpoint, then a checksum of every file."""
-        if dist.is_available() and dist.is_initialized():
+        if process_count() > 1:
             dist.barrier()  # each process has written its random state
         if not state.is_world_process_zero:
             return
@@ -88,11 +89,9 @@ class Sealing(TrainerCallback):
 
 
 def last_checkpoint(folder: Path, warn: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint that a run can resume from exactly. Newer, damaged ones are reported and deleted."""
+    """The newest checkpoint that a run can resume from exactly: it is whole, and so is the best one before it."""
     whole = whole_checkpoints(folder, warn)
     usable = [checkpoint for checkpoint in whole if _best_checkpoint(checkpoint) in (None, *whole)]
-    for path in sorted(set(whole) - set(usable)):
-        warn(f"{path} is not used, because the best checkpoint before it is missing or damaged")
     keep_only(folder, usable)
     return usable[-1] if usable else None
 

@@ -72,7 +72,7 @@ class RunFolder:
 
     @cached_property
     def result(self) -> Record:
-        """{} while the run is unfinished."""
+        """It is empty while the run is unfinished."""
         return self._record(RESULT)
 
     def _record(self, name: str) -> Record:
@@ -99,25 +99,18 @@ def write_cosines(path: Path, sets: Sets, cosines: Cosines) -> None:
         np.savez(file, **flat)  # type: ignore[arg-type]
 
 
-def read_cosines(path: Path) -> tuple[Cosines, Cosines]:
-    """What `write_cosines` wrote: the cosines, and the gold scores. Both are empty if there is no such file."""
-    cosines, gold = dict[str, dict[str, Vector]](), dict[str, dict[str, Vector]]()
+def task_cosines(path: Path) -> TaskCosines:
+    """What `write_cosines` wrote, the parts of each task joined; empty if there is no such file."""
+    parts: dict[str, list[tuple[Vector, Vector]]] = {}
     if not path.is_file():
-        return cosines, gold
+        return {}
     try:
         with np.load(path, allow_pickle=False) as file:
             for key in (name for name in file.files if not name.endswith("/gold")):
-                task, part = key.split("/")
-                cosines.setdefault(task, {})[part], gold.setdefault(task, {})[part] = file[key], file[f"{key}/gold"]
+                parts.setdefault(key.split("/")[0], []).append((file[f"{key}/gold"], file[key]))
     except Exception as error:  # a damaged archive raises nearly anything: RuntimeError, NotImplementedError, …
         raise UserError(f"{path} is damaged", AGAIN) from error
-    return cosines, gold
-
-
-def task_cosines(path: Path) -> TaskCosines:
-    """The same, the parts of each task joined."""
-    cosines, gold = read_cosines(path)
     return {
-        task: (np.concatenate([gold[task][part] for part in parts]), np.concatenate([*parts.values()]))
-        for task, parts in cosines.items()
+        task: (np.concatenate([gold for gold, _ in of]), np.concatenate([cosines for _, cosines in of]))
+        for task, of in parts.items()
     }

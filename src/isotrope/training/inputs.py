@@ -1,6 +1,7 @@
 """What a run reads, and its identity: everything that decides the result, and nothing else."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,6 @@ from isotrope.text.permutation import RowIds
 from isotrope.text.sample import RowOrder
 from isotrope.training.pairs import TransferDev, named_pairs
 from isotrope.training.processes import process_count
-from isotrope.training.sharded import check_fsdp
 
 STUDENT = "initial"  # as a teacher's model: the student before training
 WATCHED, WATCHED_SEED = 1000, 0  # sentences for the label-free signals, the same for every seed of a run
@@ -83,7 +83,9 @@ def read_inputs(
     searched, data = labels if isinstance(labels, Domain) else None, data or os.environ.get("ISOTROPE_DATA")
     judging, selecting = named_pairs(dev, resolved.train.select, labels, data)
     corpus = training_text(text, resolved, sentences, seed, held_out)
-    keys, processes = _settings_of(resolved), process_count()
+    # of the names of models, the identity has checksums of their files
+    named, processes = re.compile(r"encoder\.backbone|teachers\..*\.models?"), process_count()
+    keys = {key: value for key, value in flat(resolved).items() if not named.fullmatch(key)}
     # Dropout and token steps draw; an outside loss sees only the batch of its own process. Without them the number of
     # processes does not matter, and the batch of all of them together decides.
     if resolved.encoder.dropout == 0 and not resolved.loss and not resolved.tokens:
@@ -113,7 +115,9 @@ def resolved_preset(
     preset: str | Path | None, model: str | None, overrides: Sequence[str], teachers: Mapping[str, Sequence[str]]
 ) -> Preset:
     """The preset, or the one that fits the model, with the given teachers."""
-    found = read_preset(preset or fitting_preset(model), overrides)
+    if preset is None:  # SimCSE would spoil a model that has its own pooling
+        preset = "simcse" if model is None or model in preset_names() or is_bare(model) else "adapt"
+    found = read_preset(preset, overrides)
     tables = {label: dict(table) for label, table in found.teachers.items()}
     known = {name for label, table in tables.items() for name in (label, *table.get("models", ()))}
     for name in teachers:
@@ -132,46 +136,47 @@ def untrained_teachers(preset: Preset) -> list[str]:
     return [name for name in dict.fromkeys(models) if name in preset_names()]
 
 
-def fitting_preset(model: str | None) -> str:
-    """The method for a model if none was named: SimCSE would spoil one that has its own pooling."""
-    return "simcse" if model is None or model in preset_names() or is_bare(model) else "adapt"
-
-
 def _check(preset: Preset) -> None:
     check_runnable(preset)
     check_fsdp(preset)
     backbone = preset.encoder.backbone
     for name in (backbone, *(teacher for table in preset.teachers.values() for teacher in _models(table))):
         if name in preset_names():
-            remedy = "add --train-teachers to train it first, which takes as long again, "
-            remedy += f"or --teacher {name}=RUN/model if you have it"
-            remedy = "train it, then add --model RUN/model" if name == backbone else remedy
+            remedy = "train it, then add --model RUN/model"
+            if name != backbone:
+                remedy = f"add --train-teachers to train it first, or --teacher {name}=RUN/model if you have it"
             raise UserError(f"{name} is a preset, which is not trained yet", remedy)
     Prompts(preset.encoder.prompt, preset.encoder.prompt_name).check(locate(backbone), backbone)
     if preset.encoder.student is not None:
         check_student(preset.encoder.student)
 
 
+def check_fsdp(preset: Preset) -> None:
+    """Refuse ``train.fsdp`` where it is not defined."""
+    if not preset.train.fsdp:
+        return
+    others = {
+        "a single process": process_count() == 1,  # its weights are spread over several, which torchrun starts
+        "encoder.lora": preset.encoder.lora,  # frozen and trained weights in one layer
+        "loss": preset.loss,  # it may read the student's weights as it likes
+        "train.compile": preset.train.compile,
+        "train.precision = 'fp16'": preset.train.precision == "fp16",  # each process would scale its own losses
+    }
+    for name in filter(others.get, others):
+        raise UserError(f"train.fsdp = true does not go with {name}", "change that, or set train.fsdp = false")
+
+
 def _refuse_without_effect(text: Opened, preset: Preset, held_out: int) -> None:
     if preset.pairs is None:
         why = "reads texts, not documents, and positives only from a column"
-        given: dict[str, Any] = {"title": text.title, "held_out": held_out}
-        if text.positive is None:
-            given["positive_prompt"] = preset.encoder.positive_prompt
+        prompt = None if text.positive else preset.encoder.positive_prompt
+        given: dict[str, Any] = {"title": text.title, "held_out": held_out, "positive_prompt": prompt}
     else:
         why = "draws its pairs from whole documents"
         given = {name: getattr(text, name) for name in ("positive", "negatives", "split", "keep_duplicates")}
-    for name, value in given.items():
-        if value:
-            problem = f"{name} has no effect with the preset {preset.name}, which {why}"
-            raise UserError(problem, "leave it out, or choose another preset")
-
-
-def _settings_of(preset: Preset) -> dict[str, Any]:
-    """Key -> value of all settings except names of models: the identity has checksums of their files."""
-    skip = {"encoder.backbone", "description", "name"}
-    settings = {key: value for key, value in flat(preset).items() if key not in skip}
-    return {k: v for k, v in settings.items() if not (k.startswith("teachers.") and k.endswith((".models", ".model")))}
+    for name in filter(given.get, given):
+        problem = f"{name} has no effect with the preset {preset.name}, which {why}"
+        raise UserError(problem, "leave it out, or choose another preset")
 
 
 def _models(table: Mapping[str, Any]) -> list[str]:
@@ -182,8 +187,8 @@ def training_text(text: Opened, preset: Preset, sentences: int | None, seed: int
     """What to train on: the texts as they are, or pairs drawn from documents if the preset has ``[pairs]``."""
     if preset.pairs is not None:
         maker, rounds = pair_maker(preset)
-        cache = cache_folder("pairs")
-        return open_pairs(text.documents(), maker, cache=cache, rounds=rounds, seed=seed, held_out=held_out)
+        place = cache_folder("pairs")
+        return open_pairs(text.documents(), maker, cache=place, rounds=rounds, seed=seed, held_out=held_out)
     # Only a sample of text behind URLs is worth it: on this machine, the next sample would have to be read again.
     if sentences is None or not any(map(is_url, text.paths)):
         return text.texts()

@@ -9,20 +9,19 @@ from isotrope.components.citations import cited_keys
 from isotrope.console.progress import watch
 from isotrope.encoder.load import load
 from isotrope.encoder.locate import is_bare, public_name
-from isotrope.errors import UserError
 from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.sets.labels import in_words
 from isotrope.evaluation.sets.senteval import STS_TASKS
 from isotrope.evaluation.significance import compare, compare_means
-from isotrope.evaluation.sts import Cosines, Sets, main_pairs, score, similarities
+from isotrope.evaluation.sts import Sets, main_pairs, score, similarities
 from isotrope.evaluation.verdict import Verdict
 from isotrope.preset.outside import cited_by_loss
 from isotrope.preset.sources import sourced
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import SHORT_NAMES, before_after, verdict_table, with_average
-from isotrope.training.folder import read_cosines, write_cosines
+from isotrope.training.folder import write_cosines
 from isotrope.training.prepare import TrainingPlan
-from isotrope.training.processes import process_count, process_number
+from isotrope.training.processes import process_count
 
 AFTER = "the new model"
 COLUMNS = ("before", "after", "difference", "low", "high", "p")  # of the table
@@ -32,6 +31,7 @@ WITHOUT_LABELS = "Give labels (--labels FILE, or --data) to have it tested."
 def judge(plan: TrainingPlan, outcome: Mapping[str, Any]) -> dict[str, Any]:
     """Compare before and after, by a paired bootstrap over the judging pairs -> what ``result.json`` holds.
 
+    Before is the model as the user gave it, with its own pooling and prompts: the preset's are part of what is judged.
     ``outcome`` is what `isotrope.training.fit.fit` gives.
     """
     return {
@@ -43,28 +43,6 @@ def judge(plan: TrainingPlan, outcome: Mapping[str, Any]) -> dict[str, Any]:
         "selection": {"sets": list(plan.selecting), **outcome},
         **_judged(plan),
     }
-
-
-def measure(plan: TrainingPlan, time: str) -> Cosines:
-    """The cosines of the judging pairs: those that an earlier call has kept, else they are encoded, and kept.
-
-    "before", it is the model as the user gave it, with its own pooling and prompts: the preset's are part of what is
-    judged. "after" it is the trained one.
-    """
-    if process_number() != 0 or not plan.judging:
-        return {}
-    path = plan.folder.path / f"{time}.npz"
-    try:
-        if kept := read_cosines(path)[0]:
-            return kept
-    except UserError as error:  # it can be made again
-        plan.console.print(f"{error.problem}; it is made again")
-    plan.console.print(f"encoding {_judge_words(plan.judging)} that judge the run ({time})")
-    with watch("encoding", plan.console):
-        model = plan.model if time == "after" else load(plan.preset.encoder.backbone, frozen=True)
-        found = similarities(model, plan.judging)
-    write_cosines(path, plan.judging, found)
-    return found
 
 
 def _judge_words(sets: Sets) -> str:
@@ -80,16 +58,20 @@ def _judged(plan: TrainingPlan) -> dict[str, Any]:
     given = public_name(backbone)
     if is_bare(backbone):
         given += " (a raw language model, pooled as sentence-transformers loads it)"
-    if domain is not None:  # the model that was given is still there, so it is asked now
+    if domain is None and not sets:
+        return {"verdict": Verdict.not_tested(before=given, after=AFTER, advice=WITHOUT_LABELS).record(), "table": {}}
+    models = load(backbone, frozen=True), plan.model
+    if domain is not None:
         with watch("encoding", plan.console, in_words(domain)):
-            old, new = (OwnTask(domain).score(model) for model in (load(backbone, frozen=True), plan.model))
+            old, new = (OwnTask(domain).score(model) for model in models)
         searched = compare_means(old, new)
         verdict = Verdict.of(searched, before=given, after=AFTER, judge=in_words(domain), measure="nDCG@10 × 100")
         return {"verdict": verdict.record(), "table": {domain.name: {key: asdict(searched)[key] for key in COLUMNS}}}
-    if not sets:
-        verdict = Verdict.not_tested(before=given, after=AFTER, advice=WITHOUT_LABELS)
-        return {"verdict": verdict.record(), "table": {}}
-    before, after = measure(plan, "before"), measure(plan, "after")
+    plan.console.print(f"encoding {_judge_words(sets)} that judge the run")
+    with watch("encoding", plan.console):
+        before, after = (similarities(model, sets) for model in models)
+    for time, cosines in (("before", before), ("after", after)):
+        write_cosines(plan.folder.path / f"{time}.npz", sets, cosines)
     found = compare(main_pairs(sets, before), main_pairs(sets, after), seed=0)
     verdict = Verdict.of(found, before=given, after=AFTER, judge=_judge_words(sets), measure="Spearman × 100")
     return {
@@ -108,22 +90,18 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
     """The card of the trained model: that of the model it began with, and the training with its ``result.json``."""
     preset, corpus, text = plan.preset, plan.corpus, plan.text
     duplicates = "true" if text.keep_duplicates else None
-    further = {"held_out": plan.held_out, "split": text.split, "keep_duplicates": duplicates}
-    further = {"seed": plan.seed, "processes": process_count(), **{k: v for k, v in further.items() if v}}
+    asked = {"held_out": plan.held_out, "split": text.split, "keep_duplicates": duplicates}
+    further = {"seed": plan.seed, "processes": process_count(), **{k: v for k, v in asked.items() if v}}
     limits = [f"In training it saw at most {preset.train.max_length:,} tokens of a text."]
     if preset.train.keep_head:
         limits.insert(0, f"The training head ({', '.join(preset.head)}) is part of the model (train.keep_head).")
     if plan.selecting:
         chose = f"Labelled pairs chose the checkpoint ({', '.join(plan.selecting)})."
         limits.append(f"{chose} Other pairs judged the model.")
-    step = Step(
-        action="Trained with",
-        method=preset.method,
-        data=Data.of([text.name] if text.in_memory else text.paths, len(corpus), len(plan.sample), corpus.key),
-        settings=[*_shown(plan), *((key, str(value), SET) for key, value in further.items())],
-        cites=[*cited_keys(part.cls for part in preset.parts()), *cited_by_loss(preset.loss)],
-        limits=limits,
-    )
+    data = Data.of([text.name] if text.in_memory else text.paths, len(corpus), len(plan.sample), corpus.key)
+    settings = [*_shown(plan), *((key, str(value), SET) for key, value in further.items())]
+    cites = [*cited_keys(part.cls for part in preset.parts()), *cited_by_loss(preset.loss)]
+    step = Step(action="Trained with", method=preset.method, data=data, settings=settings, cites=cites, limits=limits)
     card, verdict = Card.of(preset.encoder.backbone).then(step, plan.model), Verdict.from_record(result["verdict"])
     if len(card.steps) > 1:  # else it is the base model
         verdict = replace(verdict, before=f"the model before step {len(card.steps)}")

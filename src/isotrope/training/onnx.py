@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from isotrope.console.plain import plain_console
-from isotrope.console.progress import tell, watch
+from isotrope.console.progress import watch
 from isotrope.contract.features import language_model
 from isotrope.encoder.load import load
 from isotrope.encoder.locate import public_name
@@ -93,15 +93,9 @@ def export_onnx(
     encoder = one_route(encoder, role) if role else encoder
     tokenizer = _tokenizer(encoder, str(model))
 
-    with (
-        watch("writing", shown),
-        writing(folder.parent, again="run the same command again"),
-        new_folder(folder, "onnx") as draft,
-    ):
+    with watch("writing the graph", shown), writing(folder.parent), new_folder(folder, "onnx") as draft:
         write_text(draft / "tokenizer.json", tokenizer.to_str())
-        tell("writing the graph")
         _write_graph(encoder, tokenizer, str(model), draft / FLOAT32)
-        tell("comparing with torch")
         expected = np.asarray(encoder.encode(list(_TEXTS), show_progress_bar=False))  # (N, D)
         prompt = encoder.prompts.get(encoder.default_prompt_name or "", "")
         found = [run_onnx(draft / FLOAT32, _TEXTS, prompt, size) for size in (1, len(_TEXTS))]  # alone, and padded
@@ -113,14 +107,13 @@ def export_onnx(
             "model": public_name(model),
             **({"role": role} if role else {}),
             "dimensions": expected.shape[1],
-            "max_length": None if _static(encoder) else encoder.max_seq_length,
+            "max_length": _longest(encoder),
             "prompt": prompt,
             "prompts": {name: text for name, text in encoder.prompts.items() if text},
             "largest_difference": apart,
             "versions": {name: version(name) for name in ("isotrope", "torch", *_PACKAGES, "transformers")},
         }
         if int8:
-            tell("quantising")
             from onnxruntime.quantization import QuantType, quantize_dynamic
 
             quantize_dynamic(draft / FLOAT32, draft / INT8, weight_type=QuantType.QInt8, per_channel=True)
@@ -134,9 +127,9 @@ def export_onnx(
     return folder
 
 
-def _static(encoder: SentenceTransformer) -> bool:
-    """Whether it has one vector a token, and no layers."""
-    return isinstance(encoder[0], StaticEmbedding)
+def _longest(encoder: SentenceTransformer) -> int | None:
+    """Tokens that it reads; None for a model of one vector a token, which has no layers and cuts nothing."""
+    return None if isinstance(encoder[0], StaticEmbedding) else encoder.max_seq_length
 
 
 class _Words(nn.Module):
@@ -157,9 +150,10 @@ class _Graph(nn.Module):
 
     def __init__(self, encoder: SentenceTransformer) -> None:
         super().__init__()
-        words = [_Words(encoder[0].embedding.weight.data), *list(encoder)[1:]] if _static(encoder) else []
-        self.encoder = nn.Sequential(*words) if words else encoder
-        self.dimensions = encoder.truncate_dim
+        modules = list(encoder)
+        if isinstance(encoder[0], StaticEmbedding):
+            modules[0] = _Words(encoder[0].embedding.weight.data)
+        self.encoder, self.dimensions = nn.Sequential(*modules), encoder.truncate_dim
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         features = self.encoder({"input_ids": input_ids, "attention_mask": attention_mask})
@@ -170,7 +164,7 @@ class _Graph(nn.Module):
 def _tokenizer(encoder: SentenceTransformer, model: str) -> Tokenizer:
     """The model's tokenizer, which cuts and pads by itself."""
     owner = encoder.tokenizer
-    if _static(encoder):  # it cuts nothing, and adds no special tokens
+    if isinstance(encoder[0], StaticEmbedding):  # it adds no special tokens either
         found = Tokenizer.from_str(json.dumps(json.loads(owner.to_str()) | {"post_processor": None}))
         found.enable_padding()
         return found
@@ -195,21 +189,15 @@ def _tokenizer(encoder: SentenceTransformer, model: str) -> Tokenizer:
 def _write_graph(encoder: SentenceTransformer, tokenizer: Tokenizer, model: str, path: Path) -> None:
     """Trace the model on two sentences, for every number and length of sentences."""
     rows = tuple(torch.from_numpy(each) for each in _rows(tokenizer, _SENTENCES[1:3]))
-    longest = None if _static(encoder) else encoder.max_seq_length
-    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=longest)}
+    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=_longest(encoder))}
     loudest = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # what torch logs of an error is in the error
     try:
         with redirect_stdout(StringIO()), warnings.catch_warnings(action="ignore"):
             program = torch.onnx.export(
-                _Graph(encoder).eval(),
-                rows,
-                input_names=list(INPUTS),
-                output_names=["sentence_embedding"],
-                dynamic_shapes=dict.fromkeys(INPUTS, free),
-                dynamo=True,
-                verbose=False,
-            )
+                _Graph(encoder).eval(), rows, input_names=list(INPUTS), output_names=["sentence_embedding"],
+                dynamic_shapes=dict.fromkeys(INPUTS, free), dynamo=True, verbose=False,
+            )  # fmt: skip
     except torch.onnx.OnnxExporterError as error:
         cause = str(error.__cause__ or error).strip().splitlines()[0]
         problem = f"{model} cannot be written as a graph ({cause})"

@@ -29,7 +29,6 @@ from isotrope.training.folder import RunFolder, TaskCosines, task_cosines
 if TYPE_CHECKING:
     from isotrope.report.figures import Curve
 
-FEWEST_SENTENCES = 10  # fewer have no distribution
 UNFINISHED = "This run is unfinished. Go on with the same command; until then there is no new model and no verdict."
 
 
@@ -55,7 +54,7 @@ def write_report(
     """
     folder = RunFolder(run)
     identity, result, preset, method = folder.identity, folder.result, folder.preset, _method(folder)
-    comparison = result.get("comparison")
+    compared = [result["comparison"]] if "comparison" in result else []
     page = Path(output) if output is not None else folder.path / "report.html"
     if page.suffix.lower() not in (".html", ".htm") or page.is_dir():
         raise UserError(f"{page} is no .html file", "choose another name that ends with .html")
@@ -72,9 +71,9 @@ def write_report(
             title=title or f"Train: {public_name(preset.encoder.backbone)} with {method}",
             lead=[*lead, preset.description or method, *([] if result else [UNFINISHED])],
             verdict=verdict or (Verdict.from_record(result["verdict"]) if result else None),
-            tables=[*tables, *([of_run(comparison)] if comparison else []), _facts(folder, method, identity)],
+            tables=[*tables, *map(of_run, compared), _facts(folder, method, identity)],
             figures=[*figures, *drawn],
-            missing=[*missing, *_missing(folder, kept["before"])],
+            missing=missing,
             details=[
                 *neighbour_tables(folder.sample, seen),
                 Table("Settings", ["key", "value", "source"], sourced(preset, method), words=3),
@@ -96,21 +95,19 @@ def spaces(run: RunFolder) -> tuple[dict[str, Space], list[str]]:
 
     Sentences are cut at the training length: this bounds the cost and matches what was trained.
     """
-    what, seen, missing = "In-batch similarity, spectrum, neighbours, in part or whole", dict[str, Space](), []
-    if len(run.sample) < FEWEST_SENTENCES:
-        return {}, [f"{what}: the run kept no sample of its corpus (sample.txt)."]
-    for time, model in (("before", run.preset.encoder.backbone), ("after", run.model)):
-        if time == "after" and not run.result:
-            missing.append(f"{what}: the run is unfinished, so there is no new model yet.")
-            continue
+    seen, missing = dict[str, Space](), []
+    models = {"before": run.preset.encoder.backbone}
+    if run.result:
+        models["after"] = str(run.model)
+    for time, model in models.items():
         try:
             encoder = load(model)
-            encoder = one_route(encoder, "query") if routed(encoder) else encoder  # the way that was trained
-            with cut(encoder, run.preset.train.max_length):
-                seen[time] = Space.of(vectors_of(encoder, run.sample))
         except UserError as error:
-            name = "backbone" if time == "before" else "new model"
-            missing.append(f"{what}: the {name} cannot be used any more ({error}).")
+            missing.append(f"In-batch similarity, spectrum and neighbours {time}: {error}.")
+            continue
+        encoder = one_route(encoder, "query") if routed(encoder) else encoder  # the way that was trained
+        with cut(encoder, run.preset.train.max_length):
+            seen[time] = Space.of(vectors_of(encoder, run.sample))
     return seen, missing
 
 
@@ -202,25 +199,13 @@ def _facts(run: RunFolder, method: str, identity: Record) -> Table:
         corpus, selection = result["corpus"], result["selection"]
         facts["corpus"] = f"{corpus['used']:,} of {corpus['rows']:,} sentences"
         facts["kept"] = f"the last step, {selection['steps']}: no dev pairs"
-        if selection["best_step"] is not None:
-            best, score = selection["best_step"], 100 * selection["best_score"]
-            facts["kept"] = f"step {best} of {selection['steps']}, {score:.2f} on {', '.join(selection['sets'])}"
+        if (best := selection["best_step"]) is not None:
+            on = f"{100 * selection['best_score']:.2f} on {', '.join(selection['sets'])}"
+            facts["kept"] = f"step {best} of {selection['steps']}, {on}"
         facts["training time"] = f"{duration(selection['seconds'])} (since it was last started)"
     else:
-        used = identity.get("sentences")
-        facts["corpus"] = f"{used:,} sentences" if used else "all sentences"
         facts["last record"] = f"step {max((record['step'] for record in run.metrics), default=0)}"
     return Table("The run", ["", ""], [*facts.items(), ("seed", str(identity.get("seed", "")))], words=2)
-
-
-def _missing(run: RunFolder, judged: TaskCosines) -> Iterator[str]:
-    """What the page leaves out of the training, and why."""
-    if not judged:
-        yield "Before and after, cosine by gold score: no labelled pairs judged this run."
-    if all(len(steps) < 2 for steps, _ in loss_curves(run.metrics).values()):
-        yield "Loss over the steps: the run was too short for a curve."
-    if not dev_curves(run.metrics):
-        yield "Dev score: no evaluation on dev pairs so far."
 
 
 def _environment(found: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -18,19 +18,12 @@ from isotrope.evaluation.suite import SUITES, run
 from isotrope.text.permutation import Permutation
 from isotrope.types import Encoder
 
-DEV_SETS = {
-    "stsb-dev": "STSBenchmark",
-    "sickr-dev": "SICKRelatedness",
-    "stsb": "STSBenchmark",
-    "sickr": "SICKRelatedness",
-}
+STSB, SICKR = "STSBenchmark", "SICKRelatedness"
+DEV_SETS = {"stsb-dev": STSB, "sickr-dev": SICKR, "stsb": STSB, "sickr": SICKR}
 TRANSFER_DEV = "transfer-dev"
 JUDGING: dict[str, tuple[Sequence[str], str]] = {  # sets that judge, by name -> tasks, split
-    "sts": (STS_TASKS, "test"),
-    "stsb": (["STSBenchmark"], "test"),
-    "stsb-dev": (["STSBenchmark"], "dev"),
-    "none": ([], ""),
-}
+    "sts": (STS_TASKS, "test"), "stsb": ([STSB], "test"), "stsb-dev": ([STSB], "dev"), "none": ([], ""),
+}  # fmt: skip
 SHIPPED_DEV = {*DEV_SETS, TRANSFER_DEV}  # these judge no run: see `judges`
 
 
@@ -44,7 +37,6 @@ class TransferDev:
     data: Path
 
     def checksum(self) -> str:
-        """Of the tasks' files."""
         return data_checksum(self.data, SUITES["transfer"].folders)
 
     def accuracy(self, encoder: Encoder) -> float:

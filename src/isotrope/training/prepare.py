@@ -1,6 +1,6 @@
 """The first step of a run: every check, and everything that training needs, built once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,16 +9,16 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 from sentence_transformers.util import batch_to_device
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.integrations import get_available_reporting_integrations
 
 from isotrope.console.threads import threads_line
 from isotrope.contract.context import BuildContext
+from isotrope.contract.features import KEEP, language_model
 from isotrope.encoder import load
 from isotrope.encoder.adapters import add_adapter, name_base
 from isotrope.encoder.fast.packed import compile_layers
 from isotrope.encoder.locate import is_bare, locate, public_name
-from isotrope.encoder.pooling import LAYERS
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.encoder.routes import refuse_routes
 from isotrope.encoder.student import student_of
@@ -33,7 +33,6 @@ from isotrope.text.sample import PermutedBatches, Sample
 from isotrope.training.folder import RunFolder
 from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs
 from isotrope.training.processes import process_count, process_number, refuse_several
-from isotrope.training.sharded import check_parts
 
 SHOWN = 500  # of these, kept for the report
 
@@ -53,10 +52,9 @@ class TrainingPlan(RunInputs):
 def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     """Load, clean, build and check. Nothing is written to the folder before the last check."""
     preset, corpus, train, folder = inputs.preset, inputs.corpus, inputs.preset.train, RunFolder(job.folder)
-    for name in inputs.log_to:
-        if name not in (here := get_available_reporting_integrations()):
-            known = f"install its package, or leave out --log-to (there are: {', '.join(here) or 'none'})"
-            raise UserError(f"tracker {name!r} is unknown or not installed", known)
+    if missing := {*inputs.log_to} - {*get_available_reporting_integrations()}:
+        problem = f"tracker {min(missing)!r} is unknown or not installed"
+        raise UserError(problem, "install its package, or leave out --log-to")
     model = untrained(preset.encoder)  # it keeps its own maximum length; train.max_length holds in training only
     longest, frame = _longest(model, preset), getattr(model.tokenizer, "num_special_tokens_to_add", int)(False)
     if not frame < train.max_length <= longest:
@@ -79,16 +77,8 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     if process_number() == 0:
         job.begin()
         folder.begin(preset, watched[:SHOWN])
-        then = folder.environment.get("threads")
-        for line in (
-            *_told(inputs, model, sample),
-            unknown_warning(model, watched),
-            Prompts(preset.encoder.prompt, preset.encoder.prompt_name).note(model, preset.encoder.backbone),
-            f"the run began with {then} threads: with another number its last digits may differ"
-            if then not in (None, torch.get_num_threads()) else None,
-        ):  # fmt: skip
-            if line:
-                console.print(line)
+        for line in filter(None, _told(inputs, model, sample, watched)):
+            console.print(line)
     if isinstance(objective, Objective):
         objective.teachers = open_teachers(preset, context)
     elif objective.teacher is not None:
@@ -114,10 +104,10 @@ def _add_adapter(preset: Preset, model: SentenceTransformer) -> None:
         return
     add_adapter(model, lora.rank, lora.alpha, lora.dropout, lora.targets)
     if lora.save == "adapter":
-        lost = [key for key in ("student", "bidirectional") if getattr(preset.encoder, key)]
-        lost += ["pooling" for module in model if isinstance(module, WeightedLayerPooling)]
-        if lost:
-            problem = f"encoder.lora.save = 'adapter': its files cannot hold encoder.{lost[0]}"
+        changed = {"student": preset.encoder.student, "bidirectional": preset.encoder.bidirectional}
+        changed["pooling"] = any(isinstance(module, WeightedLayerPooling) for module in model)
+        for key in filter(changed.get, changed):
+            problem = f"encoder.lora.save = 'adapter': its files cannot hold encoder.{key}"
             raise UserError(problem, "set encoder.lora.save = 'merged'")
         name_base(model, locate(preset.encoder.backbone))
 
@@ -140,15 +130,36 @@ def _objective(preset: Preset, model: SentenceTransformer, seed: int, context: B
     return outside
 
 
+def check_parts(objective: Objective) -> None:
+    """Refuse a student without a transformer, and components that read its weights where no process has them all."""
+    why = "" if language_model(objective.model) else "the model has no transformer to spread"
+    student = {id(part) for part in (*objective.model.modules(), *objective.model.parameters())}
+    for part in objective.parts:
+        inside = part.modules() if isinstance(part, nn.Module) else [part]
+        reads = any(id(held) in student for module in inside for held in _held(module))
+        if reads or KEEP in getattr(part, "needs", ()):
+            why = f"{type(part).__name__.strip('_')} reads the weights of the student itself"
+    if why:
+        raise UserError(f"train.fsdp = true: {why}", "set train.fsdp = false, or choose another model or method")
+
+
+def _held(module: Any) -> Iterator[Any]:
+    """Modules and weights that an object holds: its own, and those that it refers to."""
+    if isinstance(module, nn.Module):
+        yield from (*module._modules.values(), *module._parameters.values())
+    for value in vars(module).values() if hasattr(module, "__dict__") else ():
+        yield from value if isinstance(value, (tuple, list)) else (value,)
+
+
 def _rehearse(objective: Objective | OutsideLoss, corpus: Texts, preset: Preset) -> None:
     """Make the checks of the objective's first step now, before long work. The objective's state does not change."""
     model, rows = objective.model, corpus.dataset[: preset.train.batch_size]
     first, others, length = used_prompt(model), preset.encoder.positive_prompt, preset.train.max_length
-    prompts = [first, *[first if others is None else others] * (len(corpus.columns) - 1)]
-    features = [
-        batch_to_device(model.preprocess(rows[name], prompt=prompt or None, max_length=length), model.device)
-        for name, prompt in zip(corpus.columns, prompts, strict=True)
-    ]
+    features = []
+    for place, name in enumerate(corpus.columns):
+        prompt = first if place == 0 or others is None else others
+        read = model.preprocess(rows[name], prompt=prompt or None, max_length=length)
+        features.append(batch_to_device(read, model.device))
     objective.to(model.device)
     if isinstance(objective, OutsideLoss):
         objective.rehearse([dict(column) for column in features], torch.tensor(rows["label"]))
@@ -175,13 +186,11 @@ def _refuse_first_token_alone(model: SentenceTransformer, column: dict[str, Any]
         raise UserError(f"{problem} tell a text's first token alone", "choose --set encoder.pooling=lasttoken, or mean")
 
 
-def _told(inputs: RunInputs, model: SentenceTransformer, sample: Sample) -> Iterator[str | None]:
+def _told(inputs: RunInputs, model: SentenceTransformer, sample: Sample, watched: Sequence[str]) -> Iterator[str]:
     """What is trained, how, and on how much of the text."""
     text, preset, encoder, train = inputs.text, inputs.preset, inputs.preset.encoder, inputs.preset.train
     columns, name = inputs.corpus.columns, public_name(encoder.backbone)
     yield str(inputs.corpus.report)
-    if text.keep_duplicates:
-        yield "duplicates are kept: two equal texts in a batch are each other's negatives"
     rows = "sentences" if preset.pairs is None else "pairs" if len(columns) > 1 else "passages"
     epochs = f"{train.epochs:g} epoch" + ("" if train.epochs == 1 else "s")
     student = f"{encoder.student} of {name}" if encoder.student else name
@@ -190,16 +199,11 @@ def _told(inputs: RunInputs, model: SentenceTransformer, sample: Sample) -> Iter
         kind = "a sentence-embedding model" if preset.name == "adapt" else "a raw language model"
         yield f"no preset was named, and {name} is {kind}: --preset {preset.name}"
     if encoder.pooling is not None and not is_bare(encoder.backbone):
-        had, now = (
-            [str(getattr(module, "pooling_mode", type(module).__name__)) for module in list(each)[1:]]
-            for each in (load(encoder.backbone, device="cpu", frozen=True), model)
-        )
-        if had != now:
-            keep = f"; --set encoder.pooling={had[0]} keeps it" if had[0] in LAYERS else ""
-            change = f"replaces the pooling of {name} ({', '.join(had)}) by {', '.join(now)}"
-            yield f"note: the preset {change}{keep}. The new model is compared with yours as it is."
+        yield f"note: the new model has the pooling {encoder.pooling}, and is compared with {name} as it is"
     yield threads_line()
     if not inputs.selecting:
         yield "no dev pairs: label-free signals are shown, and the last checkpoint is kept"
     split, longest = not (text.split or preset.pairs or len(columns) > 1), _longest(model, preset)
     yield from coverage(model, used_prompt(model), sample, train.max_length, longest=longest, split=split)
+    yield unknown_warning(model, watched)
+    yield Prompts(encoder.prompt, encoder.prompt_name).note(model, encoder.backbone)

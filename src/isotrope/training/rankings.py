@@ -21,8 +21,8 @@ from isotrope.encoder.routes import refuse_routes
 from isotrope.evaluation.retrieval import Lists
 from isotrope.post.ranking_map import ranking_loss
 from isotrope.store.records import RecordLog
-from isotrope.training.callbacks import GiveBack, train_from
 from isotrope.training.checkpoints import Sealing, checkpoint_step, last_checkpoint
+from isotrope.training.fit import GiveBack, train_from
 from isotrope.training.trainer import Trainer
 
 SCALE = 20.0  # of the student's cosines: one over the temperature 0.05
@@ -78,8 +78,8 @@ def learn_rankings(
         UserError: the student reads queries in another way than documents; the training diverged.
     """
     refuse_routes(model, "the model")
-    if (output / "model").is_dir():
-        return output / "model"
+    if (saved := output / "model").is_dir():
+        return saved
     checkpoints = output / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
     start, log = last_checkpoint(checkpoints, lambda line: None), RecordLog(output / "metrics.jsonl")
@@ -99,5 +99,5 @@ def learn_rankings(
     with cut(model, LENGTH):
         train_from(trainer, start)
     trainer.refuse_divergence()
-    save(model, output / "model")
-    return output / "model"
+    save(model, saved)
+    return saved

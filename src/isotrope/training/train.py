@@ -25,7 +25,7 @@ from isotrope.text.permutation import evenly
 from isotrope.training.fit import fit
 from isotrope.training.folder import KIND, RunFolder
 from isotrope.training.inputs import read_inputs, resolved_preset, training_text, untrained_teachers
-from isotrope.training.judge import judge, measure, run_card
+from isotrope.training.judge import judge, run_card
 from isotrope.training.page import write_report
 from isotrope.training.pairs import given_labels
 from isotrope.training.prepare import prepare
@@ -160,11 +160,8 @@ def train(
         # the first process has begun anew; another may still see what was there before
         if (found := None if restart else job.result()) is not None:
             return Run(job, found if first else {})
-        if job.lost:
-            console.print("the result or its model is missing or damaged, so it is made again")
         with watch("preparing", console):
             plan = prepare(inputs, job, console)
-        measure(plan, "before")
         outcome = fit(plan)
         if not first:
             return Run(job, {})
@@ -182,6 +179,6 @@ def _seconds(text: Opened, method: Preset, model: str, sentences: int | None) ->
     with cut(encoder, method.train.max_length):
         vectors_of(encoder, some[:2])  # the first call is slower
         began = time.monotonic()
-        vectors_of(encoder, some, batch_size=PROBED, progress=lambda _: None)
+        vectors_of(encoder, some, batch_size=PROBED)
     texts = method.train.epochs * min(sentences or len(corpus), len(corpus))
     return STEP_COST * texts * (time.monotonic() - began) / len(some)

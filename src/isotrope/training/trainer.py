@@ -2,18 +2,21 @@
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch import Tensor, nn
 from transformers import TrainerCallback
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
 from isotrope.encoder.adapters import has_adapter, load_adapter
-from isotrope.encoder.sharded import clip, collected, load_whole
+from isotrope.encoder.sharded import by_kind, clip, collected, gathered, load_whole, shard, spread_like
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.outside import OutsideLoss
@@ -23,19 +26,15 @@ from isotrope.text.sample import PermutedBatches
 from isotrope.training.checkpoints import MarkedCheckpoints, checkpoint_folder
 from isotrope.training.processes import process_count, process_number
 
-LINALG_ERROR: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
-
 
 class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
     """Clips the objective together with the encoder, and ends with one line when training diverges.
 
     The dropout of a step depends only on (seed, step, process). It does not matter how often a run is evaluated,
-    killed or resumed. ``remedy`` says what to do against divergence.
+    killed or resumed.
     """
 
-    def __init__(self, *args: Any, remedy: str = "lower the learning rate", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.remedy = remedy
+    remedy = "lower the learning rate"  # against divergence
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """No card: it would encode examples at every save."""
@@ -53,25 +52,24 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
             super()._load_from_checkpoint(checkpoint_path)
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
-        return self.accelerator.clip_grad_norm_(list(self.loss.parameters()), self.args.max_grad_norm)  # type: ignore[no-any-return]
+        self.accelerator.unscale_gradients()  # those of fp16
+        return clip(self.loss.parameters(), self.args.max_grad_norm)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """One batch. Whether training diverges is only asked when it is logged, because on a GPU it costs time."""
         torch.manual_seed(derive(derive(self.args.seed, self.loss.step), process_number()))
         try:
             return super().training_step(*args, **kwargs)  # type: ignore[no-any-return]
-        except (UserError, LINALG_ERROR):  # a step that was given NaN
+        except (UserError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]  # a step that was given NaN
             self.refuse_divergence()
             raise
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if not math.isfinite(logs.get("loss", 0.0)):  # in fp16, steps that it would spoil are left out
             raise self._diverged("the loss is not finite")
-        self.refuse_divergence()
         super().log(logs, *args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        self.refuse_divergence()
         try:
             return super().evaluate(*args, **kwargs)
         except UserError as error:  # the sentences are the run's own: it is the model that is wrong
@@ -82,7 +80,6 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
         super()._save_checkpoint(*args, **kwargs)
 
     def refuse_divergence(self) -> None:
-        """Check the weights."""
         if not all(bool(p.isfinite().all()) for p in self.loss.parameters()):
             raise self._diverged("some weights are not finite")
 
@@ -144,6 +141,75 @@ def training_arguments(
     )
 
 
+class ShardedTrainer(Trainer):
+    """Writes and reads the same plain files as `Trainer`. FSDP2 averages the gradients, so nothing wraps the model.
+
+    The objective gets a spread copy of the student; its second encoders are spread in place. The plain student lies in
+    main memory, where the first process's gets the weights that are saved.
+    """
+
+    model: Any
+    optimizer: Any
+
+    def __init__(self, loss: Any, **kwargs: Any) -> None:
+        device = loss.model.device
+        self.plain = loss.model.to("cpu")
+        loss.model = self.student = deepcopy(self.plain)  # a GPU gets it layer by layer
+        shard(self.student, device)
+        self.student.to(device)
+        for peer, _ in loss.peers:
+            for encoder in peer.modules():
+                if isinstance(encoder, SentenceTransformer):
+                    shard(encoder, device)
+        super().__init__(model=self.student, loss=loss, **kwargs)
+        self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
+
+    def collect(self) -> SentenceTransformer:
+        """The plain student with the weights of now. All processes must call."""
+        state = collected(self.student.state_dict())
+        if process_number() == 0:
+            self.plain.load_state_dict(state)
+        return self.plain
+
+    def get_optimizer_cls_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Groups of spread weights, and of plain ones."""
+        cls, options = super().get_optimizer_cls_and_kwargs(*args, **kwargs)
+        groups = [given | {"params": kind} for given in options["optimizer_dict"] for kind in by_kind(given["params"])]
+        return cls, options | {"optimizer_dict": groups}
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """With whole weights on each process, each encodes its part of the texts."""
+        with gathered(self.model):
+            return super().evaluation_loop(*args, **kwargs)
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        optimizer: Any = self.optimizer
+        state = collected(optimizer.state_dict())
+        self.model, self.optimizer = self.collect(), SimpleNamespace(state_dict=lambda: state)
+        try:
+            super()._save_checkpoint(*args, **kwargs)
+        finally:
+            self.model, self.optimizer = self.student, optimizer
+
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
+        self.model = self.plain
+        super()._load_from_checkpoint(checkpoint_path)
+        self.model = self.student
+        load_whole(self.model, self.plain.state_dict())
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            return
+        read = partial(torch.load, map_location="cpu", weights_only=True, mmap=True)
+        state = read(Path(checkpoint) / OPTIMIZER_NAME)
+        weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        for number, kept in state["state"].items():
+            like = weights[number]
+            state["state"][number] = {k: spread_like(v, like) if v.shape == like.shape else v for k, v in kept.items()}
+        self.optimizer.load_state_dict(state)
+        self.lr_scheduler.load_state_dict(read(Path(checkpoint) / SCHEDULER_NAME))
+
+
 WEIGHTS = "objective.safetensors"
 
 
@@ -156,15 +222,15 @@ class ObjectiveState(TrainerCallback):
     changes nothing: it has clipped encoder and objective together before.
 
     Raises:
-        UserError: at resume, if the checkpoint holds no objective; when the trainer logs, if the objective is
-            not the one that is trained, or some weights are not finite; if there are two of these callbacks.
+        UserError: at resume, if the checkpoint holds no objective; when the trainer logs, if the objective is not the
+            one that is trained, or some weights are not finite.
     """
 
     def __init__(self, objective: Objective | OutsideLoss) -> None:
         self.objective = objective
 
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Tell of a divergence: the trainer logs a loss that is no number as 0."""
+        """Look for a divergence, since sentence-transformers' trainer logs a loss that is no number as 0."""
         if not self.objective.step:
             remedy = "give the same objective to the trainer and to ObjectiveState"
             raise UserError("ObjectiveState has an objective that is not trained", remedy)
@@ -184,14 +250,10 @@ class ObjectiveState(TrainerCallback):
             save_file(own, checkpoint_folder(Path(args.output_dir), state.global_step) / WEIGHTS)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if vars(state).setdefault("objective_state", self) is not self:
-            remedy = "train one Objective, which takes several datasets as well"
-            raise UserError("two ObjectiveState callbacks would write to one file", remedy)
         if state.global_step:
             self.load(checkpoint_folder(Path(args.output_dir), state.global_step))
 
     def load(self, checkpoint: Path) -> None:
-        """Load what ``on_save`` wrote."""
         path = checkpoint / WEIGHTS
         kept = load_file(path) if path.is_file() else {}
         if lost := sorted(self.own_state().keys() - kept.keys()):
@@ -200,11 +262,9 @@ class ObjectiveState(TrainerCallback):
         load_whole(self.objective, kept)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Clip what the trainer's own clipping does not reach."""
         if args.max_grad_norm:
             own = [p for name, p in self.objective.named_parameters() if not name.startswith("model.")]
             clip(own, args.max_grad_norm)
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Call ``after_step`` of the components that have it."""
         self.objective.after_step()

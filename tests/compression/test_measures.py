@@ -1,0 +1,145 @@
+"""What a student keeps and costs: known models with known scores; tables and words."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import build_bert, sentences
+from isotrope.compression import cost
+from isotrope.compression.cost import costs, growth, peak_memory
+from isotrope.compression.page import (
+    PAIRS,
+    PARTS,
+    QUERIES,
+    compression_verdict,
+    cost_table,
+    kept_line,
+    quality_table,
+)
+from isotrope.compression.quality import SIMILARITY, compare_quality, kept_share
+from isotrope.encoder import load
+from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.labels import read_labels
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.text.corpus import Document
+
+PAIR = Pairs("own", ["a red bird", "war", "the king"], ["a red bird", "the sea", "queen"], np.array([5.0, 0.0, 3.0]))
+
+
+def test_the_kept_share_is_that_of_the_means_over_all_tasks() -> None:
+    parts = {"a": {"before": 0.8, "after": 0.4}, "b": {"before": 0.6, "after": 0.6}}
+    pairs = {"c": {"before": 0.4, "after": 0.35}}
+    found = {"x": {"teacher": {"per_task": parts}}, "y": {"teacher": {"per_task": pairs}}}
+    assert kept_share(found) == pytest.approx((0.4 + 0.6 + 0.35) / (0.8 + 0.6 + 0.4))
+    assert kept_share({"x": {"teacher": {"per_task": {"a": {"before": 0.0, "after": 0.0}}}}}) == 0
+
+
+def test_the_student_is_after_both_others(tmp_path: Path) -> None:
+    teacher = load(build_bert(tmp_path / "teacher", hidden=64), device="cpu")
+    student = load(build_bert(tmp_path / "student", hidden=16), device="cpu")
+    texts = map(" ".join, zip(sentences(60), sentences(60, seed=1), strict=True))
+    held = [Document("", [text]) for text in texts]
+    sets = {"own pairs": {"test": PAIR}}
+    models = (teacher, student, student)
+    found, searched = compare_quality(models, held, sets)
+    assert searched is not None
+    assert len(searched["map"]["before"]) >= 50
+    assert list(found) == [PARTS, PAIRS]
+    assert set(found[PAIRS]["teacher"]["per_task"]) == {SIMILARITY, "own pairs"}
+    for kind in found.values():
+        assert kind["start"]["difference"] == 0, "the student is its own start here"
+        assert kind["start"]["after"] == kind["teacher"]["after"]
+    assert found[PARTS]["teacher"]["before"] != found[PARTS]["teacher"]["after"]
+    few, searched = compare_quality(models, held[:5], {})
+    assert (list(few), searched) == ([PAIRS], None), "five texts say nothing"
+    desk = read_labels([(one.text.split()[0], one.text) for one in held[:20]])
+    assert isinstance(desk, Domain)
+    asked, _ = compare_quality(models, held[:5], {}, desk)
+    assert list(asked) == [QUERIES, PAIRS], "labels come first"
+    assert asked[QUERIES]["start"]["difference"] == 0
+
+
+MANY = sentences(16)
+
+
+def test_the_smaller_model_is_faster_in_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "peak_memory", lambda name, texts: 10**9 if name == "large" else None)
+    large = load(build_bert(tmp_path / "large", hidden=128, layers=6), device="cpu")
+    small = load(build_bert(tmp_path / "small", hidden=16, layers=1), device="cpu")
+    found = costs(large, small, ["large", "small"], MANY)
+    assert 1 < found["faster"]["low"] <= found["faster"]["median"] <= found["faster"]["high"]
+    assert found["speed"][1] > found["speed"][0] > 0
+    assert found["weights"][0] == sum(4 * p.numel() for p in large.parameters())
+    assert found["weights"][1] < found["weights"][0] / 10
+    assert found["memory"] == [10**9, None]
+    assert found["texts"] == 16
+
+
+def test_growth_is_what_the_work_holds_at_its_peak() -> None:
+    """Also of what is given back before its end."""
+    size = 200 * 2**20
+    found = growth(lambda: np.ones(size // 8).sum())
+    assert 0.8 * size < found < 1.5 * size
+    assert growth(lambda: None) < 0.1 * size
+
+
+def test_memory_that_cannot_be_measured_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "false")
+    assert peak_memory(str(tmp_path), MANY) is None
+
+
+@pytest.mark.slow
+def test_a_new_process_tells_its_growth(tiny_model: Path) -> None:
+    found = peak_memory(str(tiny_model), sentences(4))
+    assert found is not None
+    assert 0 < found < 2**31
+
+
+def comparison(before: float, after: float, **tasks: tuple[float, float]) -> dict[str, Any]:
+    change = after - before
+    found = {"difference": change, "low": change - 0.01, "high": change + 0.01, "p": 0.01, "resamples": 1000}
+    per_task = {task: comparison(*scores) for task, scores in tasks.items()}
+    return {"before": before, "after": after, "verdict": "better", "per_task": per_task, **found}
+
+
+RECORD: dict[str, Any] = {
+    "teacher": "large", "student": "layers:3", "side": "both", "kept": 0.9,
+    "quality": {
+        "graded pairs": {
+            "teacher": comparison(0.8, 0.72, STSBenchmark=(0.8, 0.72), none=(0.0, 0.1)),
+            "start": comparison(0.6, 0.72, STSBenchmark=(0.6, 0.72), none=(0.0, 0.1)),
+        }
+    },
+    "cost": {
+        "texts": 64, "speed": [100.0, 420.0], "faster": {"median": 4.2, "low": 4.0, "high": 4.5},
+        "weights": [90_000_000, 26_000_000], "memory": [180_000_000, None],
+    },
+}  # fmt: skip
+
+
+def test_a_row_a_task_with_all_three_models() -> None:
+    table = quality_table(RECORD)
+    first = ["STS-B", "80.00", "60.00", "72.00", "90 %", "+12.00 (+11.00 … +13.00)", "−8.00 (−9.00 … −7.00)"]
+    assert table.rows[0] == first
+    assert table.rows[1][4] == "", "no share of nothing"
+
+
+def test_costs_with_their_ratios() -> None:
+    rows = {row[0]: row[1:] for row in cost_table(RECORD).rows}
+    assert rows["texts a second"] == ["100", "420", "4.2 times as fast"]
+    assert rows["weights, MB"] == ["90.0", "26.0", "29 %"]
+    assert rows["memory, MB"] == ["180.0", "not measured", ""]
+
+
+def test_one_line_and_one_verdict() -> None:
+    assert kept_line(RECORD) == ("keeps 90 % of the points of large, is 4.2 times as fast, and has 29 % of its weights")
+    verdict = compression_verdict(RECORD)
+    assert (verdict.before, verdict.after, verdict.scores) == ("large", "the student", (0.8, 0.72))
+    assert verdict.advice.endswith("Use it where large is too slow or too large. Training it gained +12.00 points.")
+    cost = {**RECORD["cost"], "faster": {"median": 0.9, "low": 0.8, "high": 1.0}, "weights": [10, 14]}
+    larger = compression_verdict({**RECORD, "cost": cost})
+    assert "is not faster, and is not smaller. Keep large." in larger.advice
+    smaller = {**RECORD, "cost": {**RECORD["cost"], "faster": cost["faster"]}}
+    assert "Use it where large is too large." in compression_verdict(smaller).advice, "it is not faster"
