@@ -47,5 +47,5 @@ def test_nothing_to_prepare(tmp_path: Path) -> None:
 
 
 def test_moses_tokens() -> None:
-    assert moses_tokens('"Yes," Mr. Li didn\'t say.') == '" yes , " mr. li didn \'t say .'
-    assert moses_tokens("A & B <c> | 3.5% of U.S. $1,650…") == "a & b < c > | 3.5 % of u.s. $ 1,650 …"
+    assert moses_tokens('"Yes," Mr. Li didn\'t say.') == '" Yes , " Mr. Li didn \'t say .'
+    assert moses_tokens("A & B <c> | 3.5% of U.S. $1,650…") == "A & B < c > | 3.5 % of U.S. $ 1,650 …"

@@ -1,6 +1,5 @@
 """Every data set is stated in full, and what of it is missing is named. The command line has the other faults."""
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -8,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
-from isotrope.datasets.sources import check_data, choose, data_sources, fault
+from isotrope.datasets.sources import check_data, choose, data_sources
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.senteval import SPLITS, SUBSETS
-from web import TEXT, file_of
 
 
 def test_every_source_is_stated_in_full() -> None:
@@ -67,8 +65,3 @@ def test_a_licence_may_be_missing(data: Path, tmp_path: Path) -> None:
     below = Path("senteval") / "downstream" / "SICK"
     shutil.copytree(data / below, tmp_path / below, ignore=shutil.ignore_patterns("readme*"))
     assert check_data(tmp_path, ["SICKRelatedness"])[0].state == "right"
-
-
-def test_a_pipe_is_not_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.txt")
-    assert fault(tmp_path / "a.txt", file_of(TEXT)) == ("unreadable", "not a file")
