@@ -141,7 +141,7 @@ def test_constant_lists_are_left_out_or_nought():
         (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1])]}), "own has no list to rank"),
         (lambda: rank_sets(Letters(), {"own": [star([2, 2, 2, 2])]}), "own has no list"),
         (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1, -1])]}), r"negative score \(-1\)"),
-        (lambda: find_list([Pairs("A man", ["A man"], ["x"], np.ones(1))], "a woman"), "try 'A man'"),
+        (lambda: find_list([Pairs("A man", ["A man"], ["x"], np.ones(1))], "a woman"), "did you mean 'A man'"),
     ],
 )
 def test_mistakes_are_named(call, words):

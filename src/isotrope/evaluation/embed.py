@@ -6,18 +6,15 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.embed import Vectors, cut, vectors_of
-from isotrope.encoder.prompts import Role, has_roles
+from isotrope.encoder.prompts import has_roles
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.types import Encoder, Vector
 
 
 class Known:
-    """An encoder of texts whose vectors are known: it encodes nothing, so that many steps after it cost nothing.
+    """An encoder of texts (N,), each once, whose vectors (N, D) are known, so that many steps after it cost nothing.
 
-    Args:
-        texts: (N,), each once.
-        vectors: (N, D) of them.
-        queries: texts as queries, for a model that reads these in another way; None: it does not.
+    ``queries`` are the texts that the model reads as queries; None: it reads all texts in one way.
     """
 
     def __init__(self, texts: Sequence[str], vectors: Vectors, queries: "Known | None" = None) -> None:
@@ -38,7 +35,6 @@ class Known:
     encode_document = encode
 
     def encode_query(self, texts: Sequence[str]) -> Vectors:
-        """The same, of queries."""
         return (self.queries or self).encode(texts)
 
     def cosines(self, pairs: Pairs) -> Vector:
@@ -58,11 +54,10 @@ def known_by(
         if asking is None and not has_roles(model):
             every = list(dict.fromkeys([*queries, *documents]))
             return Known(every, vectors_of(model, every, batch_size=32))
-        sides: Sequence[tuple[Role, SentenceTransformer, Sequence[str]]]
-        sides = (("document", model, documents), ("query", asking or model, queries))
-        found = [(each, vectors_of(one, each, batch_size=32, role=role)) for role, one, each in sides if each]
-        asked = Known(*found.pop()) if queries else None
-        return Known(*found[0], asked) if found else Known([], np.empty((0, 1)), asked)
+        asked = Known(queries, vectors_of(asking or model, queries, batch_size=32, role="query")) if queries else None
+        if not documents:
+            return Known([], np.empty((0, 1)), asked)
+        return Known(documents, vectors_of(model, documents, batch_size=32, role="document"), asked)
 
 
 def row_cosines(a: Vectors, b: Vectors) -> Vector:

@@ -54,7 +54,25 @@ def score(sets: Sets, cosines: Cosines) -> dict[str, Any]:
     Gives, for each task, `["spearman"]` and `["pearson"]` (each with "all", "mean", "wmean", or the task's splits),
     `["subsets"][name]["spearman" / "pearson" / "nsamples"]`, and `["nsamples"]`, the pairs scored.
     """
-    return {task: _score_task(parts, cosines[task]) for task, parts in sets.items()}
+    results = {}
+    for task, parts in sets.items():
+        sizes, golds = [len(pairs) for pairs in parts.values()], [pairs.gold for pairs in parts.values()]
+        found = [cosines[task][part] for part in parts]
+        result: dict[str, Any] = {"nsamples": sum(sizes), "subsets": {p: {"nsamples": len(parts[p])} for p in parts}}
+        for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
+            single = dict(zip(parts, map(correlate, found, golds), strict=True))
+            for part, value in single.items():
+                result["subsets"][part][measure] = value
+            if not set(parts) <= set(SPLITS["STSBenchmark"]):
+                scores = list(single.values())
+                single = {
+                    "all": correlate(np.concatenate(found), np.concatenate(golds)),
+                    "mean": float(np.mean(scores)),
+                    "wmean": float(np.average(scores, weights=sizes)),
+                }
+            result[measure] = single
+        results[task] = result
+    return results
 
 
 def spearman(x: Vector, y: Vector) -> float:
@@ -62,12 +80,12 @@ def spearman(x: Vector, y: Vector) -> float:
 
     A constant orders nothing, so a collapsed encoder scores 0: a number that compares and fits into JSON, unlike NaN.
     """
-    return _mean(products(x, y))
+    return float(np.clip(products(x, y).mean(), -1.0, 1.0))
 
 
 def pearson(x: Vector, y: Vector) -> float:
     """Pearson's correlation of x (N,) and y (N,). Constant input earns 0, as in `spearman`."""
-    return _mean(products(x, y, ranked=False))
+    return float(np.clip(products(x, y, ranked=False).mean(), -1.0, 1.0))
 
 
 def products(x: Vector, y: Vector, ranked: bool = True) -> Vector:
@@ -105,26 +123,3 @@ class PairTask:
     def score(self, encoder: Encoder) -> Vector:
         """The product of each pair's two ranks in standard units, by cosine and by grade: (N,)."""
         return products(Known.of(encoder, self.texts).cosines(self.pairs), self.pairs.gold)
-
-
-def _score_task(parts: Mapping[str, Pairs], cosines: Mapping[str, Vector]) -> dict[str, Any]:
-    sizes, golds = [len(pairs) for pairs in parts.values()], [pairs.gold for pairs in parts.values()]
-    found = [cosines[part] for part in parts]
-    result: dict[str, Any] = {"nsamples": sum(sizes), "subsets": {p: {"nsamples": len(parts[p])} for p in parts}}
-    for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
-        single = dict(zip(parts, map(correlate, found, golds), strict=True))
-        for part, value in single.items():
-            result["subsets"][part][measure] = value
-        if not set(parts) <= set(SPLITS["STSBenchmark"]):
-            scores = list(single.values())
-            single = {
-                "all": correlate(np.concatenate(found), np.concatenate(golds)),
-                "mean": float(np.mean(scores)),
-                "wmean": float(np.average(scores, weights=sizes)),
-            }
-        result[measure] = single
-    return result
-
-
-def _mean(products: Vector) -> float:
-    return float(np.clip(products.mean(), -1.0, 1.0))

@@ -177,10 +177,10 @@ def test_each_mistake_in_a_file_is_named(tmp_path: Path, lines: list[str] | byte
         ({"qrels__txt": "q1 0 d1 1\nq9 0 d1 1\n"}, r"qrels\.txt, line 2: the query 'q9' is not in bad"),
         ({"qrels__txt": "q1 0 d1 high\nq1 0 d2 much\n"}, r"line 2: the grade 'much' is not a whole number"),
         ({"qrels__txt": "q1 d1\n"}, r"line 1: 2 column\(s\) instead of 3 or 4"),
-        ({"corpus__tsv": "d1\tone\nd1\ttwo\n"}, r"corpus\.tsv, line 2: the id 'd1' occurs twice"),
-        ({"corpus__tsv": "d1\t\n"}, r"corpus\.tsv, line 1: the text is empty"),
+        ({"corpus__tsv": "d1\tone\nd1\ttwo\n"}, r"corpus\.tsv, line 2: .* id 'd1' occurs twice"),
+        ({"corpus__tsv": "d1\t\n"}, r"corpus\.tsv, line 1: .* text is empty"),
         ({"corpus__tsv": None}, r"none of corpus\.tsv, corpus\.jsonl"),
-        ({**BEIR, "corpus__jsonl": '{"text": "a"}\n'}, "line 1: the id is empty"),
+        ({**BEIR, "corpus__jsonl": '{"text": "a"}\n'}, "line 1: the id .* is empty"),
         ({**BEIR, "corpus__jsonl": "[1]\n"}, "line 1: not a JSON object"),
     ],
 )
