@@ -162,10 +162,7 @@ def halves_of(text: str) -> _Parts:
 
 
 def spans_of(text: str, seed: int) -> _Parts:
-    """One to three spans of the text, and what is left without them, at least half of the text.
-
-    The text is divided into equal parts, one for each span, whose place in its part is drawn.
-    """
+    """One to three spans, each at a drawn place in an equal part of the text, and what is left, at least half of it."""
     words, between = words_of(text)
     count = min(MOST_SPANS, max(1, len(words) // (2 * SPAN_WORDS)))
     length = min(SPAN_WORDS, round(SPAN_SHARE * len(words)))
@@ -189,16 +186,13 @@ def scattered_of(text: str, seed: int) -> _Parts:
 
 
 def _unambiguous(parts: Sequence[_Parts | None]) -> dict[int, _Parts]:
-    """By document, without queries and answers that occur again, and queries that stand in their answer as they are.
-
-    A title may stand in its text, as "Python" does in any text on it. Longer queries that do are copies.
-    """
+    """By document, without queries and answers that occur again, and queries that are copied in their answer."""
     asked = {document: found for document, found in enumerate(parts) if found}
     queries = Counter(query.casefold() for own, _ in asked.values() for query in own)
     answers = Counter(answer.casefold() for _, answer in asked.values())
 
     def clear(query: str, answer: str) -> bool:
-        copied = _count(query) >= SHORTEST_PARAGRAPH and query.casefold() in answer.casefold()
+        copied = _count(query) >= SHORTEST_PARAGRAPH and query.casefold() in answer.casefold()  # "Python" is in many
         return queries[query.casefold()] == 1 and answers[answer.casefold()] == 1 and not copied
 
     kept = {n: ([query for query in own if clear(query, answer)], answer) for n, (own, answer) in asked.items()}
@@ -206,10 +200,7 @@ def _unambiguous(parts: Sequence[_Parts | None]) -> dict[int, _Parts]:
 
 
 def distinct_rows(texts: Sequence[str], most: int, shortest: int) -> list[int]:
-    """The first ``most`` texts of at least ``shortest`` words that are no near-duplicates of an earlier one.
-
-    At most 2 · ``most`` are compared with each other.
-    """
+    """The first ``most`` of 2 · ``most`` texts of at least ``shortest`` words that are no near-duplicates."""
     long = list(islice((text for text in dict.fromkeys(texts) if _count(text) >= shortest), 2 * most))
     if not long:
         return []

@@ -36,18 +36,12 @@ def alignment(x: Embeddings, y: Embeddings) -> float:
 
 
 def diversity(views: Sequence[Embeddings]) -> float:
-    """The `alignment` of two views (N, D) of the same sentences, mean over all pairs of views.
-
-    The measure is ours, for a plot of WhitenedCSE (Zhuo et al., Figure 1d, https://aclanthology.org/2023.acl-long.677).
-    """
+    """Mean `alignment` over all pairs of views (N, D) of the same sentences: ours, for WhitenedCSE's Figure 1d."""
     return float(np.mean([alignment(x, y) for x, y in combinations(views, 2)]))
 
 
 def disturbance(z: Embeddings, whitened: Embeddings) -> float:
-    """Size of ε in Z* = Z + ε, as a share of Z: ‖Z* − Z‖ / ‖Z‖ for features and whitened features (N, D), centred.
-
-    WhitenedCSE Eq. 11: ε = (W − 1) Z, how whitening disturbs a feature. (With centred Z, as whitening has it.)
-    """
+    """‖ε‖ / ‖Z‖ for features Z and whitened features Z + ε (N, D), both centred: WhitenedCSE Eq. 11, ε = (W − 1) Z."""
     a, b = (rows - rows.mean(axis=0) for rows in (np.asarray(x, dtype=np.float64) for x in (z, whitened)))
     return float(np.linalg.norm(b - a) / np.linalg.norm(a))
 
@@ -139,10 +133,7 @@ def variance_shares(rows: Matrix) -> Vector:
 
 
 def effective_rank(shares: Vector) -> float:
-    """Exponential of the entropy of shares (K,): how many equal directions would spread as much, 1 … K.
-
-    Roy and Vetterli, EUSIPCO 2007: The effective rank: a measure of effective dimensionality.
-    """
+    """Exponential of the entropy of shares (K,): so many equal directions spread as much (Roy and Vetterli, 2007)."""
     return float(np.exp(entr(shares).sum()))
 
 

@@ -46,10 +46,7 @@ class AskedPart:
         return self.suite if isinstance(self.data, Path) else self.suite + OWN_DATA
 
     def result(self, encoder: Encoder, model: dict[str, Any] | None) -> dict[str, Any]:
-        """Task -> result, from the cache if this model, data and code were there before.
-
-        ``model`` says all that decides the vectors; None: nothing is remembered.
-        """
+        """Task -> result. ``model`` says all that decides the vectors, so that the cache may know; None: it may not."""
         compute = partial(run, encoder, self.suite, self.data, self.tasks, self.setting)
         if model is None:
             return compute()

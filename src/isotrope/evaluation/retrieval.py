@@ -163,10 +163,7 @@ def search_with(teachers: Sequence[Search], weights: Sequence[float]) -> Search:
 
 
 def fused(scores: Sequence[Found], weights: Sequence[float]) -> Found:
-    """Σ_t w_t (s_t − min s_t) / (max s_t − min s_t), with minimum and maximum of each query: T of (Q, M) → (Q, M).
-
-    A teacher that gives all documents the same score adds nothing.
-    """
+    """Σ_t w_t (s_t − min s_t) / (max s_t − min s_t), or 0 where all s_t of a query are equal: T of (Q, M) → (Q, M)."""
     total = np.zeros_like(scores[0])
     for one, weight in zip(scores, weights, strict=True):
         low, high = one.min(axis=1, keepdims=True), one.max(axis=1, keepdims=True)

@@ -98,10 +98,7 @@ def compare_on_documents(before: Encoder, after: Encoder, tasks: Sequence[SelfMa
 def document_weights(
     of: Sequence[npt.NDArray[np.int64]], resamples: int = 1000, seed: int = 0
 ) -> list[npt.NDArray[np.float64]]:
-    """The weight of each task's cases on the same R resamples of the documents: (R, A) for each task, rows of sum 1.
-
-    ``of`` says for each task of which document each of its A cases is, (A,).
-    """
+    """The weights (R, A), of sum 1, of each task's cases (of documents (A,)) on the same R resamples of documents."""
     count = 1 + max(int(own.max()) for own in of)
     times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)  # (R, N)
     return [times[:, own] / times[:, own].sum(axis=1, keepdims=True) for own in of]

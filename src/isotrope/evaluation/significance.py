@@ -66,10 +66,7 @@ def compare(
 
 
 def resample(measured: Mapping[str, Cases], resamples: int = 1000) -> dict[str, Vector]:
-    """One model's score on every resample: task -> its cases gives task -> (R,).
-
-    The resamples depend only on the task's name and its size: any two models' draws can be compared later.
-    """
+    """One model's score on R resamples of each task, which depend only on its name and size: task -> cases → (R,)."""
     return {task: _differences(None, cases, resamples, _generator(task, 0)) for task, cases in measured.items()}
 
 

@@ -27,10 +27,7 @@ _CONSTANT = 1e-6  # values that differ by less than this, relatively, differ by 
 
 
 def evaluate_sets(encoder: Encoder, sets: Sets) -> dict[str, Any]:
-    """What `score` gives for each task, and under "per_pair" the "gold" and "cosine" of each pair behind its headline.
-
-    Raises UserError where the encoder's output has the wrong shape or is not finite.
-    """
+    """What `score` gives for each task, and "per_pair" with the "gold" and "cosine" of each pair of `main_pairs`."""
     cosines = similarities(encoder, sets)
     found = score(sets, cosines)
     for task, (gold, cosine) in main_pairs(sets, cosines).items():
@@ -39,10 +36,7 @@ def evaluate_sets(encoder: Encoder, sets: Sets) -> dict[str, Any]:
 
 
 def similarities(encoder: Encoder, sets: Sets) -> dict[str, dict[str, Vector]]:
-    """Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over all sets.
-
-    Raises UserError where the encoder's output has the wrong shape or is not finite.
-    """
+    """Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over all sets."""
     everything = [pairs for parts in sets.values() for pairs in parts.values()]
     known = Known.of(encoder, (s for pairs in everything for s in (*pairs.first, *pairs.second)))
     return {task: {part: known.cosines(p) for part, p in parts.items()} for task, parts in sets.items()}
@@ -97,10 +91,7 @@ def products(x: Vector, y: Vector, ranked: bool = True) -> Vector:
 
 
 def main_pairs(sets: Sets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]:
-    """Gold scores and cosines (N,) behind the one number that papers print: "all", or the test split.
-
-    This is what a comparison of two models resamples (`isotrope.evaluation.significance.compare`).
-    """
+    """Gold scores and cosines (N,), as `compare` takes them, behind the number that papers print: "all", or "test"."""
     found = {}
     for task, parts in sets.items():
         chosen = ["test"] if "test" in parts else list(parts)

@@ -36,10 +36,7 @@ DOMAIN_TASKS = {"test": DOMAINS, "dev": DOMAINS[:3]}
 
 
 def load_domain(data: str | Path | None, task: str, setting: str = "test") -> Domain:
-    """One of the known domains, from `domain/` in the data folder (None: ISOTROPE_DATA).
-
-    Raises UserError for a file that is missing or not as it was published.
-    """
+    """One of the known domains, from `domain/` in the data folder (None: ISOTROPE_DATA), as it was published."""
     folder = data_folder(data) / "domain"
     if task == "SciFact":
         return _scifact(folder / "scifact", setting)
