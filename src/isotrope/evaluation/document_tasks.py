@@ -8,8 +8,8 @@ Four tasks ask whether a part of a document finds another part of it, among the 
     neighbouring paragraphs   a paragraph; the next one
 
 Where most documents are short, half of the words, drawn from all places, must find the others, in place of the spans.
-Each task has the documents that allow it. The measure is MRR@10; the queries of a document count as one. Queries are
-short, as a user's are: with long ones, a good model finds nearly every answer, and nothing is left to compare.
+The measure is MRR@10; the queries of a document count as one. Queries are short, as a user's are: with long ones, a
+good model finds nearly every answer, and nothing is left to compare.
 
 Such tasks see large harm, such as full whitening of a model that was trained on labels. They miss smaller harm: they
 preferred centring where labels show a loss (docs/whiten.md).

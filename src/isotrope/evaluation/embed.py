@@ -46,10 +46,7 @@ def known_by(
     model: SentenceTransformer, queries: Sequence[str], documents: Sequence[str], length: int | None = None,
     asking: SentenceTransformer | None = None,
 ) -> Known:  # fmt: skip
-    """The vectors of queries and of other texts, of which so many tokens are read; None: as many as the model reads.
-
-    ``asking`` is another model that reads the queries.
-    """
+    """The vectors of queries, perhaps by the model ``asking``, and of other texts, of which so many tokens are read."""
     with cut(model, length), cut(asking or model, length):
         if asking is None and not has_roles(model):
             every = list(dict.fromkeys([*queries, *documents]))
@@ -70,10 +67,9 @@ def row_cosines(a: Vectors, b: Vectors) -> Vector:
 def dot(a: Vectors, b: Vectors) -> Vectors:
     """Row-wise products of a (N, D) and b (N, D) → (N,), summed in one fixed order: the same bits on every machine.
 
-    Pairs of equal sentences have cosine 1 up to the last bit, and that bit decides their rank: in STS12 SMTeuroparl,
-    every seventh pair is such a pair, and its correlation differs by 0.001 from one CPU to another. The order here is
-    that of a dot product on a CPU with AVX-512, where SentEval's reference results come from: 64 lanes of fused
-    multiply-adds, folded to 32, 8, 4, 2, 1.
+    Pairs of equal sentences have cosine 1 up to the last bit, and that bit decides their rank: the correlation of STS12
+    SMTeuroparl differs by 0.001 from one CPU to another. The order here is that of a dot product on a CPU with AVX-512,
+    where SentEval's reference results come from: 64 lanes of fused multiply-adds, folded to 32, 8, 4, 2, 1.
     """
     lanes = np.zeros((len(a), 64), a.dtype)
     for start in range(0, a.shape[1], 64):

@@ -1,8 +1,8 @@
 """Is the new model better, or is the difference chance? A paired bootstrap over sentence pairs.
 
-Both models are scored on the same resampled pairs. What makes a pair hard for both models cancels out. The test covers
-the choice of test pairs, not the training seed: for the seed, train several times. Each task is resampled
-independently. STSBenchmark repeats pairs of STS12 … STS16, so the interval of their average is slightly too narrow.
+Both models are scored on the same resampled pairs, so what makes a pair hard for both cancels out. The test covers the
+choice of test pairs, not the training seed. STSBenchmark repeats pairs of STS12 … STS16, and each task is resampled
+independently, so the interval of their average is slightly too narrow.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 16; for the paired form Koehn,
 Statistical Significance Tests for Machine Translation Evaluation (EMNLP 2004), https://aclanthology.org/W04-3250.

@@ -158,23 +158,18 @@ def folds_of(y: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
 
 
 def _percent(values: npt.NDArray[Any]) -> float:
-    """The mean in percent, rounded as SentEval does."""
     return round(100 * float(values.mean()), 2)
 
 
 def train_classifiers(
     x: Tensor, y: Tensor, sets: Sequence[TrainingSet], penalties: Matrix, classes: int, setting: ClassifierSetting
 ) -> TrainedClassifiers:
-    """Train a classifier for each set and penalty (F, R), each until its own early stop, and keep its best state.
-
-    x (N, D + 1) has a column of ones, y (N,) has classes 0 … K − 1.
-    """
+    """Train a classifier for each set and penalty (F, R), each until its own early stop, and keep its best state."""
     trained = TrainedClassifiers(np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1]))
     steps = np.array([-(-len(rows.train) // setting.batch_size) for rows in sets])  # in an epoch
     for count in np.unique(steps):
         group = np.flatnonzero(steps == count)
-        chosen = [sets[member] for member in group.tolist()]
-        found = _train_together(x, y, chosen, penalties[group], classes, setting)
+        found = _train_together(x, y, [sets[member] for member in group], penalties[group], classes, setting)
         trained.accuracy[group], trained.weights[group] = found
     return trained
 
