@@ -24,14 +24,10 @@ TREC = {
     "qrels__txt": "q1 0 d1 2\nq1 0 d2 1\nq2 0 d3 1\nq2 0 d1 -1\n",
 }
 BEIR = {
-    "corpus__jsonl": "".join(
-        json.dumps({"_id": key, "title": title, "text": text}) + "\n"
-        for key, title, text in [("d1", "an", "apple"), ("d2", "", "a pear"), ("d3", "a", "stone")]
-    ),
-    "queries__jsonl": "".join(
-        json.dumps({"_id": key, "text": text}) + "\n"
-        for key, text in [("q1", "fruit"), ("q2", "mineral"), ("q3", "nothing")]
-    ),
+    "corpus__jsonl": '{"_id": "d1", "title": "an", "text": "apple"}\n{"_id": "d2", "title": "", "text": "a pear"}\n'
+    '{"_id": "d3", "title": "a", "text": "stone"}\n',
+    "queries__jsonl": '{"_id": "q1", "text": "fruit"}\n{"_id": "q2", "text": "mineral"}\n'
+    '{"_id": "q3", "text": "nothing"}\n',
     "qrels_test__tsv": "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t1\nq2\td3\t1\n",
 }
 
