@@ -140,8 +140,8 @@ def case_table(
     Each row has "sentence", "gold" and "gold_rank" (None without scores), and "models": name → "cosine", "rank". Ranks
     count from 1; equal values share the best, as in Table 12. Models read with their prompts for a search.
     """
-    empty = {"gold": None, "gold_rank": None}
-    rows: list[dict[str, Any]] = [{"sentence": each, **empty, "models": {}} for each in candidates]
+    rows: list[dict[str, Any]]
+    rows = [{"sentence": each, "gold": None, "gold_rank": None, "models": {}} for each in candidates]
     for name, encoder in encoders.items():
         asked, found = search_vectors(encoder, [query], candidates)  # (1, D), (N, D)
         cosines = row_cosines(np.repeat(asked, len(found), axis=0), found)

@@ -169,7 +169,7 @@ def train_classifiers(
     steps = np.array([-(-len(rows.train) // setting.batch_size) for rows in sets])  # in an epoch
     for count in np.unique(steps):
         group = np.flatnonzero(steps == count)
-        found = _train_together(x, y, [sets[member] for member in group], penalties[group], classes, setting)
+        found = _train_together(x, y, [sets[int(place)] for place in group], penalties[group], classes, setting)
         trained.accuracy[group], trained.weights[group] = found
     return trained
 
