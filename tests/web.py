@@ -7,7 +7,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -26,19 +26,17 @@ def file_of(content: bytes, name: str = "a.txt") -> File:
     return File(name, content.count(b"\n"), len(content), hashlib.sha256(content).hexdigest())
 
 
-def zipped(members: dict[str, bytes], mode: int = 0) -> bytes:
+def zipped(members: dict[str, bytes]) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
-            info = zipfile.ZipInfo("x")
-            info.filename, info.compress_type, info.external_attr = name, zipfile.ZIP_DEFLATED, mode << 16
-            archive.writestr(info, content)
+            archive.writestr(name, content)
     return stream.getvalue()
 
 
-def tarred(members: dict[str, bytes], kind: bytes = tarfile.REGTYPE, linkname: str = "", mode: str = "w:gz") -> bytes:
+def tarred(members: dict[str, bytes], kind: bytes = tarfile.REGTYPE, linkname: str = "") -> bytes:
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode=mode) as archive:
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
         for name, content in members.items():
             info = tarfile.TarInfo(name)
             info.type, info.linkname, info.size = kind, linkname, len(content) if kind == tarfile.REGTYPE else 0
@@ -56,25 +54,21 @@ class Web:
     cut: int | None = None  # the connection ends after so many bytes of an answer
     pause: float = 0.0  # seconds before each hundred bytes of an answer
     pause_before: float = 0.0  # seconds before an answer
-    reason: str | None = None  # of a refusal
     headers: dict[str, str] = field(default_factory=dict)  # of a refusal
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # path, Range
 
 
-@contextmanager
-def serving() -> Iterator[Web]:
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     web = Web()
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
             page = web.pages.get(self.path, 404)
-            self.send_response(200 if isinstance(page, bytes) else 404 if isinstance(page, str) else page)
             if isinstance(page, bytes):
-                self.send_header("Content-Length", str(len(page)))
-                self.send_header("ETag", hashlib.md5(page).hexdigest())
+                self.head(200, {"Content-Length": str(len(page)), "ETag": hashlib.md5(page).hexdigest()})
             else:
-                self.refuse()
-            self.end_headers()
+                self.head(page if isinstance(page, int) else 404, web.headers)
 
         def do_GET(self) -> None:
             wanted = self.headers.get("Range")
@@ -82,37 +76,31 @@ def serving() -> Iterator[Web]:
             page = web.pages.get(self.path, 404)
             time.sleep(web.pause_before)
             if isinstance(page, int):
-                self.send_response(page, web.reason)
-                self.refuse()
-                self.end_headers()
+                self.head(page, web.headers)
             elif isinstance(page, str):
-                self.send_response(302)
-                self.send_header("Location", page)
-                self.end_headers()
+                self.head(302, {"Location": page})
             else:
                 begin, last = (wanted or "bytes=0-").removeprefix("bytes=").split("-") if web.ranges else ("0", "")
                 self.give(page, int(begin), int(last or len(page)) + 1)
 
-        def refuse(self) -> None:
-            for name, value in web.headers.items():
+        def head(self, status: int, headers: dict[str, str]) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
                 self.send_header(name, value)
+            self.end_headers()
 
         def give(self, page: bytes, begin: int, end: int) -> None:
             if begin >= len(page) > 0:
                 return self.send_error(416)
-            whole, part = len(page), page[begin:end]
-            self.send_response(206 if len(part) < whole else 200)
-            self.send_header("Content-Length", str(len(part)))
-            if len(part) < whole:
-                self.send_header("Content-Range", f"bytes {begin}-{begin + len(part) - 1}/{whole}")
-            self.end_headers()
-            sent = part[: web.cut]
-            for start in range(0, len(sent), 100) if web.pause else ():
+            part = page[begin:end]
+            of_whole = {"Content-Range": f"bytes {begin}-{begin + len(part) - 1}/{len(page)}"}
+            whole = len(part) == len(page)
+            self.head(200 if whole else 206, {"Content-Length": str(len(part)), **({} if whole else of_whole)})
+            sent, step = part[: web.cut], 100 if web.pause else len(part) or 1
+            for start in range(0, len(sent), step):
                 time.sleep(web.pause)
                 with suppress(ConnectionError):
-                    self.wfile.write(sent[start : start + 100])
-            if not web.pause:
-                self.wfile.write(sent)
+                    self.wfile.write(sent[start : start + step])
 
         def log_message(self, *_: object) -> None:
             pass
@@ -125,19 +113,11 @@ def serving() -> Iterator[Web]:
     web.base = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    try:
-        yield web
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@pytest.fixture
-def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with serving() as web:
-        yield web
+    yield web
+    server.shutdown()
+    server.server_close()
+    thread.join()
 
 
 @pytest.fixture

@@ -21,13 +21,9 @@ def rewrite(change: Callable[[bytes], bytes]) -> Spoil:
 SPOILT: dict[str, tuple[Spoil, str]] = {
     "missing": (Path.unlink, "missing (not there)"),
     "a folder": (lambda path: (path.unlink(), path.mkdir()), "unreadable (Is a directory)"),
-    "empty": (rewrite(lambda _: b""), "empty (0 rows)"),
     "cut": (rewrite(lambda text: text[:1000]), "corrupt (… lines, 5000 expected)"),
     "a word": (
         rewrite(lambda text: text.replace(b"the", b"der", 1)), "changed (5000 lines as expected, but other text)"
-    ),
-    "Windows": (
-        rewrite(lambda text: text.replace(b"\n", b"\r\n")), "converted (the right text with Windows line ends)"
     ),
     "swapped": (
         lambda path: path.write_bytes(path.with_name("subj.subjective").read_bytes()),
@@ -60,7 +56,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "no set": (["data", "fetch", "d", "--only", ""], "no data set '' … choose from"),
     "no network": (
         ["data", "fetch", "d", "--only", "MR", "--mirror", UNREACHABLE],
-        "127.0.0.1:1 cannot be reached … the network",
+        "127.0.0.1:1/senteval … cannot be fetched … the network",
     ),
     "mirror on disk": (["data", "fetch", "d", "--mirror", "file:///d"], "neither http nor https … address"),
     "two places": (["data", "fetch", "d", "--mirror", UNREACHABLE, "--official"], "two places … one of them"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.datasets.prepare import moses_tokens, prepare_data
+from isotrope.datasets.prepare import prepare_data
 from isotrope.datasets.sources import check_data
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.senteval import load_sts
@@ -44,8 +44,3 @@ def test_nothing_to_prepare(tmp_path: Path) -> None:
         prepare_data(tmp_path)
     with pytest.raises(UserError, match=r"readme.txt|STS.gs.FNWN.txt: missing"):
         prepare_data(tmp_path, names=["STS13"])
-
-
-def test_moses_tokens() -> None:
-    assert moses_tokens('"Yes," Mr. Li didn\'t say.') == '" yes , " mr. li didn \'t say .'
-    assert moses_tokens("A & B <c> | 3.5% of U.S. $1,650…") == "a & b < c > | 3.5 % of u.s. $ 1,650 …"

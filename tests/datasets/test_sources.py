@@ -1,6 +1,5 @@
 """Every data set is stated in full, and what of it is missing is named. The command line has the other faults."""
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -8,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
-from isotrope.datasets.sources import check_data, choose, data_sources, fault
+from isotrope.datasets.sources import check_data, choose, data_sources
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.senteval import SPLITS, SUBSETS
-from web import TEXT, file_of
 
 
 def test_every_source_is_stated_in_full() -> None:
@@ -30,19 +28,14 @@ def test_every_source_is_stated_in_full() -> None:
     assert [source.name for source in data_sources() if source.verified == "rows only"] == ["wiki1m"]
 
 
-def test_the_rows_are_those_that_loading_asserts() -> None:
-    rows = {source.name: [int(n) for n in re.findall(r"\d+", source.rows)] for source in data_sources()}
-    for task, subsets in SUBSETS.items():
-        assert rows[task] == [sum(subsets.values())]
-    for task, splits in SPLITS.items():
-        assert rows[task] == list(splits.values())
-
-
-def test_the_page_states_every_source() -> None:
+def test_the_page_states_every_source_and_loading_asserts_its_rows() -> None:
     page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
-    for s in data_sources():
-        assert f"| {s.name} | {s.title} |" in page
-        assert s.home in page
+    for source in data_sources():
+        assert f"| {source.name} | {source.title} | {source.rows.removesuffix(' scored pairs')}" in page
+        assert source.home in page
+    rows = {source.name: [int(n) for n in re.findall(r"\d+", source.rows)] for source in data_sources()}
+    asserted = {task: [sum(subsets.values())] for task, subsets in SUBSETS.items()}
+    assert {**rows, **asserted, **{task: list(splits.values()) for task, splits in SPLITS.items()}} == rows
 
 
 def test_choosing() -> None:
@@ -54,11 +47,9 @@ def test_choosing() -> None:
 
 
 def test_check_of_what_is_not_there(data: Path, tmp_path: Path) -> None:
-    states = {one.source.name: one for one in check_data(tmp_path)}
-    assert states["MR"].state == states["STS12"].state == "wrong"
-    assert states["MR"].findings[0].kind == "missing"
-    assert states["SciFact"].state == "not fetched"
-    assert not states["SciFact"].findings
+    found = {one.source.name: one for one in check_data(tmp_path)}
+    assert (found["MR"].state, found["MR"].findings[0].kind, found["STS12"].state) == ("wrong", "missing", "wrong")
+    assert (found["SciFact"].state, found["SciFact"].findings) == ("not fetched", [])
     assert check_data(tmp_path, ["SciFact"])[0].state == "wrong"
     assert {one.state for one in check_data(data)} == {"right"}
 
@@ -67,8 +58,3 @@ def test_a_licence_may_be_missing(data: Path, tmp_path: Path) -> None:
     below = Path("senteval") / "downstream" / "SICK"
     shutil.copytree(data / below, tmp_path / below, ignore=shutil.ignore_patterns("readme*"))
     assert check_data(tmp_path, ["SICKRelatedness"])[0].state == "right"
-
-
-def test_a_pipe_is_not_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.txt")
-    assert fault(tmp_path / "a.txt", file_of(TEXT)) == ("unreadable", "not a file")

@@ -20,21 +20,21 @@ from isotrope.evaluation.ranking import (
     ranking_lists,
 )
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
+from isotrope.evaluation.sets.senteval import load_sts
 from oracle import ranking_tasks as naive
 from oracle.similarity import DATA, HashEncoder, needs_data
 
 values = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(values, st.sampled_from("abc"))
 def test_kendall_equals_the_definition(pairs, tau):
     x, y = np.array(pairs, dtype=float).T
     assert kendall(x, y, tau) == pytest.approx(naive.kendall(x.tolist(), y.tolist(), tau), abs=1e-12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(values, st.sampled_from(["linear", "exponential"]), st.sampled_from([None, 1, 3, 50]))
 def test_ndcg_equals_the_mean_over_the_orders_of_the_tied(pairs, gain, at):
     x, y = np.array(pairs, dtype=float).T
@@ -44,18 +44,16 @@ def test_ndcg_equals_the_mean_over_the_orders_of_the_tied(pairs, gain, at):
 @needs_data
 @pytest.mark.parametrize("choices", [RankingChoices(), RankingChoices(tau="c", at=3, side="first", duplicates="mean")])
 def test_each_list_is_measured_by_the_cosines_of_its_query(choices):
-    encoder, tasks = HashEncoder(), [task for task in STS_TASKS if task != "STS15"]
-    sets = {task: load_sts(DATA, task).values() for task in tasks}
-    result = rank_sets(encoder, sets, choices)
-    for task in tasks:
-        lists = [one for one in ranking_lists(sets[task], choices) if np.ptp(one.gold) > 0]
-        known, got = Known.of(encoder, (s for one in lists for s in (one.name, *one.second))), result[task]
-        for one, tau, gain in zip(lists, got["per_list"]["kendall"], got["per_list"]["ndcg"], strict=True):
-            cosines = known.cosines(one)
-            assert tau == pytest.approx(naive.kendall(cosines.tolist(), one.gold.tolist(), choices.tau), abs=1e-12)
-            assert gain == ndcg_of(cosines, one.gold, at=choices.at)
-        assert (got["lists"], got["pairs"]) == (len(lists), sum(map(len, lists)))
-        assert got["kendall"] == pytest.approx(np.mean(got["per_list"]["kendall"]), abs=1e-12)
+    encoder, pairs = HashEncoder(), load_sts(DATA, "STS12").values()
+    got = rank_sets(encoder, {"STS12": pairs}, choices)["STS12"]
+    lists = [one for one in ranking_lists(pairs, choices) if np.ptp(one.gold) > 0]
+    known = Known.of(encoder, (s for one in lists for s in (one.name, *one.second)))
+    for one, tau, gain in zip(lists, got["per_list"]["kendall"], got["per_list"]["ndcg"], strict=True):
+        cosines = known.cosines(one)
+        assert tau == pytest.approx(naive.kendall(cosines.tolist(), one.gold.tolist(), choices.tau), abs=1e-12)
+        assert gain == ndcg_of(cosines, one.gold, at=choices.at)
+    assert (got["lists"], got["pairs"]) == (len(lists), sum(map(len, lists)))
+    assert got["kendall"] == pytest.approx(np.mean(got["per_list"]["kendall"]), abs=1e-12)
 
 
 @needs_data
@@ -95,8 +93,8 @@ def test_counts_and_the_door():
     result = suite.run(HashEncoder(), "ranking", DATA, ["STS12", "STS16"])
     assert {task: (r["lists"], r["constant"]) for task, r in result.items()} == {"STS12": (105, 14), "STS16": (46, 9)}
     assert json.loads(json.dumps(result)) == result
-    everything = suite.run(HashEncoder(), "ranking", DATA, ["STSBenchmark"], setting="all")["STSBenchmark"]
-    assert everything["lists"] > suite.run(HashEncoder(), "ranking", DATA, ["STSBenchmark"])["STSBenchmark"]["lists"]
+    every, tested = (suite.run(HashEncoder(), "ranking", DATA, ["STSBenchmark"], key) for key in ("all", "test"))
+    assert every["STSBenchmark"]["lists"] > tested["STSBenchmark"]["lists"]
 
 
 class Letters:
@@ -141,7 +139,7 @@ def test_constant_lists_are_left_out_or_nought():
         (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1])]}), "own has no list to rank"),
         (lambda: rank_sets(Letters(), {"own": [star([2, 2, 2, 2])]}), "own has no list"),
         (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1, -1])]}), r"negative score \(-1\)"),
-        (lambda: find_list([Pairs("A man", ["A man"], ["x"], np.ones(1))], "a woman"), "try 'A man'"),
+        (lambda: find_list([Pairs("A man", ["A man"], ["x"], np.ones(1))], "a woman"), "did you mean 'A man'"),
     ],
 )
 def test_mistakes_are_named(call, words):

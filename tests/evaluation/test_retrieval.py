@@ -34,8 +34,8 @@ def graded(seed: int, q: int = 17, m: int = 40) -> tuple[np.ndarray, np.ndarray,
     return queries, corpus, grades.astype(float)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("k", [1, 3, 10, 100])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("k", [1, 10, 100])
 @pytest.mark.parametrize("own", [False, True])
 def test_measures_equal_naive_ones_with_ties_and_grades(
     seed: int, k: int, own: bool, monkeypatch: pytest.MonkeyPatch
@@ -47,16 +47,14 @@ def test_measures_equal_naive_ones_with_ties_and_grades(
         grades[0, 1] = 1
         np.fill_diagonal(grades, 0)
     ranked = retrieval.rank_search(retrieval.by_cosine(queries, corpus), csr_array(grades), k, own)
-    for measure, ours in (
-        ("ndcg", retrieval.ndcg_at),
-        ("reciprocal_rank", retrieval.reciprocal_rank),
-        ("recall", retrieval.recall_at),
+    orders = [naive.order(query, corpus, grades[i], i if own else None) for i, query in enumerate(queries)]
+    for ours, measure in (
+        (retrieval.ndcg_at, naive.ndcg),
+        (retrieval.reciprocal_rank, naive.reciprocal_rank),
+        (retrieval.recall_at, naive.recall),
     ):
-        expected = [
-            getattr(naive, measure)(naive.order(query, corpus, grades[i], i if own else None), grades[i], k)
-            for i, query in enumerate(queries)
-        ]
-        np.testing.assert_allclose(ours(ranked, k), expected, atol=1e-12, err_msg=measure)
+        expected = [measure(order, grade, k) for order, grade in zip(orders, grades, strict=True)]
+        np.testing.assert_allclose(ours(ranked, k), expected, atol=1e-12)
 
 
 def test_a_perfect_encoder_earns_all_and_a_collapsed_one_nothing() -> None:
@@ -84,11 +82,9 @@ def test_queries_with_nothing_to_find_are_left_out() -> None:
 
 @needs_domains
 def test_a_real_domain_with_an_encoder_that_anyone_can_write() -> None:
-    found = evaluate_domain(HashEncoder(), load_domain(DATA, "Banking77"))
-    assert (found["queries"], found["corpus"]) == (3080, 10003)
-    assert 0.3 < found["ndcg@10"] < 0.5  # words alone: far above chance, far below a model
-    assert found["ndcg@10"] < found["mrr@10"]
-    assert 0.25 < found["v_measure"] < 0.5
+    found = evaluate_domain(HashEncoder(), load_domain(DATA, "CACM"))
+    assert (found["queries"], found["corpus"]) == (52, 3204)
+    assert 0.03 < found["ndcg@10"] < found["mrr@10"] < 0.3  # words alone: far above chance, far below a model
 
 
 def folder(place: Path) -> Path:
@@ -138,11 +134,7 @@ def test_v_measure_knows_classes_from_noise_and_repeats_itself() -> None:
     assert len(set(v_measures(noise, labels))) > 1  # each run has its own start
 
 
-RANDOM = np.random.default_rng(0)
-
-
-def scores(queries: int = 7, documents: int = 30) -> np.ndarray:
-    return RANDOM.standard_normal((queries, documents)).astype(np.float32)
+ONE, TWO = np.random.default_rng(0).standard_normal((2, 7, 30)).astype(np.float32) * [[[1]], [[40]]]
 
 
 def naive_fused(matrices: list[np.ndarray], weights: list[float]) -> np.ndarray:
@@ -156,21 +148,19 @@ def naive_fused(matrices: list[np.ndarray], weights: list[float]) -> np.ndarray:
 
 def test_a_fusion_equals_loops() -> None:
     """A search that gives all documents the same score adds nothing."""
-    one, two = scores(), 40 * scores() + 3
-    searches = [lambda rows: one[rows], lambda rows: two[rows]]
-    found = search_with(searches, [0.3, 0.7])(slice(2, 5))
-    np.testing.assert_allclose(found, naive_fused([one, two], [0.3, 0.7])[2:5], atol=1e-6)
-    np.testing.assert_array_equal(fused([one, np.full_like(one, 5)], [0.5, 0.5]), fused([one], [0.5]))
+    found = search_with([lambda rows: ONE[rows], lambda rows: TWO[rows]], [0.3, 0.7])(slice(2, 5))
+    np.testing.assert_allclose(found, naive_fused([ONE, TWO], [0.3, 0.7])[2:5], atol=1e-6)
+    np.testing.assert_array_equal(fused([ONE, np.full_like(ONE, 5)], [0.5, 0.5]), fused([ONE], [0.5]))
 
 
 @pytest.mark.parametrize("block", [1, 40, 10_000])
 def test_lists_hold_the_best_documents_but_a_query_s_own(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrieval, "_BLOCK", block)
-    one, two, own = scores(), scores(), np.array([3, -1, 29, 0, 3, -1, 8])
-    found = ranked_lists([lambda rows: one[rows], lambda rows: two[rows]], [0.5, 0.5], own, 30, 10)
-    whole = naive_fused([one, two], [0.5, 0.5])
+    own = np.array([3, -1, 29, 0, 3, -1, 8])
+    found = ranked_lists([lambda rows: ONE[rows], lambda rows: TWO[rows]], [0.5, 0.5], own, 30, 10)
+    whole = naive_fused([ONE, TWO], [0.5, 0.5])
     for query, row in enumerate(whole):
         best = [document for document in np.argsort(-row) if document != own[query]][:10]
         assert sorted(found.documents[query]) == sorted(best)
         np.testing.assert_allclose(found.scores[query], row[found.documents[query]], atol=1e-6)
-    assert ranked_lists([lambda rows: one[:2][rows]], [1.0], own[:2], 30).documents.shape == (2, 29), "all but one"
+    assert ranked_lists([lambda rows: ONE[:2][rows]], [1.0], own[:2], 30).documents.shape == (2, 29), "all but one"

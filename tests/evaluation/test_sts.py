@@ -1,7 +1,6 @@
 """STS must give the numbers of the original SentEval, from any encoder, and refuse what would give wrong ones."""
 
 import json
-import warnings
 
 import numpy as np
 import pytest
@@ -38,10 +37,6 @@ def test_equals_senteval_to_1e_6(hashed):
                     assert result[task][measure] == pytest.approx(expected[measure], abs=1e-6), (task, measure)
                 compared += 1
     assert compared >= 36
-
-
-@needs_data
-def test_encodes_every_distinct_sentence_once(hashed):
     (sentences,) = hashed[0].calls
     assert len(sentences) == len(set(sentences)) > 20_000
 
@@ -80,6 +75,7 @@ def test_aggregates_by_hand():
 
 
 @pytest.mark.parametrize("vector", [np.ones(4), np.zeros(4)])
+@pytest.mark.filterwarnings("error")
 def test_a_constant_encoder_scores_zero_without_a_warning(vector):
     """NaN would be neither comparable nor JSON; SentEval's zero vectors have cosine 0."""
 
@@ -87,21 +83,18 @@ def test_a_constant_encoder_scores_zero_without_a_warning(vector):
         def encode(self, sentences):  # one direction, but other rounding in each row
             return (np.linspace(1, 2, len(sentences))[:, None] * vector).astype(np.float32)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        result = suite.run(Constant(), "sts", own_pairs())["mine"]
+    result = suite.run(Constant(), "sts", own_pairs())["mine"]
     assert result["spearman"] == result["pearson"] == {"test": 0.0}
     assert result["nsamples"] == 40
 
 
-@pytest.mark.parametrize("dimensions", [1, 7, 64, 100, 384])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_dot_is_a_dot_product(dimensions, dtype):
+@pytest.mark.parametrize("dimensions", [1, 100, 384])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-12)])
+def test_dot_is_a_dot_product(dimensions, dtype, tolerance):
     a, b = np.random.default_rng(0).standard_normal((2, 50, dimensions)).astype(dtype)
     product = dot(a, b)
     assert product.dtype == dtype
-    exact = np.einsum("nd,nd->n", a.astype(np.float64), b.astype(np.float64))
-    np.testing.assert_allclose(product, exact, atol=1e-5 if dtype == np.float32 else 1e-12)
+    np.testing.assert_allclose(product, (a.astype(np.float64) * b).sum(axis=1), atol=tolerance)
 
 
 def test_dot_adds_in_the_fixed_order():

@@ -38,14 +38,11 @@ def test_suite_result_has_the_fixed_shape():
 def test_models_and_labels_of_any_form_give_the_same_result(tiny_model, tmp_path):
     pairs = own_pairs()
     (tmp_path / "labels.tsv").write_text(as_lines(pairs))
-    loaded = load(tiny_model)
-    loaded.train()
+    loaded = load(tiny_model).train()
+    loaded[0].eval()
     columns = {"first": pairs.first, "second": pairs.second, "score": pairs.gold}
     wanted = suite.run(loaded, "sts", tmp_path / "labels.tsv")
-    assert loaded.training, "a model is left as it was"
-    loaded[0].eval()
-    suite.run(loaded, "sts", tmp_path / "labels.tsv")
-    assert (loaded.training, loaded[0].training) == (True, False)
+    assert (loaded.training, loaded[0].training) == (True, False), "a model is left as it was"
     for model in (str(tiny_model), tiny_model):
         tables = pandas.DataFrame(columns), datasets.Dataset.from_dict(columns), [*zip(*columns.values(), strict=True)]
         for labels in tables:
@@ -66,11 +63,10 @@ def test_comparison_case_by_case(suite: str) -> None:
 
 
 def test_evaluator_in_a_training(data: Path) -> None:
-    evaluator, model = SuiteEvaluator(data=data, tasks=["SICKRelatedness"]), load("isotrope/tiny")
-    metrics = evaluator(model)
-    assert metrics.keys() == {"sts_SICKRelatedness", "sts_score"}
-    assert evaluator.primary_metric in metrics
-    wanted = suite.run(model, "sts", data, ["SICKRelatedness"], "dev")["SICKRelatedness"]
+    evaluator = SuiteEvaluator(data=data, tasks=["SICKRelatedness"])
+    metrics = evaluator(HashEncoder())
+    assert metrics.keys() == {"sts_SICKRelatedness", evaluator.primary_metric}
+    wanted = suite.run(HashEncoder(), "sts", data, ["SICKRelatedness"], "dev")["SICKRelatedness"]
     assert metrics["sts_score"] == pytest.approx(wanted["spearman"]["dev"])
 
 
@@ -107,15 +103,14 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
 
 
 def test_own_data_are_evaluated_alone_unless_suites_are_named(tmp_path: Path) -> None:
-    def parts(*asked: Any) -> list[tuple[str, str]]:
-        return [(part.title, part.setting) for part in asked_parts(*asked)]
-
-    pairs, own = own_pairs(), ("sts, own data", "test")
-    assert parts("sts", None, None, [pairs]) == [own]
-    for none in (None, ""):
-        assert parts(none, None, tmp_path, [pairs]) == [own], "whatever data exist"
-    assert parts(None, None, tmp_path) == [("sts", "test")]
-    assert parts("sts, transfer:fast", None, tmp_path, [pairs]) == [("sts", "test"), ("transfer", "fast"), own]
+    pairs, own, sts = own_pairs(), ("sts, own data", "test"), ("sts", "test")
+    for asked, wanted in (
+        (("sts", None, None, [pairs]), [own]),
+        ((None, None, tmp_path, [pairs]), [own]),
+        ((None, None, tmp_path), [sts]),
+        (("sts, transfer:fast", None, tmp_path, [pairs]), [sts, ("transfer", "fast"), own]),
+    ):
+        assert [(part.title, part.setting) for part in asked_parts(*asked)] == wanted
 
 
 def test_results_are_remembered_until_data_or_code_change(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,13 +149,10 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(cached: Path, pro
 
     none, named, words = results(), results(name="query"), results(query="song of ", document="")
     assert none[0] != named[0]
-    assert none[1] == named[1], "a search has its own prompts"
-    assert words[1] != none[1]
-    assert len(said) == 1
-    assert "none is used outside searches: see" in said[0]
-    search = asked_parts(None, None, None, [texts])
-    evaluate_models([str(prompted_model)], search, say=say)
-    assert len(said) == 1, "a search uses the model's prompts"
+    assert none[1] == named[1] != words[1], "a search has its own prompts"
+    evaluate_models([str(prompted_model)], asked_parts(None, None, None, [texts]), say=say)
+    (line,) = said
+    assert "none is used outside searches: see" in line, "a search uses the model's prompts"
     with pytest.raises(UserError, match="prompts for queries or documents, and no search: name the suite"):
         evaluate_models(["none"], asked_parts(None, None, None, [pairs]), prompts=Prompts(query="find: "))
     own = SentenceTransformer(str(prompted_model), device="cpu")
@@ -194,26 +186,19 @@ def test_labels_in_another_script_are_one_warning(cached: Path) -> None:
     assert len([line for line in said if "has no words of this script" in line]) == 1
 
 
-def test_prompts_go_through(prompted_model: Path) -> None:
-    from mteb.types import PromptType
-
-    from isotrope.evaluation.mteb import MtebEncoder
-
-    texts, own = ["a river", "the sea"], SentenceTransformer(str(prompted_model), device="cpu")
-    wrapped = MtebEncoder(load(prompted_model, device="cpu", prompt_name="query"), "me/e5")
-    for kind, words in ((None, "song of "), (PromptType.query, "song of "), (PromptType.document, "a short book on ")):
-        found = wrapped.encode([{"text": texts}], prompt_type=kind)
-        np.testing.assert_allclose(found, own.encode(texts, prompt=words), atol=1e-5)
-
-
-def test_mteb_takes_any_encoder() -> None:
+def test_mteb_takes_any_encoder_with_its_prompts(prompted_model: Path) -> None:
     """A real task of mteb's own classes, its data from here."""
     import mteb
 
     from isotrope.evaluation.mteb import MtebEncoder
 
-    pairs = own_pairs()
-
+    pairs, texts = own_pairs(), ["a river", "the sea"]
     found = mteb.evaluate(MtebEncoder(Bag(), "isotrope/bag"), sts_task(pairs), cache=None, show_progress_bar=False)
     score = found.task_results[0].scores["test"][0]["cosine_spearman"]
     assert score == pytest.approx(main_scores("sts", results_of(Bag(), "sts", pairs))["mine"], abs=2e-3)
+    own = SentenceTransformer(str(prompted_model), device="cpu")
+    wrapped = MtebEncoder(load(prompted_model, device="cpu", prompt_name="query"), "me/e5")
+    query, document = mteb.types.PromptType.query, mteb.types.PromptType.document
+    for kind, words in ((None, "song of "), (query, "song of "), (document, "a short book on ")):
+        found = wrapped.encode([{"text": texts}], prompt_type=kind)
+        np.testing.assert_allclose(found, own.encode(texts, prompt=words), atol=1e-5)

@@ -74,29 +74,18 @@ def test_equals_one_classifier_at_a_time(classes, name):
 def test_a_single_classifier_ends_as_senteval_s(setting, held_out, epochs):
     x, y = toy(110)
     rows = np.random.default_rng(0).permutation(110)[:90]
-    one = softmax.Classifier(7, 2, 1e-3, setting)
-    if held_out:
-        split = split_dev(rows)
-        assert len(split.dev) == 4
-        assert sorted([*split.train, *split.dev]) == sorted(rows)
-        best = one.fit(x[rows], y[rows])
-    else:
-        split = TrainingSet(rows[:60], rows[60:])
-        best = one.fit(x[split.train], y[split.train], (x[split.dev], y[split.dev]))
+    split = split_dev(rows) if held_out else TrainingSet(rows[:60], rows[60:])
+    assert sorted([*split.train, *split.dev]) == sorted(rows)
+    one, dev = softmax.Classifier(7, 2, 1e-3, setting), (x[split.dev], y[split.dev])
+    best = one.fit(x[rows], y[rows]) if held_out else one.fit(x[split.train], y[split.train], dev)
     assert epochs in (None, one.epochs)
     trained = train_classifiers(*problem(x, y), [split], np.array([[1e-3]]), 2, setting)
     assert trained.accuracy[0, 0] == best
     torch.testing.assert_close(trained.weights[0, 0], one.weights(), atol=1e-5, rtol=0)
 
 
-def test_global_generators_stay_as_they_are():
+def test_neither_threads_nor_global_generators_matter():
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    accuracies({"all": problem(*toy(90))}, 2, SMALL["rmsprop"])
-    assert torch.equal(before[0], torch.random.get_rng_state())
-    assert (before[1] == np.random.get_state()[1]).all()  # noqa: NPY002
-
-
-def test_threads_change_nothing():
     x, y = problem(*toy(150))
     cuts = [np.random.default_rng(n).permutation(150) for n in range(8)]
     sets, results = [TrainingSet(rows[:100], rows[100:]) for rows in cuts], []
@@ -106,6 +95,8 @@ def test_threads_change_nothing():
         torch.set_num_threads(1)
     assert torch.equal(results[0].weights, results[1].weights)
     assert (results[0].accuracy == results[1].accuracy).all()
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    assert (before[1] == np.random.get_state()[1]).all()  # noqa: NPY002
 
 
 @pytest.mark.parametrize(
@@ -131,16 +122,13 @@ def test_each_protocol(splits, classes, oracle):
     assert np.mean(result["per_sample"]["correct"]) == pytest.approx(result["accuracy"], abs=1e-4)  # folds of 50
 
 
-def test_samples_are_sorted_by_words_then_class():
+def test_samples_are_sorted_by_words_then_class_and_pairs_are_difference_and_product():
     part = LabelledTexts(["b b", "", "a", "c c", "d d", "e"], None, np.array([1, 1, 1, 0, 1, 0]))
     x, y = problem_of(part, Known.of(HashEncoder(), part.first))
     expected = ["", "e", "a", "c c", "b b", "d d"]  # equals stay in the file's order
     torch.testing.assert_close(x[:, :-1], torch.from_numpy(HashEncoder().encode(expected)))
     assert y.tolist() == [1, 0, 1, 0, 1, 1]
     assert (x[:, -1] == 1).all()
-
-
-def test_pairs_are_difference_and_product():
     part = LabelledTexts(["a a", "b", "c"], ["d", "e e", "f"], np.array([0, 1, 1]))
     x, y = problem_of(part, Known.of(HashEncoder(), part.first + part.second))
     u, v = HashEncoder().encode(["c", "b", "a a"]), HashEncoder().encode(["f", "e e", "d"])
@@ -151,26 +139,23 @@ def test_pairs_are_difference_and_product():
 @needs_data
 @needs_golden
 @pytest.mark.parametrize("task", ["CR", "TREC", "MRPC"])
-def test_fast_setting_gives_senteval_s_numbers(task):
-    golden = json.loads((GOLDEN / "senteval.json").read_text())["transfer_fast"][task]
-    encoder = HashEncoder()
+@pytest.mark.parametrize(
+    ("model", "key", "tolerance"),
+    [
+        (HashEncoder, "transfer_fast", 0.003),
+        pytest.param(minilm, "transfer_fast_minilm_mean", 0.005, marks=pytest.mark.slow),
+    ],
+    ids=["hash", "minilm"],
+)
+def test_fast_setting_gives_senteval_s_numbers(task, model, key, tolerance):
+    golden, encoder = json.loads((GOLDEN / "senteval.json").read_text())[key][task], model()
     result = run(encoder, "transfer", DATA, [task], "fast")[task]
-    assert result["accuracy"] == pytest.approx(golden["acc"] / 100, abs=0.003)
-    assert result["dev_accuracy"] == pytest.approx(golden["devacc"] / 100, abs=0.003)
+    assert result["accuracy"] == pytest.approx(golden["acc"] / 100, abs=tolerance)
+    assert result["dev_accuracy"] == pytest.approx(golden["devacc"] / 100, abs=tolerance)
     assert (result["ntrain"], result["ntest"]) == (golden["ndev"], golden["ntest"])
     if "f1" in golden:
-        assert result["f1"] == pytest.approx(golden["f1"] / 100, abs=0.003)
-    (sentences,) = encoder.calls
-    assert len(sentences) == len(set(sentences))
+        assert result["f1"] == pytest.approx(golden["f1"] / 100, abs=tolerance)
     assert json.loads(json.dumps(result)) == result
-
-
-@pytest.mark.slow
-@needs_data
-@needs_golden
-@pytest.mark.parametrize("task", ["CR", "TREC", "MRPC"])
-def test_minilm_gives_senteval_s_numbers(task):
-    golden = json.loads((GOLDEN / "senteval.json").read_text())["transfer_fast_minilm_mean"][task]
-    result = run(minilm(), "transfer", DATA, [task], "fast")[task]
-    assert result["accuracy"] == pytest.approx(golden["acc"] / 100, abs=0.005)
-    assert result["dev_accuracy"] == pytest.approx(golden["devacc"] / 100, abs=0.005)
+    if model is HashEncoder:
+        (sentences,) = encoder.calls
+        assert len(sentences) == len(set(sentences))

@@ -1,12 +1,13 @@
 """``isotrope data fetch``: data sets from the web into a folder, each file verified before it is in its place."""
 
+import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from isotrope.console.progress import Bar
 from isotrope.datasets.sources import DataSource, File, choose, fault
@@ -32,7 +33,7 @@ def fetch_data(
 
     ``mirror`` is the address of a copy of such a folder. With ``official``, files come from the archives of those who
     made the data, if these hold them; else from the copies at fixed commits. Either way they are the same, by their
-    sha256. ``say`` is called with a line for each data set, and ``bar`` is moved by the bytes that arrive.
+    sha256. ``say`` is called with a line for each data set, and ``bar`` is moved by the bytes of each file.
 
     Raises:
         UserError: an unknown name, an address that is not on the web, no network, what the server or the disk
@@ -46,7 +47,7 @@ def fetch_data(
     with writing(folder, AGAIN):
         missing = [[file for file in one.files if fault(folder / one.folder / file.name, file)] for one in chosen]
         sizes = [file.size for files in missing for file in files]
-        if bar and not official and None not in sizes:
+        if bar and None not in sizes:
             bar.update(total=sum(size or 0 for size in sizes))
         with alone(folder) if sizes else nullcontext():
             for source, files in zip(chosen, missing, strict=True):
@@ -70,8 +71,7 @@ def _fetch(
 ) -> None:
     by_hand = f"get it from {source.home}, and put it into {place}"
     archives = source.archives if official else ()
-    opened = (_unpacked(_downloaded(url, work, None, by_hand, bar), url) for url in archives)
-    unpacked = {path.name: path for inside in opened for path in inside}
+    unpacked = {path.name: path for url in archives for path in _unpacked(_downloaded(url, work, None, by_hand), url)}
     for file in files:
         if archives:
             if file.document and file.name not in unpacked:
@@ -80,73 +80,37 @@ def _fetch(
             url, by_hand = f"{file.name} in {', '.join(archives)}", "run the command without --official"
         else:
             url = f"{mirror.rstrip('/')}/{quote(f'{source.folder}/{file.name}')}" if mirror else source.url(file)
-            found = _downloaded(url, work, file.sha256, by_hand, bar)
+            found = _downloaded(url, work, file.sha256, by_hand)
         if wrong := fault(found, file):
             raise UserError(f"{url} is not the file expected ({wrong[0]}: {wrong[1]})", by_hand)
-        if (place / file.name).is_dir():
-            raise UserError(f"{place / file.name} is a folder, but should be a file", "move it away")
         move(found, place / file.name)
+        if bar:
+            bar.advance(file.size or 0)
 
 
-def _downloaded(url: str, work: Path, sha256: str | None, by_hand: str, bar: Bar | None) -> Path:
+def _downloaded(url: str, work: Path, sha256: str | None, by_hand: str) -> Path:
     """The file behind an address, in a folder for it. Bad connections and other files are tried again."""
     pooch: Any = needs("data", "pooch")
     from requests import RequestException
 
     pooch.get_logger().setLevel("ERROR")
     hound = pooch.create(work, "", registry={"file": sha256}, urls={"file": url}, retry_if_failed=RETRIES)
-    downloader = pooch.HTTPDownloader(progressbar=_Ticks(bar) if bar else False, timeout=TIMEOUT)
     (work / "file").unlink(missing_ok=True)
     try:
-        return Path(hound.fetch("file", downloader=downloader))
+        return Path(hound.fetch("file", downloader=pooch.HTTPDownloader(timeout=TIMEOUT)))
     except (RequestException, ValueError) as error:
-        raise _why(url, error, by_hand) from error
-
-
-def _why(url: str, error: Exception, by_hand: str) -> UserError:
-    """What has gone wrong on the web, and the remedy: the first line that applies."""
-    from requests import exceptions as web
-
-    answer = getattr(error, "response", None) if isinstance(error, web.HTTPError) else None
-    status, said = (answer.status_code, f"{answer.status_code} {answer.reason:.80}") if answer is not None else (0, "")
-    server, network = urlsplit(url).netloc, "check the network and the proxy (https_proxy), or name a copy of the data"
-    late = isinstance(error, web.Timeout) or (isinstance(error, web.ConnectionError) and "timed out" in str(error))
-    table = (
-        (status == 429, f"{server} refuses so many requests ({said})", f"wait some minutes, then {AGAIN}"),
-        (status in (404, 410), f"{url} does not exist any more ({status})", by_hand),
-        (status > 0, f"{url} is refused ({said})", f"try later, or {by_hand}"),
-        (late, f"{url} gave nothing for {TIMEOUT:.0f} seconds", AGAIN),
-        (isinstance(error, web.ConnectionError), f"{server} cannot be reached", f"{network} with --mirror"),
-        (isinstance(error, web.ChunkedEncodingError), f"{url} broke off", AGAIN),
-        ("hash" in str(error), f"{url} is not the file expected (another sha256)", by_hand),  # in pooch's words
-        (True, f"{url} is, or leads to, an invalid address ({error})", by_hand),
-    )
-    return next(UserError(problem, remedy) for applies, problem, remedy in table if applies)
-
-
-class _Ticks:
-    """A bar as pooch moves it: by whole blocks, and in the end back and to the true size."""
-
-    def __init__(self, bar: Bar) -> None:
-        self.update, self._bar, self._begin = bar.advance, bar, bar.done
-
-    def reset(self) -> None:
-        self._bar.update(self._begin)
-
-    def close(self) -> None:
-        """Nothing: further files follow."""
+        remedy = f"check the network and the proxy (https_proxy), and {AGAIN}; or {by_hand}"
+        raise UserError(f"{url} cannot be fetched ({error})", remedy) from error
 
 
 def _unpacked(archive: Path, url: str) -> list[Path]:
-    """The files of a zip or tar archive, in a folder beside it."""
+    """The files of a zip or tar archive, in a folder beside it; none that would lead out of the folder."""
     folder = archive.with_name(f"unpacked {url.rpartition('/')[2]}")
     try:
         if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as zipped:
-                zipped.extractall(folder)  # which drops what would lead out of the folder
+            shutil.unpack_archive(archive, folder, "zip")
         else:
-            with tarfile.open(archive) as tarred:
-                tarred.extractall(folder, filter="data")
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, RuntimeError, NotImplementedError) as error:
+            shutil.unpack_archive(archive, folder, "tar", filter="data")
+    except (shutil.ReadError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
         raise UserError(f"{url} cannot be unpacked ({error})", "download it again") from error
     return [path for path in sorted(folder.rglob("*")) if path.is_file()]

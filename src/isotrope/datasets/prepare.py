@@ -24,9 +24,7 @@ def prepare_data(
     """Make ``senteval/downstream/STS`` and ``SICK`` below ``output`` (default: ``data``) from the official files.
 
     Without ``names`` every source whose official files are there is prepared. What is there already and right is left.
-
-    Returns:
-        The folders prepared.
+    The folders prepared are returned.
 
     Raises:
         UserError: nothing to prepare, an official file that is missing or not the official one, a full disk.
@@ -43,12 +41,10 @@ def prepare_data(
             if (wrong := fault(official / file.name, file)) and not file.document:
                 problem = f"{official / file.name}: {wrong[0]} ({wrong[1]})"
                 raise UserError(problem, f"run isotrope data fetch --only {source.name}")
-        origins = {file.name: file for file in source.files}
         with writing(destination, "run isotrope data prepare again"):
             for file in source.prepared:
-                origin = origins[file.at or file.name]
-                there = not file.document or (official / file.name).exists()
-                if there and fault(destination / file.name, file):
+                origin = next(one for one in source.files if one.name == (file.at or file.name))
+                if (official / origin.name).exists() and fault(destination / file.name, file):
                     recipe = None if origin.sha256 == file.sha256 else source.recipe  # scores stay as they are
                     _make(official / origin.name, destination / file.name, file, recipe)
         say(f"{source.name}: {source.rows} in {destination}")
@@ -71,10 +67,9 @@ def _moses() -> Any:
     return needs("data", "sacremoses").MosesTokenizer("en")
 
 
-def moses_tokens(sentence: str, lower: bool = True) -> str:
-    """A sentence -> its tokens, joined by one space: `It's late.` -> `it 's late .`."""
-    tokens: str = _moses().tokenize(sentence, escape=False, return_str=True)
-    return tokens.lower() if lower else tokens
+def moses_tokens(sentence: str) -> str:
+    """A sentence -> its tokens, joined by one space: `It's late.` -> `It 's late .`."""
+    return str(_moses().tokenize(sentence, escape=False, return_str=True))
 
 
 def _tokenised(text: str, recipe: str) -> str:
@@ -83,10 +78,10 @@ def _tokenised(text: str, recipe: str) -> str:
     for number, line in enumerate(text.removesuffix("\n").split("\n")):
         cells = (line.rstrip("\r") if recipe == "sick" else line).split("\t")
         if recipe == "sts":  # STS16 gives sources and authors after the two sentences
-            cells = [moses_tokens(cell) for cell in cells[:2]]
+            cells = [moses_tokens(cell).lower() for cell in cells[:2]]
         elif recipe == "stsb":  # some lines say where they come from after the two sentences
-            cells = [*cells[:5], *map(moses_tokens, cells[5:7])]
+            cells = [*cells[:5], *(moses_tokens(cell).lower() for cell in cells[5:7])]
         elif number > 0:
-            cells[1:3] = [moses_tokens(cell, lower=False) for cell in cells[1:3]]
+            cells[1:3] = map(moses_tokens, cells[1:3])
         made.append("\t".join(cells) + "\n")
     return "".join(made)

@@ -58,10 +58,9 @@ class DataSource:
     note: str | None = None  # what to know if a file of it is not as it should be
 
     @property
-    def size(self) -> int | None:
-        """Bytes to download; None if that is not known."""
-        sizes = [file.size for file in self.files]
-        return None if None in sizes else sum(size or 0 for size in sizes)
+    def size(self) -> int:
+        """Bytes to download; 0 if that is not known."""
+        return sum(file.size or 0 for file in self.files)
 
     @property
     def verified(self) -> str:
@@ -95,7 +94,7 @@ def choose(names: Iterable[str] = ()) -> tuple[DataSource, ...]:
 
 
 def existing_folder(data: str | Path) -> Path:
-    """The folder of the data, which must exist."""
+    """The folder of the data; UserError if it does not exist."""
     if not (folder := Path(data).expanduser()).is_dir():
         raise UserError(f"the data folder {folder} does not exist", "check the path, or run isotrope data fetch first")
     return folder
@@ -124,8 +123,7 @@ def check_data(data: str | Path, names: Iterable[str] = ()) -> list[Checked]:
     STS and the transfer tasks are wrong if they are absent, other sources only if ``names`` asks for them. If files
     are ``prepared``, these are what counts; the official files they are made of are checked if there are any.
 
-    Raises:
-        UserError: the folder does not exist, or a name is unknown.
+    Raises UserError if the folder does not exist, or a name is unknown.
     """
     folder, names = existing_folder(data), list(names)
     return [_check(folder, source, bool(names) or source.group in REQUIRED) for source in choose(names)]
@@ -152,8 +150,6 @@ def _check(folder: Path, source: DataSource, required: bool) -> Checked:
 
 def fault(path: Path, file: File) -> tuple[str, str] | None:
     """What is wrong with the file at ``path``, which should be ``file``, in a word and in full; None: nothing is."""
-    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe, from which nothing may ever come
-        return "unreadable", "not a file"
     try:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -163,14 +159,10 @@ def fault(path: Path, file: File) -> tuple[str, str] | None:
     sha256, lines = hashlib.sha256(content).hexdigest(), content.count(b"\n") + (content[-1:] not in (b"\n", b""))
     if file.sha256 == sha256 or (not file.sha256 and lines == file.lines):
         return None
-    if not lines:
-        return "empty", "0 rows"
     for source in data_sources():
         for folder, listed in ((source.folder, source.files), (source.prepared_folder, source.prepared)):
             if name := next((one.name for one in listed if one.sha256 == sha256), None):
                 return "swapped", f"it is {folder}/{name}"
     if lines != file.lines:
         return "corrupt", f"{lines} lines, {file.lines} expected"
-    if hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest() == file.sha256:
-        return "converted", "the right text with Windows line ends"
     return "changed", f"{lines} lines as expected, but other text"

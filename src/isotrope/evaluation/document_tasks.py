@@ -8,8 +8,8 @@ Four tasks ask whether a part of a document finds another part of it, among the 
     neighbouring paragraphs   a paragraph; the next one
 
 Where most documents are short, half of the words, drawn from all places, must find the others, in place of the spans.
-Each task has the documents that allow it. The measure is MRR@10; the queries of a document count as one. Queries are
-short, as a user's are: with long ones, a good model finds nearly every answer, and nothing is left to compare.
+The measure is MRR@10; the queries of a document count as one. Queries are short, as a user's are: with long ones, a
+good model finds nearly every answer, and nothing is left to compare.
 
 Such tasks see large harm, such as full whitening of a model that was trained on labels. They miss smaller harm: they
 preferred centring where labels show a loss (docs/whiten.md).
@@ -17,7 +17,7 @@ preferred centring where labels show a loss (docs/whiten.md).
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -44,8 +44,7 @@ HALVES, HALVES_OF_SHORT = "half → half", "half → half of short texts"
 SCATTERED = "half of the words → the others"
 _MARKS = " \t.:;,!?…-–—|"  # between a title and the text
 
-_Pair = tuple[str, str]  # query and answer
-_Asked = tuple[int, list[str], str]  # document, queries and their answer
+_Parts = tuple[list[str], str]  # of a document: queries and their answer
 
 
 class DocumentTasks(NamedTuple):
@@ -69,32 +68,31 @@ def make_document_tasks(
     shortest = _shortest(bodies)
     rows = distinct_rows(bodies, most, shortest)
     chosen, texts = [documents[row] for row in rows], [bodies[row] for row in rows]
-    few_to_find = 2 * sum(len(words_of(text)[0]) < FEW_TO_FIND for text in texts) >= len(texts) > 0
-    parts: dict[str, tuple[list[_Asked], str]] = {}  # name -> what documents ask, and what a document must have
-    titles = [(title, text) if (title := _title(d)) else None for d, text in zip(chosen, texts, strict=True)]
-    parts[TITLE] = _single(titles), "a title of their own"
-    parts[HALVES_OF_SHORT if few_to_find else HALVES] = _single(map(halves_of, texts)), "two different halves"
+    few_to_find = 2 * sum(_count(text) < FEW_TO_FIND for text in texts) >= len(texts) > 0
+    titles = [([title], text) if (title := _title(d)) else None for d, text in zip(chosen, texts, strict=True)]
+    # Name -> what a document must have, and its parts.
+    asked: dict[str, tuple[str, Sequence[_Parts | None]]] = {TITLE: ("a title of their own", titles)}
+    asked[HALVES_OF_SHORT if few_to_find else HALVES] = "two different halves", [halves_of(text) for text in texts]
     if few_to_find:
-        scattered = _single(scattered_of(text, seed) for text in texts)
-        parts[SCATTERED] = scattered, "two different halves of their words"
+        asked[SCATTERED] = "two different halves of their words", [scattered_of(text, seed) for text in texts]
     else:
-        parts[SPANS] = [(i, *spans_of(text, seed)) for i, text in enumerate(texts)], "a span of their own"
-    parts[NEIGHBOURS] = _single(_neighbours(d, seed) for d in chosen), "two paragraphs that follow each other"
+        asked[SPANS] = "a span of their own", [spans_of(text, seed) for text in texts]
+    asked[NEIGHBOURS] = "two paragraphs that follow each other", [_neighbours(d, seed) for d in chosen]
     tasks, told = [], []
-    for name, (asked, need) in parts.items():
-        kept = _unambiguous(asked)
+    for name, (need, parts) in asked.items():
+        kept = _unambiguous(parts)
         if len(kept) < fewest:
             count = f"{len(kept):,} of {len(chosen):,} documents"
             told.append(f"{name}: left out, {count} have {need}, {fewest} are needed")
             continue
         told.append(f"{name}: {len(kept):,} documents")
-        queries = [query for _, own, _ in kept for query in own]
-        places = np.repeat(np.arange(len(kept)), [len(own) for _, own, _ in kept])
-        answers, of = [answer for _, _, answer in kept], np.array([document for document, _, _ in kept])
-        tasks.append(SelfMadeTask(name, queries, answers, places, of, few_to_find and name != TITLE))
+        queries = [query for own, _ in kept.values() for query in own]
+        places = np.repeat(np.arange(len(kept)), [len(own) for own, _ in kept.values()])
+        answers, all_places = [answer for _, answer in kept.values()], few_to_find and name != TITLE
+        tasks.append(SelfMadeTask(name, queries, answers, places, np.array([*kept]), all_places))
     if few_to_find and any(task.name != TITLE for task in tasks):
         told.append(f"most documents are short: without titles, a score is the {SHARE}")
-    few = sum(len(words_of(body)[0]) < shortest for body in bodies)
+    few = sum(_count(body) < shortest for body in bodies)
     others = "they are near-duplicates" + (f", or {most:,} are enough without them" if len(chosen) >= most else "")
     for left, why in ((few, f"they have fewer than {shortest} words"), (len(documents) - few - len(chosen), others)):
         if left:
@@ -120,8 +118,12 @@ def are_short(documents: Sequence[Document]) -> bool:
 
 def _shortest(bodies: Sequence[str]) -> int:
     """Fewest words of a document in a task."""
-    long = sum(len(words_of(body)[0]) >= FEWEST_WORDS for body in bodies)
+    long = sum(_count(body) >= FEWEST_WORDS for body in bodies)
     return FEWEST_WORDS if 2 * long >= len(bodies) else FEW_WORDS
+
+
+def _count(text: str) -> int:
+    return len(words_of(text)[0])
 
 
 def _body(document: Document) -> str:
@@ -138,32 +140,33 @@ def _title(document: Document) -> str:
     return " ".join(document.title.split()).rstrip(_MARKS)
 
 
-def _neighbours(document: Document, seed: int) -> _Pair | None:
-    """Two paragraphs that follow each other, at a place that their own checksum draws."""
+def _generator(text: str, seed: int) -> np.random.Generator:
+    return np.random.default_rng([seed, zlib.crc32(text.encode())])  # whatever other texts there are
+
+
+def _neighbours(document: Document, seed: int) -> _Parts | None:
+    """Two paragraphs that follow each other, at a drawn place."""
     paragraphs = document.paragraphs
-    found = [pair for pair in pairwise(paragraphs) if all(len(words_of(p)[0]) >= SHORTEST_PARAGRAPH for p in pair)]
+    found = [pair for pair in pairwise(paragraphs) if all(_count(each) >= SHORTEST_PARAGRAPH for each in pair)]
     if not found:
         return None
-    drawn = np.random.default_rng([seed, zlib.crc32(" ".join(paragraphs).encode())]).integers(len(found))
-    return found[int(drawn)]
+    first, second = found[int(_generator(" ".join(paragraphs), seed).integers(len(found)))]
+    return [first], second
 
 
-def halves_of(text: str) -> tuple[str, str]:
+def halves_of(text: str) -> _Parts:
     """The first half of a text's words, and the second."""
     words, between = words_of(text)
     middle = (len(words) + 1) // 2
-    return between.join(words[:middle]), between.join(words[middle:])
+    return [between.join(words[:middle])], between.join(words[middle:])
 
 
-def spans_of(text: str, seed: int) -> tuple[list[str], str]:
-    """One to three spans of the text, and what is left without them, at least half of the text.
-
-    The text is divided into equal parts, one for each span; its own checksum draws the places.
-    """
+def spans_of(text: str, seed: int) -> _Parts:
+    """One to three spans, each at a drawn place in an equal part of the text, and what is left, at least half of it."""
     words, between = words_of(text)
     count = min(MOST_SPANS, max(1, len(words) // (2 * SPAN_WORDS)))
     length = min(SPAN_WORDS, round(SPAN_SHARE * len(words)))
-    generator = np.random.default_rng([seed, zlib.crc32(text.encode())])
+    generator = _generator(text, seed)
     spans, rest, done = [], [], 0
     for part in range(1, count + 1):
         end = part * len(words) // count
@@ -174,44 +177,31 @@ def spans_of(text: str, seed: int) -> tuple[list[str], str]:
     return spans, between.join(rest)
 
 
-def scattered_of(text: str, seed: int) -> _Pair:
-    """Half of the text's words, drawn by its own checksum, in their order; and the others."""
+def scattered_of(text: str, seed: int) -> _Parts:
+    """Half of the text's words, drawn, in their order; and the others."""
     words, between = words_of(text)
-    drawn = np.random.default_rng([seed, zlib.crc32(text.encode())]).permutation(len(words))[: len(words) // 2]
-    chosen = np.isin(np.arange(len(words)), drawn)
-    one, other = ([word for word, of in zip(words, chosen, strict=True) if of == side] for side in (True, False))
-    return between.join(one), between.join(other)
+    halves = np.split(_generator(text, seed).permutation(len(words)), [len(words) // 2])
+    one, other = (between.join(words[place] for place in np.sort(half)) for half in halves)
+    return [one], other
 
 
-def _single(pairs: Iterable[_Pair | None]) -> list[_Asked]:
-    return [(document, [pair[0]], pair[1]) for document, pair in enumerate(pairs) if pair]
-
-
-def _unambiguous(asked: Sequence[_Asked]) -> list[_Asked]:
-    """Without queries and answers that occur again, and without queries that stand in their answer as they are.
-
-    A title may stand in its text, as "Python" does in any text on it. Longer queries that do are copies.
-    """
-    queries = Counter(query.casefold() for _, own, _ in asked for query in own)
-    answers = Counter(answer.casefold() for _, _, answer in asked)
+def _unambiguous(parts: Sequence[_Parts | None]) -> dict[int, _Parts]:
+    """By document, without queries and answers that occur again, and queries that are copied in their answer."""
+    asked = {document: found for document, found in enumerate(parts) if found}
+    queries = Counter(query.casefold() for own, _ in asked.values() for query in own)
+    answers = Counter(answer.casefold() for _, answer in asked.values())
 
     def clear(query: str, answer: str) -> bool:
-        copied = len(words_of(query)[0]) >= SHORTEST_PARAGRAPH and query.casefold() in answer.casefold()
+        copied = _count(query) >= SHORTEST_PARAGRAPH and query.casefold() in answer.casefold()  # "Python" is in many
         return queries[query.casefold()] == 1 and answers[answer.casefold()] == 1 and not copied
 
-    kept = ((document, [query for query in own if clear(query, answer)], answer) for document, own, answer in asked)
-    return [one for one in kept if one[1]]
+    kept = {n: ([query for query in own if clear(query, answer)], answer) for n, (own, answer) in asked.items()}
+    return {document: found for document, found in kept.items() if found[0]}
 
 
 def distinct_rows(texts: Sequence[str], most: int, shortest: int) -> list[int]:
-    """The first ``most`` texts of at least ``shortest`` words that are no near-duplicates of an earlier one.
-
-    At most 2 · ``most`` are compared with each other.
-    """
-    place: dict[str, int] = {}  # of each text's first occurrence
-    for row, text in enumerate(texts):
-        place.setdefault(text, row)
-    long = list(islice((text for text in place if len(words_of(text)[0]) >= shortest), 2 * most))
+    """The first ``most`` of 2 · ``most`` texts of at least ``shortest`` words that are no near-duplicates."""
+    long = list(islice((text for text in dict.fromkeys(texts) if _count(text) >= shortest), 2 * most))
     if not long:
         return []
     near = _jaccard(long) >= NEAR  # (N, N)
@@ -219,7 +209,7 @@ def distinct_rows(texts: Sequence[str], most: int, shortest: int) -> list[int]:
     for row in range(len(long)):
         if len(kept) < most and not near[row, kept].any():
             kept.append(row)
-    return [place[long[row]] for row in kept]
+    return [texts.index(long[row]) for row in kept]
 
 
 def _jaccard(texts: Sequence[str]) -> Matrix:

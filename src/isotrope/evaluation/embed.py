@@ -6,18 +6,15 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.embed import Vectors, cut, vectors_of
-from isotrope.encoder.prompts import Role, has_roles
+from isotrope.encoder.prompts import has_roles
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.types import Encoder, Vector
 
 
 class Known:
-    """An encoder of texts whose vectors are known: it encodes nothing, so that many steps after it cost nothing.
+    """An encoder of texts (N,), each once, whose vectors (N, D) are known, so that many steps after it cost nothing.
 
-    Args:
-        texts: (N,), each once.
-        vectors: (N, D) of them.
-        queries: texts as queries, for a model that reads these in another way; None: it does not.
+    ``queries`` are the texts that the model reads as queries; None: it reads all texts in one way.
     """
 
     def __init__(self, texts: Sequence[str], vectors: Vectors, queries: "Known | None" = None) -> None:
@@ -38,7 +35,6 @@ class Known:
     encode_document = encode
 
     def encode_query(self, texts: Sequence[str]) -> Vectors:
-        """The same, of queries."""
         return (self.queries or self).encode(texts)
 
     def cosines(self, pairs: Pairs) -> Vector:
@@ -50,19 +46,15 @@ def known_by(
     model: SentenceTransformer, queries: Sequence[str], documents: Sequence[str], length: int | None = None,
     asking: SentenceTransformer | None = None,
 ) -> Known:  # fmt: skip
-    """The vectors of queries and of other texts, of which so many tokens are read; None: as many as the model reads.
-
-    ``asking`` is another model that reads the queries.
-    """
+    """The vectors of queries, perhaps by the model ``asking``, and of other texts, of which so many tokens are read."""
     with cut(model, length), cut(asking or model, length):
         if asking is None and not has_roles(model):
             every = list(dict.fromkeys([*queries, *documents]))
             return Known(every, vectors_of(model, every, batch_size=32))
-        sides: Sequence[tuple[Role, SentenceTransformer, Sequence[str]]]
-        sides = (("document", model, documents), ("query", asking or model, queries))
-        found = [(each, vectors_of(one, each, batch_size=32, role=role)) for role, one, each in sides if each]
-        asked = Known(*found.pop()) if queries else None
-        return Known(*found[0], asked) if found else Known([], np.empty((0, 1)), asked)
+        asked = Known(queries, vectors_of(asking or model, queries, batch_size=32, role="query")) if queries else None
+        if not documents:
+            return Known([], np.empty((0, 1)), asked)
+        return Known(documents, vectors_of(model, documents, batch_size=32, role="document"), asked)
 
 
 def row_cosines(a: Vectors, b: Vectors) -> Vector:
@@ -75,10 +67,9 @@ def row_cosines(a: Vectors, b: Vectors) -> Vector:
 def dot(a: Vectors, b: Vectors) -> Vectors:
     """Row-wise products of a (N, D) and b (N, D) → (N,), summed in one fixed order: the same bits on every machine.
 
-    Pairs of equal sentences have cosine 1 up to the last bit, and that bit decides their rank: in STS12 SMTeuroparl,
-    every seventh pair is such a pair, and its correlation differs by 0.001 from one CPU to another. The order here is
-    that of a dot product on a CPU with AVX-512, where SentEval's reference results come from: 64 lanes of fused
-    multiply-adds, folded to 32, 8, 4, 2, 1.
+    Pairs of equal sentences have cosine 1 up to the last bit, and that bit decides their rank: the correlation of STS12
+    SMTeuroparl differs by 0.001 from one CPU to another. The order here is that of a dot product on a CPU with AVX-512,
+    where SentEval's reference results come from: 64 lanes of fused multiply-adds, folded to 32, 8, 4, 2, 1.
     """
     lanes = np.zeros((len(a), 64), a.dtype)
     for start in range(0, a.shape[1], 64):

@@ -6,7 +6,7 @@ https://arxiv.org/abs/1909.00512, whose measure of anisotropy it is.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -29,36 +29,26 @@ _BLOCK = 512  # rows at a time: 20,000 rows take 80 MB a block, not 3.2 GB
 
 def alignment(x: Embeddings, y: Embeddings) -> float:
     """Mean squared distance of positives x (N, D) and y (N, D) on the unit sphere, in [0, 4]; lower is better."""
-    a, b = _unit(x), _unit(y)
+    a, b = _directions(x), _directions(y)
     if a.shape != b.shape:
         raise UserError(f"alignment of shapes {a.shape} and {b.shape}", "give one positive for each row")
     return float(np.mean(np.sum((a - b) ** 2, axis=1)))
 
 
 def diversity(views: Sequence[Embeddings]) -> float:
-    """How far apart the positives of a sentence lie: the `alignment` of two views (N, D), mean over all pairs of views.
-
-    The measure is ours, for a plot of WhitenedCSE (Zhuo et al., Figure 1d, https://aclanthology.org/2023.acl-long.677).
-    """
+    """Mean `alignment` over all pairs of views (N, D) of the same sentences: ours, for WhitenedCSE's Figure 1d."""
     return float(np.mean([alignment(x, y) for x, y in combinations(views, 2)]))
 
 
 def disturbance(z: Embeddings, whitened: Embeddings) -> float:
-    """Size of ε in Z* = Z + ε, as a share of Z: ‖Z* − Z‖ / ‖Z‖ for features and whitened features (N, D), centred.
-
-    WhitenedCSE Eq. 11: ε = (W − 1) Z, how whitening disturbs a feature. (With centred Z, as whitening has it.)
-    """
+    """‖ε‖ / ‖Z‖ for features Z and whitened features Z + ε (N, D), both centred: WhitenedCSE Eq. 11, ε = (W − 1) Z."""
     a, b = (rows - rows.mean(axis=0) for rows in (np.asarray(x, dtype=np.float64) for x in (z, whitened)))
     return float(np.linalg.norm(b - a) / np.linalg.norm(a))
 
 
 def uniformity(x: Embeddings) -> float:
-    """Log of the mean of exp(−2 · squared distance) over pairs i < j of x (N, D) on the unit sphere; lower is better.
-
-    Exact, in blocks: memory grows with N, not with N².
-    """
-    a = _unit(x, at_least=2)
-    total = 0.0
+    """Log of the mean exp(−2 · squared distance) over pairs i < j of x (N, D) on the unit sphere; lower is better."""
+    a, total = _directions(x, at_least=2), 0.0
     for start in range(0, len(a), _BLOCK):
         block = a[start : start + _BLOCK]
         kernel = np.exp(4.0 * (block @ a[start:].T) - 4.0)  # ‖u − v‖² = 2 − 2·u·v: (block, N − start)
@@ -69,7 +59,7 @@ def uniformity(x: Embeddings) -> float:
 
 def mean_cosine(x: Embeddings) -> float:
     """Mean cosine over pairs i < j of x (N, D): 0 for an isotropic space, 1 for a collapsed one."""
-    a = _unit(x, at_least=2)
+    a = _directions(x, at_least=2)
     n, common = len(a), a.sum(axis=0)
     return float((common @ common - n) / (n * (n - 1)))  # ‖Σu‖² = n + 2 · sum over pairs
 
@@ -77,12 +67,9 @@ def mean_cosine(x: Embeddings) -> float:
 def pair_geometry(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
     """The geometry of an encoder on any scored pairs (`read_pairs`), ready for JSON.
 
-    Keys:
-        positives: how many pairs have a score above four fifths of the scale (above 4, on a scale to 5).
-        alignment: of these pairs; None without any.
-        sentences: how many distinct sentences there are; the following, but for the bands, are taken over them.
-        effective_rank, spectrum: of the covariance of the unit vectors; the spectrum as shares, largest first.
-        bands: the cosines by gold score, see `cosine_bands`.
+    "alignment" is that of the "positives", the pairs with a score above four fifths of the scale; None without any.
+    "bands" are `cosine_bands`. All else is taken over the distinct "sentences": "effective_rank" and "spectrum" are
+    those of the covariance of their unit vectors, the spectrum as shares, largest first.
     """
     known = Known.of(encoder, (*pairs.first, *pairs.second))
     low, high = gold_scale(pairs.gold)
@@ -109,10 +96,11 @@ def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
     """
     bands = []
     for label, some in by_gold_band(gold, {"": cosines}):
-        bands.append({"band": label, "pairs": len(some[""])})
-        if values := some[""].tolist():
+        values = some[""]
+        bands.append({"band": label, "pairs": len(values)})
+        if len(values):
             quantiles = {str(q): float(np.quantile(values, q)) for q in QUANTILES}
-            bands[-1] |= {"mean": float(np.mean(values)), "sd": float(np.std(values)), "quantiles": quantiles}
+            bands[-1] |= {"mean": float(values.mean()), "sd": float(values.std()), "quantiles": quantiles}
     return bands
 
 
@@ -126,10 +114,8 @@ def by_gold_band(gold: Vector, cosines: Mapping[str, Vector]) -> list[tuple[str,
     """Cosines by band of gold (N,), lowest first: (label, {name: (n,)}). A pair is in one band; the last is closed."""
     edges = np.linspace(*gold_scale(gold), BANDS + 1).round(12)  # a score of 0.6 lies on the edge 0.6, not below it
     band = np.clip(np.searchsorted(edges, gold, side="right") - 1, 0, BANDS - 1)  # (N,)
-    return [
-        (f"{edges[i]:.3g}–{edges[i + 1]:.3g}", {name: values[band == i] for name, values in cosines.items()})
-        for i in range(BANDS)
-    ]
+    labels = [f"{low:.3g}–{high:.3g}" for low, high in pairwise(edges)]
+    return [(label, {name: of[band == i] for name, of in cosines.items()}) for i, label in enumerate(labels)]
 
 
 def unit(vectors: npt.ArrayLike) -> Matrix:
@@ -147,20 +133,16 @@ def variance_shares(rows: Matrix) -> Vector:
 
 
 def effective_rank(shares: Vector) -> float:
-    """Exponential of the entropy of shares (K,): how many equal directions would spread as much, 1 … K.
-
-    Roy and Vetterli, EUSIPCO 2007: The effective rank: a measure of effective dimensionality.
-    """
+    """Exponential of the entropy of shares (K,): so many equal directions spread as much (Roy and Vetterli, 2007)."""
     return float(np.exp(entr(shares).sum()))
 
 
 def iso_score(rows: npt.ArrayLike) -> float:
-    """IsoScore of rows (N, D): 0 where they vary along one direction, 1 where equally along all D.
+    """IsoScore of rows (N, D): 0 where they are equal or vary along one direction, 1 where equally along all D.
 
     Rudman et al., Findings of ACL 2022, https://aclanthology.org/2022.findings-acl.262, Algorithm 1. Its steps come
     down to (P − 1) / (D − 1), where P = (Σλ)² / Σλ² is the participation ratio of the variances λ along the principal
-    axes. So k equal directions out of D give (k − 1) / (D − 1), and rows that are all equal give 0. With fewer than
-    about ten rows a dimension it comes out too low.
+    axes: k for k equal directions. With fewer than about ten rows a dimension it comes out too low.
     """
     x = np.asarray(rows, dtype=np.float64)
     if not np.ptp(x, axis=0).any():
@@ -168,7 +150,7 @@ def iso_score(rows: npt.ArrayLike) -> float:
     return float((1 / np.sum(variance_shares(x) ** 2) - 1) / (x.shape[1] - 1))
 
 
-def _unit(x: Embeddings, at_least: int = 1) -> Matrix:
+def _directions(x: Embeddings, at_least: int = 1) -> Matrix:
     """`unit` of at least so many rows, each of which has a direction."""
     plain = x.detach().cpu().double().numpy() if isinstance(x, torch.Tensor) else np.asarray(x, dtype=np.float64)
     if plain.ndim != 2 or len(plain) < at_least:

@@ -26,8 +26,6 @@ from isotrope.store.cache import remembered
 from isotrope.text.coverage import unknown_warning
 from isotrope.types import Encoder
 
-Say = Callable[[str], None]
-
 OWN_DATA, SEARCH = ", own data", "retrieval"
 CODE = ("text", "encoder", "evaluation", "post")  # rooms of the package whose code decides a result
 
@@ -48,10 +46,7 @@ class AskedPart:
         return self.suite if isinstance(self.data, Path) else self.suite + OWN_DATA
 
     def result(self, encoder: Encoder, model: dict[str, Any] | None) -> dict[str, Any]:
-        """Task -> result; what was computed before for this model, data and code is taken from the cache.
-
-        ``model`` says all that decides the vectors; None: nothing is remembered. A damaged file counts as missing.
-        """
+        """Task -> result. ``model`` says all that decides the vectors, so that the cache may know; None: it may not."""
         compute = partial(run, encoder, self.suite, self.data, self.tasks, self.setting)
         if model is None:
             return compute()
@@ -61,18 +56,13 @@ class AskedPart:
 
 
 def asked_parts(
-    suites: str | None = None,
-    tasks: str | None = None,
-    data: str | Path | None = None,
-    labels: Sequence[Labels] = (),
+    suites: str | None = None, tasks: str | None = None, data: str | Path | None = None, labels: Sequence[Labels] = ()
 ) -> list[AskedPart]:
     """What "sts,transfer:fast" and "CR,MR" ask of the data folder, and of the user's own labels.
 
     Own labels are evaluated by those of the suites that take them, queries by retrieval in any case. Without suites or
     without a data folder, nothing else is evaluated then. All is checked before a model is loaded.
     """
-    if not suites and labels:
-        data = None
     named = [suite.strip().partition(":") for suite in (suites or "sts").split(",") if suite.strip()]
     settings = {suite: setting or "test" for suite, _, setting in named}
     chosen = [task.strip() for task in tasks.split(",")] if tasks else None
@@ -85,7 +75,7 @@ def asked_parts(
     if double := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two of the given labels are called {double[1]!r}", "rename one, or results mix")
     parts = []
-    if data is not None or not labels:
+    if not labels or (suites and data is not None):
         folder = data_folder(data)
         checksum = cache(partial(data_checksum, folder))
         for suite, setting in settings.items():
@@ -110,8 +100,7 @@ class RememberingEncoder(ByRole):
     def encode(self, sentences: list[str], role: Role | None = None) -> Vectors:
         """Sentences (n,) → vectors (n, D)."""
         known = self._known[role]
-        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in known]
-        if new:
+        if new := [sentence for sentence in dict.fromkeys(sentences) if sentence not in known]:
             self._begins()
             known |= zip(new, vectors_of(self._encoder, new, role=role), strict=True)
         return np.stack([known[sentence] for sentence in sentences])
@@ -123,7 +112,7 @@ def evaluate_models(
     pooling: str | None = None,
     prompts: Prompts = NO_PROMPTS,
     progress: Callable[[int, str], None] = lambda done, doing: None,
-    say: Say = lambda line: None,
+    say: Callable[[str], None] = lambda line: None,
     begins: Callable[[], None] = lambda: None,
     steps: Sequence[Shortened] = (),
 ) -> dict[str, dict[str, Any]]:
@@ -140,16 +129,15 @@ def evaluate_models(
     for name in models:
         check_name(name, prompts)
     texts = [text for part in parts if not isinstance(part.data, Path) for text in texts_of(part.data)]
+    most = max((step.k or 0 for step in steps), default=0)
     results: dict[str, dict[str, Any]] = {}
     done = 0
     for name in models:
-        opened = open_encoder(name, pooling, prompts)
+        encoder = opened = open_encoder(name, pooling, prompts)  # one that is fitted on the target stays as it is
         known: dict[str, Any] | None = None  # all that decides the vectors
-        encoder: Encoder = opened  # one that is fitted on the target wants it whole
         if isinstance(opened, SentenceTransformer):
             known, encoder = {"model": model_checksum(opened)}, RememberingEncoder(opened, begins)
-            width, most = opened.get_embedding_dimension(), max((step.k or 0 for step in steps), default=0)
-            if width and most > width:
+            if most > (width := opened.get_embedding_dimension() or most):
                 raise UserError(f"{name} has {width} dimensions, and is to be cut to {most}", f"choose at most {width}")
             if warning := unknown_warning(opened, texts):
                 say(warning)
@@ -157,13 +145,13 @@ def evaluate_models(
         if not (own and all(searches)) and (note := prompts.note(opened, name, " outside searches" * own)):
             say(note)
         for step in (None, *steps):
-            label, behind = (f"{name}, {step}", step.behind(encoder)) if step else (name, encoder)
+            label, shown = (f"{name}, {step}", step.behind(encoder)) if step else (name, encoder)
             key = known and {**known, **({"step": step.model_dump()} if step else {})}
             results[label] = defaultdict(dict)
             for part in parts:
                 progress(done, f"{label}: {part.title}")
                 done += 1
-                results[label][part.title] |= part.result(behind, key)
+                results[label][part.title] |= part.result(shown, key)
     return results
 
 

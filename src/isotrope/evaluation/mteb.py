@@ -1,9 +1,8 @@
 """Any encoder of ours for mteb: `mteb.evaluate(MtebEncoder(encoder, "me/mine"), tasks)`. Needs the extra `mteb`.
 
-What `isotrope.load` gives is a SentenceTransformer, which mteb takes as it is with its prompts. This is for the others:
-word vectors, whitening, flow, an object of the user's own. It is also for a model whose prompt for documents is called
-"passage", a name that mteb does not know. Mind that mteb's SICK-R has 9,927 pairs where the papers' has 4,927, and that
-its STS scores of STS12 … STS16 are not the papers' "all".
+What `isotrope.load` gives is a SentenceTransformer, which mteb takes as it is. This is for other encoders, and for a
+model whose prompt for documents is called "passage", a name that mteb does not know. Mind that mteb's SICK-R has 9,927
+pairs where the papers' has 4,927, and that its STS scores of STS12 … STS16 are not the papers' "all".
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,9 +34,6 @@ class MtebEncoder(AbsEncoder):
     def encode(
         self, inputs: Iterable[Mapping[str, Sequence[str]]], *, prompt_type: PromptType | None = None, **_: Any
     ) -> Vectors:
-        """Batches of texts → vectors (n, D); all batches in one call of the encoder.
-
-        Raises UserError where the encoder's output is not (n, D) or not finite.
-        """
+        """Batches of texts → vectors (n, D); UserError where the encoder's output is not (n, D) or not finite."""
         role = None if prompt_type is None else prompt_type.value
         return vectors_of(self.encoder, [text for batch in inputs for text in batch["text"]], role=role)

@@ -3,9 +3,8 @@
 Search is exact, in blocks. Ties count against the model: among equal cosines the least relevant text comes first, so a
 collapsed encoder finds nothing. Queries to which nothing is relevant are left out, as trec_eval does.
 
-Several searches can be fused, because a search with words and a search with vectors err in different ways, so their sum
-often finds more than either. Such rankings are good teachers too: a fusion teaches more than one of its parts (RankCSE,
-Sec. 4.4).
+Several searches can be fused: words and vectors err in different ways, so their sum often finds more than either. Such
+rankings are good teachers too: a fusion teaches more than one of its parts (RankCSE, Sec. 4.4).
 
 Sources: nDCG, Järvelin and Kekäläinen (2002), https://doi.org/10.1145/582415.582418, with the grade itself as gain and
 log2(place + 1) as discount (trec_eval's ndcg_cut); MRR, Voorhees (TREC-8, 1999).
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from scipy.sparse import csr_array
 from sklearn.cluster import KMeans
 from sklearn.metrics import v_measure_score
@@ -48,10 +48,9 @@ class Ranked(NamedTuple):
 def evaluate_domain(encoder: Encoder, domain: Domain) -> dict[str, Any]:
     """Means over queries of "ndcg@10", "mrr@10", "recall@10", "recall@100", as fractions, and the numbers of texts.
 
-    A model with prompts for queries and documents reads each with its own.
-
-    Where the queries have classes, also "v_measure", the mean over five k-means clusterings of them, and its standard
-    deviation "v_measure_sd". "per_query" holds the measures of each query that has something to find.
+    A model with prompts for queries and documents reads each with its own. Where the queries have classes, also
+    "v_measure", the mean over five k-means clusterings of them, and its standard deviation "v_measure_sd". "per_query"
+    holds the measures of each query that has something to find.
     """
     queries, corpus = search_vectors(encoder, domain.queries, domain.corpus)  # (Q, D), (M, D)
     measures = per_query(queries, corpus, domain)
@@ -72,7 +71,7 @@ class Lists(NamedTuple):
 
 
 class OwnTask:
-    """A domain, as `read_labels` gives it, whose measure is nDCG@10. Its size counts the queries."""
+    """A domain, as `read_labels` gives it, whose measure is nDCG@10."""
 
     def __init__(self, domain: Domain) -> None:
         self.domain, self.name, self.size = domain, domain.name, len(domain.queries)
@@ -94,11 +93,10 @@ class OwnTask:
 
 def per_query(queries: Vectors, corpus: Vectors, domain: Domain) -> dict[str, Vector]:
     """Each measure of each query with something to find, (Q',): what `significance.compare_means` compares."""
-    ranked = rank_search(by_cosine(queries, corpus), domain.grades, max(CUTOFF, *RECALLS), domain.own)
-    asked = ranked.relevant > 0
+    ranked = rank_search(by_cosine(queries, corpus), domain.grades, max(RECALLS), domain.own)
     measures = {f"ndcg@{CUTOFF}": ndcg_at(ranked, CUTOFF), f"mrr@{CUTOFF}": reciprocal_rank(ranked, CUTOFF)}
     measures |= {f"recall@{k}": recall_at(ranked, k) for k in RECALLS}
-    return {name: values[asked] for name, values in measures.items()}
+    return {name: values[ranked.relevant > 0] for name, values in measures.items()}
 
 
 def ndcg_at(ranked: Ranked, k: int) -> Vector:
@@ -119,16 +117,6 @@ def recall_at(ranked: Ranked, k: int) -> Vector:
     return np.asarray((ranked.found[:, :k] > 0).sum(axis=1) / np.maximum(ranked.relevant, 1))
 
 
-def shares_behind(scores: npt.NDArray[np.floating[Any]], answers: npt.NDArray[np.int64]) -> Vector:
-    """The share of the other texts that come behind a query's answer: (Q, M), (Q,) → (Q,).
-
-    As in `rank_search`, ties count against the model. With a single text there is nothing behind it: 0.
-    """
-    rounded = np.round(np.asarray(scores, dtype=np.float64), DECIMALS)
-    own = np.take_along_axis(rounded, answers[:, None], axis=1)  # (Q, 1)
-    return np.asarray((rounded < own).sum(axis=1) / max(1, scores.shape[1] - 1))
-
-
 def v_measures(vectors: Vectors, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """V-measure of k-means on unit rows (N, D) with as many clusters as there are classes (N,): (5,), as fractions.
 
@@ -143,10 +131,7 @@ def v_measures(vectors: Vectors, labels: npt.NDArray[np.int64]) -> npt.NDArray[n
 
 def by_cosine(queries: Vectors, corpus: Vectors) -> Search:
     """The search of a model, from vectors (Q, D) and (M, D). A vector of zeros is at 0 from all."""
-    a, b = (
-        torch.nn.functional.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float64)), dim=1, eps=1e-12)
-        for rows in (queries, corpus)
-    )
+    a, b = (F.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float64))) for rows in (queries, corpus))
     return lambda rows: (a[rows] @ b.T).numpy()
 
 
@@ -178,10 +163,7 @@ def search_with(teachers: Sequence[Search], weights: Sequence[float]) -> Search:
 
 
 def fused(scores: Sequence[Found], weights: Sequence[float]) -> Found:
-    """Σ_t w_t (s_t − min s_t) / (max s_t − min s_t), with minimum and maximum of each query: T of (Q, M) → (Q, M).
-
-    A teacher that gives all documents the same score adds nothing.
-    """
+    """Σ_t w_t (s_t − min s_t) / (max s_t − min s_t), or 0 where all s_t of a query are equal: T of (Q, M) → (Q, M)."""
     total = np.zeros_like(scores[0])
     for one, weight in zip(scores, weights, strict=True):
         low, high = one.min(axis=1, keepdims=True), one.max(axis=1, keepdims=True)
@@ -190,26 +172,20 @@ def fused(scores: Sequence[Found], weights: Sequence[float]) -> Found:
 
 
 def ranked_lists(
-    teachers: Sequence[Search],
-    weights: Sequence[float],
-    own: npt.NDArray[np.int64],
-    documents: int,
-    count: int = LIST,
+    teachers: Sequence[Search], weights: Sequence[float], own: npt.NDArray[np.int64], documents: int, count: int = LIST
 ) -> Lists:
     """The first ``count`` documents of each query by the fused ranking. No matrix of all scores is ever in memory.
 
     ``own`` (Q,) is the document that each query comes from, which is left out; -1: none. The weights should sum to 1.
     With fewer than ``count`` documents, all but a query's own are listed. Two documents and one query are needed.
     """
-    together = search_with(teachers, weights)
+    together, parts = search_with(teachers, weights), []
     count, step = min(count, documents - 1), max(1, _BLOCK // documents)
-    found, scores = [], []
     for begin in range(0, len(own), step):
         rows = slice(begin, begin + step)
         total = together(rows)  # (q, M)
         asked = np.flatnonzero(own[rows] >= 0)
         total[asked, own[rows][asked]] = -1
         best = np.argpartition(-total, count - 1, axis=1)[:, :count]
-        found.append(best)
-        scores.append(np.take_along_axis(total, best, axis=1))
-    return Lists(np.concatenate(found), np.concatenate(scores))
+        parts.append((best, np.take_along_axis(total, best, axis=1)))
+    return Lists(*map(np.concatenate, zip(*parts, strict=True)))

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from isotrope.encoder.embed import search_vectors
-from isotrope.evaluation.retrieval import CUTOFF, Search, by_cosine, rank_search, reciprocal_rank, shares_behind
+from isotrope.evaluation.retrieval import CUTOFF, DECIMALS, Search, by_cosine, rank_search, reciprocal_rank
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.significance import Comparison, compare_means, judged
 from isotrope.text.permutation import evenly
@@ -21,8 +21,8 @@ SHARE = "share of the other answers behind the right one"
 class SelfMadeTask:
     """Q queries, each with one answer among A candidates, each of which is the answer of one query or of several.
 
-    With ``all_places`` every place counts, not the first ten alone. Parts of a short text say so little that the answer
-    is rarely among the first ten, also with a good model.
+    With ``all_places`` every place counts, not the first ten alone: parts of a short text say so little that its answer
+    is rarely among these.
     """
 
     name: str
@@ -39,7 +39,7 @@ class SelfMadeTask:
 
     @property
     def size(self) -> int:
-        """How many answers there are: A."""
+        """How many answers there are."""
         return len(self.candidates)
 
     @property
@@ -60,15 +60,16 @@ class SelfMadeTask:
     def score(self, encoder: Encoder) -> Vector:
         """1 / place of a query's answer by cosine, 0 beyond the tenth place; the mean over each answer's queries: (A,).
 
-        Where each answer has one query, their mean is MRR@10.
-        With ``all_places``, the share of the other candidates that come behind the answer: 0.5 is chance.
+        With ``all_places``, it is the share of the other candidates that come behind the answer: 0.5 is chance.
         """
         return self.score_search(by_cosine(*search_vectors(encoder, self.queries, self.candidates)))
 
     def score_search(self, search: Search) -> Vector:
-        """As `score`, of any search → (A,)."""
+        """As `score`, of any search → (A,). Ties count against it."""
         if self.all_places:
-            own = shares_behind(search(slice(None)), self.answers)
+            scores = np.round(np.asarray(search(slice(None)), dtype=np.float64), DECIMALS)  # (Q, A)
+            right = np.take_along_axis(scores, self.answers[:, None], axis=1)
+            own = (scores < right).sum(axis=1) / max(1, self.size - 1)
         else:
             own = reciprocal_rank(rank_search(search, self.domain.grades, CUTOFF), CUTOFF)
         return np.asarray(np.bincount(self.answers, own) / np.bincount(self.answers))
@@ -97,10 +98,7 @@ def compare_on_documents(before: Encoder, after: Encoder, tasks: Sequence[SelfMa
 def document_weights(
     of: Sequence[npt.NDArray[np.int64]], resamples: int = 1000, seed: int = 0
 ) -> list[npt.NDArray[np.float64]]:
-    """The weight of each task's cases on the same R resamples of the documents: (R, A) for each task, rows of sum 1.
-
-    ``of`` says for each task of which document each of its A cases is, (A,).
-    """
+    """The weights (R, A), of sum 1, of each task's cases (of documents (A,)) on the same R resamples of documents."""
     count = 1 + max(int(own.max()) for own in of)
     times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)  # (R, N)
     return [times[:, own] / times[:, own].sum(axis=1, keepdims=True) for own in of]

@@ -1,8 +1,8 @@
 """Is the new model better, or is the difference chance? A paired bootstrap over sentence pairs.
 
-Both models are scored on the same resampled pairs. What makes a pair hard for both models cancels out. The test covers
-the choice of test pairs, not the training seed: for the seed, train several times. Each task is resampled
-independently. STSBenchmark repeats pairs of STS12 … STS16, so the interval of their average is slightly too narrow.
+Both models are scored on the same resampled pairs, so what makes a pair hard for both cancels out. The test covers the
+choice of test pairs, not the training seed. STSBenchmark repeats pairs of STS12 … STS16, and each task is resampled
+independently, so the interval of their average is slightly too narrow.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 16; for the paired form Koehn,
 Statistical Significance Tests for Machine Translation Evaluation (EMNLP 2004), https://aclanthology.org/W04-3250.
@@ -50,8 +50,8 @@ def compare(
     """Test whether the score of ``after`` differs from that of ``before``; both are means over the tasks.
 
     Both are task -> cases, as `isotrope.evaluation.sts.main_pairs` and `isotrope.evaluation.suite.cases_of` give them.
-    Every task draws at least 100 resamples from its own generator, seeded by ``seed`` and its name. The same call gives
-    the same numbers, a task's numbers do not depend on the other tasks, and swapping the models changes only the sign.
+    Every task draws its resamples from its own generator, seeded by ``seed`` and its name. The same call gives the same
+    numbers, a task's numbers do not depend on the other tasks, and swapping the models changes only the sign.
 
     Raises UserError where the tasks or their gold scores differ.
     """
@@ -60,15 +60,13 @@ def compare(
         raise UserError("the models were scored on different tasks", "score both on the same tasks")
     drawn = {t: _differences(before[t], after[t], resamples, _generator(t, seed)) for t in before}
     per_task = {task: judged(_score(before[task]), _score(after[task]), drawn[task]) for task in before}
-    old, new = (float(np.mean([getattr(one, side) for one in per_task.values()])) for side in ("before", "after"))
+    old = float(np.mean([one.before for one in per_task.values()]))
+    new = float(np.mean([one.after for one in per_task.values()]))
     return judged(old, new, np.mean(list(drawn.values()), axis=0), per_task)
 
 
 def resample(measured: Mapping[str, Cases], resamples: int = 1000) -> dict[str, Vector]:
-    """One model's score on every resample: task -> its cases gives task -> (R,).
-
-    The resamples depend only on the task's name and its size: any two models' draws can be compared later.
-    """
+    """One model's score on R resamples of each task, which depend only on its name and size: task -> cases → (R,)."""
     return {task: _differences(None, cases, resamples, _generator(task, 0)) for task, cases in measured.items()}
 
 
@@ -80,17 +78,15 @@ def interval(drawn: Vector) -> tuple[float, float]:
 
 def judged(before: float, after: float, drawn: Vector, per_task: Mapping[str, Comparison] | None = None) -> Comparison:
     """Interval, p and verdict of two scores from the differences (R,) that the resamples gave."""
-    r = len(drawn)
     low, high = interval(drawn)  # by order statistics, so that interval and p always agree
-    p = min(1.0, 2 * (1 + min(int(np.sum(drawn <= 0)), int(np.sum(drawn >= 0)))) / (r + 1))
+    p = min(1.0, 2 * (1 + min(int(np.sum(drawn <= 0)), int(np.sum(drawn >= 0)))) / (len(drawn) + 1))
     verdict: Significance = "better" if low > 0 else "worse" if high < 0 else "not significant"
-    return Comparison(before, after, after - before, low, high, p, r, verdict, per_task or {})
+    return Comparison(before, after, after - before, low, high, p, len(drawn), verdict, per_task or {})
 
 
 def compare_means(before: Vector, after: Vector, resamples: int = 1000, seed: int = 0) -> Comparison:
     """Test whether the mean of one number a case differs, such as a query's reciprocal rank: (N,), (N,)."""
-    drawn = _differences(before, after, resamples, np.random.default_rng(seed))
-    return judged(_score(before), _score(after), drawn)
+    return judged(_score(before), _score(after), _differences(before, after, resamples, np.random.default_rng(seed)))
 
 
 def _generator(task: str, seed: int) -> np.random.Generator:
@@ -131,10 +127,10 @@ def _scores(cases: Cases, times: Vector) -> Vector:
 
 
 def _ranks(values: Vector, times: Vector) -> tuple[Vector, Vector, npt.NDArray[np.int64]]:
-    """Of the L different values: their ranks in each resample (N, R), less the mean rank, ties sharing theirs: (L, R);
-    the sum of the ranks' squares over the cases (R,); and the level of each value (N,).
+    """Ranks of the L different values in each resample (N, R), less the mean rank, ties sharing theirs: (L, R).
 
-    The values are sorted once for all resamples: a resample changes how many copies lie below a value, not the order.
+    Also the sum of their squares over the cases (R,), and the level of each value (N,). The values are sorted once: a
+    resample changes how many copies lie below a value, not the order.
     """
     _, level, sizes = np.unique(values, return_inverse=True, return_counts=True)
     copies = np.add.reduceat(times[np.argsort(level, kind="stable")], np.cumsum(sizes) - sizes)

@@ -27,10 +27,7 @@ _CONSTANT = 1e-6  # values that differ by less than this, relatively, differ by 
 
 
 def evaluate_sets(encoder: Encoder, sets: Sets) -> dict[str, Any]:
-    """What `score` gives for each task, and under "per_pair" the "gold" and "cosine" of each pair behind its headline.
-
-    Raises UserError where the encoder's output has the wrong shape or is not finite.
-    """
+    """What `score` gives for each task, and "per_pair" with the "gold" and "cosine" of each pair of `main_pairs`."""
     cosines = similarities(encoder, sets)
     found = score(sets, cosines)
     for task, (gold, cosine) in main_pairs(sets, cosines).items():
@@ -39,10 +36,7 @@ def evaluate_sets(encoder: Encoder, sets: Sets) -> dict[str, Any]:
 
 
 def similarities(encoder: Encoder, sets: Sets) -> dict[str, dict[str, Vector]]:
-    """Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over all sets.
-
-    Raises UserError where the encoder's output has the wrong shape or is not finite.
-    """
+    """Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over all sets."""
     everything = [pairs for parts in sets.values() for pairs in parts.values()]
     known = Known.of(encoder, (s for pairs in everything for s in (*pairs.first, *pairs.second)))
     return {task: {part: known.cosines(p) for part, p in parts.items()} for task, parts in sets.items()}
@@ -54,7 +48,25 @@ def score(sets: Sets, cosines: Cosines) -> dict[str, Any]:
     Gives, for each task, `["spearman"]` and `["pearson"]` (each with "all", "mean", "wmean", or the task's splits),
     `["subsets"][name]["spearman" / "pearson" / "nsamples"]`, and `["nsamples"]`, the pairs scored.
     """
-    return {task: _score_task(parts, cosines[task]) for task, parts in sets.items()}
+    results = {}
+    for task, parts in sets.items():
+        sizes, golds = [len(pairs) for pairs in parts.values()], [pairs.gold for pairs in parts.values()]
+        found = [cosines[task][part] for part in parts]
+        result: dict[str, Any] = {"nsamples": sum(sizes), "subsets": {p: {"nsamples": len(parts[p])} for p in parts}}
+        for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
+            single = dict(zip(parts, map(correlate, found, golds), strict=True))
+            for part, value in single.items():
+                result["subsets"][part][measure] = value
+            if not set(parts) <= set(SPLITS["STSBenchmark"]):
+                scores = list(single.values())
+                single = {
+                    "all": correlate(np.concatenate(found), np.concatenate(golds)),
+                    "mean": float(np.mean(scores)),
+                    "wmean": float(np.average(scores, weights=sizes)),
+                }
+            result[measure] = single
+        results[task] = result
+    return results
 
 
 def spearman(x: Vector, y: Vector) -> float:
@@ -62,12 +74,12 @@ def spearman(x: Vector, y: Vector) -> float:
 
     A constant orders nothing, so a collapsed encoder scores 0: a number that compares and fits into JSON, unlike NaN.
     """
-    return _mean(products(x, y))
+    return float(np.clip(products(x, y).mean(), -1.0, 1.0))
 
 
 def pearson(x: Vector, y: Vector) -> float:
     """Pearson's correlation of x (N,) and y (N,). Constant input earns 0, as in `spearman`."""
-    return _mean(products(x, y, ranked=False))
+    return float(np.clip(products(x, y, ranked=False).mean(), -1.0, 1.0))
 
 
 def products(x: Vector, y: Vector, ranked: bool = True) -> Vector:
@@ -79,10 +91,7 @@ def products(x: Vector, y: Vector, ranked: bool = True) -> Vector:
 
 
 def main_pairs(sets: Sets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]:
-    """Gold scores and cosines (N,) behind the one number that papers print: "all", or the test split.
-
-    This is what a comparison of two models resamples (`isotrope.evaluation.significance.compare`).
-    """
+    """Gold scores and cosines (N,), as `compare` takes them, behind the number that papers print: "all", or "test"."""
     found = {}
     for task, parts in sets.items():
         chosen = ["test"] if "test" in parts else list(parts)
@@ -105,26 +114,3 @@ class PairTask:
     def score(self, encoder: Encoder) -> Vector:
         """The product of each pair's two ranks in standard units, by cosine and by grade: (N,)."""
         return products(Known.of(encoder, self.texts).cosines(self.pairs), self.pairs.gold)
-
-
-def _score_task(parts: Mapping[str, Pairs], cosines: Mapping[str, Vector]) -> dict[str, Any]:
-    sizes, golds = [len(pairs) for pairs in parts.values()], [pairs.gold for pairs in parts.values()]
-    found = [cosines[part] for part in parts]
-    result: dict[str, Any] = {"nsamples": sum(sizes), "subsets": {p: {"nsamples": len(parts[p])} for p in parts}}
-    for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
-        single = dict(zip(parts, map(correlate, found, golds), strict=True))
-        for part, value in single.items():
-            result["subsets"][part][measure] = value
-        if not set(parts) <= set(SPLITS["STSBenchmark"]):
-            scores = list(single.values())
-            single = {
-                "all": correlate(np.concatenate(found), np.concatenate(golds)),
-                "mean": float(np.mean(scores)),
-                "wmean": float(np.average(scores, weights=sizes)),
-            }
-        result[measure] = single
-    return result
-
-
-def _mean(products: Vector) -> float:
-    return float(np.clip(products.mean(), -1.0, 1.0))

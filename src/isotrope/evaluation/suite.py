@@ -66,9 +66,47 @@ class Suite:
     takes: type[Pairs] | type[Domain] | None = None  # labels of the user's own that can be judged too
 
 
-def _splits(settings: Mapping[str, tuple[str, ...]]) -> Callable[[str | Path | None, str, str], dict[str, Pairs]]:
-    """Reads STS tasks: the splits that each setting names."""
-    return lambda data, task, setting: load_sts(data, task, settings[setting])
+SUITES: Mapping[str, Suite] = {
+    "sts": Suite(
+        tasks={"test": STS_TASKS, "dev": tuple(SPLITS)},
+        read=lambda data, task, setting: load_sts(data, task, ("dev", "test") if setting == "test" else ("dev",)),
+        judge=lambda encoder, asked, _: evaluate_sets(encoder, asked),
+        measures=(Measure("Spearman × 100", "spearman"),),
+        averaged=STS_TASKS, cases=("pairs", "per_pair", ("gold", "cosine")), takes=Pairs,
+    ),
+    "transfer": Suite(
+        tasks=dict.fromkeys(CLASSIFIER_SETTINGS, TRANSFER_TASKS), read=lambda data, task, _: load_transfer(data, task),
+        judge=evaluate_transfer, measures=(Measure("accuracy", "accuracy"),),
+        averaged=tuple(task for task in TRANSFER_TASKS if task != "SST5"),  # the papers' seven
+        cases=("samples", "per_sample", ("correct",)),
+    ),
+    "ranking": Suite(
+        tasks=dict.fromkeys(RANKING_SETTINGS, STS_TASKS),
+        read=lambda data, task, setting: load_sts(data, task, RANKING_SETTINGS[setting]),
+        judge=lambda encoder, asked, _: rank_sets(encoder, {task: sets.values() for task, sets in asked.items()}),
+        measures=(Measure("KCC × 100", "kendall"), Measure("NDCG × 100", "ndcg")),
+        averaged=STS_TASKS, cases=("lists", "per_list", ("kendall",)), takes=Pairs,
+    ),
+    "geometry": Suite(
+        tasks={"test": ("STSBenchmark",)}, read=lambda data, task, _: load_sts(data, task, ["dev"]),  # as the papers
+        judge=lambda encoder, asked, _: {task: pair_geometry(encoder, *of.values()) for task, of in asked.items()},
+        measures=(
+            Measure("alignment", "alignment", 1, lower=True), Measure("uniformity", "uniformity", 1, lower=True),
+            Measure("mean cosine", "mean_cosine", 1, lower=True), Measure("IsoScore", "iso_score", 1),
+            Measure("effective rank", "effective_rank", 1),
+        ),
+        takes=Pairs,
+    ),
+    "retrieval": Suite(
+        tasks=DOMAIN_TASKS, read=load_domain,
+        judge=lambda encoder, asked, _: {task: evaluate_domain(encoder, domain) for task, domain in asked.items()},
+        measures=(
+            Measure("nDCG@10", "ndcg@10"), Measure("MRR@10", "mrr@10"), Measure("recall@10", "recall@10"),
+            Measure("recall@100", "recall@100"), Measure("V-measure", "v_measure"),
+        ),
+        averaged=DOMAINS, folders=("domain",), cases=("queries", "per_query", ("ndcg@10",)), takes=Domain,
+    ),
+}  # fmt: skip
 
 
 def cases_of(suite: str, results: TaskResults) -> dict[str, Cases]:
@@ -88,67 +126,6 @@ def cases_in_words(suite: str, results: TaskResults) -> str:
     return f"{count:,} {plural} of {', '.join(cases) if len(cases) < 4 else f'{len(cases)} tasks'}"
 
 
-SUITES: Mapping[str, Suite] = {
-    "sts": Suite(
-        tasks={"test": STS_TASKS, "dev": tuple(SPLITS)},
-        read=_splits({"test": ("dev", "test"), "dev": ("dev",)}),
-        judge=lambda encoder, asked, _: evaluate_sets(encoder, asked),
-        measures=(Measure("Spearman × 100", "spearman"),),
-        averaged=STS_TASKS,
-        cases=("pairs", "per_pair", ("gold", "cosine")),
-        takes=Pairs,
-    ),
-    "transfer": Suite(
-        tasks=dict.fromkeys(CLASSIFIER_SETTINGS, TRANSFER_TASKS),
-        read=lambda data, task, _: load_transfer(data, task),
-        judge=evaluate_transfer,
-        measures=(Measure("accuracy", "accuracy"),),
-        averaged=tuple(task for task in TRANSFER_TASKS if task != "SST5"),  # the papers' seven
-        cases=("samples", "per_sample", ("correct",)),
-    ),
-    "ranking": Suite(
-        tasks=dict.fromkeys(RANKING_SETTINGS, STS_TASKS),
-        read=_splits(RANKING_SETTINGS),
-        judge=lambda encoder, asked, _: rank_sets(encoder, {task: sets.values() for task, sets in asked.items()}),
-        measures=(Measure("KCC × 100", "kendall"), Measure("NDCG × 100", "ndcg")),
-        averaged=STS_TASKS,
-        cases=("lists", "per_list", ("kendall",)),
-        takes=Pairs,
-    ),
-    "geometry": Suite(
-        tasks={"test": ("STSBenchmark",)},
-        read=_splits({"test": ("dev",)}),  # the papers' choice
-        judge=lambda encoder, asked, _: {
-            task: pair_geometry(encoder, pairs) for task, sets in asked.items() for pairs in sets.values()
-        },
-        measures=(
-            Measure("alignment", "alignment", 1, lower=True),
-            Measure("uniformity", "uniformity", 1, lower=True),
-            Measure("mean cosine", "mean_cosine", 1, lower=True),
-            Measure("IsoScore", "iso_score", 1),
-            Measure("effective rank", "effective_rank", 1),
-        ),
-        takes=Pairs,
-    ),
-    "retrieval": Suite(
-        tasks=DOMAIN_TASKS,
-        read=load_domain,
-        judge=lambda encoder, asked, _: {task: evaluate_domain(encoder, domain) for task, domain in asked.items()},
-        measures=(
-            Measure("nDCG@10", "ndcg@10"),
-            Measure("MRR@10", "mrr@10"),
-            Measure("recall@10", "recall@10"),
-            Measure("recall@100", "recall@100"),
-            Measure("V-measure", "v_measure"),
-        ),
-        averaged=DOMAINS,
-        folders=("domain",),
-        cases=("queries", "per_query", ("ndcg@10",)),
-        takes=Domain,
-    ),
-}
-
-
 def run(
     encoder: Encoder | str | Path,
     suite: str,
@@ -159,27 +136,18 @@ def run(
 ) -> dict[str, Any]:
     """Evaluate a model on a suite: task -> result, in fractions, ready for JSON.
 
-    The functions that describe the results, in `isotrope.evaluation`:
-
-    | suite | result of a task | settings |
-    |---|---|---|
-    | sts | `sts.score` | test; dev: the dev splits alone |
-    | transfer | `transfer.evaluate_transfer` | test; fast: SentEval's for prototypes |
-    | ranking | `ranking.rank_sets` | test; all: every split |
-    | geometry | `geometry.pair_geometry` | test |
-    | retrieval | `retrieval.evaluate_domain` | test; dev |
-
-    Keys that begin with "per_" hold the single cases, which `suite.cases_of` collects. All data is read before anything
-    is encoded.
+    In `isotrope.evaluation`, these describe a task's result: `sts.score`, `transfer.evaluate_transfer`,
+    `ranking.rank_sets`, `geometry.pair_geometry` and `retrieval.evaluate_domain`. Keys that begin with "per_" hold the
+    single cases, which `suite.cases_of` collects. All data is read before anything is encoded.
 
     Args:
         encoder: a name or folder, or anything with ``encode(list[str])`` that gives one vector a sentence, such as a
             loaded SentenceTransformer.
-        suite: one of the above.
+        suite: sts, transfer, ranking, geometry or retrieval.
         data: the folder that holds ``senteval/`` and ``domain/``; None: the one that ISOTROPE_DATA names. Or labels of
             your own, as `isotrope.evaluation.sets.labels.read_labels` takes them; the one task is named after them.
         tasks: some of the suite's tasks; None: all.
-        setting: one of the suite's settings.
+        setting: test; dev (sts, retrieval); fast (transfer: SentEval's for prototypes); all (ranking: every split).
         columns: the columns of your own labels, in a table: "question,answer".
 
     Raises:

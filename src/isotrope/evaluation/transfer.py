@@ -15,17 +15,16 @@ sets share one matrix of features, and the R classifiers of a set, which differ 
     features (N, D) -> minibatches (F, B, D) -> log-odds (F, R, K - 1, B) -> gradients (F, R, K, D)
 
 Softmax over K classes needs K - 1 logits, those against class 0; the gradient of class 0 is minus the sum of the
-others. Every fit starts from SentEval's seed, in generators of our own. Only rounding differs, which over thousands of
-steps now and then moves one sample across the boundary.
+others. Every fit starts from SentEval's seed. Only rounding differs, which over thousands of steps now and then moves
+one sample across the boundary.
 
 Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,10 +65,6 @@ CLASSIFIER_SETTINGS = {
     "test": ClassifierSetting(10, "adam", 64, 5, 4),  # SentEval's for published numbers
     "fast": ClassifierSetting(5, "rmsprop", 128, 3, 2),  # and for prototypes
 }
-_OPTIMIZERS: dict[str, Callable[[list[Tensor]], Optimizer]] = {  # with their default learning rates
-    "adam": partial(torch.optim.Adam, fused=True),  # one pass over memory
-    "rmsprop": torch.optim.RMSprop,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +98,6 @@ def evaluate_transfer(
     Gives for each task the fractions "accuracy" and "dev_accuracy", and for MRPC "f1". "dev_accuracy" chose the
     penalty; with folds it is a mean over them. "ntrain" and "ntest" are counts. With nested folds, every sample is in
     both. `["per_sample"]["correct"]` is 1 or 0 for each test sample, in the same order for all encoders.
-
-    Raises UserError for an encoder that does not give (n, D) numbers.
     """
     found = {}
     for task, parts in tasks.items():
@@ -130,10 +123,10 @@ def accuracies(parts: Mapping[str, Problem], classes: int, setting: ClassifierSe
     x, y = (torch.cat(each) for each in zip(*parts.values(), strict=True))
     ends = np.cumsum([len(labels) for _, labels in parts.values()])
     rows = dict(zip(parts, np.split(np.arange(len(y)), ends[:-1]), strict=True))
-    nested = "all" in parts
-    outer = folds_of(y, rows["all"], setting.folds) if nested else [TrainingSet(rows["train"], rows["test"])]
+    train, test = (rows["all"], rows["all"]) if "all" in parts else (rows["train"], rows["test"])
+    outer = folds_of(y, test, setting.folds) if "all" in parts else [TrainingSet(train, test)]
     if "dev" in parts:
-        known = [TrainingSet(rows["train"], rows["dev"])]
+        known = [TrainingSet(train, rows["dev"])]
         trained = train_classifiers(x, y, known, np.array([PENALTIES]), classes, setting)
         percents = [[_percent(column) for column in trained.accuracy.T]]
         chosen = int(np.argmax(percents))
@@ -147,18 +140,15 @@ def accuracies(parts: Mapping[str, Problem], classes: int, setting: ClassifierSe
     predicted = np.zeros(len(y), dtype=np.int64)
     for fold, one in enumerate(outer):
         predicted[one.dev] = predictions(x[one.dev], trained.weights[fold])[:, chosen].numpy()
-    correct, tested = predicted == y.numpy(), rows["all" if nested else "test"]
+    correct = predicted == y.numpy()
     means = (np.mean(each) for each in ([_percent(correct[one.dev]) for one in outer], [*map(max, percents)]))
     accuracy, dev_accuracy = (round(round(float(percent), 2) / 100, 4) for percent in means)
-    result = {
-        "accuracy": accuracy,
-        "dev_accuracy": dev_accuracy,
-        "ntrain": len(rows["all" if nested else "train"]),
-        "ntest": len(tested),
-        "per_sample": {"correct": correct[tested].astype(int).tolist()},
-    }
-    with_f1 = classes == 2 and parts.keys() == {"train", "test"}
-    return result | ({"f1": round(float(f1_score(y[tested], predicted[tested])), 4)} if with_f1 else {})
+    result: dict[str, Any] = {"accuracy": accuracy, "dev_accuracy": dev_accuracy}
+    result |= {"ntrain": len(train), "ntest": len(test)}
+    result["per_sample"] = {"correct": correct[test].astype(int).tolist()}
+    if classes == 2 and parts.keys() == {"train", "test"}:
+        result["f1"] = round(float(f1_score(y[test], predicted[test])), 4)
+    return result
 
 
 def folds_of(y: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
@@ -168,25 +158,19 @@ def folds_of(y: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
 
 
 def _percent(values: npt.NDArray[Any]) -> float:
-    """The mean in percent, rounded as SentEval does."""
     return round(100 * float(values.mean()), 2)
 
 
 def train_classifiers(
     x: Tensor, y: Tensor, sets: Sequence[TrainingSet], penalties: Matrix, classes: int, setting: ClassifierSetting
 ) -> TrainedClassifiers:
-    """Train a classifier for each set and penalty (F, R), each until its own early stop, and keep its best state.
-
-    x (N, D + 1) has a column of ones, y (N,) has classes 0 … K − 1.
-    """
+    """Train a classifier for each set and penalty (F, R), each until its own early stop, and keep its best state."""
     trained = TrainedClassifiers(np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1]))
     steps = np.array([-(-len(rows.train) // setting.batch_size) for rows in sets])  # in an epoch
     for count in np.unique(steps):
         group = np.flatnonzero(steps == count)
-        together = _train_together(
-            x, y, [sets[member] for member in group.tolist()], penalties[group], classes, setting
-        )
-        trained.accuracy[group], trained.weights[group] = together
+        found = _train_together(x, y, [sets[int(place)] for place in group], penalties[group], classes, setting)
+        trained.accuracy[group], trained.weights[group] = found
     return trained
 
 
@@ -196,7 +180,8 @@ def _train_together(
     """Best accuracies (b, R) and weights (b, R, K, D + 1) of b sets with equally many steps an epoch."""
     decay = torch.tensor(penalties, dtype=torch.float32)[:, :, None, None]
     weights = _initial(classes, x.shape[1]).repeat(*penalties.shape, 1, 1)  # (b, R, K, D + 1)
-    optimizer = _OPTIMIZERS[setting.optimizer]([weights])
+    adam = setting.optimizer == "adam"  # both have their default learning rates; "fused" is one pass over memory
+    optimizer = torch.optim.Adam([weights], fused=True) if adam else torch.optim.RMSprop([weights])
     best, accuracy = weights.clone(), np.full(penalties.shape, -1.0)
     misses = np.zeros(penalties.shape, dtype=np.int64)  # (b, R) checks without a better accuracy
     shufflers = [deepcopy(one.shuffler) for one in sets]
@@ -247,12 +232,12 @@ def _descend(
 def _minibatches(orders: Sequence[Indices], size: int) -> tuple[Tensor, Tensor]:
     """Rows of the minibatches (S, b, B) and their shares in the mean loss (S, b, 1, 1, B); 0 fills up the last ones."""
     steps = -(-len(orders[0]) // size)
-    rows, shares = (np.zeros((len(orders), steps * size), dtype=kind) for kind in (np.int64, np.float32))
-    for index, order in enumerate(orders):
+    rows, shares = torch.zeros(len(orders), steps * size, dtype=torch.int64), torch.zeros(len(orders), steps * size)
+    for own, share, order in zip(rows, shares, orders, strict=True):
         count, last = len(order), (steps - 1) * size
-        rows[index, :count] = order
-        shares[index, :last], shares[index, last:count] = 1 / size, 1 / (count - last)
-    by_step = [torch.from_numpy(a.reshape(-1, steps, size).swapaxes(0, 1).copy()) for a in (rows, shares)]
+        own[:count] = torch.from_numpy(order)
+        share[:last], share[last:count] = 1 / size, 1 / (count - last)
+    by_step = [each.view(-1, steps, size).transpose(0, 1).contiguous() for each in (rows, shares)]
     return by_step[0], by_step[1][:, :, None, None]
 
 

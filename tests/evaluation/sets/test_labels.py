@@ -1,7 +1,6 @@
 """The user's labels: read as written, or refused in one line that says where and how to go on; and those that ship."""
 
 import json
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,14 +24,10 @@ TREC = {
     "qrels__txt": "q1 0 d1 2\nq1 0 d2 1\nq2 0 d3 1\nq2 0 d1 -1\n",
 }
 BEIR = {
-    "corpus__jsonl": "".join(
-        json.dumps({"_id": key, "title": title, "text": text}) + "\n"
-        for key, title, text in [("d1", "an", "apple"), ("d2", "", "a pear"), ("d3", "a", "stone")]
-    ),
-    "queries__jsonl": "".join(
-        json.dumps({"_id": key, "text": text}) + "\n"
-        for key, text in [("q1", "fruit"), ("q2", "mineral"), ("q3", "nothing")]
-    ),
+    "corpus__jsonl": '{"_id": "d1", "title": "an", "text": "apple"}\n{"_id": "d2", "title": "", "text": "a pear"}\n'
+    '{"_id": "d3", "title": "a", "text": "stone"}\n',
+    "queries__jsonl": '{"_id": "q1", "text": "fruit"}\n{"_id": "q2", "text": "mineral"}\n'
+    '{"_id": "q3", "text": "nothing"}\n',
     "qrels_test__tsv": "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t1\nq2\td3\t1\n",
 }
 
@@ -51,26 +46,23 @@ def write_file(folder: Path, content: list[str] | bytes, name: str = "own.tsv") 
     return folder / name
 
 
-def test_graded_pairs_are_read_as_they_are(tmp_path: Path) -> None:
-    pairs = read_pairs(write_file(tmp_path, LINES))
-    assert (pairs.name, len(pairs), in_words(pairs)) == ("own", 12, "12 graded pairs of own")
-    assert (pairs.first[3], pairs.second[3]) == ("sentence 3", "another 3")
-    np.testing.assert_array_equal(pairs.gold, np.arange(12) / 2)
-
-
 @pytest.mark.parametrize(
     "lines",
     [
+        LINES,
         ["sentence1\tsentence2\tscore", *LINES],
         ["a\tb\tgrade", *LINES],
         ["id\tscore\tfirst\tsecond", *("{2}\t{2}\t{0}\t{1}".format(*line.split("\t")) for line in LINES)],
         [*LINES[:6], "", "  ", *LINES[6:], ""],
         ("\ufeff" + "\r\n".join(LINES) + "\r\n").encode(),
     ],
-    ids=["header", "other names", "more columns", "blank lines", "mark and windows line ends"],
+    ids=["plain", "header", "other names", "more columns", "blank lines", "mark and windows line ends"],
 )
-def test_harmless_variations(tmp_path: Path, lines: list[str] | bytes) -> None:
-    assert read_pairs(write_file(tmp_path, lines)).second == [f"another {n}" for n in range(12)]
+def test_graded_pairs_are_read_in_harmless_variations(tmp_path: Path, lines: list[str] | bytes) -> None:
+    pairs = read_pairs(write_file(tmp_path, lines))
+    assert (pairs.name, in_words(pairs)) == ("own", "12 graded pairs of own")
+    assert (pairs.first[3], pairs.second) == ("sentence 3", [f"another {n}" for n in range(12)])
+    np.testing.assert_array_equal(pairs.gold, np.arange(12) / 2)
 
 
 def test_quotes_mean_something_in_csv_alone(tmp_path: Path) -> None:
@@ -81,8 +73,6 @@ def test_quotes_mean_something_in_csv_alone(tmp_path: Path) -> None:
     assert (pairs.first[0], pairs.second[0]) == ('he said "no', "line\u2028separator")
     with pytest.raises(UserError, match=r"own\.csv, line 1"):
         read_labels(write_file(tmp_path, ['"open,b,1'], "own.csv"))
-    with pytest.raises(UserError, match="does not exist"):
-        read_labels(tmp_path / "nowhere")
 
 
 def test_tables_in_memory_are_read_like_files(tmp_path: Path) -> None:
@@ -148,24 +138,21 @@ def test_triples_and_columns_of_any_name(tmp_path: Path) -> None:
         ([], r"0 column\(s\) instead of 2 or 3"),
         (LINES[:9], "9 pair.*at least 10"),
         ([*LINES, "only\ttwo"], "line 13: 2 column"),
-        (["a\tb\t1\td"], "line 1: 4 column"),
         (["a\tb\t4,5", *LINES], "line 1: the score '4,5'"),
         (["a\tb\tnan", *LINES], "line 1: the score 'nan'"),
         ([*LINES, "\tb\t1"], "line 13: the first cell is empty"),
         (["a\tb\t3"] * 20, r"20 pair\(s\) with 1 score"),
         ("\n".join(LINES).encode() + b"\ncaf\xe9\tb\t1\n", "line 13: not UTF-8"),
         (b"\0" * 50, "line 1: not UTF-8 text"),
-        (["one\tx", "two\tx"], r"own: 2 texts of 1 class\(es\)"),
-        (["text\tlabel", "one\tx", "two\ty"], r"own: 2 texts of 2 class\(es\): give .* several texts of a class"),
+        (["one\tx", "two\tx"], r"2 texts of 1 class\(es\)"),
+        (["text\tlabel", "one\tx", "two\ty"], r"2 texts of 2 class\(es\): give .* several texts of a class"),
         (["question\tanswer", "one\tx", "two\tx"], r"1 answer\(s\)"),
         (["text\tlabel", "one\t"], "line 2: the label cell is empty"),
     ],
 )
 def test_each_mistake_in_a_file_is_named(tmp_path: Path, lines: list[str] | bytes, words: str) -> None:
-    with pytest.raises(UserError, match=words) as caught:
+    with pytest.raises(UserError, match=f"own.*{words}"):
         read_labels(write_file(tmp_path, lines))
-    assert "own" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -177,28 +164,26 @@ def test_each_mistake_in_a_file_is_named(tmp_path: Path, lines: list[str] | byte
         ({"qrels__txt": "q1 0 d1 1\nq9 0 d1 1\n"}, r"qrels\.txt, line 2: the query 'q9' is not in bad"),
         ({"qrels__txt": "q1 0 d1 high\nq1 0 d2 much\n"}, r"line 2: the grade 'much' is not a whole number"),
         ({"qrels__txt": "q1 d1\n"}, r"line 1: 2 column\(s\) instead of 3 or 4"),
-        ({"corpus__tsv": "d1\tone\nd1\ttwo\n"}, r"corpus\.tsv, line 2: the id 'd1' occurs twice"),
-        ({"corpus__tsv": "d1\t\n"}, r"corpus\.tsv, line 1: the text is empty"),
+        ({"corpus__tsv": "d1\tone\nd1\ttwo\n"}, r"corpus\.tsv, line 2: .* id 'd1' occurs twice"),
+        ({"corpus__tsv": "d1\t\n"}, r"corpus\.tsv, line 1: .* text is empty"),
         ({"corpus__tsv": None}, r"none of corpus\.tsv, corpus\.jsonl"),
-        ({**BEIR, "corpus__jsonl": '{"text": "a"}\n'}, "line 1: the id is empty"),
+        ({**BEIR, "corpus__jsonl": '{"text": "a"}\n'}, "line 1: the id .* is empty"),
         ({**BEIR, "corpus__jsonl": "[1]\n"}, "line 1: not a JSON object"),
     ],
 )
 def test_each_mistake_in_a_folder_is_named(tmp_path: Path, changed: dict[str, str | None], problem: str) -> None:
     files = changed if changed.keys() == BEIR.keys() else {**TREC, **changed}
-    with pytest.raises(UserError, match=problem) as caught:
+    with pytest.raises(UserError, match=problem):
         read_labels(write(tmp_path / "bad", **{name: text for name, text in files.items() if text is not None}))
-    assert "\n" not in str(caught.value)
 
 
 def test_columns_of_objects_are_those_of_all_lines(tmp_path: Path) -> None:
-    """Not those of the first line only: then the wrong texts of the other lines were silently passed over."""
     rows = [{"note": "x", "anchor": "q0", "positive": "a0"}, {"anchor": "q1", "positive": "a1", "negative": "w1"}]
     with pytest.raises(UserError, match="line 1: the negative cell is empty"):
         read_labels(write_file(tmp_path, [json.dumps(row) for row in rows], "own.jsonl"))
     filled = [json.dumps(row | {"negative": "w"}) for row in rows]
-    path = write_file(tmp_path, filled, "own.jsonl")
-    assert read_labels(path).corpus == ["a0", "a1", "w"], "the empty note was not asked for"
+    found = read_labels(write_file(tmp_path, filled, "own.jsonl"))
+    assert found.corpus == ["a0", "a1", "w"], "the empty note was not asked for"
 
 
 def test_same_class_among_themselves_and_in_another_corpus() -> None:
@@ -224,14 +209,10 @@ def test_any_bytes_end_in_an_answer_or_a_user_error(
 
 
 def test_the_similarity_set_is_whole() -> None:
-    pairs = similarity_pairs()
+    pairs, folder = similarity_pairs(), Path(isotrope.evaluation.sets.similarity.__file__).parent
     assert len({*zip(pairs.first, pairs.second, strict=True)}) == len(pairs.gold) == 330
-    folder = Path(isotrope.evaluation.sets.similarity.__file__).parent
-    rows = [line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()[1:]]
-    assert [row[3] for row in rows] == pairs.first
-    assert set(Counter(row[2] for row in rows).values()) == {33}
-    grades: list[dict[str, float]] = []
-    for name in ("grades_a.tsv", "grades_b.tsv"):
-        lines = [line.split("\t") for line in (folder / name).read_text().splitlines()[1:]]
-        grades.append({i: float(grade) for i, grade in lines})
-    assert pairs.gold.tolist() == [(grades[0][row[0]] + grades[1][row[0]]) / 2 for row in rows]
+    rows, *grades = (pandas.read_csv(folder / f"{name}.tsv", sep="\t") for name in ("pairs", "grades_a", "grades_b"))
+    assert set(rows["construction"].value_counts()) == {33}
+    graded = rows.merge(grades[0], on="id").merge(grades[1], on="id")
+    assert graded["first"].tolist() == pairs.first
+    assert ((graded["grade_x"] + graded["grade_y"]) / 2).tolist() == pairs.gold.tolist()

@@ -1,4 +1,4 @@
-"""A domain: queries, the texts that they search, and how relevant each text is to each query."""
+"""What a search is judged on."""
 
 import json
 from collections.abc import Sequence
@@ -58,16 +58,18 @@ def same_class(
     Raises UserError where there is one class only, or where no query has anything to find.
     """
     classes = {label: number for number, label in enumerate(sorted({*labels, *others}))}
-    of_queries = np.array([classes[label] for label in labels])
-    of_corpus = of_queries if corpus is None else np.array([classes[label] for label in others])
-    grades = _member(of_queries, len(classes)) @ _member(of_corpus, len(classes)).T  # (Q, C) @ (C, M)
+    numbers = np.array([classes[label] for label in (*labels, *others)], dtype=np.int64)
+    shape = len(numbers), len(classes)
+    members = csr_array((np.ones(len(numbers)), (np.arange(len(numbers)), numbers)), shape=shape)  # in its class: 1
+    of_queries = members[: len(labels)]  # (Q, C)
+    grades = of_queries @ (of_queries if corpus is None else members[len(labels) :]).T  # (Q, C) @ (C, M)
     if corpus is None:
         grades.setdiag(0)
         grades.eliminate_zeros()
     if len(classes) < 2 or grades.nnz == 0:
         problem = f"{name}: {len(queries):,} texts of {len(classes):,} class(es)"
         raise UserError(problem, "give at least two classes, and several texts of a class")
-    return Domain(name, queries, queries if corpus is None else corpus, csr_array(grades), corpus is None, of_queries)
+    return Domain(name, queries, corpus or queries, csr_array(grades), corpus is None, numbers[: len(labels)])
 
 
 def relevant(name: str, queries: dict[str, str], corpus: dict[str, str], judged: dict[tuple[str, str], int]) -> Domain:
@@ -77,8 +79,3 @@ def relevant(name: str, queries: dict[str, str], corpus: dict[str, str], judged:
     grades = csr_array((np.array(list(judged.values()), dtype=np.float64), places), shape=(len(queries), len(corpus)))
     grades.eliminate_zeros()
     return Domain(name, list(queries.values()), list(corpus.values()), grades)
-
-
-def _member(classes: Labels, count: int) -> csr_array:
-    """(N,) -> (N, C): 1 in the column of each text's class."""
-    return csr_array((np.ones(len(classes)), (np.arange(len(classes)), classes)), shape=(len(classes), count))

@@ -9,9 +9,8 @@
   documents. Classic collections, https://ir.dcs.gla.ac.uk/resources/test_collections/.
 
 "test" is for what is reported, "dev" for choosing settings. SciFact's test has its dev claims, since its test claims
-are unlabelled; its dev has the train claims. Banking77's test has its test split against its train split, as a new
-query meets old ones; its dev has the train split against itself. Nobody has split StackOverflow: test has the even
-lines against themselves, dev the odd ones. CACM and NPL have "test" alone. A text never finds itself.
+are unlabelled; its dev has the train claims. Banking77's test has its test split against its train split; its dev has
+the train split against itself. StackOverflow has even lines in test, odd ones in dev. CACM and NPL have "test" alone.
 """
 
 import ast
@@ -36,10 +35,7 @@ DOMAIN_TASKS = {"test": DOMAINS, "dev": DOMAINS[:3]}
 
 
 def load_domain(data: str | Path | None, task: str, setting: str = "test") -> Domain:
-    """One of the known domains, from `domain/` in the data folder (None: ISOTROPE_DATA).
-
-    Raises UserError for a file that is missing or not as it was published.
-    """
+    """One of the known domains, from `domain/` in the data folder (None: ISOTROPE_DATA), as it was published."""
     folder = data_folder(data) / "domain"
     if task == "SciFact":
         return _scifact(folder / "scifact", setting)
@@ -80,7 +76,7 @@ def scifact_abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:
 
 
 def _member(folder: Path, name: str) -> list[dict[str, str]]:
-    """Rows of one file in SciFact's archive, read by its exact name into memory: nothing is unpacked."""
+    """Rows of one file in SciFact's archive."""
     with zipfile.ZipFile(folder / "scifact.zip") as archive, archive.open(name) as file:
         return _rows(file)
 

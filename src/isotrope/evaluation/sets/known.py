@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import xxhash
 
+from isotrope.datasets.sources import existing_folder
 from isotrope.errors import UserError
 
 _REMEDY = (
@@ -27,32 +28,22 @@ def data_folder(data: str | Path | None) -> Path:
     if given is None:
         remedy = "pass --data (or set ISOTROPE_DATA) with the folder that holds senteval/, or use labels of your own"
         raise UserError("no data folder given", remedy)
-    if not (folder := Path(given).expanduser()).is_dir():
-        raise UserError(f"the data folder {folder} does not exist", "set ISOTROPE_DATA or pass --data with another")
-    return folder
+    return existing_folder(given)
 
 
 def downstream_folder(data: str | Path | None) -> Path:
-    """SentEval's `downstream` folder below (or at) `data`."""
+    """SentEval's `downstream` folder: in `senteval/`, or in `data` itself, as SentEval has it."""
     folder = data_folder(data)
-    below = folder / "senteval" / "downstream"
-    candidates = (below, folder / "downstream", folder)
-    return next((each for each in candidates if each.name == "downstream" and each.is_dir()), below)
+    return own if (own := folder / "downstream").is_dir() else folder / "senteval" / "downstream"
 
 
 def data_checksum(data: Path, subfolders: tuple[str, ...]) -> str:
-    """Checksum over names and bytes of all files in some folders of the data folder.
-
-    All files of the data folder count if it is one of those folders itself. Any other folder is not read: it may be a
-    whole disk, and loading says what is missing.
-    """
+    """Checksum over names and bytes of all files in some folders of the data folder, where they exist."""
     digest = xxhash.xxh3_128()
-    itself = ["."] if data.name in subfolders else []
-    for folder in [name for name in subfolders if (data / name).is_dir()] or itself:
-        for path in sorted(path for path in (data / folder).rglob("*") if path.is_file()):
-            digest.update(f"{path.relative_to(data)}\n".encode(errors="surrogateescape"))
-            with downloaded(path):
-                digest.update(path.read_bytes())
+    for path in (path for name in subfolders for path in sorted((data / name).rglob("*")) if path.is_file()):
+        digest.update(f"{path.relative_to(data)}\n".encode(errors="surrogateescape"))
+        with downloaded(path):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -62,8 +53,7 @@ def downloaded(path: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        gone = isinstance(error, FileNotFoundError)
-        problem = "does not exist" if gone else f"is damaged ({' '.join(str(error).split())})"
+        problem = "does not exist" if isinstance(error, FileNotFoundError) else f"is damaged ({error})"
         raise UserError(f"{path} {problem}", _REMEDY) from error
 
 

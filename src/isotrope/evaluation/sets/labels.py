@@ -15,7 +15,6 @@ import csv
 import json
 import math
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -36,7 +35,7 @@ NAMED = (
 
 _TABLE = (
     "give a line for each pair (first, second, score), text (text, label), question (question, answer) or triple "
-    "(anchor, positive, negative)"
+    "(anchor, positive, negative), or name the columns (columns)"
 )
 _FOLDER = (
     "give corpus.tsv and queries.tsv (id, tab, text) or .jsonl (_id, text, perhaps title), and qrels.txt "
@@ -60,7 +59,7 @@ def read_labels(source: Any, columns: str | Sequence[str] | None = None) -> Labe
     path = Path(source)
     if not path.exists():
         raise UserError(f"{path} does not exist", "name a table of labels, or a folder with corpus, queries and qrels")
-    return read_judged(path) if path.is_dir() else _of_table(str(path), [*_lines_of(path)], named)
+    return read_judged(path) if path.is_dir() else _of_table(str(path), _table(path), named)
 
 
 def read_pairs(source: Any) -> Pairs:
@@ -91,7 +90,7 @@ def read_judged(folder: Path) -> Domain:
     corpus, queries = _texts(folder, "corpus"), _texts(folder, "queries")
     path = _first_of(folder, ("qrels.txt", "qrels.tsv", "qrels/test.tsv"))
     judged: dict[tuple[str, str], int] = {}
-    for number, (place, cells) in enumerate(_rows(path, None, _FOLDER)):
+    for number, (place, cells) in enumerate(_rows(path, None)):
         _check_columns(place, cells, (3, 4), _FOLDER)
         query, text, grade = cells[0], cells[-2], cells[-1]
         if number == 0 and grade.isalpha():
@@ -110,17 +109,17 @@ def read_judged(folder: Path) -> Domain:
 def _texts(folder: Path, stem: str) -> dict[str, str]:
     """Id -> text of corpus or queries."""
     path = _first_of(folder, (f"{stem}.tsv", f"{stem}.jsonl"))
-    rows = _rows(path, "\t", _FOLDER)
     if path.suffix == ".jsonl":
         named = ((place, [_cell(row.get(name)) for name in ("_id", "title", "text")]) for place, row in _objects(path))
-        rows = ((place, [key, f"{title} {text}"]) for place, (key, title, text) in named)
+        rows: list[Row] = [(place, [key, f"{title} {text}"]) for place, (key, title, text) in named]
+    else:
+        rows = _rows(path, "\t")
     texts: dict[str, str] = {}
     for place, cells in rows:
         _check_columns(place, cells, (2,), _FOLDER)
         key, text = (cell.strip() for cell in cells)
         if not key or not text or key in texts:
-            wrong = "id is empty" if not key else f"id {key!r} occurs twice" if text else "text is empty"
-            raise UserError(f"{place}: the {wrong}", _FILL)
+            raise UserError(f"{place}: the id or the text is empty, or the id {key!r} occurs twice", _FILL)
         texts[key] = text
     return texts
 
@@ -132,7 +131,7 @@ def _first_of(folder: Path, names: Sequence[str]) -> Path:
     raise UserError(f"{folder} holds none of {', '.join(names)}", _FOLDER)
 
 
-def _of_table(source: str, rows: list[Row], asked: Sequence[str]) -> Labels:
+def _of_table(source: str, rows: Sequence[Row], asked: Sequence[str]) -> Labels:
     """What the rows are, by their columns."""
     name, (top, first) = Path(source).stem, rows[0] if rows else (source, ())
     head = [cell.strip().lower() for cell in first]
@@ -141,9 +140,10 @@ def _of_table(source: str, rows: list[Row], asked: Sequence[str]) -> Labels:
     known = next((each for each in NAMED if {*each} <= {*head}), ())
     names = [column.lower() for column in asked] or list(known)
     chosen = [head.index(column) for column in names] if names else range(len(head))
-    _check_columns(top, chosen, (2, 3), f"{_TABLE}, or name them (columns)")
+    _check_columns(top, chosen, (2, 3), _TABLE)
     cut: list[Row] = []
-    headed = bool(names) or (len(head) == 3 and _is_word(head[2]))
+    # A score may be a name, "score", but neither "nan" (a bad score) nor "4,5" (a typing error).
+    headed = bool(names) or (len(head) == 3 and head[2][:1].isalpha() and not _is_number(head[2]))
     for place, cells in rows[headed:]:
         _check_columns(place, cells, (len(head),), _TABLE)
         cut.append((place, [cells[column].strip() for column in chosen]))
@@ -156,7 +156,13 @@ def _of_table(source: str, rows: list[Row], asked: Sequence[str]) -> Labels:
             return _graded(source, cut)
     texts, others, wrong = ([cells[place] for _, cells in cut if place < len(cells)] for place in range(3))
     classes = names[1] == "label" if names else 2 * len({*others}) <= len(others)
-    return same_class(name, texts, others) if classes and not wrong else _answered(source, texts, others, wrong)
+    if classes and not wrong:
+        return same_class(name, texts, others)
+    searched = {text: text for text in [*others, *wrong]}  # each question finds its answers among all
+    if len(searched) < 2:
+        raise UserError(f"{source}: {len(searched)} answer(s)", "give at least two, or there is nothing to search")
+    grades = dict.fromkeys(zip(texts, others, strict=True), 1)
+    return relevant(name, {text: text for text in texts}, searched, grades)
 
 
 def _check_columns(place: str, cells: Sequence[object], wanted: Sequence[int], remedy: str) -> None:
@@ -169,21 +175,11 @@ def _graded(source: str, rows: list[Row]) -> Pairs:
         if not (_is_number(cells[2]) and math.isfinite(float(cells[2]))):
             raise UserError(f"{place}: the score {cells[2][:40]!r} is not a finite number", _FILL)
     first, second, scores = ([cells[column] for _, cells in rows] for column in range(3))
-    if len(rows) < FEWEST_PAIRS or len({*map(float, scores)}) < 2:
+    gold = np.array(scores, dtype=np.float64)
+    if len(rows) < FEWEST_PAIRS or not np.ptp(gold):
         remedy = f"give at least {FEWEST_PAIRS} graded pairs, with scores that differ"
         raise UserError(f"{source}: {len(rows)} pair(s) with {len({*scores})} score(s)", remedy)
-    return Pairs(Path(source).stem, first, second, np.array(scores, dtype=np.float64))
-
-
-def _answered(source: str, questions: list[str], answers: list[str], wrong: list[str]) -> Domain:
-    """Each question finds its answers among all answers and all that is wrong."""
-    texts = dict.fromkeys([*answers, *wrong])
-    if len(texts) < 2:
-        raise UserError(f"{source}: {len(texts)} answer(s)", "give at least two, or there is nothing to search")
-    grades = dict.fromkeys(zip(questions, answers, strict=True), 1)
-    return relevant(
-        Path(source).stem, {question: question for question in questions}, {text: text for text in texts}, grades
-    )
+    return Pairs(Path(source).stem, first, second, gold)
 
 
 def _is_number(cell: str) -> bool:
@@ -192,11 +188,6 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_word(cell: str) -> bool:
-    """Whether a score cell is a column's name: "score", but neither "nan" (a bad score) nor "4,5" (a typing error)."""
-    return cell[:1].isalpha() and cell not in {"nan", "inf", "infinity"}
 
 
 def _rows_of(table: Any) -> Iterator[Row]:
@@ -208,21 +199,21 @@ def _rows_of(table: Any) -> Iterator[Row]:
         yield f"row {number}", [_cell(cell) for cell in row]
 
 
-def _lines_of(path: Path) -> Iterator[Row]:
-    """The same of a file."""
-    if path.suffix.lower() != ".jsonl":
-        return _rows(path, "\t", _TABLE)
-    objects = list(_objects(path))
-    names = list(dict.fromkeys(name for _, row in objects for name in row))  # a row may lack some of them
-    rows = ((place, [_cell(row.get(name)) for name in names]) for place, row in objects)
-    return chain([(objects[0][0], names)] if objects else [], rows)
-
-
 def _cell(value: Any) -> str:
     return "" if value is None or value != value else str(value)
 
 
-def _rows(path: Path, separator: str | None, remedy: str) -> Iterator[Row]:
+def _table(path: Path) -> list[Row]:
+    """The same of a file."""
+    if path.suffix.lower() != ".jsonl":
+        return _rows(path, "\t")
+    objects = list(_objects(path))
+    names = list(dict.fromkeys(name for _, row in objects for name in row))  # a row may lack some of them
+    rows = [(place, [_cell(row.get(name)) for name in names]) for place, row in objects]
+    return [*[(place, names) for place, _ in rows[:1]], *rows]
+
+
+def _rows(path: Path, separator: str | None) -> list[Row]:
     """The cells of each line that is not blank. Quotes mean something in a .csv only."""
     raw = path.read_bytes().replace(b"\0", b"\xff")  # no text has zeros
     try:
@@ -230,22 +221,20 @@ def _rows(path: Path, separator: str | None, remedy: str) -> Iterator[Row]:
         lines = raw.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         problem = f"{path}, line {raw[: error.start].count(10) + 1}: not UTF-8 text"
-        raise UserError(problem, f"save the file as UTF-8, or {remedy}") from None
+        raise UserError(problem, "save the file as UTF-8") from None
     if path.suffix.lower() != ".csv":
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield f"{path}, line {number}", line.rstrip("\r").split(separator)
-        return
+        numbered = enumerate((line.rstrip("\r") for line in lines), start=1)
+        return [(f"{path}, line {number}", line.split(separator)) for number, line in numbered if line.strip()]
     reader = csv.reader((f"{line}\n" for line in lines), strict=True)
     try:
-        yield from ((f"{path}, line {reader.line_num}", cells) for cells in reader if "".join(cells).strip())
+        return [(f"{path}, line {reader.line_num}", cells) for cells in reader if "".join(cells).strip()]
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}", _TABLE) from None
 
 
 def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """The JSON object of each line, and its place."""
-    for place, (line,) in _rows(path, "\0", _TABLE):
+    for place, (line,) in _rows(path, "\0"):
         try:
             row = json.loads(line)
         except ValueError:

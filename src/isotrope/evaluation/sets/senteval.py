@@ -2,8 +2,7 @@
 
 The files are read as SentEval reads them. A sentence is split at white space and joined by one space; its case stays.
 Only pairs with a gold score count. STS13 comes without SMT, which is not free. A blank line of CR or MPQA is a sample.
-Every row count is checked, since a truncated or swapped file gives numbers that look right: any encoder gets 99 % on a
-corrupt SUBJ that has only 20 subjective sentences.
+Every row count is checked, since a truncated or swapped file gives numbers that look right.
 
 Sources: SemEval 2012-2016 task files; STS Benchmark (Cer et al., 2017, https://arxiv.org/abs/1708.00055); SICK (Marelli
 et al., LREC 2014); MR (Pang and Lee, 2005), CR (Hu and Liu, 2004), SUBJ (Pang and Lee, 2004), MPQA (Wiebe et al.,
@@ -38,12 +37,65 @@ SPLITS: dict[str, dict[str, int]] = {
 }
 STS_TASKS: tuple[str, ...] = (*SUBSETS, *SPLITS)
 
+# Files and their rows. The first file of a two-file task has the class 1, the second the class 0, as in SentEval.
+_BINARY: dict[str, dict[str, int]] = {
+    "MR": {"MR/rt-polarity.pos": 5331, "MR/rt-polarity.neg": 5331},
+    "CR": {"CR/custrev.pos": 2407, "CR/custrev.neg": 1368},
+    "SUBJ": {"SUBJ/subj.objective": 5000, "SUBJ/subj.subjective": 5000},
+    "MPQA": {"MPQA/mpqa.pos": 3312, "MPQA/mpqa.neg": 7294},
+}
+
+
+class _Split(NamedTuple):
+    """A task with a training and a test file, and perhaps a dev file. No column follows the class and the sentences."""
+
+    files: dict[str, tuple[str, int]]  # split → file, its rows
+    classes: list[str]  # 0 … K − 1
+    label: int  # the column of the class, up to its colon
+    sentences: list[int]
+    separator: str
+    encoding: str = "utf-8-sig"
+    header: int = 0
+
+
+_SPLIT = {
+    "SST2": _Split(
+        {"train": ("SST/binary/sentiment-train", 67349), "dev": ("SST/binary/sentiment-dev", 872),
+         "test": ("SST/binary/sentiment-test", 1821)},
+        ["0", "1"], label=1, sentences=[0], separator="\t",
+    ),
+    "SST5": _Split(
+        {"train": ("SST/fine/sentiment-train", 8544), "dev": ("SST/fine/sentiment-dev", 1101),
+         "test": ("SST/fine/sentiment-test", 2210)},
+        [*"01234"], label=0, sentences=[1], separator=" ",
+    ),
+    "TREC": _Split(  # NUM:dist How far is it …
+        {"train": ("TREC/train_5500.label", 5452), "test": ("TREC/TREC_10.label", 500)},
+        ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"], label=0, sentences=[1], separator=" ", encoding="latin-1",
+    ),
+    "MRPC": _Split(  # class, two identifiers, two sentences
+        {"train": ("MRPC/msr_paraphrase_train.txt", 4076), "test": ("MRPC/msr_paraphrase_test.txt", 1725)},
+        ["0", "1"], label=0, sentences=[3, 4], separator="\t", header=1,
+    ),
+}  # fmt: skip
+TRANSFER_TASKS: tuple[str, ...] = (*_BINARY, *_SPLIT)
+CLASSES = dict.fromkeys(_BINARY, 2) | {task: len(split.classes) for task, split in _SPLIT.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTexts:
+    """N sentences, or sentence pairs, each with its class 0 … K − 1."""
+
+    first: list[str]  # (N,)
+    second: list[str] | None  # (N,) where the task is about pairs
+    labels: npt.NDArray[np.int64]  # (N,)
+
 
 def load_sts(data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test")) -> dict[str, Pairs]:
     """Load one STS task: subset name → pairs for STS12 … STS16, split name → pairs for STSBenchmark, SICKRelatedness.
 
-    `data` is the folder that holds `senteval/`, or that folder itself, or one that holds `downstream/`; None means the
-    environment variable ISOTROPE_DATA. `splits` says which of train, dev and test to read where a task has them.
+    `data` is the folder that holds `senteval/`, or SentEval's own, which holds `downstream/`; None: the one that
+    ISOTROPE_DATA names. `splits` says which of train, dev and test to read where a task has them.
 
     Raises UserError for a file that is missing or not as it was published.
     """
@@ -72,90 +124,31 @@ def _subset(folder: Path, task: str, name: str) -> Pairs:
         counted([*golds], SUBSETS[task][name])
     with downloaded(sentences):
         texts = [line.split("\t") for line in counted(lines_of(sentences), len(lines))]
-        return _pairs(f"{task} {name}", [[texts[n][0], texts[n][1], gold] for n, gold in golds.items()])
+        return _pairs(f"{task} {name}", [[*texts[n][:2], gold] for n, gold in golds.items()])
 
 
 def _pairs(name: str, rows: list[list[Any]]) -> Pairs:
     """From rows of two sentences and a score."""
-    first, second = ([_joined(row[side]) for row in rows] for side in (0, 1))
-    return Pairs(name, first, second, np.array([row[2] for row in rows], dtype=np.float64))
+    first, second, gold = ([row[column] for row in rows] for column in range(3))
+    return Pairs(name, [*map(_joined, first)], [*map(_joined, second)], np.array(gold, dtype=np.float64))
 
 
 def _joined(sentence: str) -> str:
     return " ".join(sentence.split())
 
 
-# Files and their rows. The first file of a two-file task has the class 1, the second the class 0, as in SentEval.
-_BINARY: dict[str, dict[str, int]] = {
-    "MR": {"MR/rt-polarity.pos": 5331, "MR/rt-polarity.neg": 5331},
-    "CR": {"CR/custrev.pos": 2407, "CR/custrev.neg": 1368},
-    "SUBJ": {"SUBJ/subj.objective": 5000, "SUBJ/subj.subjective": 5000},
-    "MPQA": {"MPQA/mpqa.pos": 3312, "MPQA/mpqa.neg": 7294},
-}
-
-
-class _Split(NamedTuple):
-    """A task with a training and a test file, and perhaps a dev file. No column follows the class and the sentences."""
-
-    folder: str
-    files: dict[str, tuple[str, int]]  # split → file, its rows
-    classes: list[str]  # 0 … K − 1
-    label: int  # the column of the class, up to its colon
-    sentences: list[int]
-    separator: str
-    encoding: str = "utf-8-sig"
-    header: int = 0
-
-
-_SPLIT = {
-    "SST2": _Split(
-        "SST/binary",
-        {"train": ("sentiment-train", 67349), "dev": ("sentiment-dev", 872), "test": ("sentiment-test", 1821)},
-        ["0", "1"], label=1, sentences=[0], separator="\t",
-    ),
-    "SST5": _Split(
-        "SST/fine",
-        {"train": ("sentiment-train", 8544), "dev": ("sentiment-dev", 1101), "test": ("sentiment-test", 2210)},
-        [*"01234"], label=0, sentences=[1], separator=" ",
-    ),
-    "TREC": _Split(  # NUM:dist How far is it …
-        "TREC", {"train": ("train_5500.label", 5452), "test": ("TREC_10.label", 500)},
-        ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"],
-        label=0, sentences=[1], separator=" ", encoding="latin-1",
-    ),
-    "MRPC": _Split(  # class, two identifiers, two sentences
-        "MRPC", {"train": ("msr_paraphrase_train.txt", 4076), "test": ("msr_paraphrase_test.txt", 1725)},
-        ["0", "1"], label=0, sentences=[3, 4], separator="\t", header=1,
-    ),
-}  # fmt: skip
-TRANSFER_TASKS: tuple[str, ...] = (*_BINARY, *_SPLIT)
-CLASSES = dict.fromkeys(_BINARY, 2) | {task: len(split.classes) for task, split in _SPLIT.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledTexts:
-    """N sentences, or sentence pairs, each with its class 0 … K − 1."""
-
-    first: list[str]  # (N,)
-    second: list[str] | None  # (N,) where the task is about pairs
-    labels: npt.NDArray[np.int64]  # (N,)
-
-
 def load_transfer(data: str | Path | None, task: str) -> dict[str, LabelledTexts]:
     """Load one transfer task: "all" for MR, CR, SUBJ, MPQA; "train", "test" for TREC, MRPC; and "dev" for SST2, SST5.
 
-    `data` is as in `load_sts`. Rows are in the files' order, positive (or objective) ones first.
-
-    Raises UserError for a file that is missing or not as it was published.
+    `data` and errors are as in `load_sts`. Rows are in the files' order, positive (or objective) ones first.
     """
     folder = downstream_folder(data)
     if task in _BINARY:
         return {"all": _binary(folder, task)}
-    known = _SPLIT[task]
-    found = {}
+    known, found = _SPLIT[task], {}
     for split, (name, expected) in known.files.items():
-        with downloaded(path := folder / known.folder / name):
-            lines = counted(lines_of(path, known.encoding)[known.header :], expected)
+        with downloaded(folder / name):
+            lines = counted(lines_of(folder / name, known.encoding)[known.header :], expected)
             most = 1 if known.separator == " " else -1  # a sentence has spaces
             rows = [line.strip().split(known.separator, most) for line in lines]
             if any(len(row) != 1 + max(known.label, *known.sentences) for row in rows):
@@ -170,8 +163,7 @@ def _binary(folder: Path, task: str) -> LabelledTexts:
     sentences, labels = list[str](), list[int]()
     for label, (name, expected) in zip((1, 0), _BINARY[task].items(), strict=True):
         with downloaded(folder / name):
-            lines = counted(lines_of(folder / name, "latin-1"), expected)
-            sentences += map(_joined, lines)
+            sentences += map(_joined, counted(lines_of(folder / name, "latin-1"), expected))
             labels += [label] * expected
             if task == "SUBJ" and len(set(sentences)) < len(sentences):  # the real one repeats none
                 raise ValueError("sentences are repeated: a corrupt SUBJ, of which one once circulated")
