@@ -72,7 +72,6 @@ def test_letters_without_words_are_another_script_and_few_unknown_tokens_are_not
     """Letters are tokens of the latter's tokenizer."""
     warning = unknown_warning(load("isotrope/tiny"), [RUSSIAN])
     assert "has no words of this script: 98 % of the tokens are single letters" in warning
-    assert "3.0 % of the tokens are unknown to the model's tokenizer, such as 😀;" in unknown_warning(
-        model, ["a " * 97 + "😀 😀 😀"]
-    )
+    warning = unknown_warning(model, ["a " * 97 + "😀 😀 😀"])
+    assert "3 % of the tokens are unknown to the model's tokenizer, such as 😀;" in warning
     assert unknown_warning(model, ["a " * 99 + "😀"]) == ""

@@ -1,7 +1,6 @@
 """Files and folders, compressed or not, and what is no text."""
 
 import os
-import sys
 from itertools import product
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from fsspec import AbstractFileSystem
 from corpora import COMPRESS, SENTENCES, corpus, table, texts, write
 from isotrope.errors import UserError
 from isotrope.store.remote import RemoteFile
-from isotrope.text.files import TextFile, find_sources, lines, not_read
+from isotrope.text import files
+from isotrope.text.files import find_sources, lines, not_read
 
 
 def test_a_folder_that_cannot_be_read_is_named_and_not_passed_over(
@@ -59,15 +59,11 @@ def test_zeros_between_streams_are_padding(tmp_path: Path, compression: str) -> 
     assert len(corpus(write(tmp_path / f"c.txt{compression}", one + bytes(8) + two + bytes(4)))) == 2
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="pipes and devices are POSIX")
-def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.txt")
-    (tmp_path / "device.txt").symlink_to("/dev/zero")
-    for path in (tmp_path / "pipe.txt", tmp_path / "device.txt", Path("/dev/null")):
-        with pytest.raises(UserError, match="is a pipe or a device"):
-            find_sources([path])
-        with pytest.raises(UserError, match="is a pipe or a device"):
-            next(lines(TextFile(path, ".txt", "")))
+def test_a_line_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it does not fill the memory."""
+    monkeypatch.setattr(files, "LONGEST_LINE", 100_000)
+    (source,) = find_sources([write(tmp_path / "c.txt", f"a\n{'x' * 300_000}\nlast")])
+    assert list(map(len, lines(source))) == [2, 100_001, 4]
 
 
 def test_files_behind_a_url_are_those_of_this_machine(tmp_path: Path, memory: AbstractFileSystem) -> None:

@@ -86,7 +86,7 @@ def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path) -
     assert texts(opened) == ["Head", "First one. Second one.", "Fourth one.", "Third one."]
     assert str(opened.report).splitlines() == [
         "4 texts read from 4 files, 4 kept, 0 dropped",
-        "  files not read: 2 .png, 1 broken link, 2 hidden, 1 linked folder, 1 no ending",
+        "  files not read: 2 .png, 1 .txt, 2 hidden, 1 linked folder, 1 no ending",
     ]
     assert len(corpus(folder, split="sentences")) == 5
     (folder / "p.png").unlink()

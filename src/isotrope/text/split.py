@@ -16,11 +16,7 @@ _LONGEST = 10_000  # characters given to the rules at once: their time grows wit
 
 
 def language_of(split: str) -> str:
-    """The language that ``split`` asks for: "sentences" (the rules of English) or "sentences:de" (a language's code).
-
-    Raises:
-        UserError: it is something else.
-    """
+    """The language that ``split`` asks for: "sentences" (the rules of English) or "sentences:de"; else UserError."""
     name, colon, language = split.partition(":")
     if name != "sentences" or (colon and not re.fullmatch(_CODE, language)):
         remedy = "choose sentences, or sentences:LANGUAGE with a two-letter code, such as sentences:de"
