@@ -90,9 +90,9 @@ def test_columns_are_found_or_named(tmp_path: Path) -> None:
     [
         ('{"a": "x"}', {}, "has no single text column (columns: a)"),
         ('{"text": "x"}', {"title": "head"}, "has no column 'head' (columns: text)"),
-        ('{"text": 5}', {}, ":1: the text holds int, not a string"),
-        ('{"text": ["a", 5]}', {}, ":1: the text holds int, not a string"),
-        ('{"text": "x", "title": 5}', {}, ":1: the title holds int, not a string"),
+        ('{"text": 5}', {}, ":1 holds int, not a string"),
+        ('{"text": ["a", 5]}', {}, ":1 holds int, not a string"),
+        ('{"text": "x", "title": 5}', {}, ":1 holds int, not a string"),
         ('{"text": "x", "title": "A"}\n{"text": "y"}', {}, ":2 is not as the first object: 'title' is missing"),
     ],
 )

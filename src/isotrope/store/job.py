@@ -18,7 +18,7 @@ from isotrope.errors import UserError
 from isotrope.store.atomic import alone, write_json
 from isotrope.store.cache import checksums
 from isotrope.store.disk import writing
-from isotrope.store.mark import LOCK, MARK, claim, empty, leftover
+from isotrope.store.mark import LOCK, MARK, check_place, claim, empty, leftover
 from isotrope.store.records import Record, read_record
 
 IDENTITY, RESULT, FILES = "job.json", "result.json", "files"
@@ -81,6 +81,7 @@ class Job:
         for inside in (place for source in self.sources for place in source.folders):
             if self.folder.resolve().is_relative_to(inside.resolve()):
                 raise UserError(f"{self.folder} lies in {inside}, which is read", "choose an --output elsewhere")
+        check_place(self.folder, self.kind)
         with writing(self.folder, AGAIN):
             claim(self.folder, self.kind)
             with alone(self.folder, MARK):

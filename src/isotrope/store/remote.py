@@ -23,8 +23,8 @@ USUAL = ("s3", "gs", "hf", "https", "http", "memory")
 _LATER = "check the connection, or wait a while, then run the same command again"
 EXTRAS = {"s3": "s3", "s3a": "s3"}  # schemes whose package comes with an extra of isotrope
 # What shows that a file has changed: each kind of store tells some of these, or none.
-_VERSIONS = ("ETag", "etag", "VersionId", "generation", "md5Hash", "blob_id", "Last-Modified", "LastModified", "mtime")
-_VERSIONS += ("created",)
+_TELLING = ("ETag", "etag", "VersionId", "generation", "md5Hash", "blob_id", "Last-Modified", "LastModified")
+_VERSIONS = (*_TELLING, "mtime", "created")
 
 
 def is_url(name: object) -> bool:

@@ -135,7 +135,7 @@ def _is_path(one: str | Path) -> bool:
 
 
 def _table_of(source: Given) -> pa.Table:
-    """A Dataset, a DataFrame or a Series as a table. They are told apart without pandas, which need not be there."""
+    """A Dataset, a DataFrame or a Series as a table. pandas need not be there."""
     try:
         if hasattr(source, "iloc"):
             frame = source.to_frame("text") if hasattr(source, "to_frame") else source
@@ -149,7 +149,7 @@ def _table_of(source: Given) -> pa.Table:
 
 
 def _written(table: pa.Table) -> Path:
-    """The table as a file in the cache, whose folder has the checksum of its contents."""
+    """The table as a file in the cache."""
     total = xxhash.xxh3_128(json.dumps([table.column_names, [str(kind) for kind in table.schema.types]]).encode())
     for batch in table.combine_chunks().to_batches(max_chunksize=4096):  # however the table was put together
         total.update(batch.serialize())

@@ -13,7 +13,7 @@ from isotrope.errors import UserError, needs
 from isotrope.text.files import LONGEST_LINE, TextFile, lines
 
 Block = tuple[int, str]  # where it begins, from 1: the line in Markdown, the block's number in HTML; its text
-_Part = tuple[int, str, Literal["text", "heading", "code heading"]]  # a block, and what it is
+_Part = tuple[int, str, Literal["text", "heading", "code heading"]]
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n\s*[\w\"'-]+\s*[:=].*?\n\1[ \t]*(\r?\n|\Z)", re.DOTALL)
 _NESTED = 200  # levels of lists and quotations that are read; three for each list

@@ -24,7 +24,6 @@ csv.field_size_limit(LONGEST_LINE)  # Python's own limit is 131,072: too long is
 
 TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # of documents in a table
 _SPOOL = 1 << 26  # bytes of a file of documents that are kept in memory
-
 Kinds = Sequence[tuple[str, str]]  # the columns of a table: their names, each with "string" or another type's name
 Choose = Callable[[Kinds], tuple[str, ...]]
 NumberedRow = tuple[int, tuple[Any, ...]]  # line number from 1 (Parquet: row number), the fields, strings; None = null
@@ -124,8 +123,10 @@ def _kind(value: object) -> str:
 
 
 def _delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
-    sign, quoting = ("\t", csv.QUOTE_NONE) if source.format == ".tsv" else (",", csv.QUOTE_MINIMAL)
-    table = csv.reader(lines(source), delimiter=sign, quoting=quoting, strict=True)
+    sign = "\t" if source.format == ".tsv" else ","
+    table = csv.reader(
+        lines(source), delimiter=sign, strict=True, quoting=csv.QUOTE_NONE if sign == "\t" else csv.QUOTE_MINIMAL
+    )
     begin = 1  # the line where a row begins: a quoted field may hold line ends
     try:
         header = next(table)
@@ -150,13 +151,9 @@ def _parquet(source: TextFile, choose: Choose, strings: int) -> Iterator[Numbere
             raw.seek(0)
         file = pq.ParquetFile(io.BufferedReader(raw))
         chosen = choose([(one.name, "string" if is_string(one.type) else str(one.type)) for one in file.schema_arrow])
-        number = 0
-        for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(chosen))):
-            found = (batch.column(name) for name in chosen)
-            parts = [_decoded(one) if is_string(one.type) else one.to_pylist() for one in found]
-            for row in zip(*parts, strict=True):
-                number += 1
-                yield number, row
+        batches = file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(chosen)))
+        tables = (zip(*(_values(batch.column(name)) for name in chosen), strict=True) for batch in batches)
+        yield from enumerate(chain.from_iterable(tables), start=1)
 
 
 # The rows of a table, with the columns that ``choose`` takes, of which the first ``strings`` must hold strings. A blank
@@ -172,7 +169,9 @@ def is_string(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _decoded(column: pa.Array) -> list[str | None]:
+def _values(column: pa.Array) -> list[Any]:
+    if not is_string(column.type):
+        return list(column.to_pylist())
     # as bytes: Arrow does not check that a string is UTF-8, and to_pylist fails on one that is not
     fields = column.cast(pa.large_binary()).to_pylist()
     return [None if field is None else field.decode("utf-8", "surrogateescape") for field in fields]
@@ -240,10 +239,10 @@ def _table_documents(source: TextFile, title_column: str | None, text_column: st
     for number, fields in TABLES[source.format](source, choose, 0):
         value, title, *_ = (*fields, None, None)  # a blank line has no field; a table without titles, one
         texts = value if isinstance(value, list) else _paragraphs(value) if isinstance(value, str) else [value]
-        for name, each in [("title", title), *(("text", text) for text in texts)]:
+        for each in (title, *texts):
             if not isinstance(each, str | None):
-                problem = f"{source}:{number}: the {name} holds {type(each).__name__}, not a string"
-                raise UserError(problem, f"name another column (--{name})")
+                problem = f"{source}:{number} holds {type(each).__name__}, not a string"
+                raise UserError(problem, "name other columns (--text, --title)")
         yield f"{source}:{number}", (title or "", *(text for text in texts if text and not text.isspace()))
 
 
