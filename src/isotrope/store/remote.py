@@ -71,7 +71,8 @@ class RemoteFile:
 
     def open(self) -> Any:
         """Its bytes, as a file. A block that does not come is asked for again, after `WAITS`."""
-        options = {"block_size": BLOCK_BYTES, "cache_type": "readahead"}
+        options: dict[str, Any] = {"block_size": BLOCK_BYTES, "cache_type": "readahead"}
+        options |= {"size": self.size} if self.url.startswith(("http://", "https://")) else {}  # asks for parts
         file = _ask(self.url, lambda system, path: system.open(path, "rb", **options))
         if hasattr(file, "cache"):  # not of what is in memory
             fetch = file.cache.fetcher

@@ -18,13 +18,10 @@ class TitleBody(Lengths):
     """The title finds its body. Documents without a title, or without a body, give no pair. BibTeX: wang2022e5."""
 
     stage = "pairs"
+    needs = "a title and a body"
     shortest: Count = 16  # words of a crop of the body; a shorter body is taken whole
     longest: Count = 48
     whole: bool = False  # pair the title with the whole body, as far as the model reads it: one pair of a document
-
-    @property
-    def needs(self) -> str:
-        return "a title and a body"
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
         body = " ".join(document.paragraphs)
