@@ -15,6 +15,7 @@ from isotrope.errors import UserError
 from isotrope.store.atomic import in_turn, new_folder, write_json
 from isotrope.store.disk import writing
 from isotrope.store.mark import DRAFT, LOCK, kind_of, remove
+from isotrope.store.records import read_record
 
 _KIND = "cache"  # of the mark
 CONTENTS = "contents.json"  # of a cached folder: file name -> its checksum
@@ -51,12 +52,9 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
 
 def is_whole(folder: Path, kind: str = _KIND) -> bool:
     """Whether a folder is marked as ``kind``, and every file has the contents that it was written with."""
-    if kind_of(folder) != kind:
-        return False
-    try:
-        return bool(json.loads((folder / CONTENTS).read_text(encoding="utf-8")) == checksums(folder))
-    except (OSError, ValueError):
-        return False
+    with suppress(OSError, UserError):
+        return kind_of(folder) == kind and read_record(folder / CONTENTS) == checksums(folder)
+    return False
 
 
 def checksums(folder: Path) -> dict[str, str]:
@@ -90,8 +88,8 @@ def remembered(kind: str, key: Any, compute: Callable[[], Any]) -> Any:
     """
     digest = xxhash.xxh3_128_hexdigest(json.dumps(key, sort_keys=True).encode())
     path = cache_folder(kind, f"{digest}.json")
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(path.read_text(encoding="utf-8"))
+    with suppress(UserError):
+        kept = read_record(path, ["checksum", "value"])
         if kept["checksum"] == _checksum(kept["value"]):
             return kept["value"]
     value = json.loads(json.dumps(compute()))
