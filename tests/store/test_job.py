@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -129,6 +130,14 @@ def test_a_second_process_is_refused_and_takes_nothing_from_the_first(tmp_path: 
         assert code(fork(second)) == 0
         (folder / "result.json").write_text("{}")
     assert kind_of(folder) == "run"
+
+
+def test_a_folder_may_be_removed_while_it_is_held(tmp_path: Path) -> None:
+    with job(tmp_path / "run").held():
+        shutil.rmtree(tmp_path / "run")
+    with job(tmp_path / "run").held():
+        (tmp_path / "run" / "a.txt").touch()
+    assert kind_of(tmp_path / "run") == "run"
 
 
 def test_a_killed_process_holds_nothing_and_its_drafts_go(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def alone(folder: Path, *tidied: str) -> Iterator[None]:
             try:
                 yield
             finally:
-                if {path.name for path in folder.iterdir()} <= {LOCK, *tidied}:
+                if folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, *tidied}:  # encode removes it
                     for name in (LOCK, *tidied):
                         (folder / name).unlink(missing_ok=True)
     except Timeout as error:
