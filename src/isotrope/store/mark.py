@@ -45,7 +45,7 @@ def check_place(folder: Path, kind: str) -> None:
     elif not found and folder.is_dir() and not all(map(leftover, folder.iterdir())):
         fault = f"is not empty and holds no {kind}"
     if fault:
-        raise UserError(f"{folder} {fault}", "choose a new or an empty folder")
+        raise UserError(f"{folder} {fault}", "choose another folder, new or empty")
 
 
 def claim(folder: Path, kind: str) -> None:
