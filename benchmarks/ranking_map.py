@@ -41,6 +41,12 @@ STEPS = 120  # of the encoder
 WORDS = "words"  # BM25's most telling words of a document
 
 
+def telling(index: Bm25Index, document: int, count: int) -> list[str]:
+    """The words of most weight in a document, at most ``count``, the first of them first."""
+    row, names = index.weights[[document]], index.words.get_feature_names_out()
+    return [str(names[row.indices[place]]) for place in np.argsort(-row.data, kind="stable")[:count]]
+
+
 class Cell:
     """One model and one collection: everything is encoded once."""
 
@@ -64,7 +70,7 @@ class Cell:
         self.asked = pseudo_queries(found.each(trained), KINDS, choice.SEED)
         self.asked.kinds.extend([WORDS] * len(self.texts))
         self.asked.documents.extend(range(len(self.texts)))
-        self.asked.texts.extend(" ".join(self.index.telling(row, 6)) for row in range(len(self.texts)))
+        self.asked.texts.extend(" ".join(telling(self.index, row, 6)) for row in range(len(self.texts)))
         self.vectors = self.encoded(model)
 
     def encoded(self, model: str) -> Known:

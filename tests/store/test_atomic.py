@@ -1,19 +1,23 @@
-"""Files and folders that appear whole or not at all, also after a kill at any moment."""
+"""Files and folders that appear whole or not at all, also after a kill; what is ours, and what cannot be written."""
 
 import errno
 import os
 import random
 import resource
+import shutil
 import signal
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from forks import code, fork
 from isotrope.errors import UserError
 from isotrope.store.atomic import clear_drafts, draft_path, new_file, new_folder, write_text
-from isotrope.store.mark import DRAFT, MARK, kind_of, put_mark
+from isotrope.store.disk import check_space, writing
+from isotrope.store.mark import DRAFT, LOCK, MARK, check_place, claim, kind_of, put_mark, remove
 
 DEAD = 2**22 + 1  # no process has this number
 
@@ -61,18 +65,10 @@ def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
-def fill(folder: Path, number: int, count: int = 20) -> None:
+def fill(folder: Path, number: int) -> None:
     with new_folder(folder, "model") as draft:
-        for i in range(count):
+        for i in range(20):
             (draft / f"{i}.txt").write_text(str(number))
-
-
-def test_a_folder_is_marked_and_replaced(tmp_path: Path) -> None:
-    fill(tmp_path / "m", 1)
-    fill(tmp_path / "m", 2, count=3)
-    assert kind_of(tmp_path / "m") == "model"
-    assert names(tmp_path / "m") == [MARK, "0.txt", "1.txt", "2.txt"]
-    assert names(tmp_path) == ["m"]
 
 
 def test_after_an_error_the_old_file_and_the_old_folder_stay(tmp_path: Path) -> None:
@@ -104,6 +100,9 @@ def test_ctrl_c_between_the_two_renames_brings_the_old_folder_back(
         fill(tmp_path / "m", 2)
     assert (tmp_path / "m" / "0.txt").read_text() == "1"
     assert names(tmp_path) == ["m"]
+    fill(tmp_path / "m", 2)
+    assert (tmp_path / "m" / "0.txt").read_text() == "2"
+    assert kind_of(tmp_path / "m") == "model"
 
 
 def test_a_kill_between_the_two_renames_brings_the_old_folder_back(tmp_path: Path) -> None:
@@ -116,29 +115,17 @@ def test_a_kill_between_the_two_renames_brings_the_old_folder_back(tmp_path: Pat
     assert kind_of(tmp_path / "m") == "model"
 
 
-@pytest.mark.parametrize("name", [".", "..", "../{}"])
+@pytest.mark.parametrize("name", [".", "..", "../here"])
 def test_the_present_folder_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(UserError), new_folder(Path(name.format("here")), "model"):
+    with pytest.raises(UserError), new_folder(Path(name), "model"):
         raise AssertionError("nothing is to be written")
-    assert names(tmp_path) == ["here"]
-
-
-def test_a_mount_point_cannot_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, target: Path) -> Path:
-        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-
-    (tmp_path / "m").mkdir()
-    monkeypatch.setattr(Path, "replace", refuse)
-    with pytest.raises(UserError, match=r"m cannot be replaced \(.*: name a folder below it"):
-        fill(tmp_path / "m", 1)
-    assert names(tmp_path) == ["m"]
 
 
 def test_kills_at_random_moments(tmp_path: Path) -> None:
     """File and folder hold the old or the new, never a part, and no draft outlives the next writing."""
-    draw, killed = random.Random(0), 0
+    draw = random.Random(0)
 
     def work(number: int) -> None:
         for i in range(number * 1000, number * 1000 + 999):
@@ -146,16 +133,15 @@ def test_kills_at_random_moments(tmp_path: Path) -> None:
             write_text(tmp_path / "a.txt", f"{i} " * 20_000)
 
     for number in range(15):
-        killed += code(fork(partial(work, number)), draw.uniform(0.005, 0.05)) == -signal.SIGKILL
+        assert code(fork(partial(work, number)), draw.uniform(0.005, 0.05)) == -signal.SIGKILL
         clear_drafts(tmp_path)
         assert {path.name for path in tmp_path.iterdir()} <= {"m", "a.txt"}
         if (tmp_path / "m").exists():
             assert kind_of(tmp_path / "m") == "model"
-            assert len({path.read_text() for path in (tmp_path / "m").glob("*.txt")}) == 1
-            assert len(list((tmp_path / "m").glob("*.txt"))) == 20
+            found = [path.read_text() for path in (tmp_path / "m").glob("*.txt")]
+            assert (len(found), len(set(found))) == (20, 1)
         if (tmp_path / "a.txt").exists():
             assert len(set((tmp_path / "a.txt").read_text().split())) == 1
-    assert killed == 15
 
 
 def test_drafts_of_living_processes_stay(tmp_path: Path) -> None:
@@ -165,3 +151,154 @@ def test_drafts_of_living_processes_stay(tmp_path: Path) -> None:
     (tmp_path / f".key.vectors{DRAFT}").touch()  # a long pass goes on from it
     clear_drafts(tmp_path, "a")
     assert names(tmp_path) == sorted([f".a.{os.getppid()}{DRAFT}", f".a.b.{DEAD}{DRAFT}", f".key.vectors{DRAFT}"])
+
+
+def marked(folder: Path, kind: str = "run") -> Path:
+    folder.mkdir()
+    put_mark(folder, kind)
+    return folder
+
+
+def test_a_new_and_an_empty_folder_are_taken_and_gone_on_with(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "deep" / "new", tmp_path / "empty"):
+        claim(folder, "run")
+        assert kind_of(folder) == "run"
+        (folder / "a.txt").touch()
+        claim(folder, "run")
+
+
+@pytest.mark.parametrize("name", [LOCK, MARK, f".a.1{DRAFT}"])
+def test_what_a_kill_leaves_does_not_make_a_folder_somebodys(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    claim(tmp_path, "run")
+    assert kind_of(tmp_path) == "run"
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda path: path.touch(), "is a file"),
+        (lambda path: path.symlink_to("."), "is a symbolic link"),
+        (lambda path: (path.mkdir(), (path / "a").touch()), "is not empty and holds no run"),
+        (lambda path: (path.mkdir(), (path / "a").touch(), (path / MARK).touch()), "is not empty and holds no run"),
+        (lambda path: marked(path, "model"), "was made as model, not as run"),
+    ],
+)
+def test_other_places_are_refused(tmp_path: Path, make: Callable[[Path], object], why: str) -> None:
+    make(tmp_path / "x")
+    for refuse in (check_place, claim):
+        with pytest.raises(UserError, match=why):
+            refuse(tmp_path / "x", "run")
+
+
+def test_a_damaged_mark_is_none(tmp_path: Path) -> None:
+    for content in ("", "{", "[]", "{}", '{"kind": 1}', "\udcff"):
+        (tmp_path / MARK).write_text(content, errors="surrogateescape")
+        assert kind_of(tmp_path) is None
+
+
+def test_ours_is_removed(tmp_path: Path) -> None:
+    folder = marked(tmp_path / "m")
+    (folder / "below" / "deep").mkdir(parents=True)
+    (folder / "below" / "a.txt").touch()
+    (tmp_path / f".f.1{DRAFT}").touch()
+    (tmp_path / f".d.1{DRAFT}").mkdir()
+    (tmp_path / f".l.1{DRAFT}").symlink_to(tmp_path)
+    for path in [*tmp_path.iterdir(), tmp_path / "missing"]:
+        remove(path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    """Neither those within a folder of ours, nor a link to such a folder."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    folder = marked(tmp_path / "m")
+    (folder / "folder").symlink_to(tmp_path / "mine")
+    (folder / "file").symlink_to(tmp_path / "mine" / "thesis.txt")
+    (tmp_path / "link").symlink_to(folder)
+    with pytest.raises(UserError, match="was not made by isotrope"):
+        remove(tmp_path / "link")
+    remove(folder)
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+    assert not folder.exists()
+
+
+def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    for name in ("file", "folder", "link", "dangling"):
+        with pytest.raises(UserError, match=f"{name} was not made by isotrope"):
+            remove(tmp_path / name)
+    assert names(tmp_path) == ["dangling", "file", "folder", "link"]
+
+
+def test_what_a_kill_leaves_of_a_removed_folder_is_still_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For every moment: the mark goes last."""
+    folder, real, left = marked(tmp_path / "m"), os.unlink, list[int]()
+    for i in range(4):
+        (folder / f"{i}.txt").touch()
+
+    def unlink(path: Path, **options: int) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        real(path, **options)
+        left.pop()
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    for _ in range(4):
+        left.append(1)
+        with pytest.raises(KeyboardInterrupt):
+            remove(folder)
+        assert kind_of(folder) == "run"
+    left.append(1)
+    remove(folder)
+    assert not folder.exists()
+
+
+def failure(number: int, path: Path | None = None) -> OSError:
+    return OSError(number, os.strerror(number), None if path is None else str(path))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *map(failure, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
+        RuntimeError("No space left on device"),  # a library hides the system's error
+        RuntimeError("I/O error: File too large (os error 27)"),
+    ],
+)
+def test_a_full_disk(tmp_path: Path, error: Exception) -> None:
+    expected = rf"no space left to write {tmp_path}/a/b: free some, then try again"
+    with pytest.raises(UserError, match=expected), writing(tmp_path / "a" / "b", "try again"):
+        raise error
+    assert not list(tmp_path.iterdir())  # neither the folder nor its parent stays
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY])
+def test_a_missing_right(tmp_path: Path, number: int) -> None:
+    """Also where the folder itself is ours, and something in it is another user's, or a file system of its own."""
+    expected = rf"{tmp_path} cannot be written to \(.*\): go elsewhere"
+    with pytest.raises(UserError, match=expected), writing(tmp_path, elsewhere="go elsewhere"):
+        raise failure(number, tmp_path / "a.txt")
+    with pytest.raises(OSError, match="corpus"), writing(tmp_path):
+        raise failure(number, tmp_path.parent / "corpus.txt")
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    for path in ("a", "a/b", "link"):
+        with pytest.raises(UserError, match=f"{path} cannot be written to"), writing(tmp_path / path):
+            raise AssertionError
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "link"]
+
+
+def test_space_is_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=2_000_000_000))
+    check_space(tmp_path / "not" / "yet", 2_000_000_000, "the array")
+    with pytest.raises(UserError, match=r"the array needs 3,000.0 MB in .*yet, where 2,000.0 are free: free some"):
+        check_space(tmp_path / "not" / "yet", 3_000_000_000, "the array")

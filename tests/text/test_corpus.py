@@ -1,9 +1,10 @@
-"""Corpora: which rows cleaning drops and what it reports; found again in the cache, whole or not at all."""
+"""Corpora: files of every kind, here and behind URLs; what cleaning drops; found again in the cache, or not at all."""
 
 import os
 import subprocess
 import sys
 import textwrap
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ROOT
-from corpora import corpus, texts, write
+from corpora import COMPRESS, SENTENCES, corpus, table, texts, write
 from isotrope.errors import UserError
+from isotrope.store.remote import RemoteFile
+from isotrope.text import files
 from isotrope.text.cleaning import Seen
-from isotrope.text.files import TextFile
+from isotrope.text.files import TextFile, find_sources, lines, not_read
 
 
 def test_the_key_is_that_of_the_contents(tmp_path: Path) -> None:
@@ -57,16 +60,14 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept_under_its_old_key(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such a name")
 def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
-    folder = tmp_path / os.fsdecode(b"Gr\xfc\xdfe")
+    folder, shown = tmp_path / os.fsdecode(b"Gr\xfc\xdfe"), r"Gr\udcfc\udcdfe"
     path = write(folder / "c.csv", "text\na good one\nx\nanother\n")
-    opened = corpus(path)
-    str(opened.report).encode()
-    "".join(opened.report.files).encode()
-    assert r"Gr\udcfc\udcdfe" in opened.report.files[0]
-    assert r"Gr\udcfc\udcdfe" in opened.report.examples["too short"]
+    report = corpus(path).report
+    assert shown in report.files[0]
+    assert shown in report.examples["too short"]
     with pytest.raises(UserError, match="no column") as caught:
         corpus(path, text="sentence")
-    str(caught.value).encode()
+    assert shown in str(caught.value)
     pq.write_table(pa.table({"text": ["in a", "parquet file"]}), tmp_path / "c.parquet")
     assert len(corpus((tmp_path / "c.parquet").rename(folder / "c.parquet"))) == 2
 
@@ -99,7 +100,7 @@ def test_a_million_lines_cost_less_than_twenty_bytes_each(tmp_path: Path) -> Non
 
 
 def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path) -> None:
-    lines = [
+    content = [
         b"\xef\xbb\xbfA good  sentence.\r",  # with a byte-order mark and a Windows line end
         b"  ",
         b"Z\xfcrich is not UTF-8",
@@ -111,8 +112,8 @@ def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path) -> None:
     ]
     # the NUL must lie behind the part that is looked at to tell a binary file
     filler = [b"%05d filler line" % i for i in range(6000)]
-    path = write(tmp_path / "c.txt", b"\n".join(filler + lines[1:]) + b"\n")
-    head = write(tmp_path / "a.txt", lines[0] + b"\n")
+    path = write(tmp_path / "c.txt", b"\n".join(filler + content[1:]) + b"\n")
+    head = write(tmp_path / "a.txt", content[0] + b"\n")
     report = corpus(head, path).report
     assert report.dropped == {"not UTF-8 text": 2, "blank": 1, "too short": 1, "too long": 1, "duplicate": 1}
     assert (report.read, report.kept) == (6008, 6002)
@@ -122,11 +123,7 @@ def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path) -> None:
     assert str(report).splitlines()[0] == "6,008 texts read from 2 files, 6,002 kept, 6 dropped"
     assert len(str(report).splitlines()) == 6
     str(report).encode()  # printable, though it quotes what is not UTF-8
-
-
-def test_duplicates_may_be_kept(tmp_path: Path) -> None:
-    path = write(tmp_path / "c.txt", "two words\ntwo words\nx\n")
-    assert texts(corpus(path, keep_duplicates=True)) == ["two words", "two words"]
+    assert len(corpus(head, path, keep_duplicates=True)) == 6003
 
 
 @given(st.lists(st.lists(st.integers(0, 300) | st.integers(2**64 - 9, 2**64 - 1), max_size=50), max_size=20))
@@ -137,3 +134,107 @@ def test_seen_finds_first_occurrences_as_a_set_does(batches: list[list[int]]) ->
         for value, is_new in zip(batch, new.tolist(), strict=True):
             assert is_new == (value not in reference)
             reference.add(value)
+
+
+def test_a_folder_that_cannot_be_read_is_named_and_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever runs the tests may read every folder, so its refusal is made."""
+    write(tmp_path / "in/a.txt", "from a\n")
+    (tmp_path / "in/secret").mkdir()
+    real = os.scandir
+
+    def scandir(path: Path | str) -> object:
+        if Path(path).name == "secret":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(UserError, match=r"secret cannot be read .Permission denied."):
+        find_sources([tmp_path / "in"])
+
+
+@pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])
+def test_all_streams_are_read_and_any_damage_is_an_error(tmp_path: Path, compression: str) -> None:
+    """A second stream whose head is damaged must not end the file in silence, and half of the corpus with it."""
+    first, second = (COMPRESS[compression]("".join(f"{w} {i}\n" for i in range(500)).encode()) for w in ("one", "two"))
+    path = tmp_path / f"c.txt{compression}"
+    assert len(corpus(write(path, first + second))) == 1000
+    damaged = {
+        "head of the second stream": first + b"?" + second[1:],
+        "last byte of the second stream": first + second[:-1] + b"?",
+        "second stream cut": first + second[: len(second) // 2],
+        "second stream cut in its head": first + second[:3],
+        "garbage behind": first + second + b"garbage",
+        "one byte behind": first + b"?",
+    }
+    for name, content in damaged.items():
+        with pytest.raises(UserError, match="is truncated or broken"):
+            raise AssertionError(f"{name}: {len(corpus(write(path, content)))} rows")
+    if compression != ".zst":  # zeros between streams are padding
+        assert len(corpus(write(path, first + bytes(8) + second + bytes(4)))) == 1000
+
+
+def test_a_line_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it does not fill the memory."""
+    monkeypatch.setattr(files, "LONGEST_LINE", 100_000)
+    (source,) = find_sources([write(tmp_path / "c.txt", f"a\n{'x' * 300_000}\nlast")])
+    assert list(map(len, lines(source))) == [2, 100_001, 4]
+
+
+def test_files_behind_a_url_are_those_of_this_machine(tmp_path: Path, memory: AbstractFileSystem) -> None:
+    """Every kind, in a folder and below it: the same order, rows, report and key."""
+    for number, (extension, compression) in enumerate(product((".txt", ".jsonl", ".csv", ".tsv"), COMPRESS)):
+        content = table(extension, [f"{sentence} {number}" for sentence in SENTENCES])
+        write(tmp_path / f"in/{number % 3}/c{number}{extension}{compression}", COMPRESS[compression](content))
+    pq.write_table(pa.table({"text": ["from parquet", "and more"]}), tmp_path / "in/a.parquet")
+    write(tmp_path / "in/deep/er/b.html", "<p>From a page.")
+    write(tmp_path / "in/p.png", "left out")
+    write(tmp_path / "in/.git/config.txt", "left out")
+    memory.put(str(tmp_path / "in"), "/in", recursive=True)
+    here, there = corpus(tmp_path / "in"), corpus("memory://in")
+    assert texts(there) == texts(here)
+    numbered = [f"{sentence} {number}" for number in range(16) for sentence in SENTENCES]
+    assert sorted(texts(here)) == sorted([*numbered, "from parquet", "and more", "From a page."])
+    assert here.dataset["label"][:] == list(range(16 * 4 + 3))
+    assert here.dataset.cache_files, "the data set lies in a file, not in memory"
+    assert there.key == here.key
+    for place, opened in (("memory://in", there), (tmp_path / "in", here)):
+        assert opened.report.notes == (not_read([place]),) == ("files not read: 1 .png, 1 hidden",)
+    assert [name.removeprefix("memory:///in") for name in there.report.files] == [
+        name.removeprefix(str(tmp_path / "in")) for name in here.report.files
+    ]
+    starred = corpus("memory://in/1/c*z*")
+    assert starred.key == corpus(*sorted((tmp_path / "in/1").glob("c*z*"))).key
+
+
+def test_a_file_behind_a_url_is_read_once_until_it_changes(
+    tmp_path: Path, memory: AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, real = list[str](), RemoteFile.open
+    monkeypatch.setattr(RemoteFile, "open", lambda file: opened.append(file.url) or real(file))
+    memory.pipe_file("/a.txt", b"one text\ntwo text\n")
+    keys = {corpus("memory://a.txt").key for _ in range(2)}
+    assert opened == ["memory://a.txt"]
+    memory.pipe_file("/a.txt", b"one text\nsix text\n")
+    assert corpus("memory://a.txt").key not in keys
+
+
+@pytest.mark.parametrize(
+    ("paths", "problem"),
+    [
+        ([], "no text was named"),
+        ([""], "no text was named"),
+        (["absent.txt"], "absent.txt does not exist: check the path"),
+        (["nothing"], "nothing holds no file of text: supported: .txt"),
+        (["memory://in"], "memory://in holds no file of text: supported: .txt"),
+    ],
+)
+def test_no_text_is_one_line(
+    tmp_path: Path, memory: AbstractFileSystem, paths: list[str], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nothing").mkdir()
+    memory.pipe_file("/in/a.png", b"x")
+    with pytest.raises(UserError, match=f"^{problem}"):
+        find_sources(paths)

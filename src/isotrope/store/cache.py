@@ -15,6 +15,7 @@ from isotrope.errors import UserError
 from isotrope.store.atomic import in_turn, new_folder, write_json
 from isotrope.store.disk import writing
 from isotrope.store.mark import DRAFT, LOCK, kind_of, remove
+from isotrope.store.records import read_record
 
 _KIND = "cache"  # of the mark
 CONTENTS = "contents.json"  # of a cached folder: file name -> its checksum
@@ -32,10 +33,8 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
     """Return ``folder``; fill it by ``make`` first unless it is there and whole. Other processes wait meanwhile.
 
     The folder's name must be a key of all that decides its contents. ``make`` fills the empty folder that it is given.
-    Long work may go on after a kill from a draft beside ``folder``, named ``.KEY.WORD.isotrope-draft``.
-
-    Raises:
-        UserError: what ``make`` raises; no space or no right to write.
+    Long work may go on after a kill from a draft beside ``folder``, named ``.KEY.WORD.isotrope-draft``. UserError as
+    `isotrope.store.disk.writing`.
     """
     if not is_whole(folder):
         with writing(folder.parent, "run the same command again", "set ISOTROPE_CACHE to another"), in_turn(folder):
@@ -53,12 +52,9 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
 
 def is_whole(folder: Path, kind: str = _KIND) -> bool:
     """Whether a folder is marked as ``kind``, and every file has the contents that it was written with."""
-    if kind_of(folder) != kind:
-        return False
-    try:
-        return bool(json.loads((folder / CONTENTS).read_text(encoding="utf-8")) == checksums(folder))
-    except (OSError, ValueError):
-        return False
+    with suppress(OSError, UserError):
+        return kind_of(folder) == kind and read_record(folder / CONTENTS) == checksums(folder)
+    return False
 
 
 def checksums(folder: Path) -> dict[str, str]:
@@ -75,26 +71,25 @@ def file_checksum(path: Path) -> str:
 
 
 def prune(folder: Path) -> None:
-    """Remove from one folder of the cache what no run has opened for 30 days: folders with our mark, and drafts."""
+    """Remove from one folder of the cache what no run has opened for 30 days: folders with our mark, locks, drafts."""
     for path in folder.iterdir():
         with suppress(OSError, UserError):
-            old = time.time() - path.stat().st_mtime > UNUSED
-            if old and path.name.endswith(LOCK):
-                path.unlink()
-            elif old and (path.name.endswith(DRAFT) or kind_of(path) == _KIND):
-                remove(path)
+            if time.time() - path.stat().st_mtime > UNUSED:
+                if path.name.endswith(LOCK):
+                    path.unlink()
+                elif path.name.endswith(DRAFT) or kind_of(path) == _KIND:
+                    remove(path)
 
 
 def remembered(kind: str, key: Any, compute: Callable[[], Any]) -> Any:
-    """A small result (JSON): from the cache if its key is there, else computed and then kept.
+    """A small result, from the cache if its key is there, else computed and kept. JSON makes lists of tuples.
 
-    A file that cannot be read counts as missing. If the file cannot be written, the result is returned all the same.
-    It has always gone through JSON: tuples come back as lists, keys as text.
+    A damaged file counts as missing. If the file cannot be written, the result is returned all the same.
     """
     digest = xxhash.xxh3_128_hexdigest(json.dumps(key, sort_keys=True).encode())
     path = cache_folder(kind, f"{digest}.json")
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(path.read_text(encoding="utf-8"))
+    with suppress(UserError):
+        kept = read_record(path, ["checksum", "value"])
         if kept["checksum"] == _checksum(kept["value"]):
             return kept["value"]
     value = json.loads(json.dumps(compute()))

@@ -10,7 +10,8 @@ from pathlib import Path
 from isotrope.errors import UserError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}  # also of something in the folder: another user's, for example
+# Also of something in the folder that is another user's, or a file system of its own, which cannot be replaced.
+DENIED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV}
 WORDS_OF_FULL = ("No space left", "File too large", "unexpected pos")  # the last: torch.save, after a write cut short
 
 
@@ -20,27 +21,23 @@ def writing(
 ) -> Iterator[None]:
     """Make ``folder``, with its parents, and write there. A new folder is removed again if nothing was written.
 
-    Raises:
-        UserError: the folder cannot be made or written to (``elsewhere`` is the remedy), or its disk is full
-            (``again`` is what to do after freeing space).
+    UserError if the folder cannot be made or written to, with the remedy ``elsewhere``, or if its disk is full;
+    ``again`` is what to do after freeing space.
     """
-    full = UserError(f"no space left to write {folder}", f"free some, then {again}")
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except UserError:
         raise
-    except OSError as error:
-        if error.errno in FULL:
-            raise full from error
-        below = isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder)
-        if (below and error.errno in DENIED) or not os.access(folder, os.W_OK | os.X_OK):
-            raise UserError(f"{folder} cannot be written to ({error.strerror})", elsewhere) from error
-        raise
     except Exception as error:  # safetensors and torch hide the system's error in their own
-        if any(words in str(error) for words in WORDS_OF_FULL):
-            raise full from error
+        code = error.errno if isinstance(error, OSError) else None
+        if code in FULL or any(words in str(error) for words in WORDS_OF_FULL):
+            raise UserError(f"no space left to write {folder}", f"free some, then {again}") from error
+        if isinstance(error, OSError):
+            below = isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder)
+            if (below and code in DENIED) or not os.access(folder, os.W_OK | os.X_OK):
+                raise UserError(f"{folder} cannot be written to ({error.strerror})", elsewhere) from error
         raise
     finally:
         with suppress(OSError):
@@ -60,5 +57,5 @@ def check_space(folder: Path, needed: int, what: str, remedy: str = "free some, 
     """UserError, which says ``what`` needs them, if fewer than ``needed`` bytes are free where ``folder`` will lie."""
     free = shutil.disk_usage(next(place for place in (folder, *folder.absolute().parents) if place.exists())).free
     if needed > free:
-        asked, left = (f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB" for size in (needed, free))
-        raise UserError(f"{what} needs {asked} in {folder}, where {left} are free", remedy)
+        problem = f"{what} needs {needed / 1e6:,.1f} MB in {folder}, where {free / 1e6:,.1f} are free"
+        raise UserError(problem, remedy)

@@ -1,7 +1,6 @@
 """Long work in a folder: who holds it, what it is, whether it is done, and how it goes on after a stop.
 
-A job's folder has the mark of its kind (`isotrope.store.mark`), a lock while a process works there, and these files
-(a job may give them other names):
+A job's folder has the mark of its kind (`isotrope.store.mark`), a lock while a process works there, and two files:
 
     job.json     the identity: everything that decides the result, and nothing else
     result.json  what came out, written last; beside it, under "files", the checksums of what it announces
@@ -15,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from isotrope.errors import UserError, printable
+from isotrope.errors import UserError
 from isotrope.store.atomic import alone, write_json
 from isotrope.store.cache import checksums
 from isotrope.store.disk import writing
@@ -76,14 +75,12 @@ class Job:
     def held(self) -> Iterator[None]:
         """Take the folder for this process only. If nothing is written there, it is left as it was.
 
-        Raises:
-            UserError: it is not ours, lies among the sources, is in use, was begun with another identity, or cannot be
-                written.
+        UserError if it is not ours, lies among the sources, is in use, was begun with another identity, or cannot be
+        written.
         """
         for inside in (place for source in self.sources for place in source.folders):
             if self.folder.resolve().is_relative_to(inside.resolve()):
-                problem = f"{printable(str(self.folder))} lies in {printable(str(inside))}, which is read"
-                raise UserError(problem, "choose an --output elsewhere")
+                raise UserError(f"{self.folder} lies in {inside}, which is read", "choose an --output elsewhere")
         check_place(self.folder, self.kind)
         with writing(self.folder, AGAIN):
             claim(self.folder, self.kind)
@@ -112,17 +109,16 @@ class Job:
     def result(self) -> Record | None:
         """What `finish` wrote; None if the work is not finished, or what it announced is missing or damaged."""
         with suppress(UserError):  # damaged: it is made again
-            record = read_record(self._finished, [FILES])
-            files = record.pop(FILES)
-            return record if all(_sums(self.folder / name) == of for name, of in files.items()) else None
+            record = read_record(self._finished, {FILES: dict})
+            if all(_sums(self.folder / name) == of for name, of in record.pop(FILES).items()):
+                return record
         return None
 
     def finish(self, result: Mapping[str, Any], announced: Sequence[str] = ("model",)) -> Record:
         """Write the result, and the checksums of the ``announced`` folders; UserError if a source has changed."""
         for source in self.sources:
             source.check()
-        files = {name: _sums(self.folder / name) for name in announced}
-        write_json(self._finished, {**result, FILES: files})
+        write_json(self._finished, {**result, FILES: {name: _sums(self.folder / name) for name in announced}})
         return json.loads(json.dumps(result))  # type: ignore[no-any-return]
 
     def _refuse_another(self) -> None:

@@ -17,11 +17,10 @@ LOCK = ".lock"
 
 def kind_of(folder: Path) -> str | None:
     """What a folder is for, by its mark: ``run``, ``model``, …; None where there is none, or it is damaged."""
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError):
         kind = json.loads((folder / MARK).read_text(encoding="utf-8"))["kind"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return kind if isinstance(kind, str) else None
+        return kind if isinstance(kind, str) else None
+    return None
 
 
 def put_mark(folder: Path, kind: str) -> None:
@@ -30,26 +29,23 @@ def put_mark(folder: Path, kind: str) -> None:
 
 
 def check_place(folder: Path, kind: str) -> None:
-    """Check that ``folder`` may be taken for ``kind``: it is new, empty, or was taken for it before. Changes nothing.
+    """UserError unless ``folder`` may be taken for ``kind``: it is new, empty, or was taken for it before.
 
-    Raises:
-        UserError: it is a file or a link, holds anything else, is for another kind of work, or its path is not UTF-8,
-            which safetensors and tokenizers cannot open.
+    Its path must be UTF-8, because safetensors and tokenizers cannot open others.
     """
-    found, fault = kind_of(folder), ("", "")
+    found, fault = kind_of(folder), ""
     if printable(str(folder.absolute())) != str(folder.absolute()):
-        fault = "is not a path in UTF-8", "choose another folder"
+        fault = "is not a path in UTF-8"
     elif folder.is_symlink():
-        fault = "is a symbolic link", "name the folder itself"
+        fault = "is a symbolic link"
     elif folder.exists() and not folder.is_dir():
-        fault = "is a file", "choose a folder"
+        fault = "is a file"
     elif found not in (None, kind):
-        one, other = (f"{'an' if name[:1] in 'aeiou' else 'a'} {name}" for name in (str(found), kind))
-        fault = f"holds {one}, not {other}", "choose a new or an empty folder"
-    elif not found and folder.is_dir() and any(not leftover(path) for path in folder.iterdir()):
-        fault = f"is not empty and holds no {kind}", "choose a new or an empty folder"
-    if fault[0]:
-        raise UserError(f"{folder} {fault[0]}", fault[1])
+        fault = f"was made as {found}, not as {kind}"
+    elif not found and folder.is_dir() and not all(map(leftover, folder.iterdir())):
+        fault = f"is not empty and holds no {kind}"
+    if fault:
+        raise UserError(f"{folder} {fault}", "choose another folder, new or empty")
 
 
 def claim(folder: Path, kind: str) -> None:
@@ -61,12 +57,9 @@ def claim(folder: Path, kind: str) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a marked folder, or an unfinished file or folder of ours. If it is missing, nothing happens.
+    """Delete a marked folder, or an unfinished file or folder of ours; UserError if it is there and not ours.
 
     Links within it are deleted, not followed. The mark is deleted last, so that after a kill the rest is still ours.
-
-    Raises:
-        UserError: it is not ours; nothing is deleted.
     """
     is_folder = path.is_dir() and not path.is_symlink()
     ours = path.name.endswith(DRAFT) or (is_folder and kind_of(path) is not None)

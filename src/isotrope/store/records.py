@@ -13,23 +13,19 @@ Record = dict[str, Any]
 
 
 def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it, or choose another folder") -> Record:
-    """A JSON object that isotrope wrote, with at least these keys, of these types: ``{"scores": dict}``.
+    """A JSON object that isotrope wrote; UserError if it is missing, damaged, or lacks one of the ``keys``.
 
-    Raises:
-        UserError: it is missing, damaged, or lacks a key.
+    With ``keys`` as ``{"scores": dict}``, their values have these types.
     """
     kinds: Mapping[str, type] = keys if isinstance(keys, Mapping) else dict.fromkeys(keys, object)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(record, dict):
-            raise TypeError("it holds no JSON object")
-        for key, kind in kinds.items():
-            if not isinstance(record[key], kind):
-                raise TypeError(f"{key} is {record[key]!r:.40}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        why = {FileNotFoundError: "missing", KeyError: f"damaged: it lacks {error}", TypeError: f"damaged: {error}"}
-        raise UserError(f"{path} is {why.get(type(error), 'damaged')}", remedy) from error
-    return record
+        whole = isinstance(record, dict) and all(isinstance(record[key], kind) for key, kind in kinds.items())
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path} is {'damaged' if path.is_file() else 'missing'} ({error})", remedy) from error
+    if not whole:
+        raise UserError(f"{path} is damaged", remedy)
+    return record  # type: ignore[no-any-return]
 
 
 class RecordLog:

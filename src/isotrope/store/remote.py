@@ -4,11 +4,9 @@ They are read in blocks at any place, without a copy, and written whole. Credent
 business: the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) or its configuration files.
 """
 
-import io
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,14 +18,13 @@ Returned = TypeVar("Returned")
 BLOCK_BYTES = 1 << 23  # bytes asked for at once, and the only ones in memory
 WAITS = (1.0, 2.0, 4.0)  # seconds before a block that did not come is asked for again
 STALLED = 30.0  # seconds without a byte: the server counts as lost
-BUSY, LONGEST_WAIT = (429, 503), 60.0  # a server's statuses for "ask later"; the most seconds that it may ask for
+BUSY = (429, 503)  # a server's statuses for "ask later"
 USUAL = ("s3", "gs", "hf", "https", "http", "memory")
+_LATER = "check the connection, or wait a while, then run the same command again"
 EXTRAS = {"s3": "s3", "s3a": "s3"}  # schemes whose package comes with an extra of isotrope
 # What shows that a file has changed: each kind of store tells some of these, or none.
-_VERSIONS = (
-    "ETag", "etag", "VersionId", "generation", "md5Hash", "blob_id", "Last-Modified", "LastModified", "mtime",
-    "created",
-)  # fmt: skip
+_TELLING = ("ETag", "etag", "VersionId", "generation", "md5Hash", "blob_id", "Last-Modified", "LastModified")
+_VERSIONS = (*_TELLING, "mtime", "created")
 
 
 def is_url(name: object) -> bool:
@@ -72,33 +69,40 @@ class RemoteFile:
         """Without its folder."""
         return str(self).rpartition("/")[2]
 
-    def open(self) -> io.BufferedReader:
-        """Its bytes. A block that does not come is asked for again, after `WAITS`."""
-        return io.BufferedReader(_Blocks(self), BLOCK_BYTES)
+    def open(self) -> Any:
+        """Its bytes, as a file. A block that does not come is asked for again, after `WAITS`."""
+        options: dict[str, Any] = {"block_size": BLOCK_BYTES, "cache_type": "readahead"}
+        options |= {"size": self.size} if self.url.startswith(("http://", "https://")) else {}  # asks for parts
+        file = _ask(self.url, lambda system, path: system.open(path, "rb", **options))
+        if hasattr(file, "cache"):  # not of what is in memory
+            fetch = file.cache.fetcher
+
+            def block(begin: int, end: int) -> bytes:
+                found = bytes(fetch(begin, end))
+                if len(found) != end - begin:
+                    raise OSError(f"{len(found):,} bytes came instead of {end - begin:,}")
+                return found
+
+            file.cache.fetcher = lambda begin, end: _ask(self.url, lambda *_: block(begin, end), lost=True)
+        return file
 
     def now(self) -> "RemoteFile":
         """The same file, with the size and the version that it has now."""
-        with _clear_errors(self.url):
-            system, path = _opened(self.url)
-            return RemoteFile.of(self.url, _with_patience(lambda: system.info(path), lost=False))
+        return RemoteFile.of(self.url, _ask(self.url, lambda system, path: system.info(path)))
 
 
 def remote_files(url: str) -> list[RemoteFile]:
     """The files that a URL names, sorted: a file, all in a folder and below it, or all that fit where it has a ``*``.
 
-    Raises:
-        UserError: an unknown scheme, a missing package, no such file, no permission, no connection.
+    UserError for an unknown scheme, a missing package, no such file, no permission, no connection.
     """
-    with _clear_errors(url):
-        system, path = _opened(url)
+
+    def look(system: Any, path: str) -> list[RemoteFile]:
         is_page = path.startswith(("http://", "https://")) and path.endswith("/")  # a folder, not asked for as a file
-        if "*" not in path and not is_page:
-            info = _with_patience(lambda: system.info(path), lost=False)
-            if info["type"] == "file":
-                return [RemoteFile.of(url, info)]
+        if "*" not in path and not is_page and (info := system.info(path))["type"] == "file":
+            return [RemoteFile.of(url, info)]
         root = "" if "*" in path else path.rstrip("/") + "/"
-        look = system.find if root else system.glob
-        found = _with_patience(lambda: look(path, detail=True), lost=False)
+        found = (system.find if root else system.glob)(path, detail=True)
         files, names = [], [name for name, info in found.items() if info["type"] == "file"]
         for name in sorted(names, key=lambda name: name.split("/")):
             told = found[name] if found[name].get("size") is not None else system.info(name)
@@ -107,63 +111,54 @@ def remote_files(url: str) -> list[RemoteFile]:
             raise FileNotFoundError(url)
         return files
 
+    return _ask(url, look)
+
 
 def remote_names(url: str) -> set[str]:
     """The names of all files in a folder and below it; none if there is no such folder."""
-    with _clear_errors(url):
-        system, path = _opened(url)
+
+    def look(system: Any, path: str) -> set[str]:
         try:
             return {name.removeprefix(path.rstrip("/") + "/") for name in system.find(path)}
         except FileNotFoundError:
             return set()
 
+    return _ask(url, look)
+
 
 def upload(path: Path, url: str) -> None:
     """Put a file where a URL says, in place of an older one, and look whether all of it is there."""
 
-    def put() -> None:
-        system, place = _opened(url)
+    def put(system: Any, place: str) -> None:
         system.put_file(str(path), place)
         system.invalidate_cache()
         if (found := system.info(place)["size"]) != path.stat().st_size:
             raise OSError(f"{found:,} of {path.stat().st_size:,} bytes are there")
 
-    with _clear_errors(url, "written"):
-        _with_patience(put)
+    _ask(url, put, "written", lost=True)
 
 
-class _Blocks(io.RawIOBase):
-    """A file's bytes at any place, for a buffer that asks for `BLOCK_BYTES` at once."""
+def _ask(url: str, work: Callable[[Any, str], Returned], done: str = "read", lost: bool = False) -> Returned:
+    """What ``work`` returns, which takes fsspec's system for a URL and the path there.
 
-    def __init__(self, file: RemoteFile) -> None:
-        self._file, self._at = file, 0
-        with _clear_errors(file.url):
-            system, path = _opened(file.url)
-            self._stream = system.open(path, "rb", block_size=BLOCK_BYTES, cache_type="none")
-
-    def readable(self) -> bool:
-        return True
-
-    seekable = readable
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        wanted = max(0, min(len(buffer), BLOCK_BYTES, self._file.size - self._at))
-
-        def ask() -> bytes:
-            self._stream.seek(self._at)
-            block = bytes(self._stream.read(wanted))
-            if len(block) != wanted:
-                raise OSError(f"{len(block):,} bytes came instead of {wanted:,}")
-            return block
-
-        with _clear_errors(self._file.url):
-            buffer[:wanted] = _with_patience(ask) if wanted else b""
-        self._at += wanted
-        return wanted
+    A busy server and, if ``lost``, a lost connection are tried again, after `WAITS`. What goes wrong in the end is a
+    UserError; the stores' libraries have no common errors.
+    """
+    waits = iter(WAITS)
+    while True:
+        try:
+            return work(*_opened(url))
+        except UserError:
+            raise
+        except Exception as raised:
+            error = _cause(raised)
+            status, remedy = getattr(error, "status", 0), _remedy(error, url.partition("://")[0])
+            wait = next(waits, None) if remedy == _LATER and (lost or status in BUSY) else None
+            if wait is None:
+                shown = without_secrets(url)
+                why = f"HTTP {status}" if status else str(error).replace(url, shown) or type(error).__name__
+                raise UserError(f"{shown} cannot be {done} ({why})", remedy) from raised
+        time.sleep(wait)
 
 
 def _opened(url: str) -> tuple[Any, str]:
@@ -183,49 +178,6 @@ def _opened(url: str) -> tuple[Any, str]:
     return system, path
 
 
-def _with_patience(work: Callable[[], Returned], lost: bool = True) -> Returned:
-    """What ``work`` returns. A busy server and, if ``lost``, a lost connection are tried again, after `WAITS`."""
-    for wait in WAITS:
-        try:
-            return work()
-        except Exception as raised:
-            error = _cause(raised)
-            busy = getattr(error, "status", 0) in BUSY
-            if not busy and (not lost or _refused(error)):
-                raise
-            told = (getattr(error, "headers", None) or {}).get("Retry-After", "")
-        time.sleep(max(wait, min(float(told), LONGEST_WAIT)) if busy and told.isdecimal() else wait)
-    return work()
-
-
-@contextmanager
-def _clear_errors(url: str, done: str = "read") -> Iterator[None]:
-    """Turns what can go wrong into a UserError. The stores' libraries have no common errors."""
-    shown = without_secrets(url)
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as raised:
-        error = _cause(raised)
-        status = getattr(error, "status", None)
-        why = f"HTTP {status}" if status else " ".join(str(error).replace(url, shown).split()) or type(error).__name__
-        if isinstance(error, TimeoutError):
-            why = f"nothing came for {STALLED:.0f} seconds"
-        problem, remedy = f"cannot be {done} ({why})", "check the connection, then run the same command again"
-        if isinstance(error, ImportError):
-            extra = EXTRAS.get(url.partition("://")[0])
-            problem = f"needs a package that is not installed ({why})"
-            remedy = f"pip install 'isotrope[{extra}]'" if extra else "install it"
-        elif isinstance(error, FileNotFoundError) or status == 404:
-            problem, remedy = "does not exist", "check the address"
-        elif _refused(error):
-            problem, remedy = f"may not be {done} ({why})", "check your credentials for it"
-        elif status in BUSY:
-            remedy = "the server is asked too often: wait a while, then run the same command again"
-        raise UserError(f"{shown} {problem}", remedy) from raised
-
-
 def _cause(error: BaseException) -> BaseException:
     """What is behind an error: for the web, fsspec says "not found" of every one."""
     cause = error.__cause__
@@ -233,9 +185,13 @@ def _cause(error: BaseException) -> BaseException:
     return cause if behind and cause else error
 
 
-def _refused(error: BaseException) -> bool:
-    """Whether to ask again would give the same."""
-    no_key = type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
-    status = getattr(error, "status", 0)
+def _remedy(error: BaseException, scheme: str) -> str:
+    status, kind = getattr(error, "status", 0), type(error).__name__
+    if isinstance(error, ImportError):
+        return f"pip install 'isotrope[{EXTRAS[scheme]}]'" if scheme in EXTRAS else "install its package"
+    if isinstance(error, FileNotFoundError) or status == 404:
+        return "check the address"
     lasting = status in range(400, 500) and status not in BUSY
-    return no_key or lasting or isinstance(error, FileNotFoundError | PermissionError)
+    if lasting or isinstance(error, PermissionError) or kind.endswith(("CredentialsError", "ProfileNotFound")):
+        return "check your credentials for it"
+    return _LATER

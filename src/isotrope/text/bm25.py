@@ -20,29 +20,19 @@ WORD = f"[{_ALONE}]|[^\\W{_ALONE}]+"
 
 @dataclass(frozen=True)
 class Bm25Index:
-    """Documents that are searched by their words.
+    """Documents that are searched by their words."""
 
-    Attributes:
-        words: the words of the documents, which count those of a query.
-        weights: (M, V) the BM25 weight of each word in each document.
-    """
-
-    words: CountVectorizer
-    weights: csr_array
+    words: CountVectorizer  # of the documents; it counts those of a query
+    weights: csr_array  # (M, V) the BM25 weight of each word in each document
 
     @classmethod
     def of(cls, documents: Iterable[str], k1: float = 1.5, b: float = 0.75) -> "Bm25Index":
-        """The index of documents (M,).
-
-        Raises:
-            UserError: there is no word in them.
-        """
+        """The index of documents (M,); UserError if there is no word in them."""
         words = CountVectorizer(token_pattern=WORD, dtype=np.float32)
         try:
             counts = csr_array(words.fit_transform(documents))
         except ValueError as error:  # an empty vocabulary
-            problem = "BM25 finds no word in the text"
-            raise UserError(problem, "give text with words, or leave BM25 out") from error
+            raise UserError("BM25 finds no word in the text", "give text with words, or leave BM25 out") from error
         return cls(words, bm25_weights(counts, k1, b))
 
     def scores(self, queries: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -53,12 +43,6 @@ class Bm25Index:
     def search(self, queries: Sequence[str]) -> Callable[[slice], npt.NDArray[np.float32]]:
         """`scores` of some of the queries at a time."""
         return lambda rows: self.scores(queries[rows])
-
-    def telling(self, document: int, count: int) -> list[str]:
-        """The words of most weight in a document, at most ``count``, the first of them first."""
-        row = self.weights[[document]]
-        names = self.words.get_feature_names_out()
-        return [str(names[row.indices[place]]) for place in np.argsort(-row.data, kind="stable")[:count]]
 
 
 def bm25_weights(counts: csr_array, k1: float, b: float) -> csr_array:

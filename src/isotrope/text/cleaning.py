@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from isotrope.errors import UserError, printable
@@ -29,16 +30,15 @@ def fold(fields: tuple[str | None, ...]) -> Row:
 
 
 class Seen:
-    """A growing set of 64-bit hashes at 8 bytes each (16 while two parts are merged), asked and filled in batches.
+    """A growing set of n hashes of 64 bits at 8 bytes each, in O(log n) sorted arrays, merged as in a binary counter.
 
-    It keeps sorted arrays of falling size, merged as in a binary counter, so n hashes lie in O(log n) arrays. Two
-    different rows are taken for the same with probability n² / 2⁶⁵: 10⁻⁶ for six million rows.
+    Two different rows are taken for the same with probability n² / 2⁶⁵: 10⁻⁶ for six million rows.
     """
 
     def __init__(self) -> None:
-        self._runs: list[np.ndarray[tuple[int], np.dtype[np.uint64]]] = []
+        self._runs = list[npt.NDArray[np.uint64]]()
 
-    def add(self, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def add(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         """Adds hashes (M,); returns (M,) true where a hash occurs for the first time, here and ever."""
         values, first = np.unique(hashes, return_index=True)
         fresh = np.ones(len(values), dtype=np.bool_)
@@ -58,49 +58,39 @@ class Seen:
 
 @dataclass
 class CleaningReport:
-    """What cleaning read, kept and dropped.
-
-    Attributes:
-        read: rows: lines, a table's rows, blocks of documents; with a split, sentences.
-        dropped: reason → rows, for every reason of `REASONS`.
-        examples: reason → the first place, as "file:line 'beginning of the text'".
-    """
+    """What cleaning read, kept and dropped."""
 
     files: tuple[str, ...] = ()
-    read: int = 0
+    read: int = 0  # rows: lines, a table's rows, blocks of documents; with a split, sentences
     kept: int = 0
-    dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
-    examples: dict[str, str] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))  # reason -> rows
+    examples: dict[str, str] = field(default_factory=dict)  # reason -> the first: "file:line 'beginning of the text'"
     texts: int = 0  # rows before they were split into sentences
     unit: str = "texts"  # what a row is, as a plural
     notes: tuple[str, ...] = ()  # files that were not read, how the others were, what was made of them
 
     def __str__(self) -> str:
-        """A line for the whole, one for each reason that occurred, the notes."""
         files = "1 file" if len(self.files) == 1 else f"{len(self.files):,} files"
         split = f" split into {self.read:,} sentences," if self.texts != self.read else ""
         counts = f"{self.kept:,} kept, {self.read - self.kept:,} dropped"
         table = [f"{self.texts:,} {self.unit} read from {files},{split} {counts}"]
-        for reason, count in self.dropped.items():
-            if count:
-                table.append(f"  {reason:<14}{count:>12,}  first: {self.examples[reason]}")
+        dropped = ((reason, count) for reason, count in self.dropped.items() if count)
+        table += [f"  {reason:<14}{count:>12,}  first: {self.examples[reason]}" for reason, count in dropped]
         return "\n".join([*table, *(f"  {note}" for note in self.notes)])
 
     def drop(self, reason: str, place: str, row: Row) -> None:
         """Count a dropped row; place is "file:line"."""
         self.dropped[reason] += 1
         if reason not in self.examples:
-            text = " | ".join(filter(None, row))
-            fault = _NOT_TEXT.search(text)
-            begin = max(0, fault.start() - 30) if fault else 0
-            quoted = f"{text[begin : begin + 60]!r}".replace("\\udc", "\\x")  # a byte that is not UTF-8, as the byte
-            self.examples[reason] = printable(f"{place} {quoted}" if text else place)
+            text = " | ".join(filter(None, row))[:60]
+            quoted = f" {text!r}".replace("\\udc", "\\x") if text else ""  # a byte that is not UTF-8, as the byte
+            self.examples[reason] = printable(place + quoted)
 
     def check(self) -> None:
         """Raise UserError if fewer than two rows are kept, since nothing is learned of one."""
         if self.kept < 2:
-            counts = [f"{count:,} {reason}" for reason, count in self.dropped.items() if count]
-            said = "; ".join([f"dropped: {', '.join(counts) or 'none'}", *self.notes])
+            counts = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items() if count)
+            said = "; ".join([f"dropped: {counts or 'none'}", *self.notes])
             named = self.files[0] if len(self.files) == 1 else f"the {len(self.files):,} files"
             problem = f"{named}: {self.kept} of {self.read:,} {self.unit} left ({said})"
             raise UserError(problem, "give more text; of pages, code and menus are not read")
@@ -116,18 +106,23 @@ def cleaned(
 
     Memory is constant but for 8 bytes a row, by which duplicates are found.
     """
-    seen, batch, size, last = Seen(), list[tuple[str, Row]](), 0, ""
-
-    def fresh() -> list[Row]:
+    seen = Seen()
+    for batch in _batches(rows, report, bad):
         new = np.ones(len(batch), np.bool_)
         if not keep_duplicates:  # a row is joined by what counts as white space, and so occurs in none of its texts
             marks = (xxhash.xxh3_64_intdigest("\x1f".join(row).encode()) for _, row in batch)
             new = seen.add(np.fromiter(marks, np.uint64, len(batch)))
         for at in np.flatnonzero(~new):
             report.drop("duplicate", *batch[at])
-        report.kept += int(new.sum())
-        return [batch[at][1] for at in np.flatnonzero(new)]
+        if kept := [batch[at][1] for at in np.flatnonzero(new)]:
+            report.kept += len(kept)
+            yield kept
 
+
+def _batches(
+    rows: Iterable[tuple[str, tuple[str | None, ...]]], report: CleaningReport, bad: Callable[[Row], str | None]
+) -> Iterator[list[tuple[str, Row]]]:
+    batch, size, last = list[tuple[str, Row]](), 0, ""
     for place, fields in rows:
         row = fold(fields)
         report.read += 1
@@ -139,7 +134,6 @@ def cleaned(
         batch.append((place, row))
         size += sum(map(len, row))
         if len(batch) >= _BATCH_ROWS or size >= _BATCH_CHARS:
-            yield fresh()
+            yield batch
             batch, size = [], 0
-    if batch:
-        yield fresh()
+    yield batch

@@ -32,29 +32,19 @@ _HELD_OUT = -2  # the stream of `Documents.split`; -1 is that of a sample
 class Wanted:
     """The rows of a corpus whose texts are read."""
 
-    key: str  # says all that decides them; part of a folder's name
+    key: str  # says all that decides them
     rows: Callable[[int], RowIds]  # number of rows -> the ids (R,) of those that are read, rising
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A cleaned corpus.
+    """A cleaned corpus."""
 
-    Attributes:
-        dataset: memory-mapped `datasets.Dataset` with the columns below and `label`, the row id (int64), which
-            sentence-transformers' trainer hands to the loss and which keys a teacher's cache.
-        columns: ("text",), ("text", "positive") or ("text", "positive", "negative_0", …).
-        key: checksum of the files' bytes, the columns and the cleaning: equal keys mean equal rows.
-        report: what cleaning dropped, and why.
-        rounds: rows of each round, if the rows are pairs drawn from documents: round after round, each with at most
-            one pair of a document. Empty: all rows are one round.
-    """
-
-    dataset: Dataset
-    columns: tuple[str, ...]
-    key: str
+    dataset: Dataset  # memory-mapped, with the columns below and `label`, the row id (int64), which the loss is given
+    columns: tuple[str, ...]  # ("text",), ("text", "positive") or ("text", "positive", "negative_0", …)
+    key: str  # checksum of the files' bytes, the columns and the cleaning: equal keys mean equal rows
     report: CleaningReport
-    rounds: tuple[int, ...] = ()
+    rounds: tuple[int, ...] = ()  # rows of each round of pairs drawn from documents: at most one pair of a document
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -81,23 +71,17 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Titles and paragraphs of N documents.
+    """Titles and paragraphs of N documents."""
 
-    Attributes:
-        dataset: memory-mapped, with the columns `title` (may be "") and `paragraphs` (list of texts without the title).
-        key: checksum of the files' bytes and of the columns read: equal keys mean equal documents.
-        report: how the files were read, and what was dropped.
-    """
-
-    dataset: Dataset
-    key: str
-    report: CleaningReport
+    dataset: Dataset  # memory-mapped, with the columns `title` (may be "") and `paragraphs` (list of texts)
+    key: str  # checksum of the files' bytes and of the columns read: equal keys mean equal documents
+    report: CleaningReport  # how the files were read, and what was dropped
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def each(self, rows: RowIds | None = None) -> Iterator[Document]:
-        """The documents of these rows (R,), in this order; None: all. Few are in memory at a time."""
+        """The documents of these rows (R,), in this order; None: all."""
         chosen = self.dataset if rows is None else self.dataset.select(rows)
         for found in chosen.iter(_AT_ONCE):
             yield from map(Document, found["title"], found["paragraphs"])
@@ -121,8 +105,8 @@ def read_texts(
 ) -> Texts:  # fmt: skip
     """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there.
 
-    With ``wanted``, only the texts of these rows are written, and the others are null. It needs little disk, and reads
-    the files once more: to count the rows.
+    With ``wanted``, only the texts of these rows are written, and the others are null. The files are then read once
+    more, to count the rows.
     """
     if columns.positive is not None and any(source.split for source in sources):
         raise UserError("a text with a positive cannot be split", "leave out the split, or the positives")
@@ -130,7 +114,7 @@ def read_texts(
 
     def kept(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[Row]]:
         found = ((f"{source}:{line}", fields) for source in files for line, fields in rows(source, columns))
-        return filter(None, cleaned(found, report, bad_text, keep_duplicates))  # a batch may hold only duplicates
+        return cleaned(found, report, bad_text, keep_duplicates)
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
         shown = None if wanted is None else wanted.rows(sum(map(len, kept(sources, CleaningReport()))))
@@ -145,10 +129,7 @@ def read_texts(
 
 
 def read_documents(sources: Sequence[TextFile], title: str | None, text: str | None, cache: Path) -> Documents:
-    """Read the documents of files (see `document_rows`) into ``cache/<state>/``; later calls map what is there.
-
-    White space is folded. Empty documents and exact duplicates are dropped and counted.
-    """
+    """As `read_texts`, for the documents of files: see `document_rows`. Empty ones and exact duplicates are dropped."""
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
         report.unit, how, titled = "documents", dict[str, None](), 0
@@ -173,8 +154,7 @@ def _written(
 ) -> tuple[Dataset, str, CleaningReport]:
     """The rows that ``batches`` finds in the files, mapped; their key; and the report that it has filled meanwhile.
 
-    The files are read once for each of their states. The key is the checksum of the settings and of the files' formats,
-    sizes, splits and bytes, in order, from the same reading.
+    The key is the checksum of the settings and of the files' headers and bytes, in order, from the same reading.
     """
     sources = [source.now() for source in sources]
     states = [(source.state, source.header) for source in sources]

@@ -26,9 +26,8 @@ def coverage(
 ) -> list[str]:
     """A line on how much of its text a model will read, and a warning with remedies if much is cut off.
 
-    It looks at the first `LOOKED_AT` rows of a sample. It says nothing of a tokenizer that is not of the `tokenizers`
-    library. The model will read ``limit`` tokens of a text, and could read ``longest``; ``split`` says whether the
-    texts may be split into sentences.
+    It looks at the first `LOOKED_AT` rows of a sample, and says nothing of a tokenizer in Python. The model will read
+    ``limit`` tokens of a text, and could read ``longest``; ``split``: the texts may be split into sentences.
     """
     if (reader := TextReader.from_model(model, prompt, limit)) is None:
         return []
@@ -41,7 +40,7 @@ def coverage(
     read = np.minimum(lengths, limit).sum() / lengths.sum()
     looked = "" if len(rows) == len(sample) else " looked at"
     longer = f"{(lengths > limit).sum():,} of {len(lengths):,} texts{looked} are longer than {limit} tokens"
-    said = [f"{longer}; {_percent(read)} of the text is read"]
+    said = [f"{longer}; {100 * read:.0f} % of the text is read"]
     if read < 1 - MUCH:
         remedies = ["add --split sentences"] if split else []
         enough = min(longest, int(np.quantile(lengths, 0.95, method="higher")))  # 95 of 100 texts are then read whole
@@ -52,12 +51,11 @@ def coverage(
 
 
 def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
-    """One line if the model's tokenizer does not know the language of these texts; else "".
+    """One line if the model's tokenizer does not know the language of these texts; else "", as for one in Python.
 
     It does not if more than `MANY_UNKNOWN` of the tokens are unknown, or if it has the letters of a script but none of
     its words: then more than `MANY_LETTERS` of the tokens are single letters, or bytes of one. Letters of ASCII do not
     count, nor do Chinese characters and kana, which may be words. At most `STRANGE` of the texts are read, evenly.
-    Nothing is said of a tokenizer that is not of the `tokenizers` library.
     """
     own: Any = model.tokenizer
     backend = getattr(own, "backend_tokenizer", own)
@@ -82,14 +80,10 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
             before = begin, end
     if (count := strangers.total()) > MANY_UNKNOWN * tokens:
         shown = " ".join(part for part, _ in strangers.most_common(3))
-        problem = f"{_percent(count / tokens)} of the tokens are unknown to the model's tokenizer, such as {shown}"
+        problem = f"{100 * count / tokens:.0f} % of the tokens are unknown to the model's tokenizer, such as {shown}"
     elif letters > MANY_LETTERS * tokens:
-        share = f"{_percent(letters / tokens)} of the tokens are single letters"
+        share = f"{100 * letters / tokens:.0f} % of the tokens are single letters"
         problem = f"the model's tokenizer has no words of this script: {share}"
     else:
         return ""
     return f"warning: {problem}; take a multilingual model or one of this language, or make one with isotrope pretrain"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share == 1 or 0.095 <= share < 0.995 else f"{100 * share:.1f} %"

@@ -70,13 +70,12 @@ class TextFile:
         return f"|{self.format}{self.compression}|{self.size}|{split}"
 
     def now(self) -> "TextFile":
-        """The same file in its present state. A store may say more of one file than of each in a list."""
+        """The same file in its present state."""
         path = self.path.now() if isinstance(self.path, RemoteFile) else self.path
         return replace(self, path=path, state=_state(path))
 
     def open(self) -> Any:
         """Its bytes, as they are stored."""
-        _refuse_special(self.path)
         return self.path.open() if isinstance(self.path, RemoteFile) else self.path.open("rb", buffering=0)
 
     def blocks(self, file: Any, size: int = 1 << 20) -> Iterator[bytes]:
@@ -92,14 +91,9 @@ class TextFile:
 def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[TextFile]:
     """The files of text that the paths name, in their order; a folder gives all that it holds, recursively and sorted.
 
-    A path may be a URL: of a file, of a folder, or with a ``*`` (see `isotrope.store.remote`).
-
-    In a folder, hidden files and files of other kinds are passed over, and `not_read` counts them; named directly
-    they are an error. ``split`` has their texts split into sentences: see `isotrope.text.split.language_of`.
-
-    Raises:
-        UserError: no path, an unknown split, a missing file, an unknown ending, a folder that cannot be read or holds
-            no such file.
+    A path may be a URL: see `isotrope.store.remote`. Hidden files and files of other kinds in a folder are passed over,
+    and `not_read` counts them. Named directly they are a UserError, as is a folder without text, or one that cannot be
+    read. ``split`` has the texts split into sentences: see `isotrope.text.split.language_of`.
     """
     language, sources, paths = language_of(split) if split is not None else None, list[TextFile](), list(paths)
     if not paths or not all(map(str, paths)):  # an unset variable of the shell would mean the present folder
@@ -120,37 +114,29 @@ def not_read(paths: Iterable[Path | str]) -> str:
 
 
 def _inside(name: Path | str) -> Iterator[TextFile | str]:
-    """The sorted files that a path names: how each is read, or why it is passed over.
-
-    Symbolic links to folders are not followed, so that there is no endless walk.
-    """
-    path = Path(name)
+    """The sorted files that a path names: how each is read, or why not. Links to folders are not followed."""
     if is_url(name):
         for file in remote_files(str(name)):
-            yield "hidden" if _hidden(Path(file.inside)) else _source(file, named=not file.inside)
+            yield "hidden" if "/." in f"/{file.inside}" else _source(file, named=not file.inside)
         return
-    with reading_errors(name):
+    path = Path(name)
+    with reading_errors(path):
         if not path.exists():
             raise UserError(f"{path} does not exist", "check the path")
         if not path.is_dir():
-            _refuse_special(path)
             yield _source(path, named=True)
             return
-        for inner in (path, *sorted(path.rglob("*"))):
-            if _hidden(inner.relative_to(path)):
-                if inner.is_file():
-                    yield "hidden"
-            elif inner.is_dir():
+        for inner in sorted(path.rglob("*")):
+            hidden, is_folder = "/." in f"/{inner.relative_to(path).as_posix()}", inner.is_dir()
+            if hidden and not is_folder:
+                yield "hidden"
+            elif not hidden and is_folder:
                 with reading_errors(inner):
                     os.scandir(inner).close()  # rglob passes over a folder that cannot be read
-                if inner.is_symlink() and inner != path:
+                if inner.is_symlink():
                     yield "linked folder"
-            else:
-                yield _source(inner) if inner.exists() else "broken link"
-
-
-def _hidden(relative: Path) -> bool:
-    return any(part.startswith(".") for part in relative.parts)
+            elif not hidden:
+                yield _source(inner)
 
 
 def _source(path: Location, named: bool = False) -> TextFile | str:
@@ -161,7 +147,7 @@ def _source(path: Location, named: bool = False) -> TextFile | str:
     is_file = isinstance(path, RemoteFile) or path.is_file()
     if not is_file or format not in FORMATS or (compression and format == ".parquet"):
         if named:
-            raise UserError(f"{path} has the unknown ending {''.join(Path(path.name).suffixes[-2:])!r}", SUPPORTED)
+            raise UserError(f"{path} is not a file of text", SUPPORTED)
         return printable(Path(path.name).suffix.lower()) or "no ending"
     return TextFile(path, format, compression, state=_state(path))
 
@@ -173,11 +159,6 @@ def _state(path: Location) -> tuple[Any, ...]:
     return str(path.absolute()), now.st_size, now.st_mtime_ns, now.st_ino
 
 
-def _refuse_special(path: Location) -> None:
-    if isinstance(path, Path) and path.exists() and not path.is_file():
-        raise UserError(f"{path} is a pipe or a device, not a file", "save the text in a file first")
-
-
 @contextmanager
 def reading_errors(path: object) -> Iterator[None]:
     """Turns what can go wrong in reading a file into a UserError that names it."""
@@ -185,8 +166,8 @@ def reading_errors(path: object) -> Iterator[None]:
         yield
     except (OSError, *BROKEN) as error:
         reason = getattr(error, "strerror", None) or error
-        problem = f"{path} {'is truncated or broken' if isinstance(error, BROKEN) else 'cannot be read'} ({reason})"
-        raise UserError(problem, "check the file, or make or fetch it again") from error
+        wrong = "is truncated or broken" if isinstance(error, BROKEN) else "cannot be read"
+        raise UserError(f"{path} {wrong} ({reason})", "check the file, or make or fetch it again") from error
 
 
 def lines(source: TextFile) -> Iterator[str]:
@@ -196,41 +177,31 @@ def lines(source: TextFile) -> Iterator[str]:
         stored = source.blocks(file, _PACKED if new else _HEAD)
         blocks = filter(None, _unpacked(stored, new) if new else stored)
         head = next(blocks, b"")
-        _check_text(source, head[:_HEAD])
+        if not head:
+            raise UserError(f"{source} is empty", "remove it or give a file with one sentence a line")
+        begun = head[:_HEAD].decode("utf-8", "surrogateescape")
+        if "\0" in begun or sum("\udc80" <= letter <= "\udcff" for letter in begun) > 0.2 * len(begun):
+            raise UserError(
+                f"{source} is not text in UTF-8", "give a text file, or convert it (for example with iconv)"
+            )
         for number, line in enumerate(_split(chain([head], blocks)), start=1):
             if number % _TOLD == 0:
                 tell("read", file.tell(), size, "bytes")
             yield line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
 
 
-def _split(blocks: Iterable[bytes]) -> Iterator[bytearray]:
-    line = bytearray()
+def _split(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
     for block in blocks:
-        first, *others = block.split(b"\n")
-        line += first[: LONGEST_LINE - len(line)]
-        for other in others:
-            yield line + b"\n"
-            line = bytearray(other[:LONGEST_LINE])
-    if line:
-        yield line
-
-
-def _check_text(path: object, head: bytes) -> None:
-    if not head:
-        raise UserError(f"{path} is empty", "remove it or give a file with one sentence a line")
-    text = head.decode("utf-8", "surrogateescape")
-    undecodable = sum("\udc80" <= character <= "\udcff" for character in text)
-    if b"\0" in head or undecodable > 0.2 * len(text):
-        remedy = "give a text file, or convert it to UTF-8 (for example with iconv)"
-        raise UserError(f"{path} is not text in UTF-8", remedy)
+        *whole, rest = (rest + block).split(b"\n")
+        yield from (line[:LONGEST_LINE] + b"\n" for line in whole)
+        rest = rest[:LONGEST_LINE]
+    if rest:
+        yield rest
 
 
 def _unpacked(blocks: Iterator[bytes], new: Callable[[], Any]) -> Iterator[bytes]:
-    """The bytes of all streams of a compressed file.
-
-    The libraries' own readers accept a truncated .zst, and an .xz with a damaged second stream or with other bytes
-    behind the last one.
-    """
+    """The bytes of all streams of a compressed file. The libraries' own readers accept damaged .xz and .zst files."""
     stream = new()
     for block in blocks:
         while block:

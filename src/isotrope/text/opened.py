@@ -51,17 +51,16 @@ class Opened:
         return [Path(path) for path in self.paths if not is_url(path) and Path(path).is_dir()]
 
     def texts(self, wanted: Wanted | None = None) -> Texts:
-        """Cleaned rows, each a text with its positives and negatives if there are any.
+        """Cleaned rows, each a text with its positives and negatives if there are any; UserError if there are too few.
 
-        ``wanted`` rows are the only ones kept of text behind URLs, which may be larger than the disk. Raises UserError
-        for anything that is wrong with the text.
+        ``wanted`` rows are the only ones kept of text behind URLs, which may be larger than the disk.
         """
         columns, cache = Columns(self.text, self.positive, self.negatives), cache_folder("corpora")
         read = partial(read_texts, columns=columns, cache=cache, keep_duplicates=self.keep_duplicates, wanted=wanted)
         return self._once(f"texts {wanted.key if wanted else ''}", read)
 
     def documents(self) -> Documents:
-        """Titles and paragraphs. Raises UserError for anything that is wrong with the text."""
+        """Titles and paragraphs; UserError if there are too few documents."""
         read = partial(read_documents, title=self.title, text=self.text, cache=cache_folder("documents"))
         return self._once("documents", read)
 
@@ -70,14 +69,12 @@ class Opened:
             found: Read = read(self.files)
             found.report.notes = (*filter(None, [not_read(self.paths)]), *found.report.notes)
             self._read[what] = read, found
-        again: Read = self._read[what][1]
-        return again
+        return self._read[what][1]  # type: ignore[no-any-return]
 
     def check(self) -> None:
         """Raise UserError if the files have changed. They are read again only if somebody has touched them."""
-        if (now := self._find()) == self.files:
-            return
-        if not self._read or any(read(now).key != found.key for read, found in self._read.values()):
+        now = self._find()
+        if now != self.files and (not self._read or any(read(now).key != one.key for read, one in self._read.values())):
             problem = f"{self.name} changed while the work was going on"
             raise UserError(problem, "begin anew with --restart, or name another output")
 
@@ -108,8 +105,7 @@ def open(
         split: ``sentences`` makes a row of each sentence; ``sentences:de`` for German.
         keep_duplicates: keep rows that occurred before.
 
-    Raises:
-        UserError: the source is none of these; the split is unknown; negatives without positives.
+    UserError if the source is none of these, the split is unknown, or there are negatives without positives.
     """
     if isinstance(source, Opened):
         return source
@@ -134,13 +130,12 @@ def open(
 
 def _is_path(one: str | Path) -> bool:
     """Whether an item of a list is a file rather than a text: texts have blanks, and do not end as files do."""
-    if isinstance(one, Path) or is_url(one) or (len(one.split()) == 1 and Path(one).suffix.lower() in ENDINGS):
-        return True
-    return os.path.exists(one)  # noqa: PTH110 (a Path's raises for what cannot be a name)
+    named = isinstance(one, Path) or is_url(one) or (len(one.split()) == 1 and Path(one).suffix.lower() in ENDINGS)
+    return named or os.path.exists(one)  # noqa: PTH110 (a Path's raises for what cannot be a name)
 
 
 def _table_of(source: Given) -> pa.Table:
-    """A Dataset, a DataFrame or a Series as a table. They are told apart without pandas, which need not be there."""
+    """A Dataset, a DataFrame or a Series as a table. pandas need not be there."""
     try:
         if hasattr(source, "iloc"):
             frame = source.to_frame("text") if hasattr(source, "to_frame") else source
@@ -154,7 +149,7 @@ def _table_of(source: Given) -> pa.Table:
 
 
 def _written(table: pa.Table) -> Path:
-    """The table as a file in the cache, whose folder has the checksum of its contents."""
+    """The table as a file in the cache."""
     total = xxhash.xxh3_128(json.dumps([table.column_names, [str(kind) for kind in table.schema.types]]).encode())
     for batch in table.combine_chunks().to_batches(max_chunksize=4096):  # however the table was put together
         total.update(batch.serialize())

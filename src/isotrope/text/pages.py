@@ -13,7 +13,7 @@ from isotrope.errors import UserError, needs
 from isotrope.text.files import LONGEST_LINE, TextFile, lines
 
 Block = tuple[int, str]  # where it begins, from 1: the line in Markdown, the block's number in HTML; its text
-_Part = tuple[int, str, Literal["text", "heading", "code heading"]]  # a block, and what it is
+_Part = tuple[int, str, Literal["text", "heading", "code heading"]]
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n\s*[\w\"'-]+\s*[:=].*?\n\1[ \t]*(\r?\n|\Z)", re.DOTALL)
 _NESTED = 200  # levels of lists and quotations that are read; three for each list
@@ -33,14 +33,11 @@ def document_blocks(source: TextFile) -> Iterator[Block]:
     head, scripts, forms, navigation and footers.
     """
     parts = _PARSERS[source.format](whole_text(source))
-    yield from ((begin, text) for begin, text, kind in parts if kind != "code heading")
+    return ((begin, text) for begin, text, kind in parts if kind != "code heading")
 
 
 def read_page(source: TextFile) -> tuple[str, list[str]]:
-    """The title of a Markdown or HTML file, and its other blocks.
-
-    The title is that of Markdown's front matter, else the first heading, else HTML's ``<title>``, else "".
-    """
+    """The title (of the front matter, else the first heading, else HTML's ``<title>``, else "") and other blocks."""
     page = whole_text(source)
     parts = list(_PARSERS[source.format](page))
     headings = [text for _, text, kind in parts if kind != "text"]
@@ -116,11 +113,9 @@ def _html(text: str) -> Iterator[_Part]:
         node.insert_before(_HEADING)
     for node in body.css("td, th, br"):
         node.insert_before(" ")
-    number = 0
-    for part in body.text().split(_END):
-        if words := " ".join(part.split()):
-            number += 1
-            yield number, words, "heading" if _HEADING in part else "text"
+    parts = [part for part in body.text().split(_END) if part.strip()]
+    for number, part in enumerate(parts, start=1):
+        yield number, " ".join(part.split()), "heading" if _HEADING in part else "text"
 
 
 _PARSERS = {".md": _markdown, ".html": _html}
@@ -128,9 +123,8 @@ _PARSERS = {".md": _markdown, ".html": _html}
 
 def _tree(text: str) -> Any:
     """A page's tree. If its bytes are not UTF-8, they are decoded as it says, or as browsers do if it says nothing."""
-    raw = text.encode(errors="surrogateescape")
+    raw, parse = text.encode(errors="surrogateescape"), needs("text", "selectolax.lexbor").LexborHTMLParser
     declared = re.search(rb"charset\s*=\s*[\"']?([\w-]+)", raw[:1024])
-    parse = needs("text", "selectolax.lexbor").LexborHTMLParser
     for encoding in ("utf-8", declared[1].decode() if declared else "cp1252"):
         with suppress(UnicodeDecodeError, LookupError):
             return parse(raw.decode(encoding))

@@ -22,7 +22,6 @@ from isotrope.types import Count
 _LAYOUT = 1  # version of the drawing and the layout below; part of the key
 _AT_ONCE = 1024  # documents whose pairs are in memory
 _ROUND = "round-{}.arrow"
-_COLUMNS = ("text", "positive")
 
 TextPair = tuple[str, str]  # an anchor and its positive
 Drawn = TypeVar("Drawn", bound=tuple[str, ...])
@@ -31,8 +30,7 @@ Drawn = TypeVar("Drawn", bound=tuple[str, ...])
 class PairMaker(Protocol):
     """A component of the stage ``pairs``: a frozen dataclass, whose fields are its options.
 
-    With ``single = True`` it draws single texts, as tuples of one. With ``positives = 2``, tuples of an anchor and two
-    positives.
+    With ``single = True`` it draws single texts, as tuples of one; with ``positives = 2``, an anchor and two positives.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -60,34 +58,29 @@ class Lengths:
 
 def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> list[Drawn]:
     """At most ``count`` different things that are drawn, in their order; so many draws for each, as many are equal."""
-    drawn = filter(None, (draw() for _ in range(tries * count)))
     found = dict[Drawn, None]()  # a set with an order
-    while len(found) < count and (one := next(drawn, None)):
-        found[one] = None
+    for _ in range(tries * count):
+        if len(found) < count and (one := draw()):
+            found[one] = None
     return list(found)
 
 
 def open_pairs(
     documents: Documents, maker: PairMaker, *, cache: Path, rounds: int = 1, seed: int = 0, held_out: int = 0
 ) -> Texts:
-    """Draws ``rounds`` pairs of each document. They are a corpus with the columns ``text`` and ``positive``.
+    """Draws ``rounds`` pairs of each document: a corpus with the columns ``text``, ``positive``, ``positive_1``, …
 
-    Single texts, of a maker that draws such, are a corpus with the column ``text``. Further positives have the columns
-    ``positive_1`` and so on.
-
-    Round r holds the r-th pair of each document that has so many. The rounds follow one another, and `Texts.rounds`
-    has their sizes. What is drawn of a document depends only on the seed and on the document's row. ``held_out``
-    documents give no pair: see `Documents.split`.
-
-    Raises:
-        UserError: fewer than two documents give a pair; too many are held out.
+    Single texts, of a maker that draws such, have the column ``text``. Round r holds the r-th pair of each document
+    that has so many. What is drawn of a document depends only on the seed and on its row. ``held_out`` documents give
+    no pair: see `Documents.split`. UserError if fewer than two documents give one.
     """
     rows, _ = documents.split(held_out, seed)
     kind = f"{type(maker).__module__}:{type(maker).__qualname__}"
     decides = ["pairs", _LAYOUT, documents.key, kind, asdict(maker), rounds, seed, held_out]
     key = xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())
-    further = tuple(f"positive_{number}" for number in range(1, getattr(maker, "positives", 1)))
-    names, unit = (_COLUMNS[:1], "texts") if getattr(maker, "single", False) else (_COLUMNS + further, "pairs")
+    further = (f"positive_{number}" for number in range(1, getattr(maker, "positives", 1)))
+    single = getattr(maker, "single", False)
+    names, unit = (("text",), "texts") if single else (("text", "positive", *further), "pairs")
     schema = pa.schema([(name, pa.string()) for name in names])
 
     def make(draft: Path) -> None:

@@ -18,36 +18,27 @@ def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
-def _mix(value: int) -> int:
-    return int(_scramble(np.array([(value + _STEP) & _MASK], np.uint64))[0])
-
-
 def derive(seed: int, stream: int) -> int:
     """A seed for one of many independent streams (an epoch, a sample) of a run's seed."""
-    return _mix(_mix(seed & _MASK) ^ (stream & _MASK))
+
+    def mix(value: int) -> int:
+        return int(_scramble(np.array([(value + _STEP) & _MASK], np.uint64))[0])
+
+    return mix(mix(seed & _MASK) ^ (stream & _MASK))
 
 
 def evenly(n: int, count: int) -> list[int]:
-    """At most ``count`` of ``n`` places, rising and evenly spread.
-
-    >>> evenly(10, 4)
-    [0, 2, 5, 7]
-    """
+    """At most ``count`` of ``n`` places, rising and evenly spread: 4 of 10 are [0, 2, 5, 7]."""
     taken = min(count, n)
     return [place * n // taken for place in range(taken)]
 
 
 class Permutation:
-    """A bijection of range(n) chosen by a seed: `perm[k]` is the row at place k.
+    """A bijection of range(n) chosen by a seed: `perm[k]` is the row at place k. No memory grows with n, at most 2^62.
 
     A Feistel network (Luby, Rackoff 1988) permutes the smallest domain of 2^(2b) >= n places, whatever its round
     function. Places outside range(n) are sent through again until they fall inside (cycle walking: Black, Rogaway
-    2002). So the k-th row of epoch e is a pure function of (seed, e, k). A run resumes exactly and at once: no order is
-    stored, and no memory grows with n, which is at most 2^62.
-
-    >>> perm = Permutation(10, seed=1)
-    >>> sorted(perm[np.arange(10)].tolist()) == list(range(10))
-    True
+    2002). So the k-th row of epoch e is a pure function of (seed, e, k), and a run resumes exactly and at once.
     """
 
     def __init__(self, n: int, seed: int) -> None:

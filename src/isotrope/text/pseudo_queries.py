@@ -1,13 +1,14 @@
 """Pseudo-queries: what somebody might ask whom a document answers, taken from the document itself.
 
-A mixture is better than each kind alone (docs/log.md). As questions of a search engine without its users: Lee et al.,
-2019 (inverse cloze task), https://arxiv.org/abs/1906.00300, draw sentences; here titles and spans come first.
+Lee et al., 2019 (inverse cloze task), https://arxiv.org/abs/1906.00300, draw sentences. A mixture is better than each
+kind alone (docs/log.md).
 """
 
 import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +54,7 @@ def pseudo_queries(documents: Iterable[Document], kinds: Iterable[str] = MIXTURE
 
     Title: that of a document with a body. Heading: a short paragraph without a full stop before a longer one. Span: 8
     to 19 words from any place, at most half of a short text; two a document. Sentence: a whole one. Question: one that
-    the document asks, as a page of frequent questions does. The numbers of the documents count from 0.
+    the document asks, as a page of frequent questions does.
     """
     wanted, found = set(kinds), PseudoQueries()
     for number, document in enumerate(documents):
@@ -73,7 +74,7 @@ def _of(document: Document, seed: int) -> Iterator[tuple[str, str]]:
     generator = np.random.default_rng([seed, zlib.crc32(document.text.encode())])
     if body and document.title and document.title != body:
         yield TITLE, document.title
-    for before, after in zip(document.paragraphs, document.paragraphs[1:], strict=False):
+    for before, after in pairwise(document.paragraphs):
         if len(before.split()) <= _HEADING < len(after.split()) and not before.endswith((".", "!", ";", ",")):
             yield HEADING, before.rstrip(":")
     words, between = words_of(body or document.title)
@@ -82,12 +83,8 @@ def _of(document: Document, seed: int) -> Iterator[tuple[str, str]]:
         length = int(generator.integers(min(_SHORTEST_SPAN, longest), longest + 1))
         begin = int(generator.integers(0, max(1, len(words) - length + 1)))
         yield SPAN, between.join(words[begin : begin + length])
-    sentences = [_shortened(one) for paragraph in document.paragraphs for one in _SENTENCE_END.split(paragraph)]
+    split = (words_of(one) for paragraph in document.paragraphs for one in _SENTENCE_END.split(paragraph))
+    sentences = [between.join(words[:_LONGEST]) for words, between in split]
     if len(sentences) > 1:
         yield from ((QUESTION, one) for one in sentences if one.endswith(("?", "？")))
         yield SENTENCE, sentences[int(generator.integers(len(sentences)))]
-
-
-def _shortened(text: str) -> str:
-    words, between = words_of(text)
-    return between.join(words[:_LONGEST])

@@ -5,11 +5,11 @@ import io
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,12 +20,10 @@ from isotrope.text.pages import document_blocks, one_text, read_page, whole_text
 from isotrope.text.split import split_text
 
 SEPARATORS = ",;\t|"  # a header of one column that holds one of them is a table with another separator
-MANY_LINES = 20  # a quoted field of so many lines may be rows that a stray quotation mark has swallowed
 csv.field_size_limit(LONGEST_LINE)  # Python's own limit is 131,072: too long is for the cleaning to say
 
 TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # of documents in a table
 _SPOOL = 1 << 26  # bytes of a file of documents that are kept in memory
-
 Kinds = Sequence[tuple[str, str]]  # the columns of a table: their names, each with "string" or another type's name
 Choose = Callable[[Kinds], tuple[str, ...]]
 NumberedRow = tuple[int, tuple[Any, ...]]  # line number from 1 (Parquet: row number), the fields, strings; None = null
@@ -81,8 +79,7 @@ def pick_columns(path: object, columns: Kinds, chosen: Sequence[str | None], str
 def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iterator[NumberedRow]:
     """The rows of one file, in its order and in constant memory; a document (.md, .html) is held whole.
 
-    The columns in ``kept`` may hold values of any type. They come behind the others. If the file is to be split, each
-    sentence is a row, under its text's number.
+    The columns in ``kept``, of any type, come behind the others. If the file is to be split, each sentence is a row.
     """
     strings, further = len(columns.names), (*columns.chosen, *kept)
     if source.format in TABLES:
@@ -101,28 +98,24 @@ def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iter
 
 
 def _jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
-    chosen: tuple[str, ...] = ()
+    chosen, remedy = tuple[str, ...](), "put one JSON object on each line, with the same columns"
     for number, line in enumerate(lines(source), start=1):
         if not line.strip():
             yield number, ()
             continue
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise _wrong(source, number, f"is not valid JSON ({getattr(error, 'msg', error)})") from error
+            record, why = json.loads(line), ""
+        except ValueError as error:
+            record, why = None, f" ({error})"
         if not isinstance(record, dict):
-            raise _wrong(source, number, "is not a JSON object")
+            raise UserError(f"{source}:{number} is not a JSON object{why}", remedy)
         if not chosen:  # the first object says which columns there are; a null there may become a string later
             chosen = choose([(name, _kind(value)) for name, value in record.items()])
         for place, name in enumerate(chosen):
             if name not in record or (place < strings and _kind(record[name]) != "string"):
                 found = f"holds {_kind(record[name])}, not a string" if name in record else "is missing"
-                raise _wrong(source, number, f"is not as the first object: {name!r} {found}")
+                raise UserError(f"{source}:{number} is not as the first object: {name!r} {found}", remedy)
         yield number, tuple(record[name] for name in chosen)
-
-
-def _wrong(source: TextFile, number: int, problem: str) -> UserError:
-    return UserError(f"{source}:{number} {problem}", "put one JSON object on each line, with the same columns")
 
 
 def _kind(value: object) -> str:
@@ -144,22 +137,11 @@ def _delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[Numbe
         for fields in table:
             if fields and len(fields) != len(header):
                 raise csv.Error(f"{len(fields)} columns, its header has {len(header)}")
-            if _swallowed(table.line_num - begin, fields, sign):
-                raise csv.Error(f"a quoted field of {table.line_num - begin + 1} lines, which look like rows")
             yield begin, tuple(fields[place] for place in places) if fields else ()
             begin = table.line_num + 1
     except csv.Error as error:
         remedy = "correct the line: close quotation marks, and put a field that holds the separator in quotes"
         raise UserError(f"{source}:{begin} cannot be read as a table ({error})", remedy) from error
-
-
-def _swallowed(run: int, fields: list[str], separator: str) -> bool:
-    """A stray quotation mark makes one field of all rows up to the next one: many lines that look like rows."""
-    for field in fields if run >= MANY_LINES else ():
-        inner = [line.count(separator) for line in field.splitlines()[1:-1] if line.strip()]
-        if len(inner) >= MANY_LINES - 2 and inner.count(len(fields) - 1) >= 0.75 * len(inner):
-            return True
-    return False
 
 
 def _parquet(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
@@ -169,13 +151,9 @@ def _parquet(source: TextFile, choose: Choose, strings: int) -> Iterator[Numbere
             raw.seek(0)
         file = pq.ParquetFile(io.BufferedReader(raw))
         chosen = choose([(one.name, "string" if is_string(one.type) else str(one.type)) for one in file.schema_arrow])
-        number = 0
-        for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(chosen))):
-            found = (batch.column(name) for name in chosen)
-            parts = [_decoded(one) if is_string(one.type) else one.to_pylist() for one in found]
-            for row in zip(*parts, strict=True):
-                number += 1
-                yield number, row
+        batches = file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(chosen)))
+        tables = (zip(*(_values(batch.column(name)) for name in chosen), strict=True) for batch in batches)
+        yield from enumerate(chain.from_iterable(tables), start=1)
 
 
 # The rows of a table, with the columns that ``choose`` takes, of which the first ``strings`` must hold strings. A blank
@@ -191,7 +169,9 @@ def is_string(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _decoded(column: pa.Array) -> list[str | None]:
+def _values(column: pa.Array) -> list[Any]:
+    if not is_string(column.type):
+        return list(column.to_pylist())
     # as bytes: Arrow does not check that a string is UTF-8, and to_pylist fails on one that is not
     fields = column.cast(pa.large_binary()).to_pylist()
     return [None if field is None else field.decode("utf-8", "surrogateescape") for field in fields]
@@ -202,13 +182,11 @@ def document_rows(
 ) -> Iterator[PlacedDocument]:
     """The documents of all files, in order. ``how`` is filled with the ways in which they are read, in words.
 
-    ``title`` and ``text`` are columns of tables. Without them it is ``title``, if there is one, and the first of
-    `TEXT_COLUMNS` that there is. A text is a string, or a list of strings: the paragraphs.
-
     - .md, .html: a file is a document. Its title: see `read_page`.
     - .txt: a file is a document, and blank lines separate its paragraphs. A .txt file that is the only file holds many
       documents: blocks between blank lines or, if it has no blank lines, lines.
-    - tables: a row is a document. Blank lines within a text separate its paragraphs.
+    - tables: a row is a document, with the columns ``title`` and ``text``; None: ``title``, if there is one, and the
+      first of `TEXT_COLUMNS`. A text is a list of paragraphs, or a string with blank lines between them.
     """
     for source in sources:
         if source.format in (".md", ".html"):
@@ -227,34 +205,28 @@ def document_rows(
 
 def _pieces(source: TextFile, how: dict[str, None]) -> Iterator[PlacedDocument]:
     """The documents of a single .txt file, one paragraph each. What must be read to tell how is kept meanwhile."""
-    found = lines(source)
+    found, texts = lines(source), 0  # blocks between blank lines; two are enough to know
     with SpooledTemporaryFile(_SPOOL, "w+", encoding="utf-8", errors="surrogateescape", newline="\n") as begun:
-        by_block = _has_blocks(found, begun)
-        how[f"each {'block between blank lines' if by_block else 'line'} is a document"] = None
+        for is_text, block in groupby(found, _is_text):
+            texts += is_text
+            begun.writelines(islice(block, 1 if texts == 2 else None))
+            if texts == 2:
+                break
+        how[f"each {'block between blank lines' if texts == 2 else 'line'} is a document"] = None
         begun.seek(0)
         numbered = enumerate(chain(begun, found), start=1)
-        if not by_block:
+        if texts < 2:
             yield from ((f"{source}:{number}", ("", line)) for number, line in numbered)
             return
-        for blank, block in groupby(numbered, lambda line: not line[1].strip()):
-            if not blank:
-                begin, first = next(block)
+        for is_text, numbered_block in groupby(numbered, lambda line: _is_text(line[1])):
+            if is_text:
+                begin, first = next(numbered_block)
                 place = f"{source}:{begin}"
-                yield place, ("", one_text(place, chain([first], (line for _, line in block))))
+                yield place, ("", one_text(place, chain([first], (line for _, line in numbered_block))))
 
 
-def _has_blocks(found: Iterable[str], begun: IO[str]) -> bool:
-    """Whether a blank line comes between two other lines. The lines up to there go to ``begun``."""
-    text = blank = False
-    for line in found:
-        begun.write(line)
-        if not line.strip():
-            blank = text
-        elif blank:
-            return True
-        else:
-            text = True
-    return False
+def _is_text(line: str) -> bool:
+    return bool(line.strip())
 
 
 def _table_documents(source: TextFile, title_column: str | None, text_column: str | None) -> Iterator[PlacedDocument]:
@@ -267,10 +239,10 @@ def _table_documents(source: TextFile, title_column: str | None, text_column: st
     for number, fields in TABLES[source.format](source, choose, 0):
         value, title, *_ = (*fields, None, None)  # a blank line has no field; a table without titles, one
         texts = value if isinstance(value, list) else _paragraphs(value) if isinstance(value, str) else [value]
-        for name, each in [("title", title), *(("text", text) for text in texts)]:
+        for each in (title, *texts):
             if not isinstance(each, str | None):
-                problem = f"{source}:{number}: the {name} holds {type(each).__name__}, not a string"
-                raise UserError(problem, f"name another column (--{name})")
+                problem = f"{source}:{number} holds {type(each).__name__}, not a string"
+                raise UserError(problem, "name other columns (--text, --title)")
         yield f"{source}:{number}", (title or "", *(text for text in texts if text and not text.isspace()))
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch.utils.data import BatchSampler
 
 from isotrope.errors import UserError
@@ -20,13 +20,9 @@ _AT_ONCE = 1 << 16  # rows whose places are computed together: fast, and in cons
 class RowOrder:
     """A random sample of ``count`` of ``n`` rows, and its order in each epoch. Computed, not stored.
 
-    The sample is the first places of a permutation that is fixed by the seed; each epoch permutes within it.
-
-    If the rows come in rounds (see `isotrope.text.corpus.Texts`), an epoch takes round after round, and permutes
-    within each. A sample takes whole rounds first, then a random sample of the next one.
-
-    Raises:
-        UserError: a sample of no row, or of more rows than there are.
+    The sample is the first places of a permutation that is fixed by the seed; each epoch permutes within it. If there
+    are ``rounds``, an epoch permutes within each, one after the other, and a sample takes whole rounds first, then a
+    random sample of the next one. UserError for a ``count`` of none, or of more rows than there are.
     """
 
     def __init__(self, n: int, count: int | None, seed: int, rounds: Sequence[int] = ()) -> None:
@@ -47,21 +43,18 @@ class RowOrder:
         found, first = [np.zeros(0, np.int64)], 0
         for part in self._parts:
             places = np.arange(max(begin - first, 0), min(end - first, part.size))
-            found += [part.rows(places, epoch)] if len(places) else []
+            if len(places):
+                permuted = Permutation(part.size, derive(part.seed, epoch))[places]
+                found.append(part.begin + (permuted if part.sample is None else part.sample[permuted]))
             first += part.size
         return np.concatenate(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Round:
+class _Round(NamedTuple):
     begin: int  # its first row in the corpus
     size: int  # rows that the sample takes
     seed: int
     sample: Permutation | None  # of all its rows; the sample is the first places. None: all
-
-    def rows(self, places: RowIds, epoch: int) -> RowIds:
-        permuted = Permutation(self.size, derive(self.seed, epoch))[places]
-        return self.begin + (permuted if self.sample is None else self.sample[permuted])
 
 
 @dataclass(frozen=True)
@@ -94,25 +87,23 @@ class PermutedBatches(BatchSampler):
     """Lists of row ids, in the order that `RowOrder` gives for each epoch.
 
     Batch i of an epoch is a pure function of (seed, epoch, i). So resuming needs no state but the epoch, which the
-    trainer sets through `set_epoch`, and the number of batches to skip.
+    trainer sets through `set_epoch`, and the number of batches to skip. The batches of all processes together never
+    take rows of two rounds. What does not fill a batch on every process is left out, another part in each epoch.
 
-    No batch takes rows of two rounds, which each hold one pair of a document. With `drop_last` that also holds for all
-    processes together. What a round leaves over is dropped; it is another part in each round and epoch.
-
-    Sentence-transformers' trainer takes it as `batch_sampler`, with `limit`, `world_size` and `rounds` bound by
-    `functools.partial`. A lambda will not do, since the trainer pickles its arguments into every checkpoint.
+    Sentence-transformers' trainer takes it as `batch_sampler`, with what follows the seed bound by `functools.partial`.
+    A lambda will not do, since the trainer pickles its arguments into every checkpoint.
 
     Args:
         dataset: the corpus, or whatever has as many rows.
         batch_size: rows of a batch of one process.
         limit: rows in the sample; None takes all.
-        drop_last: leave out rows that do not fill a batch on every process; without it the last batch is shorter.
         world_size: processes, whose batches follow one another; accelerate deals them out.
         rounds: rows of each round; none: all rows are one round.
 
-    Raises:
-        UserError: an impossible limit, or a sample that does not fill one batch on every process.
+    UserError for an impossible limit, or a sample that does not fill one batch on every process.
     """
+
+    drop_last = True
 
     def __init__(
         self,
@@ -121,11 +112,9 @@ class PermutedBatches(BatchSampler):
         seed: int,
         *,
         limit: int | None = None,
-        drop_last: bool = True,
         world_size: int = 1,
         rounds: Sequence[int] = (),
-        valid_label_columns: list[str] | None = None,
-        generator: torch.Generator | None = None,
+        **_: Any,  # what else the trainer gives
     ) -> None:
         self._order = RowOrder(len(dataset), limit, seed, rounds)
         self._together = batch_size * world_size  # rows of a step of all processes
@@ -135,7 +124,6 @@ class PermutedBatches(BatchSampler):
             problem, most = f"a batch of {each} is larger than the {largest} {rows}", largest // world_size
             raise UserError(problem, f"set train.batch_size to {most} or less" if most > 1 else "give more text")
         self.batch_size = batch_size
-        self.drop_last = drop_last
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -144,16 +132,12 @@ class PermutedBatches(BatchSampler):
 
     def __len__(self) -> int:
         """Batches of an epoch, over all processes."""
-        return sum(-(-self._taken(size) // self.batch_size) for size in self._order.rounds)
-
-    def _taken(self, size: int) -> int:
-        """How many rows of a round make batches."""
-        return size - size % self._together if self.drop_last else size
+        return sum(size // self._together * self._together for size in self._order.rounds) // self.batch_size
 
     def __iter__(self) -> Iterator[list[int]]:
         step, first = max(1, _AT_ONCE // self.batch_size) * self.batch_size, 0
         for size in self._order.rounds:
-            end = first + self._taken(size)
+            end = first + size // self._together * self._together
             for begin in range(first, end, step):
                 rows = self._order.rows(begin, min(begin + step, end), self.epoch).tolist()
                 for at in range(0, len(rows), self.batch_size):

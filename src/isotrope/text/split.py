@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from isotrope.errors import UserError, needs
+from isotrope.errors import UserError, needs, printable
 
 _CODE = "[a-z]{2,3}"
 Language = Annotated[str, Field(pattern=f"^{_CODE}$")]  # a component's option
@@ -16,11 +16,7 @@ _LONGEST = 10_000  # characters given to the rules at once: their time grows wit
 
 
 def language_of(split: str) -> str:
-    """The language that ``split`` asks for: "sentences" (the rules of English) or "sentences:de" (a language's code).
-
-    Raises:
-        UserError: it is something else.
-    """
+    """The language that ``split`` asks for: "sentences" (the rules of English) or "sentences:de"; else UserError."""
     name, colon, language = split.partition(":")
     if name != "sentences" or (colon and not re.fullmatch(_CODE, language)):
         remedy = "choose sentences, or sentences:LANGUAGE with a two-letter code, such as sentences:de"
@@ -33,18 +29,10 @@ def split_text(text: str, language: str = ENGLISH) -> Iterator[str]:
 
     A text that is not sound Unicode, or holds no sentence, comes back whole: cleaning counts it.
     """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        yield text
-        return
-    found = False
-    for paragraph in re.split(r"\n\s*\n", text):
-        for sentence in _segment(" ".join(paragraph.split()), language):
-            found = True
-            yield sentence
-    if not found:
-        yield text
+    paragraphs = re.split(r"\n\s*\n", text) if printable(text) == text else []
+    sentences = (one for paragraph in paragraphs for one in _segment(" ".join(paragraph.split()), language))
+    yield next(sentences, text)
+    yield from sentences
 
 
 def _segment(text: str, language: str) -> Iterator[str]:

@@ -43,12 +43,11 @@ def token_data(
 ) -> tuple[Dataset, RowCollator]:  # fmt: skip
     """What a trainer reads: its data set, and the collator that makes a batch's features of the data set's rows.
 
+    These are row ids and a `TokenStore`; for a model that the store does not serve (a tokenizer in Python, features
+    other than ids, mask and zeros), the corpus and sentence-transformers' collator. The features are equal.
+
     The student's tokenizer and default prompt count; ``others`` are words before positives and hard negatives, in place
     of the default prompt. A text is cut to ``max_length`` tokens. Only the ``rows`` (R,) are made, None for all.
-
-    Returns:
-        Row ids and a `TokenStore`; for a model that the store does not serve (a tokenizer in Python, features other
-        than ids, mask and zeros), the corpus and sentence-transformers' collator. The features are equal.
     """
     first = model.prompts.get(model.default_prompt_name) or ""
     prompts = {name: first if others is None or number == 0 else others for number, name in enumerate(corpus.columns)}
@@ -90,7 +89,11 @@ class TextReader:
         rows = [{"text": text, "label": place} for place, text in enumerate(PROBES)]
         ids, lengths = self(PROBES)
         store = TokenStore((self,), ("text",), None, ids, np.concatenate([[0], lengths.cumsum()]))
-        expected, found = ({key: _plain(value) for key, value in made(rows).items()} for made in (own, store))
+
+        def plain(value: Any) -> Any:
+            return (value.dtype, value.tolist()) if isinstance(value, Tensor) else value
+
+        expected, found = ({key: plain(value) for key, value in made(rows).items()} for made in (own, store))
         return expected == found
 
     def __call__(self, texts: Sequence[str]) -> tuple[npt.NDArray[Any], RowIds]:
@@ -98,10 +101,6 @@ class TextReader:
         encoded = self.tokenizer.encode_batch_fast([self.prompt + text for text in texts])
         ids = [encoding.ids for encoding in encoded]
         return np.fromiter(chain.from_iterable(ids), self.dtype), np.fromiter(map(len, ids), np.int64, len(ids))
-
-
-def _plain(value: Any) -> Any:
-    return (value.dtype, value.tolist()) if isinstance(value, Tensor) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +118,7 @@ class TokenStore:
     def open(
         cls, readers: tuple[TextReader, ...], corpus: Texts, rows: RowIds | None, console: Console
     ) -> "TokenStore":
-        """Find the tokens in the cache, or make them: row after row, within it column after column.
-
-        The key is a checksum of the tokenizer, the length, the prompts, the corpus and the rows.
-        """
+        """Find the tokens in the cache, or make them: row after row, within it column after column."""
         rows = None if rows is None or len(rows) == len(corpus) else np.sort(rows)
         reader, prompts = replace(readers[0], prompt=""), [reader.prompt for reader in readers]
         said = prompts[0] if len(set(prompts)) == 1 else prompts

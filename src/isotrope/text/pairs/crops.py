@@ -37,17 +37,12 @@ class Crops(Lengths):
     """Two crops of a document, title included. In languages without spaces, letters count as words.
 
     A document needs one word more than ``shortest``; without overlap, twice as many. BibTeX: izacard2022contriever.
-
-    Attributes:
-        shortest: fewest words of a crop.
-        longest: most words.
-        overlap: whether the two may share words.
     """
 
     stage = "pairs"
-    shortest: Count = 8
+    shortest: Count = 8  # words of a crop
     longest: Count = 24
-    overlap: bool = True
+    overlap: bool = True  # whether the two may share words
 
     @property
     def needs(self) -> str:

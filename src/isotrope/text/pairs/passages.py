@@ -21,7 +21,7 @@ _DRAWS = 3  # of pseudo-queries; each has two spans and a sentence
 def passage(sentences: list[str], begin: int, wanted: int, longest: int) -> tuple[str, int]:
     """The sentences from ``begin`` on until there are as many words as ``wanted``, and how many words these are.
 
-    The first sentence is taken whole. A further one is left out where it leads beyond ``longest`` words.
+    Only the first sentence may lead beyond ``longest`` words.
     """
     end, words = begin, 0
     while end < len(sentences) and words < wanted:
@@ -38,18 +38,13 @@ class Passages(Lengths):
 
     The logarithm of the wanted length is drawn evenly between those of ``shortest`` and ``longest``, so short passages
     are as frequent as long ones.
-
-    Attributes:
-        shortest: fewest words of a passage.
-        longest: most words; a single sentence may be longer.
-        language: whose rules split into sentences, as a two-letter code.
     """
 
     stage = "pairs"
     single = True
-    shortest: Count = 5
-    longest: Count = 180
-    language: Language = ENGLISH
+    shortest: Count = 5  # words of a passage
+    longest: Count = 180  # a single sentence may be longer
+    language: Language = ENGLISH  # whose rules split into sentences, as a two-letter code
 
     @property
     def needs(self) -> str:
@@ -69,18 +64,12 @@ class Passages(Lengths):
 
 @dataclass(frozen=True)
 class Queries:
-    """Titles, headings, spans, sentences and questions (`isotrope.text.pseudo_queries`), in random order.
-
-    A short text is a query itself.
-
-    Attributes:
-        whole: fewer words than these are a short text.
-    """
+    """Titles, headings, spans, sentences and questions (`isotrope.text.pseudo_queries`), in random order."""
 
     stage = "pairs"
     single = True
     needs = "a text"
-    whole: Count = 20
+    whole: Count = 20  # a text of fewer words is a query itself
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[tuple[str]]:
         if len(words_of(document.text)[0]) < self.whole:

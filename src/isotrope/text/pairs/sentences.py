@@ -22,17 +22,12 @@ class Neighbours:
     """Neighbouring sentences or paragraphs; the order in a pair is drawn. BibTeX: giorgi2021declutr.
 
     Sentences may be neighbours across the end of a paragraph.
-
-    Attributes:
-        unit: what is paired.
-        shortest: fewest words; shorter parts (headings, list items) are passed over.
-        language: whose rules split into sentences, as a two-letter code.
     """
 
     stage = "pairs"
     unit: Literal["sentence", "paragraph"] = "sentence"
-    shortest: Count = 5
-    language: Language = ENGLISH
+    shortest: Count = 5  # words; shorter parts (headings, list items) are passed over
+    language: Language = ENGLISH  # whose rules split into sentences, as a two-letter code
 
     @property
     def needs(self) -> str:
@@ -50,16 +45,11 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence with itself: only dropout makes the two differ. BibTeX: gao2021simcse.
-
-    Attributes:
-        shortest: fewest words; shorter sentences (headings, list items) are passed over.
-        language: whose rules split into sentences, as a two-letter code.
-    """
+    """A sentence with itself: only dropout makes the two differ. BibTeX: gao2021simcse."""
 
     stage = "pairs"
-    shortest: Count = 3
-    language: Language = ENGLISH
+    shortest: Count = 3  # words; shorter sentences (headings, list items) are passed over
+    language: Language = ENGLISH  # whose rules split into sentences, as a two-letter code
 
     @property
     def needs(self) -> str:

@@ -45,19 +45,13 @@ class Spans(Lengths):
 
     Each anchor has a part of the document, at least twice as long as the longest span. A short document has fewer
     anchors or shorter spans. In languages without spaces, letters count as words.
-
-    Attributes:
-        shortest: fewest words of a span.
-        longest: most words.
-        positives: of each anchor.
-        place: of a positive: "near" the anchor, "adjacent" to it, or "subsumed" by it.
     """
 
     stage = "pairs"
-    shortest: Count = 32
+    shortest: Count = 32  # words of a span
     longest: Count = 512
-    positives: Count = 2
-    place: Literal["near", "adjacent", "subsumed"] = "near"
+    positives: Count = 2  # of each anchor
+    place: Literal["near", "adjacent", "subsumed"] = "near"  # of a positive: see `near`
 
     @property
     def needs(self) -> str:

@@ -15,22 +15,13 @@ from isotrope.types import Count
 
 @dataclass(frozen=True)
 class TitleBody(Lengths):
-    """The title finds its body. Documents without a title, or without a body, give no pair. BibTeX: wang2022e5.
-
-    Attributes:
-        shortest: fewest words of a crop of the body; a shorter body is taken whole.
-        longest: most words of a crop.
-        whole: pair the title with the whole body, as far as the model reads it. Each document then has one pair.
-    """
+    """The title finds its body. Documents without a title, or without a body, give no pair. BibTeX: wang2022e5."""
 
     stage = "pairs"
-    shortest: Count = 16
+    needs = "a title and a body"
+    shortest: Count = 16  # words of a crop of the body; a shorter body is taken whole
     longest: Count = 48
-    whole: bool = False
-
-    @property
-    def needs(self) -> str:
-        return "a title and a body"
+    whole: bool = False  # pair the title with the whole body, as far as the model reads it: one pair of a document
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
         body = " ".join(document.paragraphs)
