@@ -189,7 +189,7 @@ def test_a_name_of_the_hub_is_kept_and_a_path_is_not(tmp_path: Path) -> None:
     ("readme", "about"),
     [
         ("---\nlicense: mit\nlanguage: [en, de]\nx: [x]\n---\n# A", {"license": "mit", "language": ["en", "de"]}),
-        ("---\nlicense: [1, 2]\nlanguage: {a: b}\n---\n", {}),
+        ("---\nlicense: [1, mit]\nlanguage: no\n---\n", {"license": ["1", "mit"], "language": "no"}),
         ("---\n- a list\n---\n", {}),
         (b"---\nlicense: \xff\xfe\n---\n", {}),
         (None, {}),

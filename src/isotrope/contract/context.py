@@ -49,17 +49,11 @@ class BuildContext:
             raise UserError(f"a component needs the {name} of its run", f"give it: BuildContext({name}=…)")
         return value
 
-    def with_teachers(self, teachers: Mapping[str, Any]) -> tuple[dict[str, Any], Self]:
-        """The teachers, each built, and a context that knows them too."""
-        opened = {name: built(teacher, self) for name, teacher in teachers.items()}
-        return opened, replace(self, teachers={**self.teachers, **opened})
-
     def teacher_width(self, name: str) -> int:
         """T of the teacher ``name``, for a projection to it."""
         if (width := getattr(self.teachers.get(name), "width", None)) is None:
-            problem = f"a component asks for the width of the teacher {name!r}"
             remedy = f'give it, teachers={{"{name}": …}}: one that is a model, or your own with an attribute width'
-            raise UserError(problem, remedy)
+            raise UserError(f"a component asks for the width of the teacher {name!r}", remedy)
         return int(width)
 
 
@@ -80,7 +74,6 @@ class Begun:
     """A component whose options are the fields of its dataclass, and whose `begin` makes the rest, in a copy."""
 
     def build(self, context: BuildContext) -> Self:
-        """A copy that has begun."""
         made = replace(self)  # type: ignore[type-var]
         made.begin(context)
         return made

@@ -32,16 +32,16 @@ def base_model(where: str, model: str) -> str | None:
     needs("lora", "peft")
     if Path(where).is_dir() and not (Path(where) / WEIGHTS).is_file():
         raise UserError(f"{model} has no {WEIGHTS}", "save the adapter again: pickles are not opened")
+    base = json.loads(Path(path).read_text(encoding="utf-8")).get("base_model_name_or_path")
     try:
-        return locate(json.loads(Path(path).read_text(encoding="utf-8"))["base_model_name_or_path"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        why = error.problem if isinstance(error, UserError) else f"is not named ({type(error).__name__})"
+        return locate(str(base))
+    except UserError as error:
         remedy = "correct base_model_name_or_path in adapter_config.json"
-        raise UserError(f"{model} is an adapter, and its base model {why}", remedy) from error
+        raise UserError(f"{model} is an adapter, and its base model {error.problem}", remedy) from error
 
 
 def has_adapter(model: SentenceTransformer) -> bool:
-    """Whether an adapter lies beside the model's layers, and is not yet part of them."""
+    """Whether an adapter lies beside the model's layers."""
     return bool(getattr(language_model(model), "_hf_peft_config_loaded", False))
 
 
@@ -63,10 +63,8 @@ def add_adapter(
 ) -> None:
     """Freeze a model, and put an adapter beside its linear layers, in place. B begins with zeros: no vector changes.
 
-    A's first weights are drawn from torch's generator. An adapter is in float32; the frozen weights stay as they are.
-
-    The change is multiplied by α / r, and dropout is that of x, before A. ``targets`` are how the names of the layers
-    end, or ``all-linear`` alone; None: what peft takes for the architecture.
+    A, drawn from torch's generator, and B are in float32. ``dropout`` is that of x, before A. ``targets`` are how the
+    names of the layers end, or ``all-linear`` alone; None: what peft takes for the architecture.
     """
     peft = needs("lora", "peft")
     encoder: Any = language_model(model)

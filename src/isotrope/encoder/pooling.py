@@ -64,9 +64,7 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
         last = config.num_hidden_layers
         weights = torch.zeros(last + 1)
         weights[layers(last)] = 1.0
-        average = WeightedLayerPooling(dim, num_hidden_layers=last, layer_start=0)
-        average.layer_weights = nn.Parameter(weights)
-        freeze(average)
+        average = WeightedLayerPooling(dim, last, layer_start=0, layer_weights=nn.Parameter(weights))
         return [average, Pooling(dim, pooling_mode="mean")]
     if pooling == "mask":
         return template_modules(transformer)
@@ -113,15 +111,13 @@ def template_modules(transformer: Transformer) -> list[nn.Module]:
     """
     own: Any = transformer.tokenizer
     frame = frame_ids(own, TEMPLATE)
-    pieces = [
-        {"id": f"<{place}>", "ids": ids, "tokens": own.convert_ids_to_tokens(ids)} for place, ids in enumerate(frame)
-    ]
+    pieces = [{"id": f"<{i}>", "ids": ids, "tokens": own.convert_ids_to_tokens(ids)} for i, ids in enumerate(frame)]
     backend = Tokenizer.from_str(own.backend_tokenizer.to_str())
     backend.post_processor = TemplateProcessing(single="<0> $A <1>", pair="<0> $A $B <1>", special_tokens=pieces)
     transformer.processor = rebuilt(own, backend)
     words = [str(token) for token in own.convert_ids_to_tokens(list(range(len(own))))]
     weights = WordWeights(words, {own.mask_token: 1.0}, unknown_word_weight=0.0)
-    return [weights.requires_grad_(False), Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")]
+    return [weights, Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")]
 
 
 def split_layers(modules: list[nn.Module]) -> list[nn.Module]:

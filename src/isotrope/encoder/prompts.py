@@ -14,7 +14,7 @@ from typing import Any, Literal
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 
-from isotrope.errors import UserError, printable
+from isotrope.errors import UserError
 
 Role = Literal["query", "document"]  # of a text in a search
 ROLES: Mapping[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
@@ -23,11 +23,7 @@ ADDED = "prompt"  # the name of a prompt that the user gives in words
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts that a user asks for. None: as the model has it.
-
-    Raises:
-        UserError: both text and name are given, or words that are not UTF-8.
-    """
+    """The prompts that a user asks for; UserError if both text and name are given. None: as the model has it."""
 
     text: str | None = None  # the words before every text; "" for none
     name: str | None = None  # the same, by the name of one of the model's own prompts
@@ -37,14 +33,13 @@ class Prompts:
     def __post_init__(self) -> None:
         if self.text is not None and self.name is not None:
             raise UserError(f"prompt = {self.text!r} and prompt_name = {self.name!r}", "give one of them")
-        for words in filter(None, (self.text, self.name, self.query, self.document)):
-            if printable(words) != words:  # bytes from the command line
-                raise UserError(f"the prompt {words!r} is not UTF-8", "write it in a terminal that uses UTF-8")
 
     def check(self, where: str, model: str) -> None:
         """Refuse a name that the model's files lack, before it is loaded. ``where`` is its folder or hub name."""
-        if self.name is not None and (own := _declared(where)) is not None:
-            self._find(own, model)
+        file = Path(where) / "config_sentence_transformers.json"
+        if self.name is not None and Path(where).is_dir():
+            settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+            self._find(settings.get("prompts", {}), model)
 
     def apply(self, encoder: SentenceTransformer, model: str) -> None:
         """Make these the prompts of a loaded model."""
@@ -123,15 +118,3 @@ class ByRole:
     def encode_document(self, sentences: list[str]) -> Any:
         """Documents (n,) -> (n, D)."""
         return self.encode(sentences, "document")  # type: ignore[attr-defined]
-
-
-def _declared(where: str) -> Mapping[str, Any] | None:
-    """The prompts in a folder's files; None for a hub name."""
-    folder = Path(where)
-    if not folder.is_dir():
-        return None
-    try:
-        words = (folder / "config_sentence_transformers.json").read_text(encoding="utf-8")
-        return dict(json.loads(words)["prompts"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return {}

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.utils import clip_grad_norm_, clip_grads_with_norm_, get_total_norm
 from torch.utils._pytree import tree_map
 
-from isotrope.contract.distributed import average_gradients
+from isotrope.contract.distributed import average_over_ranks
 from isotrope.contract.features import language_model
 
 
@@ -34,7 +34,9 @@ def shard(model: nn.Module, device: torch.device) -> None:
     for part in (*layers, encoder):
         fully_shard(part, mesh=mesh, reshard_after_forward=True)
     register_fsdp_forward_method(encoder, "forward")  # sentence-transformers calls it by this name
-    average_gradients([weight for weight in model.parameters() if not isinstance(weight, DTensor)])
+    for weight in model.parameters():
+        if weight.requires_grad and not isinstance(weight, DTensor):
+            weight.register_hook(average_over_ranks)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
