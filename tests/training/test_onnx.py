@@ -19,8 +19,7 @@ from isotrope.cli.main import app
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import save
-from isotrope.encoder.prompts import ROLES
-from isotrope.encoder.routes import with_query_route
+from isotrope.encoder.prompts import ROLES, with_query_route
 from isotrope.errors import UserError
 from isotrope.post.ranking_map import with_map
 from isotrope.training import onnx

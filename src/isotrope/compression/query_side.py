@@ -10,8 +10,7 @@ import tomli_w
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load, save
-from isotrope.encoder.prompts import role_prompt, used_prompt
-from isotrope.encoder.routes import with_query_route
+from isotrope.encoder.prompts import role_prompt, used_prompt, with_query_route
 from isotrope.encoder.student import IN_PLACE, STATIC, check_student, without_vocabulary
 
 BOTH, QUERY = "both", "query"

@@ -18,14 +18,12 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 from isotrope.console.progress import tell
 from isotrope.contract.features import language_model
 from isotrope.encoder.adapters import base_model, merge_adapter
-from isotrope.encoder.dtype import AUTO, DTYPES, choose_dtype, why_not_bf16
-from isotrope.encoder.fast.half import multiply_in
+from isotrope.encoder.fast.half import AUTO, DTYPES, choose_dtype, multiply_in, why_not_bf16
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack, supports
 from isotrope.encoder.faults import loading, missing_tensors, quiet, refuse_damaged
 from isotrope.encoder.locate import check_hub, first_module, locate
 from isotrope.encoder.pooling import check_pooling, freeze, join_layers, own_head, pooling_modules
-from isotrope.encoder.prompts import Prompts
-from isotrope.encoder.routes import refuse_routes
+from isotrope.encoder.prompts import Prompts, refuse_routes
 from isotrope.errors import UserError, check_known
 
 _ROUTES = "Router"  # the first module of a model that has an encoder for queries and another one for documents

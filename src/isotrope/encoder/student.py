@@ -28,6 +28,7 @@ from isotrope.console.progress import tell
 from isotrope.encoder.adapters import has_adapter, merge_adapter
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.fast.packed import pack
+from isotrope.encoder.pooling import frame_size
 from isotrope.encoder.vocabulary import keep_tokens
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
@@ -46,6 +47,11 @@ _AT_ONCE = 512  # tokens a forward pass
 _VECTORS = "vectors.npy"
 COMMON = 500  # of a drawn token: tokens of a lower rank count as this one does
 _DRAWN = 200_000  # tokens with a place, of which the directions of narrow embeddings are found
+_SAME = (  # settings of an ELECTRA that are those of a BERT
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
+    "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
+    "initializer_range", "layer_norm_eps", "pad_token_id",
+)  # fmt: skip
 _NO_WORD = re.compile(r"\[\w+\]|<[^<>]+>")  # [CLS], [unused5], <s>: they have no rank, and their vectors are zero
 
 Rows = npt.NDArray[np.float64]
@@ -90,15 +96,8 @@ def student_of(model: SentenceTransformer, student: str | None) -> SentenceTrans
     return narrow_embeddings(model, int(width)) if width else model
 
 
-def chosen_layers(total: int, count: int, place: str = "spread") -> list[int]:
-    """Which of ``total`` layers are kept. Spread: evenly, the first and the last among them; of one, the first."""
-    if place == "spread":
-        return [int(layer) for layer in np.linspace(0, total - 1, count).round()]
-    return list(range(count)) if place == "first" else list(range(total - count, total))
-
-
 def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -> SentenceTransformer:
-    """The given model, which from now on has ``count`` of its layers.
+    """The given model, which from now on has ``count`` of its layers: the first, the last, or evenly spread ones.
 
     Its language model is built anew from a changed configuration, so it is the same after saving and loading.
     """
@@ -114,7 +113,8 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
     if len(stacks) != 1 or not 1 <= count <= total:
         where = "" if stacks else ", which share their weights"
         raise UserError(f"layers:{count}: the model has {total} layers{where}", f"choose 1 to {total}, tiny or static")
-    kept = chosen_layers(total, count, place)
+    spread = np.linspace(0, total - 1, count).round().astype(int).tolist()  # of one, the first
+    kept = {"spread": spread, "first": list(range(count)), "last": list(range(total - count, total))}[place]
     config = deepcopy(whole.config)
     config.num_hidden_layers = count
     if kinds := getattr(config, "layer_types", None):  # ModernBERT: which layers see far
@@ -160,7 +160,8 @@ def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransfo
     # without a mean, as the norm wants it: the columns of the identity, each against the sum of those before
     steps = torch.tril(torch.ones(width, width)).sub(torch.diag(torch.arange(1.0, width + 1)))[1:]  # (E - 1, E)
     inward = best @ F.normalize(steps, dim=-1).to(words)  # (D, E)
-    narrow = ElectraModel(_electra(config, width)).to(device=whole.device, dtype=whole.dtype).train(whole.training)
+    like = ElectraConfig(embedding_size=width, **{key: getattr(config, key) for key in _SAME})
+    narrow = ElectraModel(like).to(device=whole.device, dtype=whole.dtype).train(whole.training)
     new = narrow.embeddings
     new.word_embeddings.weight.copy_(_centred(words) @ inward)
     new.position_embeddings.weight.copy_(_centred(places) @ inward)
@@ -183,16 +184,6 @@ def _check_fit(fits: bool, what: str, there: str, config: PreTrainedConfig) -> N
 def _centred(rows: Tensor) -> Tensor:
     """Without the mean of each row (N, D), which a layer norm takes away."""
     return rows - rows.mean(dim=-1, keepdim=True)
-
-
-def _electra(config: PreTrainedConfig, width: int) -> ElectraConfig:
-    """The configuration of an encoder like this BERT, with embeddings of another width."""
-    same = (
-        "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
-        "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
-        "initializer_range", "layer_norm_eps", "pad_token_id",
-    )  # fmt: skip
-    return ElectraConfig(embedding_size=width, **{key: getattr(config, key) for key in same})
 
 
 @torch.no_grad()
@@ -221,14 +212,14 @@ def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
     return model
 
 
-def zipf_weights(count: int, a: float = SMOOTH) -> Rows:
+def zipf_weights(count: int) -> Rows:
     """The weights a / (a + p) of ``count`` tokens (V,), where p ∝ 1 / rank is Zipf's law: common tokens weigh little.
 
-    The vocabularies of tokenizers begin with their most common tokens. Ranks begin with 2, as in model2vec. The weights
-    are Arora et al.'s, ICLR 2017, https://openreview.net/forum?id=SyK00v5xx.
+    Arora et al., ICLR 2017, https://openreview.net/forum?id=SyK00v5xx. Vocabularies begin with their most common
+    tokens; ranks begin with 2, as in model2vec.
     """
     p = 1 / np.arange(2, count + 2)
-    return np.asarray(a / (a + p / p.sum()))
+    return np.asarray(SMOOTH / (SMOOTH + p / p.sum()))
 
 
 def stand_for_text(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
@@ -240,8 +231,7 @@ def stand_for_text(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
 def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> SentenceTransformer:
     """A model of sentence-transformers' `StaticEmbedding` with what ``model`` says of every token of its vocabulary.
 
-    None keeps the width and the directions of ``model``. It ends with unit length where ``model`` does. The pass over
-    the vocabulary is kept in the cache.
+    A ``width`` of None keeps those of ``model``, and its directions. The pass over the vocabulary is kept in the cache.
     """
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
@@ -254,12 +244,9 @@ def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> Sente
     cached(folder, lambda draft: np.save(draft / _VECTORS, _of_tokens(model, tokenizer)))
     vectors = np.load(folder / _VECTORS).astype(np.float64)  # (V, D)
     is_word = stand_for_text(tokenizer, len(vectors))
-    said = vectors[is_word]
-    if width is None:
-        said = said - said.mean(axis=0)  # as PCA does: what all tokens have in common says nothing
-    else:
-        exact = PCA(min(width, *said.shape), svd_solver="covariance_eigh")  # others draw random numbers
-        said = exact.fit_transform(said)
+    said = vectors[is_word] - vectors[is_word].mean(axis=0)  # what all tokens have in common says nothing
+    if width is not None:  # by an exact solver: others draw random numbers
+        said = PCA(min(width, *said.shape), svd_solver="covariance_eigh").fit_transform(vectors[is_word])
     rows = np.zeros((len(vectors), said.shape[1]))  # (V, K)
     rows[is_word] = said * zipf_weights(len(said))[:, None]
     words = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(rows).float())
@@ -274,9 +261,9 @@ def _of_tokens(model: SentenceTransformer, tokenizer: Tokenizer) -> npt.NDArray[
     At unit length, the vectors would no longer tell how much the teacher makes of a token.
     """
     modules = [module for module in model if not isinstance(module, Normalize)]
-    example = tokenizer.encode("a")
-    words = np.flatnonzero(np.array(example.special_tokens_mask) == 0)
-    before, after = example.ids[: words[0]], example.ids[words[-1] + 1 :]
+    ids = tokenizer.encode("a").ids
+    first, last = frame_size(model.tokenizer)
+    before, after = ids[:first], ids[len(ids) - last :]
     count, parts = max(tokenizer.get_vocab().values()) + 1, list[Tensor]()
     model.eval()
     for start in range(0, count, _AT_ONCE):

@@ -12,11 +12,10 @@ from torch import nn
 
 from conftest import sentences
 from isotrope import load
-from isotrope.encoder import dtype as choice
 from isotrope.encoder.checksum import model_checksum
-from isotrope.encoder.dtype import choose_dtype
 from isotrope.encoder.embed import vectors_of
-from isotrope.encoder.fast.half import Linear16, dtype_of, has_bf16, multiply_in
+from isotrope.encoder.fast import half as choice
+from isotrope.encoder.fast.half import Linear16, choose_dtype, dtype_of, has_bf16, multiply_in
 from isotrope.encoder.fast.packed import layers
 from isotrope.errors import UserError
 from small_encoders import KINDS, as_student, batch, both, states

@@ -195,9 +195,9 @@ def test_filler_tokens_change_nothing(multiple: int) -> None:
     x = torch.randn(N, L, 2, 3, requires_grad=True)
     rows = packing.pack(x)  # (1, T, 2, 3)
     assert rows.shape[1] == -(-int(mask.sum()) // multiple) * multiple
-    heads = packing.pad_heads(rows.transpose(1, 2))  # (N, 2, L, 3)
+    (heads,) = packing.heads.pad(rows.transpose(1, 2))  # (N, 2, L, 3)
     assert torch.equal(heads.transpose(1, 2), x * real)
-    back = packing.pad(packing.pack_heads(heads))
+    back = packing.pad(packing.heads.pack([heads]))
     assert torch.equal(back, x * real)
     weight = torch.randn_like(x)
     (back * weight).sum().backward()

@@ -20,7 +20,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
 
 from isotrope.contract.features import language_model, positions
-from isotrope.encoder.fast.attention import ATTENTION_NAME, Packing, attend, quicken
+from isotrope.encoder.fast.attention import ATTENTION_NAME, Dropout, Packing, attend
 from isotrope.errors import UserError
 
 FROM_FIRST_COLUMN = {"bert", "electra", "distilbert", "modernbert"}  # model types, by where positions begin
@@ -47,11 +47,10 @@ def pack(model: PreTrainedModel) -> None:
     """
     if not supports(getattr(model, "config", None)):
         return
-    if model.config.model_type == "mpnet":
-        _take_over(model)
-    else:
+    if model.config.model_type != "mpnet":  # whose attention is its own
         model.set_attn_implementation(ATTENTION_NAME)
-    quicken(model)
+    for module in model.modules():
+        module.__class__ = FASTER.get(type(module), type(module))
     # sentence-transformers calls it by this name, past any hook; its signature stays readable.
     model.forward = update_wrapper(partial(forward, model), model.forward)
 
@@ -130,13 +129,7 @@ class _SelfAttention(MPNetSelfAttention):
         return (self.o(found.flatten(2)),)
 
 
-def _take_over(model: nn.Module) -> None:
-    """Let MPNet, whose attention is its own, read the packing; weights and their names stay."""
-    for module in model.modules():
-        if type(module) is MPNetEncoder:
-            module.__class__ = _Encoder
-        elif type(module) is MPNetSelfAttention:
-            module.__class__ = _SelfAttention
+FASTER = {nn.Dropout: Dropout, MPNetEncoder: _Encoder, MPNetSelfAttention: _SelfAttention}  # with the same weights
 
 
 def compile_layers(model: nn.Module) -> None:
@@ -168,6 +161,7 @@ def _forward(encoder: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
 
 
 def layers(encoder: PreTrainedModel) -> nn.ModuleList:
-    """The transformer layers of an encoder, whatever it calls them."""
+    """The transformer layers of an encoder, whatever it calls them; none if they share their weights."""
     count = encoder.config.num_hidden_layers
-    return next(part for part in encoder.modules() if isinstance(part, nn.ModuleList) and len(part) == count)
+    stacks = (part for part in encoder.modules() if isinstance(part, nn.ModuleList) and len(part) == count)
+    return next(stacks, nn.ModuleList())
