@@ -1,13 +1,12 @@
 """What a component may need from outside: the one argument of its ``build(context)``.
 
-A component that needs something (a width, a tokenizer, a corpus) has a method ``build(context)``; it gives what stands
-in the objective, often itself. The objective calls it once, before training:
+A component that needs something (a width, a tokenizer, a corpus) has a method ``build(context)``, which the objective
+calls once, before training; it gives what stands in the objective, often itself:
 
     def build(self, context: BuildContext) -> Template:
         return replace(self, frame=frame_size(context.needed("tokenizer")))
 
-A component that needs nothing has no such method. One that looks up more than a field is a `Begun`, and one with
-weights, buffers or a queue a `WithState`.
+One that looks up more than a field is a `Begun`, and one with weights, buffers or a queue a `WithState`.
 """
 
 from collections.abc import Mapping

@@ -39,10 +39,10 @@ def whole(model: nn.Module, column: dict[str, Any], needs: Collection[str] = (KE
 
 
 def in_rows(column: dict[str, Any]) -> dict[str, Any]:
-    """A text column as rows: token ids (N, L) with an attention mask.
+    """A text column as rows: token ids (N, L) with an attention mask, which can be changed, stacked and split.
 
     sentence-transformers' `StaticEmbedding` reads all texts as one line of ids (T,); ``offsets`` (N,) say where each
-    text begins. Rows can be changed, stacked and split as those of every other encoder. `outputs` makes a line of them.
+    text begins. `outputs` makes a line of rows again.
     """
     if "offsets" not in column:
         return column

@@ -85,10 +85,7 @@ class Hiding:
 
 
 def noise_of_rows(mask: Tensor, seeds: list[int]) -> Tensor:
-    """Uniform (n, L, 3) for the real tokens of a mask (n, L), and 1 for padding.
-
-    A sentence's numbers depend on its seed alone: not on the padding, its place or its process.
-    """
+    """Uniform (n, L, 3) for the real tokens of a mask (n, L), by each sentence's seed alone, and 1 for padding."""
     real, noise = mask.bool().cpu(), torch.ones(*mask.shape, 3)
     for row, own, seed in zip(noise, real, seeds, strict=True):
         row[own] = torch.rand(int(own.sum()), 3, generator=torch.Generator().manual_seed(seed))

@@ -70,11 +70,11 @@ def add_adapter(
     encoder: Any = language_model(model)
     if encoder is None:
         raise UserError("encoder.lora: the model has no linear layers", "choose a model that begins with a Transformer")
-    asked = "all-linear" if list(targets or ()) == ["all-linear"] else list(targets) if targets else None
-    settings = peft.LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=asked)
+    asked = list(targets) if targets else None
+    options = {"target_modules": "all-linear" if asked == ["all-linear"] else asked}
     model.requires_grad_(False)
     try:
-        model.add_adapter(settings)
+        model.add_adapter(peft.LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, **options))
     except ValueError as error:
         linear = (name for name, m in encoder.named_modules() if hasattr(m, "in_features") and hasattr(m, "weight"))
         layers = dict.fromkeys(name.rpartition(".")[2] for name in linear)
@@ -92,9 +92,8 @@ def load_adapter(model: SentenceTransformer, checkpoint: Path) -> None:
     """Put the adapter that ``model.save_pretrained`` wrote back into the same model."""
     from peft import set_peft_model_state_dict
 
-    weights = load_file(checkpoint / WEIGHTS)
-    named = {name.removeprefix("base_model.model."): value for name, value in weights.items()}
-    set_peft_model_state_dict(language_model(model), named)
+    weights = load_file(checkpoint / WEIGHTS).items()
+    set_peft_model_state_dict(language_model(model), {k.removeprefix("base_model.model."): v for k, v in weights})
 
 
 def name_base(model: SentenceTransformer, base: str) -> None:

@@ -28,7 +28,6 @@ from isotrope.errors import UserError, check_known
 
 _ROUTES = "Router"  # the first module of a model that has an encoder for queries and another one for documents
 _WORDS = "StaticEmbedding"  # the first module of a model that has one vector a token, and no language model
-_ROWS = 1024  # of a table that are looked at together: all at once need as much memory again
 SHORTEST = 3  # tokens: the first mark, a word, the last mark
 # What configurations call an encoder's dropout: hidden_dropout_prob, resid_pdrop, dropout_rate, …; and those of heads.
 _DROPOUT, _HEADS = re.compile(r"dropout|pdrop"), re.compile(r"classif|summary|pooler|qa_")
@@ -92,8 +91,7 @@ def load(
     base = base_model(where, name)
     first = first_module(where)
     if first == _WORDS and (pooling, max_length) != (None, None):
-        problem = f"{model} takes the mean of one vector a token, over the whole text"
-        raise UserError(problem, "leave out pooling and max_length")
+        raise UserError(f"{model} takes the mean of one vector a token", "leave out pooling and max_length")
     config, overrides = None, {}
     if first not in (_WORDS, _ROUTES):
         with loading(where, name):
@@ -104,13 +102,8 @@ def load(
     if dtype == "bf16" and (why := why_not_bf16(config, device or get_device_name(), packed)):
         raise UserError(f"dtype = 'bf16' does not suit {model}: {why}", "leave it out")
     with loading(where, name), quiet(), missing_tensors() as missing:
-        encoder = SentenceTransformer(
-            where,
-            device=device,
-            trust_remote_code=False,
-            model_kwargs={"use_safetensors": True},
-            config_kwargs=overrides,
-        )
+        options = {"model_kwargs": {"use_safetensors": True}, "config_kwargs": overrides}
+        encoder = SentenceTransformer(where, device=device, trust_remote_code=False, **options)
     if pooling is not None or (dropout and first == _ROUTES):
         refuse_routes(encoder, name)
     if base:
@@ -165,8 +158,8 @@ def _preprocess(module: Transformer, inputs: Sequence[Any], *args: Any, **kwargs
 
     `BatchEncoding.convert_to_tensors` flattens each list of ids in Python, only to see that it is not empty.
     """
-    own = args or kwargs.get("processing_kwargs") or kwargs.get("task") or not all(type(text) is str for text in inputs)
-    if own:
+    own = args or kwargs.get("processing_kwargs") or kwargs.get("task")
+    if own or not all(type(text) is str for text in inputs):
         return type(module).preprocess(module, inputs, *args, **kwargs)  # type: ignore[no-any-return]
     found = type(module).preprocess(module, inputs, processing_kwargs={"common": {"return_tensors": None}}, **kwargs)
     return {key: torch.from_numpy(np.array(part)) if isinstance(part, list) else part for key, part in found.items()}
@@ -189,12 +182,11 @@ def _set_length(encoder: SentenceTransformer, asked: int | None, config: PreTrai
 def _keep_16_bits(encoder: SentenceTransformer) -> None:
     """Hold word embeddings in 16 bits if their file does, which loses nothing. Rows are widened when they are read."""
     table = encoder[0].auto_model.get_input_embeddings()
-    weights = table.weight.data
+    weights = table.weight.data  # the parts of which need little memory to look at
     for kind in (torch.float16, torch.bfloat16) if weights.dtype == torch.float32 else ():
-        if all(torch.equal(part.to(kind).float(), part) for part in weights.split(_ROWS)):
-            table.weight.data = weights.to(kind)
+        if all(torch.equal(part.to(kind).float(), part) for part in weights.split(1024)):
+            table.weight.data, encoder.widened = weights.to(kind), True
             table.register_forward_hook(lambda module, inputs, output: output.float())
-            encoder.widened = True
             return
 
 

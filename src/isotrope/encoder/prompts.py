@@ -6,9 +6,10 @@ caches and the saved model follow the choice.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,10 +62,7 @@ class Prompts:
                 encoder.prompts |= {name: "" for name in ROLES[role] if name in encoder.prompts} | {role: words}
 
     def note(self, encoder: Any, model: str, where: str = "") -> str:
-        """A line for a model that has prompts of which none is used, though nobody asked for that; else "".
-
-        ``where`` says where none is used: " outside searches".
-        """
+        """A line for a model with prompts of which none is used ``where``, though nobody asked for that; else ""."""
         if self != NO_PROMPTS or not isinstance(encoder, SentenceTransformer) or encoder.default_prompt_name:
             return ""
         names = [name for name, words in encoder.prompts.items() if words]
@@ -95,10 +93,9 @@ def role_prompt(encoder: SentenceTransformer, role: Role) -> str:
 
 
 def has_roles(encoder: Any) -> bool:
-    """Whether an encoder reads queries and documents in two ways.
+    """Whether an encoder reads queries and documents in two ways: by prompts, routes, or methods.
 
-    A sentence-transformers model does so if it has a prompt for either, or a route for queries. Another encoder does so
-    if it has the methods ``encode_query`` and ``encode_document``; it may say otherwise in an attribute ``has_roles``.
+    One that is no sentence-transformers model, and has the methods, may say otherwise in an attribute ``has_roles``.
     """
     if isinstance(encoder, SentenceTransformer):
         return routed(encoder) or bool(role_prompt(encoder, "query") or role_prompt(encoder, "document"))
@@ -126,41 +123,35 @@ def with_query_route(
     encoder: SentenceTransformer, queries: Sequence[nn.Module], documents: Sequence[nn.Module],
     shared: Sequence[nn.Module] = (),
 ) -> SentenceTransformer:  # fmt: skip
-    """The model with a route that ``encode_query`` takes, in plain sentence-transformers format.
+    """A copy of the model with a route that ``encode_query`` takes, in plain sentence-transformers format.
 
-    Documents, and texts that ``encode`` takes without a word, go the other way. The given model stays as it is.
-
-    Args:
-        encoder: the model, whose tokenizer and prompts stay.
-        queries: the modules of queries.
-        documents: those of documents.
-        shared: modules before both routes.
+    Documents, and texts that ``encode`` takes, go the other way. ``shared`` are modules before both routes.
     """
-    new = copy(encoder)
     router = Router.for_query_document(list(queries), list(documents), default_route="document").to(encoder.device)
+    new = _with_modules(encoder, [*shared, router])
     # sentence-transformers reads queries with the prompt "query", which may be empty, and not with the default one.
     words = {"query": role_prompt(encoder, "query"), "document": role_prompt(encoder, "document")}
     new.prompts = encoder.prompts | {role: own or used_prompt(encoder) for role, own in words.items()}
-    new._modules = {str(place): module for place, module in enumerate([*shared, router])}
     return new
 
 
 def one_route(encoder: SentenceTransformer, role: Role) -> SentenceTransformer:
     """The plain model that reads queries, or documents, as a model does that has two ways; they share their modules."""
-    modules = [
-        copy(module)  # one that occurs twice in a route would be run once
-        for each in encoder
-        for module in (each.sub_modules[role] if isinstance(each, Router) else [each])
-    ]
-    new = copy(encoder)
-    new._modules = {str(place): module for place, module in enumerate(modules)}
+    routes = [each.sub_modules[role] if isinstance(each, Router) else [each] for each in encoder]
+    new = _with_modules(encoder, map(copy, chain(*routes)))  # a module that occurs twice would be run once
     new.prompts = {**encoder.prompts, role: role_prompt(encoder, role) or used_prompt(encoder)}
     new.default_prompt_name = role
     return new
 
 
+def _with_modules(encoder: SentenceTransformer, modules: Iterable[nn.Module]) -> SentenceTransformer:
+    new = copy(encoder)
+    new._modules = {str(place): module for place, module in enumerate(modules)}
+    return new
+
+
 def refuse_routes(encoder: SentenceTransformer, name: str) -> None:
-    """Refuse to train a model with two ways, since a loss cannot say which a text goes, or to take one of them away."""
+    """Refuse to train a model with two ways, as a loss cannot say which way a text goes, or to take one away."""
     if routed(encoder):
         remedy = "name the model that it was made from, to train it or to change its pooling"
         raise UserError(f"{name} reads queries in another way than documents", remedy)

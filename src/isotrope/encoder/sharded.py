@@ -23,10 +23,9 @@ from isotrope.encoder.fast.packed import layers
 
 
 def shard(model: nn.Module, device: torch.device) -> None:
-    """Spread the weights of the model's transformer over all processes, in place.
+    """Spread the weights of the model's transformer over all processes, in place; all other weights stay whole.
 
-    Each of its layers is gathered alone; the rest, such as the table of tokens, together. Buffers stay whole, and so
-    does what stands behind the transformer, such as a dense layer.
+    Each of its layers is gathered alone; the rest, such as the table of tokens, together.
     """
     encoder: Any = language_model(model)
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))

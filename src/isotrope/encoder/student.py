@@ -1,12 +1,10 @@
 """A smaller model made of a larger one, to begin training with: ``layers:3`` or ``static``.
 
-Every second layer is what DistilBERT begins with: Sanh et al., 2019, https://arxiv.org/abs/1910.01108, Sec. 3. Which
-layers are best to keep: Sajjad et al., 2023, https://arxiv.org/abs/2004.03844. Units that neither read nor write much
-are those to leave out: Li et al., ICLR 2017, https://arxiv.org/abs/1608.08710, Sec. 3.1, there for channels.
-
-A static student is the mean of one vector a token, which is what its teacher says of the token alone. The recipe is
-model2vec's (Tulkens and van Dongen, 2024, https://github.com/MinishLab/model2vec): each token through the teacher, PCA,
-and weights by the token's frequency, which its place in the vocabulary tells (Zipf).
+Every second layer: DistilBERT, Sanh et al., 2019, https://arxiv.org/abs/1910.01108, Sec. 3. Which layers are best to
+keep: Sajjad et al., 2023, https://arxiv.org/abs/2004.03844. Units that neither read nor write much are left out: Li et
+al., ICLR 2017, https://arxiv.org/abs/1608.08710, Sec. 3.1, there for channels. A static student is model2vec's
+(Tulkens and van Dongen, 2024, https://github.com/MinishLab/model2vec): each token through the teacher, PCA, and weights
+by the token's frequency, which its place in the vocabulary tells (Zipf).
 """
 
 import re
@@ -44,7 +42,6 @@ WIDTH = 256  # model2vec's
 SMOOTH = 1e-4  # model2vec's sif_coefficient
 _LAYOUT = 2  # version of the vectors; part of the key
 _AT_ONCE = 512  # tokens a forward pass
-_VECTORS = "vectors.npy"
 COMMON = 500  # of a drawn token: tokens of a lower rank count as this one does
 _DRAWN = 200_000  # tokens with a place, of which the directions of narrow embeddings are found
 _SAME = (  # settings of an ELECTRA that are those of a BERT
@@ -77,8 +74,7 @@ def student_of(model: SentenceTransformer, student: str | None) -> SentenceTrans
     ``layers:N`` keeps N layers, spread evenly; ``layers:N:first`` and ``layers:N:last`` keep those.
     ``layers:N,vocabulary:V,inner:U,embeddings:E`` also keeps V tokens, the first ones where it can, U units within each
     layer, and E numbers a token; each may stand without the others, and ``vocabulary:V`` without layers. ``static``
-    gives each token one vector: `static_model`. That of ``static:in-place`` lies among its teacher's vectors, so it can
-    be compared with them.
+    gives each token one vector, and ``static:in-place`` one that can be compared with its teacher's vectors.
     """
     if student is None:
         return model
@@ -140,10 +136,9 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
 def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransformer:
     """The given BERT as an ELECTRA, whose tokens and places have ``width`` numbers, and one matrix for all after them.
 
-    ELECTRA: Clark et al., ICLR 2020, https://openreview.net/forum?id=r1xMH1BtvB, Sec. 3.2; after ALBERT's factors (Lan
-    et al., ICLR 2020). Here the width - 1 directions are kept in which sums of a token and a place differ most (PCA),
-    where tokens are drawn by Zipf's law. The matrix does to such a sum what the norm behind it did, and the norm moves
-    before it: all directions together would give the same vectors as before.
+    ELECTRA: Clark et al., ICLR 2020, https://openreview.net/forum?id=r1xMH1BtvB, Sec. 3.2. Those width - 1 directions
+    are kept in which sums of a token, drawn by Zipf's law, and a place differ most (PCA). The matrix does to such a sum
+    what the norm behind it did, which moves before it: all directions would give the same vectors as before.
     """
     whole = model[0].auto_model
     config = whole.config
@@ -235,14 +230,14 @@ def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> Sente
     """
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
-        problem = f"static: the teacher begins with a {type(model[0]).__name__}"
-        raise UserError(problem, "choose a language model with a fast tokenizer, or another student")
+        remedy = "choose a language model with a fast tokenizer, or another student"
+        raise UserError(f"static: the teacher begins with a {type(model[0]).__name__}", remedy)
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.no_padding()
     tokenizer.no_truncation()
     folder = cache_folder("static", model_checksum(model, _LAYOUT))
-    cached(folder, lambda draft: np.save(draft / _VECTORS, _of_tokens(model, tokenizer)))
-    vectors = np.load(folder / _VECTORS).astype(np.float64)  # (V, D)
+    cached(folder, lambda draft: np.save(draft / "vectors.npy", _of_tokens(model, tokenizer)))
+    vectors = np.load(folder / "vectors.npy").astype(np.float64)  # (V, D)
     is_word = stand_for_text(tokenizer, len(vectors))
     said = vectors[is_word] - vectors[is_word].mean(axis=0)  # what all tokens have in common says nothing
     if width is not None:  # by an exact solver: others draw random numbers

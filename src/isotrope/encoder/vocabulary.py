@@ -52,10 +52,8 @@ def keep_tokens(
 
     Kept are marks, such as ``<s>``, the characters or bytes that words can be put together from, and the most frequent
     tokens by ``counts`` (V,). Without counts, or where these agree, the first come first: vocabularies begin with their
-    most common tokens. Of a byte-pair encoding, the parts of each kept token are kept too.
-
-    Raises:
-        UserError: the tokenizer is of another kind, or has not so many tokens, or needs more.
+    most common tokens. Of a byte-pair encoding, the parts of each kept token are kept too. UserError: the tokenizer is
+    of another kind, or has not so many tokens, or needs more.
     """
     state, whole = json.loads(_whole(model).to_str()), model.tokenizer
     tokens: dict[str, int] = whole.get_vocab()
@@ -155,8 +153,6 @@ def _marks_renumbered(value: Any, new: dict[int, int]) -> Any:
     """A post-processor's settings, in which numbers stand as "ids": [0], or as ["<s>", 0]."""
     if isinstance(value, dict):
         return {k: [new[i] for i in v] if k == "ids" else _marks_renumbered(v, new) for k, v in value.items()}
-    if not isinstance(value, list):
-        return value
-    if [type(one) for one in value] == [str, int]:
+    if isinstance(value, list) and [type(one) for one in value] == [str, int]:
         return [value[0], new[value[1]]]
-    return [_marks_renumbered(one, new) for one in value]
+    return [_marks_renumbered(one, new) for one in value] if isinstance(value, list) else value
