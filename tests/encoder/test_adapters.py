@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,7 @@ def adapter(tiny_model: Path, tmp_path: Path) -> Path:
 
 
 def test_an_adapter_becomes_part_of_its_model(adapter: Path, tmp_path: Path) -> None:
-    expected = SentenceTransformer(str(adapter), device="cpu").encode(TEXTS)
+    expected, checksum = SentenceTransformer(str(adapter), device="cpu").encode(TEXTS), files_checksum(str(adapter))
     model = load(adapter, dropout=0.2, device="cpu")
     plain = load(tmp_path / "base", device="cpu")
     assert model.state_dict().keys() == plain.state_dict().keys()
@@ -55,16 +56,12 @@ def test_an_adapter_becomes_part_of_its_model(adapter: Path, tmp_path: Path) -> 
     assert model[0].auto_model.config.hidden_dropout_prob == 0.2
     assert all(weight.requires_grad for weight in model.parameters())
     save(model, tmp_path / "whole")
+    config = tmp_path / "base" / "config.json"
+    config.write_text(config.read_text() + "\n")
+    assert files_checksum(str(adapter)) != checksum, "its base is part of what it is"
     shutil.rmtree(tmp_path / "base")
     whole = SentenceTransformer(str(tmp_path / "whole"), device="cpu")
     assert np.allclose(whole.encode(TEXTS), expected, atol=1e-5), "without its base"
-
-
-def test_its_base_is_part_of_what_it_is(adapter: Path) -> None:
-    before = files_checksum(str(adapter))
-    config = adapter.parent / "base" / "config.json"
-    config.write_text(config.read_text() + "\n")
-    assert files_checksum(str(adapter)) != before
 
 
 def test_a_missing_part_is_one_line(adapter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,12 +100,10 @@ def adapted(qwen: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: p
     return trained(qwen, corpus_file, tmp_path_factory.mktemp("lora") / "run", ADAPTER, dev=str(pairs_file))
 
 
-def filled(model: SentenceTransformer) -> SentenceTransformer:
-    """With an adapter that changes much."""
-    add_adapter(model, 4, 8, 0.0)
+def fill(model: SentenceTransformer) -> None:
+    """Let its adapter change much."""
     for weight in adapter_weights(model).values():
         weight.data.normal_(0, 0.3)
-    return model
 
 
 def test_a_new_adapter_changes_nothing_and_is_all_that_trains(qwen: Path) -> None:
@@ -126,10 +121,10 @@ def test_a_new_adapter_changes_nothing_and_is_all_that_trains(qwen: Path) -> Non
 
 
 def test_merged_in_half_precision_nothing_is_lost(qwen: Path) -> None:
-    model = filled(load(qwen, device="cpu").bfloat16())
-    exact = load(qwen, device="cpu").bfloat16().float()
-    add_adapter(exact, 4, 8, 0.0)
-    exact.load_state_dict(model.state_dict())
+    model = load(qwen, device="cpu").bfloat16()
+    add_adapter(model, 4, 8, 0.0)
+    fill(model)
+    exact = deepcopy(model).float()
     merge_adapter(model.float())
     assert not any("lora" in name for name in model.state_dict())
     np.testing.assert_allclose(model.encode(TEXTS), exact.encode(TEXTS), atol=1e-5)
@@ -140,8 +135,7 @@ def test_the_teacher_initial_is_the_base(qwen: Path) -> None:
     before = F.normalize(torch.from_numpy(model.encode(TEXTS)), dim=-1)
     add_adapter(model, 4, 8, 0.0)
     teacher = TeacherModel(INITIAL).load(BuildContext.of(model))
-    for weight in adapter_weights(model).values():
-        weight.data.normal_(0, 0.3)
+    fill(model)
     torch.testing.assert_close(teacher(TEXTS), before, atol=1e-5, rtol=1e-5)
 
 
