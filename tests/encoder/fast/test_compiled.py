@@ -18,7 +18,7 @@ from isotrope.encoder import save
 from isotrope.encoder.fast.packed import WIDTH, compile_layers, forward, pack
 from isotrope.errors import UserError
 from small_encoders import random_model, rows_of_linear_layers
-from small_runs import same_weights
+from small_runs import same_weights, small_run
 
 
 @pytest.fixture
@@ -111,18 +111,13 @@ def test_a_compiled_run_trains_and_resumes_exactly(tiny_model: Path, tmp_path: P
     assert not torch.equal(before[name], after[name])
 
 
-def test_without_a_compiler_it_is_said_before_the_run(
+def test_what_cannot_be_compiled_is_said_before_the_run(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match=r"train\.compile = true needs a C\+\+ compiler.*install g\+\+"):
-        isotrope.train(
-            corpus_file, model=str(tiny_model), output=tmp_path / "run", overrides=["train.compile=true"], dev="none"
-        )
+        small_run(tiny_model, corpus_file, tmp_path / "run", "train.compile=true", dev="none")
     assert not (tmp_path / "run" / "job.json").exists()
-
-
-def test_an_encoder_that_is_not_packed_is_not_compiled(tiny_model: Path) -> None:
     with pytest.raises(UserError, match=r"isotrope does not compile BertModel.*train\.compile = false"):
         compile_layers(load(tiny_model, device="cpu", packed=False))
