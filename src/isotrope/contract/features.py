@@ -109,8 +109,8 @@ def _layer_erased(encoder: Any, features: dict[str, Any]) -> AbstractContextMana
     tokens, dimensions = features.pop(LAYER_TOKENS, None), features.pop(LAYER_FEATURES, None)
     if tokens is None and dimensions is None:
         return nullcontext()
-    mask = features["attention_mask"].bool()
-    keep = mask.new_ones(*mask.shape, 1, dtype=torch.float32) if tokens is None else tokens[..., None]
+    mask: Tensor = features["attention_mask"].bool()
+    keep: Tensor = mask.new_ones(*mask.shape, 1, dtype=torch.float32) if tokens is None else tokens[..., None]
     keep = keep if dimensions is None else keep * dimensions  # (N, L, 1 or d)
 
     def erase(states: Tensor) -> Tensor:

@@ -152,19 +152,15 @@ def _encoded(encoder: Encoder, texts: list[str], role: Role | None) -> Vectors:
     if isinstance(encoder, SentenceTransformer):
         options = {"batch_size": max(1, len(texts)), "show_progress_bar": False}
         options |= {"prompt": role_prompt(encoder, own)} if own else {}
-    vectors = _as_array(call(texts, **options))
-    if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
-        remedy = f"return one vector a sentence: shape ({len(texts)}, dimensions)"
-        raise UserError(f"encode() gave shape {vectors.shape} for {len(texts)} sentences", remedy)
-    return vectors
-
-
-def _as_array(output: Any) -> Vectors:
+    output = call(texts, **options)
     if isinstance(output, list | tuple) and output and isinstance(output[0], torch.Tensor):
         output = torch.stack(list(output))
     if isinstance(output, torch.Tensor):  # numpy has no bfloat16
         output = output.detach().cpu().to(torch.promote_types(output.dtype, torch.float32)).numpy()
-    vectors = np.asarray(output)
+    vectors: Vectors = np.asarray(output)
+    if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
+        remedy = f"return one vector a sentence: shape ({len(texts)}, dimensions)"
+        raise UserError(f"encode() gave shape {vectors.shape} for {len(texts)} sentences", remedy)
     return vectors if vectors.dtype in (np.float32, np.float64) else vectors.astype(np.float32)
 
 

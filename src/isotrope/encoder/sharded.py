@@ -95,5 +95,5 @@ def clip(weights: Iterable[nn.Parameter], limit: float) -> Tensor:
 def by_kind(weights: Iterable[nn.Parameter]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Spread ones, and plain ones: no kernel takes both."""
     weights = list(weights)
-    spread = [weight for weight in weights if isinstance(weight, DTensor)]
+    spread: list[nn.Parameter] = [weight for weight in weights if isinstance(weight, DTensor)]
     return spread, [weight for weight in weights if not isinstance(weight, DTensor)]

@@ -256,9 +256,9 @@ def _of_tokens(model: SentenceTransformer, tokenizer: Tokenizer) -> npt.NDArray[
     At unit length, the vectors would no longer tell how much the teacher makes of a token.
     """
     modules = [module for module in model if not isinstance(module, Normalize)]
-    ids = tokenizer.encode("a").ids
+    example = tokenizer.encode("a").ids
     first, last = frame_size(model.tokenizer)
-    before, after = ids[:first], ids[len(ids) - last :]
+    before, after = example[:first], example[len(example) - last :]
     count, parts = max(tokenizer.get_vocab().values()) + 1, list[Tensor]()
     model.eval()
     for start in range(0, count, _AT_ONCE):
