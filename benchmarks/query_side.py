@@ -16,7 +16,7 @@ import isotrope
 from isotrope import load
 from isotrope.compression.compress import query_student
 from isotrope.compression.cost import costs as costs_of
-from isotrope.encoder.routes import one_route
+from isotrope.encoder.prompts import one_route
 from isotrope.encoder.student import student_of
 from isotrope.evaluation.embed import Known, known_by
 from isotrope.evaluation.retrieval import OwnTask

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from isotrope.contract.hiding import Hiding
-from isotrope.contract.layers import decay_at, follow
+from isotrope.contract.layers import Hiding, decay_at, follow
 
 PAD, CLS, SEP, MASK, WORDS = 0, 1, 2, 3, 500
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,6 @@ from isotrope import load
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import save
 from isotrope.encoder.adapters import WEIGHTS, adapter_weights, add_adapter, merge_adapter
-from isotrope.encoder.average import average
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.pooling import dense
 from isotrope.errors import UserError
@@ -26,7 +26,7 @@ from isotrope.teachers._model import INITIAL, TeacherModel
 from isotrope.training.page import write_report
 from isotrope.training.train import Run
 from small_causal import build_decoder
-from small_runs import small_run, unfinished
+from small_runs import same_weights, small_run, unfinished
 
 TEXTS = sentences(6)
 
@@ -46,7 +46,7 @@ def adapter(tiny_model: Path, tmp_path: Path) -> Path:
 
 
 def test_an_adapter_becomes_part_of_its_model(adapter: Path, tmp_path: Path) -> None:
-    expected = SentenceTransformer(str(adapter), device="cpu").encode(TEXTS)
+    expected, checksum = SentenceTransformer(str(adapter), device="cpu").encode(TEXTS), files_checksum(str(adapter))
     model = load(adapter, dropout=0.2, device="cpu")
     plain = load(tmp_path / "base", device="cpu")
     assert model.state_dict().keys() == plain.state_dict().keys()
@@ -55,16 +55,12 @@ def test_an_adapter_becomes_part_of_its_model(adapter: Path, tmp_path: Path) -> 
     assert model[0].auto_model.config.hidden_dropout_prob == 0.2
     assert all(weight.requires_grad for weight in model.parameters())
     save(model, tmp_path / "whole")
+    config = tmp_path / "base" / "config.json"
+    config.write_text(config.read_text() + "\n")
+    assert files_checksum(str(adapter)) != checksum, "its base is part of what it is"
     shutil.rmtree(tmp_path / "base")
     whole = SentenceTransformer(str(tmp_path / "whole"), device="cpu")
     assert np.allclose(whole.encode(TEXTS), expected, atol=1e-5), "without its base"
-
-
-def test_its_base_is_part_of_what_it_is(adapter: Path) -> None:
-    before = files_checksum(str(adapter))
-    config = adapter.parent / "base" / "config.json"
-    config.write_text(config.read_text() + "\n")
-    assert files_checksum(str(adapter)) != before
 
 
 def test_a_missing_part_is_one_line(adapter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,9 +72,6 @@ def test_a_missing_part_is_one_line(adapter: Path, monkeypatch: pytest.MonkeyPat
     text = config.read_text()
     config.write_text(json.dumps({**json.loads(text), "base_model_name_or_path": "./nowhere"}))
     with pytest.raises(UserError, match=r"its base model \./nowhere does not exist: correct base_model_name_or_path"):
-        load(adapter)
-    config.write_text("{}")
-    with pytest.raises(UserError, match=r"its base model is not named \(KeyError\): correct base_model_name_or_path"):
         load(adapter)
     config.write_text(text)
     (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
@@ -106,12 +99,10 @@ def adapted(qwen: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: p
     return trained(qwen, corpus_file, tmp_path_factory.mktemp("lora") / "run", ADAPTER, dev=str(pairs_file))
 
 
-def filled(model: SentenceTransformer) -> SentenceTransformer:
-    """With an adapter that changes much."""
-    add_adapter(model, 4, 8, 0.0)
+def fill(model: SentenceTransformer) -> None:
+    """Let its adapter change much."""
     for weight in adapter_weights(model).values():
         weight.data.normal_(0, 0.3)
-    return model
 
 
 def test_a_new_adapter_changes_nothing_and_is_all_that_trains(qwen: Path) -> None:
@@ -129,10 +120,10 @@ def test_a_new_adapter_changes_nothing_and_is_all_that_trains(qwen: Path) -> Non
 
 
 def test_merged_in_half_precision_nothing_is_lost(qwen: Path) -> None:
-    model = filled(load(qwen, device="cpu").bfloat16())
-    exact = load(qwen, device="cpu").bfloat16().float()
-    add_adapter(exact, 4, 8, 0.0)
-    exact.load_state_dict(model.state_dict())
+    model = load(qwen, device="cpu").bfloat16()
+    add_adapter(model, 4, 8, 0.0)
+    fill(model)
+    exact = deepcopy(model).float()
     merge_adapter(model.float())
     assert not any("lora" in name for name in model.state_dict())
     np.testing.assert_allclose(model.encode(TEXTS), exact.encode(TEXTS), atol=1e-5)
@@ -143,8 +134,7 @@ def test_the_teacher_initial_is_the_base(qwen: Path) -> None:
     before = F.normalize(torch.from_numpy(model.encode(TEXTS)), dim=-1)
     add_adapter(model, 4, 8, 0.0)
     teacher = TeacherModel(INITIAL).load(BuildContext.of(model))
-    for weight in adapter_weights(model).values():
-        weight.data.normal_(0, 0.3)
+    fill(model)
     torch.testing.assert_close(teacher(TEXTS), before, atol=1e-5, rtol=1e-5)
 
 
@@ -155,17 +145,12 @@ def test_merged_and_adapter_give_equal_vectors(
     files = {path.name for path in (adapted.folder / "model").rglob("*.safetensors")}
     assert files == {WEIGHTS}, "without the weights of its base"
     vectors = SentenceTransformer(str(whole), device="cpu").encode(TEXTS)
-    for other in (
-        SentenceTransformer(str(adapted.folder / "model"), device="cpu"),
-        load(adapted.folder / "model"),
-        load(whole),
-    ):
+    plain = SentenceTransformer(str(adapted.folder / "model"), device="cpu")
+    for other in (plain, load(adapted.folder / "model"), load(whole)):
         np.testing.assert_allclose(other.encode(TEXTS), vectors, atol=1e-5)
     before, after = (load_file(folder / "model.safetensors") for folder in (qwen, whole))
     changed = {name.split(".")[-2] for name, weight in before.items() if not torch.equal(weight, after[name])}
     assert changed == {"q_proj", "v_proj"}
-    mixed = average(load(qwen, device="cpu"), load(whole, device="cpu"), 0.5)
-    assert not np.allclose(mixed.encode(TEXTS), vectors, atol=1e-4)
 
 
 def test_a_resumed_run_ends_with_the_same_adapter(
@@ -177,8 +162,7 @@ def test_a_resumed_run_ends_with_the_same_adapter(
         if checkpoint.name != "checkpoint-5":
             shutil.rmtree(checkpoint)
     again = trained(qwen, corpus_file, begun, ADAPTER, dev=str(pairs_file))
-    one, two = (load_file(run.folder / "model" / WEIGHTS) for run in (adapted, again))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert same_weights(adapted.folder, again.folder, f"model/{WEIGHTS}")
     with pytest.raises(UserError, match=r"was begun with preset: encoder\.lora\.alpha = 8, not 16"):
         trained(qwen, corpus_file, begun, ADAPTER, "encoder.lora.alpha=16", dev=str(pairs_file))
 
@@ -187,9 +171,8 @@ def test_half_precision_and_checkpoints_within_the_encoder(qwen: Path, tmp_path:
     (tmp_path / "few.txt").write_text("\n".join(sentences(32)))
     save(load(qwen, device="cpu").bfloat16(), tmp_path / "half")
     options = ["train.gradient_checkpointing=true", "train.mini_batch_size=8", "train.precision=bf16"]
-    run = trained(
-        tmp_path / "half", tmp_path / "few.txt", tmp_path / "run", *options, sentences=32, dev="none", labels="none"
-    )
+    few = {"sentences": 32, "dev": "none", "labels": "none"}
+    run = trained(tmp_path / "half", tmp_path / "few.txt", tmp_path / "run", *options, **few)
     assert load(run.folder / "model").dtype == torch.float32
     before, after = load(tmp_path / "half", device="cpu").float(), load(run.folder / "model", device="cpu")
     assert not np.array_equal(before.encode(TEXTS), after.encode(TEXTS))
@@ -213,7 +196,6 @@ def test_a_packed_encoder_has_adapters_too(tmp_path: Path, corpus_file: Path) ->
         (["encoder.lora.targets=['nope']"], r"encoder\.lora: .*nope.*: choose targets from: q_proj"),
         ([ADAPTER, "encoder.student=layers:1"], r"cannot hold encoder\.student: set encoder\.lora\.save = 'merged'"),
         (["encoder.student=static"], "encoder.lora: the model has no linear layers"),
-        (["encoder.lora.ranks=1"], r"encoder\.lora\.ranks is an unknown key: did you mean 'encoder\.lora\.rank'\?"),
     ],
 )
 def test_what_cannot_be_is_one_line(

@@ -32,14 +32,11 @@ def models(tiny_model: Path) -> Models:
     return start, trained
 
 
-def test_both_ends_are_exact(models: Models) -> None:
+def test_both_ends_are_exact_and_halfway_is_the_mean_of_every_modules_weights(models: Models) -> None:
+    """Buffers of whole numbers are those of the trained model."""
     for alpha, model in enumerate(models):
         wanted = model.state_dict()
         assert all(torch.equal(value, wanted[name]) for name, value in average(*models, alpha).state_dict().items())
-
-
-def test_halfway_is_the_mean_of_every_modules_weights(models: Models) -> None:
-    """Buffers of whole numbers are those of the trained model."""
     for count, model in enumerate(models):
         model[0].register_buffer("steps", torch.tensor(count))
     start, trained = (model.state_dict() for model in models)
@@ -64,7 +61,7 @@ def test_sums_of_half_precision_are_in_float32(tiny_model: Path) -> None:
 
 
 @pytest.fixture
-def both(tiny_model: Path, tmp_path: Path) -> Iterator[tuple[SentenceTransformer, SentenceTransformer]]:
+def both(tiny_model: Path, tmp_path: Path) -> Iterator[Models]:
     """A plain model, and the same one spread."""
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
     plain = load(tiny_model, "mean", dropout=0.0, device="cpu")
@@ -74,8 +71,8 @@ def both(tiny_model: Path, tmp_path: Path) -> Iterator[tuple[SentenceTransformer
     dist.destroy_process_group()
 
 
-def test_it_gives_what_the_plain_model_gives(both: tuple[SentenceTransformer, SentenceTransformer]) -> None:
-    """Vectors, gradients behind two forward passes, their norm, and vectors after a step of the weights."""
+def test_it_gives_what_the_plain_model_gives(both: Models) -> None:
+    """Vectors, gradients behind two forward passes, their norm, vectors after a step; and it takes plain weights."""
     head = torch.nn.Parameter(torch.ones(3))
     norms = []
     for model in both:
@@ -95,10 +92,6 @@ def test_it_gives_what_the_plain_model_gives(both: tuple[SentenceTransformer, Se
         torch.testing.assert_close(weight, plain.state_dict()[name], msg=name)
     with gathered(sharded):
         torch.testing.assert_close(plain.eval().encode(TEXTS), sharded.eval().encode(TEXTS))
-
-
-def test_plain_weights_can_be_loaded(both: tuple[SentenceTransformer, SentenceTransformer]) -> None:
-    plain, sharded = both
     with torch.no_grad():
         for weight in plain.parameters():
             weight += 0.1

@@ -105,9 +105,8 @@ def test_a_preset_trains_a_decoder_that_sees_ahead(qwen: Path, tmp_path: Path) -
 def test_decoders_of_many_kinds(kind: str, tmp_path: Path) -> None:
     """Some of them with a window that slides; each with an adapter that is merged."""
     shape: dict[str, Any] = {"sliding_window": 6} if kind in ("Mistral", "Gemma2", "Gemma3Text") else {}
-    shape |= {"OPT": {"word_embed_proj_dim": 32, "ffn_dim": 64}, "Gemma3Text": {"query_pre_attn_scalar": 8}}.get(
-        kind, {}
-    )
+    own = {"OPT": {"word_embed_proj_dim": 32, "ffn_dim": 64}, "Gemma3Text": {"query_pre_attn_scalar": 8}}
+    shape |= own.get(kind, {})
     left, right = (build_decoder(tmp_path / side, side, kind=kind, **shape) for side in ("left", "right"))
     for ahead in (False, True):
         model, other = (load(folder, device="cpu", bidirectional=ahead) for folder in (left, right))

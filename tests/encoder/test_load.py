@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from huggingface_hub import metadata_load
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
-from sentence_transformers.sentence_transformer.modules import BoW, StaticEmbedding
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoTokenizer, PreTrainedModel
 
 from conftest import sentences
@@ -61,12 +62,10 @@ def test_a_sentence_transformers_model_keeps_what_it_has(tiny_model: Path, tmp_p
     assert again.max_seq_length == 17
     assert np.allclose(again.encode(TEXT), own.encode(TEXT), atol=1e-6)
     assert np.allclose(np.linalg.norm(again.encode(TEXT), axis=1), 1, atol=1e-5)
-    asked = load(tmp_path / "own", "mean", device="cpu")
-    assert asked.default_prompt_name == "query"
-    assert not np.allclose(np.linalg.norm(asked.encode(TEXT), axis=1), 1, atol=1e-3)
-    assert not np.allclose(
-        np.linalg.norm(load(tmp_path / "own", normalize=False, device="cpu").encode(TEXT), axis=1), 1, atol=1e-3
-    )
+    for options in ({"pooling": "mean"}, {"normalize": False}):
+        asked = load(tmp_path / "own", device="cpu", **options)
+        assert asked.default_prompt_name == "query"
+        assert not np.allclose(np.linalg.norm(asked.encode(TEXT), axis=1), 1, atol=1e-3)
 
 
 def test_dropout_is_set_everywhere_and_saved(tiny_model: Path, tmp_path: Path) -> None:
@@ -116,10 +115,28 @@ def test_a_length_leaves_room_for_a_word(tiny_model: Path, tmp_path: Path) -> No
     settings = tmp_path / "model" / "sentence_bert_config.json"
     settings.write_text(json.dumps({"max_seq_length": 10**30}))  # transformers' word for no limit
     assert load(tmp_path / "model", device="cpu").max_seq_length == 64
-    for wrong in ("abc", 2, -5, True):
-        settings.write_text(json.dumps({"max_seq_length": wrong}))
-        with pytest.raises(UserError, match=f"model: max_seq_length = {wrong!r} is impossible"):
-            load(tmp_path / "model")
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    return bool(one == other)
+
+
+@pytest.mark.parametrize("options", [{}, {"prompt": "song of "}, {"max_length": 5}, {"task": "query"}])
+def test_features_made_by_numpy_are_the_models_own(
+    prompted_model: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit. No list is flattened, which is what takes the time; that for one task is left to the library."""
+    plain, model = SentenceTransformer(str(prompted_model), device="cpu"), load(prompted_model, device="cpu")
+    for texts in ([*TEXT, "", "river " * 300, "naïve café 東京"], TEXT[:1], [""], []):
+        expected = plain.preprocess(texts, **options)
+        with monkeypatch.context() as patch:
+            if "task" not in options:
+                patch.delattr("transformers.tokenization_utils_base.flatten")
+            found = model.preprocess(texts, **options)
+        assert list(found) == list(expected)
+        assert all(same(found[key], expected[key]) for key in expected)
 
 
 def test_a_model_of_one_vector_a_token_is_read_whole(tiny_model: Path, tmp_path: Path) -> None:
@@ -139,9 +156,6 @@ def test_a_model_of_one_vector_a_token_is_read_whole(tiny_model: Path, tmp_path:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:50])
     with pytest.raises(UserError, match=r"cannot be loaded \(SafetensorError"):
-        load(folder)
-    weights.rename(folder / "pytorch_model.bin")
-    with pytest.raises(UserError, match="save it again: pickled files are not opened"):
         load(folder)
 
 
@@ -163,8 +177,7 @@ def test_isotrope_small_follows_people_better_than_a_raw_model() -> None:
         run(load(name, pooling, device="cpu"), "sts", similarity_pairs())["similarity"]["spearman"]["test"]
         for name, pooling in (("isotrope/small", None), ("isotrope/tiny", "first_last"))
     )
-    assert small > 0.4
-    assert small > tiny + 0.1
+    assert small > max(0.4, tiny + 0.1)
 
 
 def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> Path:
@@ -174,23 +187,23 @@ def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, 
     return folder
 
 
-BROKEN: dict[str, tuple[Callable[[str], bool], str]] = {
-    "one": (lambda name: "layer.0.output.dense.weight" in name, r"1 of .*\(encoder.layer.0.output.dense.weight\)"),
-    "a layer": (lambda name: "layer.1." in name, r"16 of .*layer\.1\.[^,]+, [^,]+, [^,]+, …\)"),
-    "embeddings": (lambda name: "word_embeddings" in name, r"1 of .*\(embeddings.word_embeddings.weight\)"),
-}
-
-
-@pytest.mark.parametrize("kind", BROKEN)
-@pytest.mark.parametrize("bare", [True, False])
-def test_weights_that_lack_tensors_are_refused(tiny_model: Path, tmp_path: Path, kind: str, bare: bool) -> None:
+@pytest.mark.parametrize(
+    ("bare", "gone", "message"),
+    [
+        (True, "layer.0.output.dense.weight", r"1 of .*\(encoder.layer.0.output.dense.weight\)"),
+        (True, "word_embeddings", r"1 of .*\(embeddings.word_embeddings.weight\)"),
+        (False, "layer.1.", r"16 of .*layer\.1\.[^,]+, [^,]+, [^,]+, …\)"),
+    ],
+)
+def test_weights_that_lack_tensors_are_refused(
+    tiny_model: Path, tmp_path: Path, bare: bool, gone: str, message: str
+) -> None:
     """transformers would make them up at random; a bare encoder's file and a sentence-transformers model's."""
-    gone, message = BROKEN[kind]
     if bare:
         shutil.copytree(tiny_model, tmp_path / "model")
     else:
         save(load(tiny_model, "cls", device="cpu"), tmp_path / "model")
-    folder = rewrite(tmp_path / "model", lambda weights: {k: v for k, v in weights.items() if not gone(k)})
+    folder = rewrite(tmp_path / "model", lambda weights: {k: v for k, v in weights.items() if gone not in k})
     with pytest.raises(UserError, match=rf"model: model\.safetensors lacks {message}: copy or download"):
         load(folder, device="cpu")
     assert "told" not in str(PreTrainedModel.from_pretrained)  # nothing is left behind
@@ -214,11 +227,8 @@ def test_a_raw_checkpoint_lacks_its_pooler_and_has_other_heads(tiny_model: Path,
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_refused(
-    tiny_model: Path, tmp_path: Path, value: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_are_not_finite_are_refused(tiny_model: Path, tmp_path: Path, value: float) -> None:
     """Though no text of today holds the word that they belong to."""
-    monkeypatch.setattr("isotrope.encoder.faults._PART", 4)
 
     def spoil(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         weights["embeddings.word_embeddings.weight"][-1, 0] = value
@@ -229,17 +239,10 @@ def test_weights_that_are_not_finite_are_refused(
         load(folder)
 
 
-def test_models_that_are_no_language_models_are_refused(tmp_path: Path) -> None:
-    words = SentenceTransformer(modules=[BoW(["a", "river"])], device="cpu")
-    words.save_pretrained(str(tmp_path / "words"), create_model_card=False)
-    with pytest.raises(UserError, match="begins with a BoW, not with a Transformer"):
-        load(tmp_path / "words")
-
-
 @pytest.mark.parametrize(
     ("asked", "problem"),
     [
-        ("null", "cannot be loaded"),
+        ("{}", "cannot be loaded .*Unrecognized model"),
         ({"hidden_size": "x"}, "expected int, got str .*: mend its files"),
         ({"hidden_size": 64}, "cannot be loaded .*size"),
         ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "ImportError: .*: .* install what it asks for"),

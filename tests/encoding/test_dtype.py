@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from isotrope import load
-from isotrope.encoder import dtype as choice
+from isotrope.encoder.fast import half as choice
 from isotrope.encoder.fast.half import dtype_of, has_bf16
 from isotrope.encoding import encode as room
 from isotrope.encoding.encode import encode

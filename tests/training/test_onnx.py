@@ -16,7 +16,7 @@ from conftest import sentences
 from isotrope import load
 from isotrope.cli.main import app
 from isotrope.encoder import save
-from isotrope.encoder.routes import with_query_route
+from isotrope.encoder.prompts import with_query_route
 from isotrope.errors import UserError
 from isotrope.post.ranking_map import with_map
 from isotrope.training import onnx

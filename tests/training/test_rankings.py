@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from conftest import sentences
 from isotrope.encoder import load, save
 from isotrope.encoder.embed import vectors_of
-from isotrope.encoder.routes import with_query_route
+from isotrope.encoder.prompts import with_query_route
 from isotrope.errors import UserError
 from isotrope.evaluation.retrieval import Lists
 from isotrope.post.ranking_map import ranking_loss

@@ -22,8 +22,7 @@ from isotrope.console.progress import watch
 from isotrope.encoder import load, save
 from isotrope.encoder.checksum import GivenModel, located
 from isotrope.encoder.locate import check_hub, locate, public_name
-from isotrope.encoder.prompts import role_prompt, used_prompt
-from isotrope.encoder.routes import with_query_route
+from isotrope.encoder.prompts import role_prompt, used_prompt, with_query_route
 from isotrope.encoder.student import IN_PLACE, STATIC, check_student, without_vocabulary
 from isotrope.encoder.vocabulary import tokenizer_kind
 from isotrope.errors import UserError, check_known

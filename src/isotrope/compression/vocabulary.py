@@ -11,7 +11,7 @@ from isotrope.console.progress import watch
 from isotrope.encoder import load, save
 from isotrope.encoder.checksum import files_checksum, model_checksum
 from isotrope.encoder.locate import public_name
-from isotrope.encoder.routes import refuse_routes
+from isotrope.encoder.prompts import refuse_routes
 from isotrope.encoder.vocabulary import keep_tokens, token_counts
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.card import Card, Data, Step

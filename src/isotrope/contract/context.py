@@ -1,13 +1,12 @@
 """What a component may need from outside: the one argument of its ``build(context)``.
 
-A component that needs something (a width, a tokenizer, a corpus) has a method ``build(context)``; it gives what stands
-in the objective, often itself. The objective calls it once, before training:
+A component that needs something (a width, a tokenizer, a corpus) has a method ``build(context)``, which the objective
+calls once, before training; it gives what stands in the objective, often itself:
 
     def build(self, context: BuildContext) -> Template:
         return replace(self, frame=frame_size(context.needed("tokenizer")))
 
-A component that needs nothing has no such method. One that looks up more than a field is a `Begun`, and one with
-weights, buffers or a queue a `WithState`.
+One that looks up more than a field is a `Begun`, and one with weights, buffers or a queue a `WithState`.
 """
 
 from collections.abc import Mapping
@@ -49,17 +48,11 @@ class BuildContext:
             raise UserError(f"a component needs the {name} of its run", f"give it: BuildContext({name}=…)")
         return value
 
-    def with_teachers(self, teachers: Mapping[str, Any]) -> tuple[dict[str, Any], Self]:
-        """The teachers, each built, and a context that knows them too."""
-        opened = {name: built(teacher, self) for name, teacher in teachers.items()}
-        return opened, replace(self, teachers={**self.teachers, **opened})
-
     def teacher_width(self, name: str) -> int:
         """T of the teacher ``name``, for a projection to it."""
         if (width := getattr(self.teachers.get(name), "width", None)) is None:
-            problem = f"a component asks for the width of the teacher {name!r}"
             remedy = f'give it, teachers={{"{name}": …}}: one that is a model, or your own with an attribute width'
-            raise UserError(problem, remedy)
+            raise UserError(f"a component asks for the width of the teacher {name!r}", remedy)
         return int(width)
 
 
@@ -80,7 +73,6 @@ class Begun:
     """A component whose options are the fields of its dataclass, and whose `begin` makes the rest, in a copy."""
 
     def build(self, context: BuildContext) -> Self:
-        """A copy that has begun."""
         made = replace(self)  # type: ignore[type-var]
         made.begin(context)
         return made

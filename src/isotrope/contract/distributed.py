@@ -1,6 +1,5 @@
 """Several processes: every rank computes the loss of the same, full batch."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -26,10 +25,7 @@ class _Gather(torch.autograd.Function):
 
 
 class _Own(torch.autograd.Function):
-    """This rank's rows of a full batch; backward hands all ranks the gradients of all rows.
-
-    The opposite of `_Gather`, whose factor it takes away: what is before it has the full batch's gradient again.
-    """
+    """The opposite of `_Gather`, whose factor it takes away: what is before it has the full batch's gradient again."""
 
     @staticmethod
     def forward(ctx: Any, full: Tensor) -> Tensor:
@@ -52,17 +48,8 @@ def rank_count() -> int:
 
 
 def process_rank() -> int:
-    """This process's number among those that compute together; 0 where there is one alone."""
+    """This process's number among those that compute together."""
     return dist.get_rank() if rank_count() > 1 else 0
-
-
-def average_over_ranks(gradient: Tensor) -> Tensor:
-    """The mean of all ranks' gradients of one weight, as DDP takes it; one process: unchanged."""
-    if (ranks := rank_count()) == 1:
-        return gradient
-    mean = gradient.clone()
-    dist.all_reduce(mean)
-    return mean / ranks
 
 
 def gather_rows(local: Tensor, dim: int = 0) -> Tensor:
@@ -83,17 +70,21 @@ def mean_of_all(values: Tensor) -> Tensor:
     return sums[0] / sums[1].clamp(min=1)
 
 
+def average_over_ranks(gradient: Tensor) -> Tensor:
+    """The mean of all ranks' gradients of one weight, as DDP takes it; one process: unchanged."""
+    if (ranks := rank_count()) == 1:
+        return gradient
+    mean = gradient.clone()
+    dist.all_reduce(mean)
+    return mean / ranks
+
+
 def averaged(module: nn.Module) -> nn.Module:
     """The module, whose weights get the mean of all ranks' gradients: for one that reads the rank's own sentences.
 
     The trainer does so for the student alone. What reads the full batch has equal gradients on all ranks.
     """
-    average_gradients(module.parameters())
-    return module
-
-
-def average_gradients(weights: Iterable[nn.Parameter]) -> None:
-    """From now on these weights get the mean of all ranks' gradients."""
-    for weight in weights:
+    for weight in module.parameters():
         if weight.requires_grad:
             weight.register_hook(average_over_ranks)  # type: ignore[no-untyped-call]
+    return module

@@ -18,8 +18,7 @@ def exports(room: str, folders: Iterable[str]) -> tuple[Callable[[str], Any], Ca
     paths = list(folders)
 
     @cache
-    def modules() -> dict[str, str]:
-        """Class -> module. Files whose names begin with an underscore hold helpers."""
+    def modules() -> dict[str, str]:  # class -> module; files whose names begin with an underscore hold helpers
         files = [file for folder in paths for file in sorted(Path(folder).glob("[!_]*.py"))]
         return {name: file.stem for file in files for name in _CLASS.findall(file.read_text(encoding="utf-8"))}
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
@@ -26,10 +27,9 @@ def whole(model: nn.Module, column: dict[str, Any], needs: Collection[str] = (KE
     ids, encoder = column["input_ids"], language_model(model)
     found: dict[str, Tensor] = {}
     if (table := _token_embeddings(encoder)) is not None:
-        found[KEEP] = found[LAYER_FEATURES] = torch.ones(len(ids), 1, table.embedding_dim, device=ids.device)
-        found[LAYER_TOKENS] = torch.ones_like(ids, dtype=torch.float32)
-        if not isinstance(getattr(encoder, "embeddings", None), nn.Module):
-            del found[LAYER_FEATURES], found[LAYER_TOKENS]
+        found[KEEP] = torch.ones(len(ids), 1, table.embedding_dim, device=ids.device)
+        if isinstance(getattr(encoder, "embeddings", None), nn.Module):
+            found |= {LAYER_FEATURES: found[KEEP], LAYER_TOKENS: torch.ones_like(ids, dtype=torch.float32)}
     if encoder is not None and POSITIONS in inspect.signature(encoder.forward).parameters:
         found[POSITIONS] = positions(encoder, ids, ids)
     if missing := sorted(set(needs) - found.keys()):
@@ -39,25 +39,16 @@ def whole(model: nn.Module, column: dict[str, Any], needs: Collection[str] = (KE
 
 
 def in_rows(column: dict[str, Any]) -> dict[str, Any]:
-    """A text column as rows: token ids (N, L) with an attention mask.
+    """A text column as rows: token ids (N, L) with an attention mask, which can be changed, stacked and split.
 
     sentence-transformers' `StaticEmbedding` reads all texts as one line of ids (T,); ``offsets`` (N,) say where each
-    text begins. Rows can be changed, stacked and split as those of every other encoder. `outputs` makes a line of them.
+    text begins. `outputs` makes a line of rows again.
     """
     if "offsets" not in column:
         return column
-    ids, offsets = column["input_ids"], column["offsets"]
-    lengths = torch.diff(offsets, append=offsets.new_tensor([len(ids)]))  # (N,)
-    mask = torch.arange(int(lengths.max()), device=ids.device) < lengths[:, None]  # (N, L)
-    rows = ids.new_zeros(mask.shape).masked_scatter(mask, ids)
-    return column | {"input_ids": rows, "attention_mask": mask.long()}
-
-
-def _in_a_line(features: dict[str, Any]) -> None:
-    """The inverse of `in_rows`, in place: what the attention mask hides is left out."""
-    mask = features.pop("attention_mask").bool()
-    lengths = mask.sum(dim=1)
-    features |= {"input_ids": features["input_ids"][mask], "offsets": lengths.cumsum(dim=0) - lengths}
+    texts = column["input_ids"].tensor_split(column["offsets"][1:].cpu())
+    mask = pad_sequence([torch.ones_like(ids) for ids in texts], batch_first=True)  # (N, L)
+    return column | {"input_ids": pad_sequence(texts, batch_first=True), "attention_mask": mask}
 
 
 def stacked(copies: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -73,8 +64,10 @@ def stacked(copies: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def outputs(model: nn.Module, features: dict[str, Any], wanted: Sequence[str] = (EMBEDDING,)) -> tuple[Tensor, ...]:
     """The encoder's forward pass on token ids (N, L), with erased features where there are some: what is ``wanted``."""
     features = dict(features)  # the encoder's modules write into it, and `read_in_parts` reads it again
-    if "offsets" in features:
-        _in_a_line(features)
+    if "offsets" in features:  # what the mask hides is left out
+        mask = features.pop("attention_mask").bool()
+        lengths = mask.sum(dim=1)
+        features |= {"input_ids": features["input_ids"][mask], "offsets": lengths.cumsum(dim=0) - lengths}
     keep, encoder = features.pop(KEEP, None), language_model(model)
     table = _token_embeddings(encoder)
     if keep is not None and table is not None:
@@ -92,11 +85,9 @@ def read_in_parts(
 ) -> tuple[Tensor, ...]:
     """`outputs`, ``size`` rows at a time, by gradient caching; None or N <= size: all at once.
 
-    Gao et al., RepL4NLP 2021 (GradCache), https://arxiv.org/abs/2101.06983. The parts go through the encoder one after
-    another, and only what is wanted of them is kept. The loss is computed from all. Backward encodes each part once
-    more, with the random state and the precision that it had. This is torch's checkpoint with the whole encoder as its
-    segment. So it works for every loss, with scaling, accumulation, several processes, and checkpoints inside the
-    encoder.
+    Gao et al., RepL4NLP 2021 (GradCache), https://arxiv.org/abs/2101.06983. Only what is wanted of each part is kept,
+    and backward encodes each part once more, with the random state and the precision that it had. This is torch's
+    checkpoint with the whole encoder as its segment, so it works for every loss.
     """
     count = len(features["input_ids"])
     if size is None or count <= size:
@@ -118,9 +109,9 @@ def _layer_erased(encoder: Any, features: dict[str, Any]) -> AbstractContextMana
     tokens, dimensions = features.pop(LAYER_TOKENS, None), features.pop(LAYER_FEATURES, None)
     if tokens is None and dimensions is None:
         return nullcontext()
-    mask = features["attention_mask"].bool()
-    keep = torch.ones(1, device=mask.device) if tokens is None else tokens[..., None]  # (N, L, 1)
-    keep = (keep if dimensions is None else keep * dimensions).expand(*mask.shape, -1)  # (N, L, 1 or d)
+    mask: Tensor = features["attention_mask"].bool()
+    keep: Tensor = mask.new_ones(*mask.shape, 1, dtype=torch.float32) if tokens is None else tokens[..., None]
+    keep = keep if dimensions is None else keep * dimensions  # (N, L, 1 or d)
 
     def erase(states: Tensor) -> Tensor:
         rows = keep

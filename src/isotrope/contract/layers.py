@@ -1,14 +1,18 @@
-"""Layers within components: new ones, which learn, models that never change, and those that follow another one.
+"""Layers within components: new ones, which learn, models that never change, averages of others, and hidden tokens.
 
-MoCo: He et al., CVPR 2020, https://arxiv.org/abs/1911.05722, Eq. 2; BYOL: Grill et al., NeurIPS 2020,
-https://arxiv.org/abs/2006.07733, Sec. 3.3.
+BERT's masking: Devlin et al., NAACL 2019, https://aclanthology.org/N19-1423, Sec. 3.1; MoCo: He et al., CVPR 2020,
+https://arxiv.org/abs/1911.05722, Eq. 2; BYOL: Grill et al., NeurIPS 2020, https://arxiv.org/abs/2006.07733, Sec. 3.3.
 """
 
 import math
 from typing import Any, Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from isotrope.errors import UserError
+
+_AS_MASK, _AS_OTHER = 0.8, 0.9  # 80 % of the hidden tokens are shown as [MASK], 10 % as another, 10 % as they are
 
 
 def as_new(layer: nn.Linear, std: float = 0.02) -> nn.Linear:
@@ -54,3 +58,35 @@ def decay_at(step: int, start: float, rise: int) -> float:
     if not rise:
         return start
     return 1 - (1 - start) * (math.cos(math.pi * min(step, rise) / rise) + 1) / 2
+
+
+def mask_id(tokenizer: Any) -> int:
+    """The token that is shown in the place of a hidden one."""
+    if tokenizer.mask_token_id is None:
+        raise UserError("words are to be hidden, and the model has no word [MASK]", "choose one such as BERT")
+    return int(tokenizer.mask_token_id)
+
+
+class Hiding:
+    """Hides each token with probability ``ratio``, special ones apart."""
+
+    def __init__(self, tokenizer: Any, ratio: float) -> None:
+        self.ratio, self.mask_id, self.words = ratio, mask_id(tokenizer), len(tokenizer)
+        self.special = torch.tensor(tokenizer.all_special_ids)
+
+    def __call__(self, ids: Tensor, mask: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Token ids and mask (n, L) -> which are hidden (n, L) bool, and what is shown (n, L).
+
+        ``noise`` (n, L, 3) is uniform: whether a token is hidden, how it is shown, and as which other.
+        """
+        hidden = (noise[..., 0] < self.ratio) & mask.bool() & ~torch.isin(ids, self.special.to(ids.device))
+        other = torch.where(noise[..., 1] < _AS_OTHER, (noise[..., 2] * self.words).long(), ids)
+        return hidden, torch.where(hidden, torch.where(noise[..., 1] < _AS_MASK, self.mask_id, other), ids)
+
+
+def noise_of_rows(mask: Tensor, seeds: list[int]) -> Tensor:
+    """Uniform (n, L, 3) for the real tokens of a mask (n, L), by each sentence's seed alone, and 1 for padding."""
+    real, noise = mask.bool().cpu(), torch.ones(*mask.shape, 3)
+    for row, own, seed in zip(noise, real, seeds, strict=True):
+        row[own] = torch.rand(int(own.sum()), 3, generator=torch.Generator().manual_seed(seed))
+    return noise.to(mask.device)

@@ -32,16 +32,16 @@ def base_model(where: str, model: str) -> str | None:
     needs("lora", "peft")
     if Path(where).is_dir() and not (Path(where) / WEIGHTS).is_file():
         raise UserError(f"{model} has no {WEIGHTS}", "save the adapter again: pickles are not opened")
+    base = json.loads(Path(path).read_text(encoding="utf-8")).get("base_model_name_or_path")
     try:
-        return locate(json.loads(Path(path).read_text(encoding="utf-8"))["base_model_name_or_path"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        why = error.problem if isinstance(error, UserError) else f"is not named ({type(error).__name__})"
+        return locate(str(base))
+    except UserError as error:
         remedy = "correct base_model_name_or_path in adapter_config.json"
-        raise UserError(f"{model} is an adapter, and its base model {why}", remedy) from error
+        raise UserError(f"{model} is an adapter, and its base model {error.problem}", remedy) from error
 
 
 def has_adapter(model: SentenceTransformer) -> bool:
-    """Whether an adapter lies beside the model's layers, and is not yet part of them."""
+    """Whether an adapter lies beside the model's layers."""
     return bool(getattr(language_model(model), "_hf_peft_config_loaded", False))
 
 
@@ -63,20 +63,18 @@ def add_adapter(
 ) -> None:
     """Freeze a model, and put an adapter beside its linear layers, in place. B begins with zeros: no vector changes.
 
-    A's first weights are drawn from torch's generator. An adapter is in float32; the frozen weights stay as they are.
-
-    The change is multiplied by α / r, and dropout is that of x, before A. ``targets`` are how the names of the layers
-    end, or ``all-linear`` alone; None: what peft takes for the architecture.
+    A, drawn from torch's generator, and B are in float32. ``dropout`` is that of x, before A. ``targets`` are how the
+    names of the layers end, or ``all-linear`` alone; None: what peft takes for the architecture.
     """
     peft = needs("lora", "peft")
     encoder: Any = language_model(model)
     if encoder is None:
         raise UserError("encoder.lora: the model has no linear layers", "choose a model that begins with a Transformer")
-    asked = "all-linear" if list(targets or ()) == ["all-linear"] else list(targets) if targets else None
-    settings = peft.LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=asked)
+    asked = list(targets) if targets else None
+    options = {"target_modules": "all-linear" if asked == ["all-linear"] else asked}
     model.requires_grad_(False)
     try:
-        model.add_adapter(settings)
+        model.add_adapter(peft.LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, **options))
     except ValueError as error:
         linear = (name for name, m in encoder.named_modules() if hasattr(m, "in_features") and hasattr(m, "weight"))
         layers = dict.fromkeys(name.rpartition(".")[2] for name in linear)
@@ -94,9 +92,8 @@ def load_adapter(model: SentenceTransformer, checkpoint: Path) -> None:
     """Put the adapter that ``model.save_pretrained`` wrote back into the same model."""
     from peft import set_peft_model_state_dict
 
-    weights = load_file(checkpoint / WEIGHTS)
-    named = {name.removeprefix("base_model.model."): value for name, value in weights.items()}
-    set_peft_model_state_dict(language_model(model), named)
+    weights = load_file(checkpoint / WEIGHTS).items()
+    set_peft_model_state_dict(language_model(model), {k.removeprefix("base_model.model."): v for k, v in weights})
 
 
 def name_base(model: SentenceTransformer, base: str) -> None:

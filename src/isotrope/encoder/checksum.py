@@ -45,20 +45,15 @@ def files_checksum(model: str) -> str:
     total = xxhash.xxh3_128()
     if base := base_model(str(folder), model):
         total.update(files_checksum(base).encode())
-    for path in sorted(
-        path for path in folder.rglob("*") if path.suffix in {".safetensors", ".json", ".txt", ".model"}
-    ):
-        total.update(f"|{path.relative_to(folder)}|".encode())
-        total.update(path.read_bytes())
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in {".safetensors", ".json", ".txt", ".model"}:
+            total.update(f"|{path.relative_to(folder)}|".encode())
+            total.update(path.read_bytes())
     return total.hexdigest()
 
 
 def located(model: GivenModel) -> str:
-    """The name or folder of a model. A loaded one is written to the cache first, under its checksum.
-
-    What works behind the door loads a model more than once, with other settings. From files, each load is a fresh one,
-    and the object that the user gave stays as it was.
-    """
+    """The name or folder of a model, from which each load is a fresh one. A loaded one goes to the cache first."""
     if not isinstance(model, SentenceTransformer):
         return str(model)
     folder = cached(cache_folder("models", model_checksum(model)), lambda draft: save(model, draft / "model"))

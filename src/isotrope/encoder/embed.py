@@ -24,7 +24,6 @@ LARGEST = 1e15  # the squares of larger values overflow float32
 TOKENS = 1024  # of a forward pass, for each thread of the processor: twice as many save 3 % of the time at most
 GPU_TOKENS, GPU_TEXTS = 16384, 1024  # of a pass on a GPU: as many as 32 texts of 512 tokens have
 _BYTES = 4  # of a token, about
-_GROWTH = 100e6  # bytes: less costs time, more costs memory
 
 Vectors = npt.NDArray[np.floating[Any]]  # (N, D) float32; float64 where the encoder gives float64
 
@@ -39,13 +38,13 @@ class FreedMemory:
         gc.collect()
         self._held = None
         if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # musl has none
-            trim(0)  # other systems do this by themselves, or cannot be asked
+            trim(0)
 
     def check(self) -> None:
         """Call this between batches. It gives back if this process has grown by 100 MB."""
         held = psutil.Process().memory_info().rss
         self._held = self._held or held
-        if held > self._held + _GROWTH:
+        if held > self._held + 100e6:  # less costs time, more costs memory
             self.give_back()
 
 
@@ -94,12 +93,12 @@ def vectors_of(
     start = 0
     while start < len(distinct) or not parts:
         report(len(texts) * start // max(1, len(distinct)))
-        step = batch_size or len(distinct)
+        step = batch_size or max(1, len(distinct))
         if model is not None and distinct:
             step = _fitting(model, distinct[start], step, widen)
         chunk = distinct[start : start + step]
         parts.append(_encoded(encoder, chunk, role))
-        start += max(1, step)
+        start += step
         wrong = np.flatnonzero(~(np.abs(parts[-1]) < LARGEST).all(axis=1))  # NaN compares false
         if len(wrong):
             text = chunk[wrong[0]]
@@ -115,7 +114,7 @@ def vectors_of(
     return np.asarray(np.concatenate(parts)[[place[text] for text in texts]])
 
 
-def _fitting(model: SentenceTransformer, longest: str, batch_size: int, widen: bool = False) -> int:
+def _fitting(model: SentenceTransformer, longest: str, batch_size: int, widen: bool) -> int:
     """How many texts a forward pass may have, where none is longer than this one; on a GPU more, with ``widen``."""
     if isinstance(model[0], StaticEmbedding):
         return 16 * batch_size  # it takes no memory, and the call itself takes the time
@@ -153,32 +152,23 @@ def _encoded(encoder: Encoder, texts: list[str], role: Role | None) -> Vectors:
     if isinstance(encoder, SentenceTransformer):
         options = {"batch_size": max(1, len(texts)), "show_progress_bar": False}
         options |= {"prompt": role_prompt(encoder, own)} if own else {}
-    vectors = _as_array(call(texts, **options))
+    output = call(texts, **options)
+    if isinstance(output, list | tuple) and output and isinstance(output[0], torch.Tensor):
+        output = torch.stack(list(output))
+    if isinstance(output, torch.Tensor):  # numpy has no bfloat16
+        output = output.detach().cpu().to(torch.promote_types(output.dtype, torch.float32)).numpy()
+    vectors: Vectors = np.asarray(output)
     if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
         remedy = f"return one vector a sentence: shape ({len(texts)}, dimensions)"
         raise UserError(f"encode() gave shape {vectors.shape} for {len(texts)} sentences", remedy)
-    return vectors
-
-
-def _as_array(output: Any) -> Vectors:
-    if isinstance(output, list | tuple) and output and isinstance(output[0], torch.Tensor):
-        output = torch.stack(list(output))
-    if isinstance(output, torch.Tensor):
-        output = output.detach().cpu()
-        output = output.numpy() if output.dtype == torch.float64 else output.float().numpy()
-    vectors = np.asarray(output)
-    # Half precision widens exactly.
     return vectors if vectors.dtype in (np.float32, np.float64) else vectors.astype(np.float32)
 
 
 @contextmanager
 def cut(model: SentenceTransformer, length: int | None) -> Iterator[None]:
-    """Let a model read at most ``length`` tokens of a text for a while; None: as many as before.
-
-    A model of one vector a token cuts nothing: it goes on reading whole texts.
-    """
+    """Let a model read at most ``length`` tokens of a text for a while; None: as many as before."""
     own = model.max_seq_length
-    if length is None or own == inf:
+    if length is None or own == inf:  # a model of one vector a token cuts nothing
         yield
         return
     model.max_seq_length = min(length, own or length)

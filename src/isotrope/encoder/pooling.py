@@ -55,7 +55,7 @@ def own_head(modules: list[Any], trained: bool, model: str) -> list[nn.Module]:
 
 
 def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
-    """The modules that follow ``transformer`` for a pooling's name: ``cls``, ``mean``, ``first_last``, … -> (N, D)."""
+    """The modules that follow ``transformer`` for a pooling's name: -> (N, D)."""
     dim = transformer.get_embedding_dimension()
     config = transformer.auto_model.config
     layers = LAYERS[pooling]
@@ -64,9 +64,7 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
         last = config.num_hidden_layers
         weights = torch.zeros(last + 1)
         weights[layers(last)] = 1.0
-        average = WeightedLayerPooling(dim, num_hidden_layers=last, layer_start=0)
-        average.layer_weights = nn.Parameter(weights)
-        freeze(average)
+        average = WeightedLayerPooling(dim, last, layer_start=0, layer_weights=nn.Parameter(weights))
         return [average, Pooling(dim, pooling_mode="mean")]
     if pooling == "mask":
         return template_modules(transformer)
@@ -77,10 +75,9 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
 
 
 def frame_ids(tokenizer: Any, template: str) -> tuple[list[int], list[int]]:
-    """The token ids before a text and after it, for words with a gap, whose state is the text's vector (PromptBERT).
+    """The token ids before a text ([CLS] and words) and after it (words and [SEP]), with a gap for the text's vector.
 
-    [CLS] and the template's words, the template's words and [SEP]. Jiang et al., EMNLP 2022, Sec. 4.1.
-    https://aclanthology.org/2022.emnlp-main.603
+    PromptBERT: Jiang et al., EMNLP 2022, Sec. 4.1. https://aclanthology.org/2022.emnlp-main.603
     """
     if not getattr(tokenizer, "is_fast", False) or None in (tokenizer.mask_token, tokenizer.cls_token_id):
         remedy = "choose another pooling, or a masked language model such as isotrope/tiny"
@@ -107,21 +104,16 @@ def rebuilt(own: Any, backend: Tokenizer) -> PreTrainedTokenizerFast:
 
 
 def template_modules(transformer: Transformer) -> list[nn.Module]:
-    """Make the tokenizer put `TEMPLATE` around every text. The modules that take the mask's state: (N, L, D) -> (N, D).
-
-    A saved model has the template in its tokenizer, so plain sentence-transformers gives the same vectors.
-    """
+    """Make the tokenizer, also the saved one, put `TEMPLATE` around every text. Modules that take the mask's state."""
     own: Any = transformer.tokenizer
     frame = frame_ids(own, TEMPLATE)
-    pieces = [
-        {"id": f"<{place}>", "ids": ids, "tokens": own.convert_ids_to_tokens(ids)} for place, ids in enumerate(frame)
-    ]
+    pieces = [{"id": f"<{i}>", "ids": ids, "tokens": own.convert_ids_to_tokens(ids)} for i, ids in enumerate(frame)]
     backend = Tokenizer.from_str(own.backend_tokenizer.to_str())
     backend.post_processor = TemplateProcessing(single="<0> $A <1>", pair="<0> $A $B <1>", special_tokens=pieces)
     transformer.processor = rebuilt(own, backend)
     words = [str(token) for token in own.convert_ids_to_tokens(list(range(len(own))))]
     weights = WordWeights(words, {own.mask_token: 1.0}, unknown_word_weight=0.0)
-    return [weights.requires_grad_(False), Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")]
+    return [weights, Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")]
 
 
 def split_layers(modules: list[nn.Module]) -> list[nn.Module]:

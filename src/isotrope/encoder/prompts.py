@@ -1,4 +1,4 @@
-"""The words that a model wants before a text ("query: "), and which of them are used.
+"""The words that a model wants before a text ("query: "), which of them are used, and models with a way for queries.
 
 sentence-transformers keeps them in ``model.prompts``, name -> words, and puts those of ``model.default_prompt_name``
 before every text that ``encode`` reads. To choose a prompt is to set that name. So training, encoding, evaluation, all
@@ -6,15 +6,18 @@ caches and the saved model follow the choice.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
+from torch import nn
 
-from isotrope.errors import UserError, printable
+from isotrope.errors import UserError
 
 Role = Literal["query", "document"]  # of a text in a search
 ROLES: Mapping[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
@@ -23,11 +26,7 @@ ADDED = "prompt"  # the name of a prompt that the user gives in words
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts that a user asks for. None: as the model has it.
-
-    Raises:
-        UserError: both text and name are given, or words that are not UTF-8.
-    """
+    """The prompts that a user asks for; UserError if both text and name are given. None: as the model has it."""
 
     text: str | None = None  # the words before every text; "" for none
     name: str | None = None  # the same, by the name of one of the model's own prompts
@@ -37,14 +36,13 @@ class Prompts:
     def __post_init__(self) -> None:
         if self.text is not None and self.name is not None:
             raise UserError(f"prompt = {self.text!r} and prompt_name = {self.name!r}", "give one of them")
-        for words in filter(None, (self.text, self.name, self.query, self.document)):
-            if printable(words) != words:  # bytes from the command line
-                raise UserError(f"the prompt {words!r} is not UTF-8", "write it in a terminal that uses UTF-8")
 
     def check(self, where: str, model: str) -> None:
         """Refuse a name that the model's files lack, before it is loaded. ``where`` is its folder or hub name."""
-        if self.name is not None and (own := _declared(where)) is not None:
-            self._find(own, model)
+        file = Path(where) / "config_sentence_transformers.json"
+        if self.name is not None and Path(where).is_dir():
+            settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+            self._find(settings.get("prompts", {}), model)
 
     def apply(self, encoder: SentenceTransformer, model: str) -> None:
         """Make these the prompts of a loaded model."""
@@ -64,10 +62,7 @@ class Prompts:
                 encoder.prompts |= {name: "" for name in ROLES[role] if name in encoder.prompts} | {role: words}
 
     def note(self, encoder: Any, model: str, where: str = "") -> str:
-        """A line for a model that has prompts of which none is used, though nobody asked for that; else "".
-
-        ``where`` says where none is used: " outside searches".
-        """
+        """A line for a model with prompts of which none is used ``where``, though nobody asked for that; else ""."""
         if self != NO_PROMPTS or not isinstance(encoder, SentenceTransformer) or encoder.default_prompt_name:
             return ""
         names = [name for name, words in encoder.prompts.items() if words]
@@ -98,10 +93,9 @@ def role_prompt(encoder: SentenceTransformer, role: Role) -> str:
 
 
 def has_roles(encoder: Any) -> bool:
-    """Whether an encoder reads queries and documents in two ways.
+    """Whether an encoder reads queries and documents in two ways: by prompts, routes, or methods.
 
-    A sentence-transformers model does so if it has a prompt for either, or a route for queries. Another encoder does so
-    if it has the methods ``encode_query`` and ``encode_document``; it may say otherwise in an attribute ``has_roles``.
+    One that is no sentence-transformers model, and has the methods, may say otherwise in an attribute ``has_roles``.
     """
     if isinstance(encoder, SentenceTransformer):
         return routed(encoder) or bool(role_prompt(encoder, "query") or role_prompt(encoder, "document"))
@@ -125,13 +119,39 @@ class ByRole:
         return self.encode(sentences, "document")  # type: ignore[attr-defined]
 
 
-def _declared(where: str) -> Mapping[str, Any] | None:
-    """The prompts in a folder's files; None for a hub name."""
-    folder = Path(where)
-    if not folder.is_dir():
-        return None
-    try:
-        words = (folder / "config_sentence_transformers.json").read_text(encoding="utf-8")
-        return dict(json.loads(words)["prompts"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return {}
+def with_query_route(
+    encoder: SentenceTransformer, queries: Sequence[nn.Module], documents: Sequence[nn.Module],
+    shared: Sequence[nn.Module] = (),
+) -> SentenceTransformer:  # fmt: skip
+    """A copy of the model with a route that ``encode_query`` takes, in plain sentence-transformers format.
+
+    Documents, and texts that ``encode`` takes, go the other way. ``shared`` are modules before both routes.
+    """
+    router = Router.for_query_document(list(queries), list(documents), default_route="document").to(encoder.device)
+    new = _with_modules(encoder, [*shared, router])
+    # sentence-transformers reads queries with the prompt "query", which may be empty, and not with the default one.
+    words = {"query": role_prompt(encoder, "query"), "document": role_prompt(encoder, "document")}
+    new.prompts = encoder.prompts | {role: own or used_prompt(encoder) for role, own in words.items()}
+    return new
+
+
+def one_route(encoder: SentenceTransformer, role: Role) -> SentenceTransformer:
+    """The plain model that reads queries, or documents, as a model does that has two ways; they share their modules."""
+    routes = [each.sub_modules[role] if isinstance(each, Router) else [each] for each in encoder]
+    new = _with_modules(encoder, map(copy, chain(*routes)))  # a module that occurs twice would be run once
+    new.prompts = {**encoder.prompts, role: role_prompt(encoder, role) or used_prompt(encoder)}
+    new.default_prompt_name = role
+    return new
+
+
+def _with_modules(encoder: SentenceTransformer, modules: Iterable[nn.Module]) -> SentenceTransformer:
+    new = copy(encoder)
+    new._modules = {str(place): module for place, module in enumerate(modules)}
+    return new
+
+
+def refuse_routes(encoder: SentenceTransformer, name: str) -> None:
+    """Refuse to train a model with two ways, as a loss cannot say which way a text goes, or to take one away."""
+    if routed(encoder):
+        remedy = "name the model that it was made from, to train it or to change its pooling"
+        raise UserError(f"{name} reads queries in another way than documents", remedy)

@@ -15,26 +15,26 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.utils import clip_grad_norm_, clip_grads_with_norm_, get_total_norm
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
-from isotrope.contract.distributed import average_gradients
+from isotrope.contract.distributed import average_over_ranks
 from isotrope.contract.features import language_model
+from isotrope.encoder.fast.packed import layers
 
 
 def shard(model: nn.Module, device: torch.device) -> None:
-    """Spread the weights of the model's transformer over all processes, in place.
+    """Spread the weights of the model's transformer over all processes, in place; all other weights stay whole.
 
-    Each of its layers is gathered alone; the rest, such as the table of tokens, together. Buffers stay whole, and so
-    does what stands behind the transformer, such as a dense layer.
+    Each of its layers is gathered alone; the rest, such as the table of tokens, together.
     """
     encoder: Any = language_model(model)
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    count = getattr(encoder.config, "num_hidden_layers", None)
-    layers = [each for m in encoder.modules() if isinstance(m, nn.ModuleList) and len(m) == count for each in m]
-    for part in (*layers, encoder):
+    for part in (*layers(encoder), encoder):
         fully_shard(part, mesh=mesh, reshard_after_forward=True)
     register_fsdp_forward_method(encoder, "forward")  # sentence-transformers calls it by this name
-    average_gradients([weight for weight in model.parameters() if not isinstance(weight, DTensor)])
+    for weight in model.parameters():
+        if weight.requires_grad and not isinstance(weight, DTensor):
+            weight.register_hook(average_over_ranks)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
@@ -57,14 +57,12 @@ def collected(values: Any) -> Any:
 
     Only the first process gets these tensors; for the others they are empty.
     """
-    return tree_map(_collected, values)
 
+    def whole(spread: DTensor) -> Tensor:
+        full = spread.full_tensor()  # one at a time: a device need not hold them all
+        return full.cpu() if dist.get_rank() == 0 else full.new_empty(0, device="cpu")
 
-def _collected(value: Any) -> Any:
-    if not isinstance(value, DTensor):
-        return value
-    full = value.full_tensor()  # one at a time: a device need not hold them all
-    return full.cpu() if dist.get_rank() == 0 else full.new_empty(0, device="cpu")
+    return tree_map_only(DTensor, whole, values)
 
 
 def spread_like(full: Tensor, like: Tensor) -> Tensor:
@@ -96,7 +94,6 @@ def clip(weights: Iterable[nn.Parameter], limit: float) -> Tensor:
 
 def by_kind(weights: Iterable[nn.Parameter]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Spread ones, and plain ones: no kernel takes both."""
-    kinds: tuple[list[nn.Parameter], list[nn.Parameter]] = [], []
-    for weight in weights:
-        kinds[not isinstance(weight, DTensor)].append(weight)
-    return kinds
+    weights = list(weights)
+    spread: list[nn.Parameter] = [weight for weight in weights if isinstance(weight, DTensor)]
+    return spread, [weight for weight in weights if not isinstance(weight, DTensor)]

@@ -1,12 +1,10 @@
 """A smaller model made of a larger one, to begin training with: ``layers:3`` or ``static``.
 
-Every second layer is what DistilBERT begins with: Sanh et al., 2019, https://arxiv.org/abs/1910.01108, Sec. 3. Which
-layers are best to keep: Sajjad et al., 2023, https://arxiv.org/abs/2004.03844. Units that neither read nor write much
-are those to leave out: Li et al., ICLR 2017, https://arxiv.org/abs/1608.08710, Sec. 3.1, there for channels.
-
-A static student is the mean of one vector a token, which is what its teacher says of the token alone. The recipe is
-model2vec's (Tulkens and van Dongen, 2024, https://github.com/MinishLab/model2vec): each token through the teacher, PCA,
-and weights by the token's frequency, which its place in the vocabulary tells (Zipf).
+Every second layer: DistilBERT, Sanh et al., 2019, https://arxiv.org/abs/1910.01108, Sec. 3. Which layers are best to
+keep: Sajjad et al., 2023, https://arxiv.org/abs/2004.03844. Units that neither read nor write much are left out: Li et
+al., ICLR 2017, https://arxiv.org/abs/1608.08710, Sec. 3.1, there for channels. A static student is model2vec's
+(Tulkens and van Dongen, 2024, https://github.com/MinishLab/model2vec): each token through the teacher, PCA, and weights
+by the token's frequency, which its place in the vocabulary tells (Zipf).
 """
 
 import re
@@ -28,6 +26,7 @@ from isotrope.console.progress import tell
 from isotrope.encoder.adapters import has_adapter, merge_adapter
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.fast.packed import pack
+from isotrope.encoder.pooling import frame_size
 from isotrope.encoder.vocabulary import keep_tokens
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
@@ -43,9 +42,13 @@ WIDTH = 256  # model2vec's
 SMOOTH = 1e-4  # model2vec's sif_coefficient
 _LAYOUT = 2  # version of the vectors; part of the key
 _AT_ONCE = 512  # tokens a forward pass
-_VECTORS = "vectors.npy"
 COMMON = 500  # of a drawn token: tokens of a lower rank count as this one does
 _DRAWN = 200_000  # tokens with a place, of which the directions of narrow embeddings are found
+_SAME = (  # settings of an ELECTRA that are those of a BERT
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
+    "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
+    "initializer_range", "layer_norm_eps", "pad_token_id",
+)  # fmt: skip
 _NO_WORD = re.compile(r"\[\w+\]|<[^<>]+>")  # [CLS], [unused5], <s>: they have no rank, and their vectors are zero
 
 Rows = npt.NDArray[np.float64]
@@ -71,8 +74,7 @@ def student_of(model: SentenceTransformer, student: str | None) -> SentenceTrans
     ``layers:N`` keeps N layers, spread evenly; ``layers:N:first`` and ``layers:N:last`` keep those.
     ``layers:N,vocabulary:V,inner:U,embeddings:E`` also keeps V tokens, the first ones where it can, U units within each
     layer, and E numbers a token; each may stand without the others, and ``vocabulary:V`` without layers. ``static``
-    gives each token one vector: `static_model`. That of ``static:in-place`` lies among its teacher's vectors, so it can
-    be compared with them.
+    gives each token one vector, and ``static:in-place`` one that can be compared with its teacher's vectors.
     """
     if student is None:
         return model
@@ -90,15 +92,8 @@ def student_of(model: SentenceTransformer, student: str | None) -> SentenceTrans
     return narrow_embeddings(model, int(width)) if width else model
 
 
-def chosen_layers(total: int, count: int, place: str = "spread") -> list[int]:
-    """Which of ``total`` layers are kept. Spread: evenly, the first and the last among them; of one, the first."""
-    if place == "spread":
-        return [int(layer) for layer in np.linspace(0, total - 1, count).round()]
-    return list(range(count)) if place == "first" else list(range(total - count, total))
-
-
 def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -> SentenceTransformer:
-    """The given model, which from now on has ``count`` of its layers.
+    """The given model, which from now on has ``count`` of its layers: the first, the last, or evenly spread ones.
 
     Its language model is built anew from a changed configuration, so it is the same after saving and loading.
     """
@@ -114,7 +109,8 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
     if len(stacks) != 1 or not 1 <= count <= total:
         where = "" if stacks else ", which share their weights"
         raise UserError(f"layers:{count}: the model has {total} layers{where}", f"choose 1 to {total}, tiny or static")
-    kept = chosen_layers(total, count, place)
+    spread = np.linspace(0, total - 1, count).round().astype(int).tolist()  # of one, the first
+    kept = {"spread": spread, "first": list(range(count)), "last": list(range(total - count, total))}[place]
     config = deepcopy(whole.config)
     config.num_hidden_layers = count
     if kinds := getattr(config, "layer_types", None):  # ModernBERT: which layers see far
@@ -140,10 +136,9 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
 def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransformer:
     """The given BERT as an ELECTRA, whose tokens and places have ``width`` numbers, and one matrix for all after them.
 
-    ELECTRA: Clark et al., ICLR 2020, https://openreview.net/forum?id=r1xMH1BtvB, Sec. 3.2; after ALBERT's factors (Lan
-    et al., ICLR 2020). Here the width - 1 directions are kept in which sums of a token and a place differ most (PCA),
-    where tokens are drawn by Zipf's law. The matrix does to such a sum what the norm behind it did, and the norm moves
-    before it: all directions together would give the same vectors as before.
+    ELECTRA: Clark et al., ICLR 2020, https://openreview.net/forum?id=r1xMH1BtvB, Sec. 3.2. Those width - 1 directions
+    are kept in which sums of a token, drawn by Zipf's law, and a place differ most (PCA). The matrix does to such a sum
+    what the norm behind it did, which moves before it: all directions would give the same vectors as before.
     """
     whole = model[0].auto_model
     config = whole.config
@@ -160,7 +155,8 @@ def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransfo
     # without a mean, as the norm wants it: the columns of the identity, each against the sum of those before
     steps = torch.tril(torch.ones(width, width)).sub(torch.diag(torch.arange(1.0, width + 1)))[1:]  # (E - 1, E)
     inward = best @ F.normalize(steps, dim=-1).to(words)  # (D, E)
-    narrow = ElectraModel(_electra(config, width)).to(device=whole.device, dtype=whole.dtype).train(whole.training)
+    like = ElectraConfig(embedding_size=width, **{key: getattr(config, key) for key in _SAME})
+    narrow = ElectraModel(like).to(device=whole.device, dtype=whole.dtype).train(whole.training)
     new = narrow.embeddings
     new.word_embeddings.weight.copy_(_centred(words) @ inward)
     new.position_embeddings.weight.copy_(_centred(places) @ inward)
@@ -183,16 +179,6 @@ def _check_fit(fits: bool, what: str, there: str, config: PreTrainedConfig) -> N
 def _centred(rows: Tensor) -> Tensor:
     """Without the mean of each row (N, D), which a layer norm takes away."""
     return rows - rows.mean(dim=-1, keepdim=True)
-
-
-def _electra(config: PreTrainedConfig, width: int) -> ElectraConfig:
-    """The configuration of an encoder like this BERT, with embeddings of another width."""
-    same = (
-        "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
-        "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
-        "initializer_range", "layer_norm_eps", "pad_token_id",
-    )  # fmt: skip
-    return ElectraConfig(embedding_size=width, **{key: getattr(config, key) for key in same})
 
 
 @torch.no_grad()
@@ -221,14 +207,14 @@ def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
     return model
 
 
-def zipf_weights(count: int, a: float = SMOOTH) -> Rows:
+def zipf_weights(count: int) -> Rows:
     """The weights a / (a + p) of ``count`` tokens (V,), where p ∝ 1 / rank is Zipf's law: common tokens weigh little.
 
-    The vocabularies of tokenizers begin with their most common tokens. Ranks begin with 2, as in model2vec. The weights
-    are Arora et al.'s, ICLR 2017, https://openreview.net/forum?id=SyK00v5xx.
+    Arora et al., ICLR 2017, https://openreview.net/forum?id=SyK00v5xx. Vocabularies begin with their most common
+    tokens; ranks begin with 2, as in model2vec.
     """
     p = 1 / np.arange(2, count + 2)
-    return np.asarray(a / (a + p / p.sum()))
+    return np.asarray(SMOOTH / (SMOOTH + p / p.sum()))
 
 
 def stand_for_text(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
@@ -240,26 +226,22 @@ def stand_for_text(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
 def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> SentenceTransformer:
     """A model of sentence-transformers' `StaticEmbedding` with what ``model`` says of every token of its vocabulary.
 
-    None keeps the width and the directions of ``model``. It ends with unit length where ``model`` does. The pass over
-    the vocabulary is kept in the cache.
+    A ``width`` of None keeps those of ``model``, and its directions. The pass over the vocabulary is kept in the cache.
     """
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
-        problem = f"static: the teacher begins with a {type(model[0]).__name__}"
-        raise UserError(problem, "choose a language model with a fast tokenizer, or another student")
+        remedy = "choose a language model with a fast tokenizer, or another student"
+        raise UserError(f"static: the teacher begins with a {type(model[0]).__name__}", remedy)
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.no_padding()
     tokenizer.no_truncation()
     folder = cache_folder("static", model_checksum(model, _LAYOUT))
-    cached(folder, lambda draft: np.save(draft / _VECTORS, _of_tokens(model, tokenizer)))
-    vectors = np.load(folder / _VECTORS).astype(np.float64)  # (V, D)
+    cached(folder, lambda draft: np.save(draft / "vectors.npy", _of_tokens(model, tokenizer)))
+    vectors = np.load(folder / "vectors.npy").astype(np.float64)  # (V, D)
     is_word = stand_for_text(tokenizer, len(vectors))
-    said = vectors[is_word]
-    if width is None:
-        said = said - said.mean(axis=0)  # as PCA does: what all tokens have in common says nothing
-    else:
-        exact = PCA(min(width, *said.shape), svd_solver="covariance_eigh")  # others draw random numbers
-        said = exact.fit_transform(said)
+    said = vectors[is_word] - vectors[is_word].mean(axis=0)  # what all tokens have in common says nothing
+    if width is not None:  # by an exact solver: others draw random numbers
+        said = PCA(min(width, *said.shape), svd_solver="covariance_eigh").fit_transform(vectors[is_word])
     rows = np.zeros((len(vectors), said.shape[1]))  # (V, K)
     rows[is_word] = said * zipf_weights(len(said))[:, None]
     words = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(rows).float())
@@ -274,9 +256,9 @@ def _of_tokens(model: SentenceTransformer, tokenizer: Tokenizer) -> npt.NDArray[
     At unit length, the vectors would no longer tell how much the teacher makes of a token.
     """
     modules = [module for module in model if not isinstance(module, Normalize)]
-    example = tokenizer.encode("a")
-    words = np.flatnonzero(np.array(example.special_tokens_mask) == 0)
-    before, after = example.ids[: words[0]], example.ids[words[-1] + 1 :]
+    example = tokenizer.encode("a").ids
+    first, last = frame_size(model.tokenizer)
+    before, after = example[:first], example[len(example) - last :]
     count, parts = max(tokenizer.get_vocab().values()) + 1, list[Tensor]()
     model.eval()
     for start in range(0, count, _AT_ONCE):

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
-from torch import nn
 
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX
 from isotrope.encoder.pooling import rebuilt
@@ -26,7 +25,6 @@ from isotrope.errors import UserError
 KINDS = ("WordPiece", "Unigram", "BPE")
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # of tokenizers that fall back to bytes
 _UNUSED = re.compile(r"\[unused\d+\]")  # BERT's empty places: they are the last to be kept
-_AT_ONCE = 256  # texts
 
 Counts = npt.NDArray[np.int64]
 
@@ -39,10 +37,9 @@ def tokenizer_kind(model: SentenceTransformer) -> str:
 
 def token_counts(model: SentenceTransformer, texts: Iterable[str]) -> Counts:
     """How often each token occurs in texts that are read whole: (V,), by its number."""
-    tokenizer = _whole(model)
+    tokenizer, every = _whole(model), iter(texts)
     counts = np.zeros(1 + max(tokenizer.get_vocab().values()), dtype=np.int64)
-    every = iter(texts)
-    while some := list(islice(every, _AT_ONCE)):
+    while some := list(islice(every, 256)):
         for found in tokenizer.encode_batch_fast(some, add_special_tokens=False):
             counts += np.bincount(found.ids, minlength=len(counts))
     return counts
@@ -55,10 +52,8 @@ def keep_tokens(
 
     Kept are marks, such as ``<s>``, the characters or bytes that words can be put together from, and the most frequent
     tokens by ``counts`` (V,). Without counts, or where these agree, the first come first: vocabularies begin with their
-    most common tokens. Of a byte-pair encoding, the parts of each kept token are kept too.
-
-    Raises:
-        UserError: the tokenizer is of another kind, or has not so many tokens, or needs more.
+    most common tokens. Of a byte-pair encoding, the parts of each kept token are kept too. UserError: the tokenizer is
+    of another kind, or has not so many tokens, or needs more.
     """
     state, whole = json.loads(_whole(model).to_str()), model.tokenizer
     tokens: dict[str, int] = whole.get_vocab()
@@ -76,9 +71,8 @@ def keep_tokens(
 
     kept = set[int]().union(*map(with_parts, _needed(model, state, tokens, parts.keys(), counts is not None)))
     if not len(kept) <= count < len(tokens):
-        remedy = f"choose {len(kept)} to {len(tokens) - 1}, or leave it out"
-        problem = f"the model has {len(tokens)} tokens, and needs its letters and marks"
-        raise UserError(f"vocabulary:{count}: {problem}", remedy)
+        problem = f"vocabulary:{count}: the model has {len(tokens)} tokens, and needs its letters and marks"
+        raise UserError(problem, f"choose {len(kept)} to {len(tokens) - 1}, or leave it out")
     times = np.zeros(1 + max(tokens.values()), dtype=np.int64) if counts is None else counts
     for token in sorted(names, key=lambda number: (-times[number], bool(_UNUSED.fullmatch(names[number])), number)):
         if len(kept) < count and len(more := with_parts(token) - kept) <= count - len(kept):
@@ -88,7 +82,7 @@ def keep_tokens(
     _renumber(state, new)
     model[0].processor = rebuilt(whole, Tokenizer.from_str(json.dumps(state)))
     encoder = model[0].auto_model
-    table: nn.Embedding = encoder.get_input_embeddings()
+    table = encoder.get_input_embeddings()
     table.weight.data[: len(order)] = table.weight.data[order]
     encoder.resize_token_embeddings(len(order))
     for key, value in encoder.config.to_dict().items():
@@ -126,12 +120,12 @@ def _needed(
         marks |= {*whole(words, add_special_tokens=False)["input_ids"]}
     prefix = own.get("continuing_subword_prefix") or ""
     if own["type"] == "BPE":
-        letters = {name for name in tokens if name not in made}
+        letters = tokens.keys() - made
     elif own["type"] == "WordPiece" and not counted:
         letters = {*ascii_lowercase} & tokens.keys()
     else:
         letters = {name for name in tokens if len(name.removeprefix(prefix)) == 1 or _BYTE.fullmatch(name)}
-    marks |= {tokens[name] for name in letters | ({own["unk_token"]} if own.get("unk_token") in tokens else set())}
+    marks |= {tokens[name] for name in letters | ({own.get("unk_token")} & tokens.keys())}
     if own["type"] == "Unigram":  # the lowest score decides what an unknown character costs
         scores = [score for _, score in own["vocab"]]
         marks |= {own["unk_id"] or 0, int(np.argmin(scores))}
@@ -159,8 +153,6 @@ def _marks_renumbered(value: Any, new: dict[int, int]) -> Any:
     """A post-processor's settings, in which numbers stand as "ids": [0], or as ["<s>", 0]."""
     if isinstance(value, dict):
         return {k: [new[i] for i in v] if k == "ids" else _marks_renumbered(v, new) for k, v in value.items()}
-    if not isinstance(value, list):
-        return value
-    if [type(one) for one in value] == [str, int]:
+    if isinstance(value, list) and [type(one) for one in value] == [str, int]:
         return [value[0], new[value[1]]]
-    return [_marks_renumbered(one, new) for one in value]
+    return [_marks_renumbered(one, new) for one in value] if isinstance(value, list) else value

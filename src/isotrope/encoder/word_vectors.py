@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +34,7 @@ class WordVectors:
         if self.dim < 2 or self._numbers(head[self.header]) is None:
             raise UserError(f"{path}, line {1 + self.header}: no word vector", _FORMAT)
         self.weight: Callable[[str], float] = lambda word: 1.0
-        self._known: dict[str, WordVector] = {}
-        self._asked: set[str] = set()
+        self._known: dict[str, Any] = {}  # (D,); None: the file has no such word
 
     def words(self, sentence: str) -> list[str]:
         """The known words of a sentence, as the file writes them; call `look_up` first."""
@@ -48,13 +48,11 @@ class WordVectors:
         """Read the vectors of all words that are new; a line that is no vector is refused."""
         pieces = {piece for sentence in sentences for piece in sentence.split()}
         pieces |= {part for piece in pieces for part in _PIECES.findall(piece)}
-        new = {form for piece in pieces for form in (piece, piece.lower())} - self._asked
-        if not new:
-            return
-        self._asked |= new
-        for number, line in enumerate(lines(self.source), start=1):
+        new = {form for piece in pieces for form in (piece, piece.lower())} - self._known.keys()
+        self._known |= dict.fromkeys(new)
+        for number, line in enumerate(lines(self.source) if new else (), start=1):
             word = line[: line.find(" ")]
-            if word not in new or word in self._known or (number == 1 and self.header):
+            if word not in new or self._known[word] is not None or (number == 1 and self.header):
                 continue
             if len(line.rstrip().split(" ")) > self.dim + 1:  # a word with spaces in it: another one than it seems
                 continue
@@ -73,7 +71,7 @@ class WordVectors:
         return means
 
     def _form(self, word: str) -> str | None:
-        return next((form for form in (word, word.lower()) if form in self._known), None)
+        return next((form for form in (word, word.lower()) if self._known.get(form) is not None), None)
 
     def _numbers(self, line: str) -> WordVector | None:
         try:

@@ -21,8 +21,7 @@ from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line, usable_cores
 from isotrope.encoder import load
 from isotrope.encoder.checksum import located
-from isotrope.encoder.dtype import AUTO, DTYPES, choose_dtype
-from isotrope.encoder.fast.half import dtype_of
+from isotrope.encoder.fast.half import AUTO, DTYPES, choose_dtype, dtype_of
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.encoding import tasks
 from isotrope.encoding.output import IDENTITY, KIND, MANIFEST, Output, destination
@@ -104,7 +103,7 @@ def encode(
         console: where a progress bar is shown; None: nowhere.
         restart: begin anew, whatever is there.
         dtype: ``float32``; ``bf16``, for CPUs that have it; or ``auto``: for 2,000 texts or more, bf16 where a first
-            measurement on them finds it faster, and every cosine above 0.999 (see `isotrope.encoder.dtype`).
+            measurement on them finds it faster, and every cosine above 0.999 (see `isotrope.encoder.fast.half`).
 
     Returns:
         The vectors, or where they were written: a path or a URL.

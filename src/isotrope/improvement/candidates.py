@@ -20,7 +20,7 @@ from isotrope.encoder.average import average
 from isotrope.encoder.checksum import GivenModel, located
 from isotrope.encoder.load import sees_ahead
 from isotrope.encoder.locate import Base, is_bare
-from isotrope.encoder.routes import with_query_route
+from isotrope.encoder.prompts import with_query_route
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
 from isotrope.improvement.budget import BATCH

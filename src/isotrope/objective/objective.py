@@ -69,7 +69,8 @@ class Objective(Described, nn.Module):
         refuse(model, passes, dims, (tokens, peers, views, scores, terms, teachers or {}))
         self.model, self.passes, self.seed, self.step = introduce(model), passes, seed, 0
         self.mini_batch_size, context = mini_batch_size, context or BuildContext.of(model)
-        self.teachers, context = context.with_teachers(teachers or {})
+        self.teachers = built(dict(teachers or {}), context)
+        context = replace(context, teachers={**context.teachers, **self.teachers})
         self.tokens, self.peers = ([(built(part, context), on) for part, on in given] for given in (tokens, peers))
         ends = [list(scores), dict(terms)]
         self.views, self.scores, self.terms = built([list(views), *ends], context)

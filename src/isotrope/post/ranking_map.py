@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer.modules import Dropout
 from torch import Tensor
 
 from isotrope.encoder.pooling import dense
-from isotrope.encoder.routes import with_query_route
+from isotrope.encoder.prompts import with_query_route
 from isotrope.terms.listnet import listnet
 from isotrope.types import Matrix
 

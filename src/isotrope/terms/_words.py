@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.contract.distributed import own_rows
-from isotrope.contract.hiding import Hiding, noise_of_rows
+from isotrope.contract.layers import Hiding, noise_of_rows
 from isotrope.errors import UserError
 from isotrope.text.permutation import derive
 from isotrope.types import Reading, Views

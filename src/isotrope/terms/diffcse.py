@@ -12,8 +12,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged, mean_of_all, own_rows
 from isotrope.contract.features import embeddings_changed, language_model, token_table
-from isotrope.contract.hiding import Hiding
-from isotrope.contract.layers import Frozen
+from isotrope.contract.layers import Frozen, Hiding
 from isotrope.encoder.faults import quiet
 from isotrope.encoder.locate import locate
 from isotrope.errors import UserError

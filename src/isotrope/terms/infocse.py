@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged, mean_of_all
 from isotrope.contract.features import language_model, token_table
-from isotrope.contract.hiding import Hiding
-from isotrope.contract.layers import Frozen
+from isotrope.contract.layers import Frozen, Hiding
 from isotrope.encoder.student import keep_layers
 from isotrope.terms._words import Words, own_states, passes_with_gaps
 from isotrope.types import Count, Fraction, NonNegative, Scores

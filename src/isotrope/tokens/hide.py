@@ -9,7 +9,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
 from isotrope.contract.context import Begun, BuildContext
-from isotrope.contract.hiding import Hiding, mask_id
+from isotrope.contract.layers import Hiding, mask_id
 from isotrope.tokens._inner import inner, random_order
 from isotrope.types import Count, Fraction
 

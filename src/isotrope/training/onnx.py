@@ -25,8 +25,7 @@ from isotrope.console.progress import watch
 from isotrope.contract.features import language_model
 from isotrope.encoder.load import load
 from isotrope.encoder.locate import public_name
-from isotrope.encoder.prompts import ROLES, Role, routed
-from isotrope.encoder.routes import one_route
+from isotrope.encoder.prompts import ROLES, Role, one_route, routed
 from isotrope.errors import UserError, check_known, needs
 from isotrope.report.card import FLOAT32, INT8, Card, graph_card
 from isotrope.store.atomic import check_replaceable, new_folder, write_json, write_text

@@ -9,8 +9,7 @@ from isotrope.console.progress import duration
 from isotrope.encoder import load
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.encoder.locate import public_name
-from isotrope.encoder.prompts import routed
-from isotrope.encoder.routes import one_route
+from isotrope.encoder.prompts import one_route, routed
 from isotrope.errors import UserError, needs
 from isotrope.evaluation.geometry import by_gold_band, effective_rank
 from isotrope.evaluation.verdict import Verdict

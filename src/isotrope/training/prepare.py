@@ -19,8 +19,7 @@ from isotrope.encoder import load
 from isotrope.encoder.adapters import add_adapter, name_base
 from isotrope.encoder.fast.packed import compile_layers
 from isotrope.encoder.locate import is_bare, locate, public_name
-from isotrope.encoder.prompts import Prompts, used_prompt
-from isotrope.encoder.routes import refuse_routes
+from isotrope.encoder.prompts import Prompts, refuse_routes, used_prompt
 from isotrope.encoder.student import student_of
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from datasets import Dataset
 from isotrope.encoder import save
 from isotrope.encoder.embed import Vectors, cut
-from isotrope.encoder.prompts import role_prompt, used_prompt
-from isotrope.encoder.routes import refuse_routes
+from isotrope.encoder.prompts import refuse_routes, role_prompt, used_prompt
 from isotrope.evaluation.retrieval import Lists
 from isotrope.post.ranking_map import ranking_loss
 from isotrope.store.records import RecordLog

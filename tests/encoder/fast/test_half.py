@@ -3,7 +3,6 @@
 import pickle
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +11,10 @@ from torch import nn
 
 from conftest import sentences
 from isotrope import load
-from isotrope.encoder import dtype as choice
 from isotrope.encoder.checksum import model_checksum
-from isotrope.encoder.dtype import choose_dtype
 from isotrope.encoder.embed import vectors_of
-from isotrope.encoder.fast.half import Linear16, dtype_of, has_bf16, multiply_in
+from isotrope.encoder.fast import half as choice
+from isotrope.encoder.fast.half import Linear16, choose_dtype, dtype_of, has_bf16, multiply_in
 from isotrope.encoder.fast.packed import layers
 from isotrope.errors import UserError
 from small_encoders import KINDS, as_student, batch, both, states
@@ -86,31 +84,18 @@ def test_only_the_layers_multiply_in_16_bits(tiny_model: Path) -> None:
     assert {type(module) for module in linear if not any(module is one for one in inside)} == {nn.Linear}
     assert (dtype_of(plain), dtype_of(half)) == ("float32", "bf16")
     vectors = half.encode(TEXTS)
+    assert not any(weight.requires_grad for weight in half.parameters())
     assert model_checksum(half) == model_checksum(plain)
     for copy in (deepcopy(half), pickle.loads(pickle.dumps(half))):  # a copy has no laid-out weights
         assert np.array_equal(copy.encode(TEXTS), vectors)
 
 
-@needs_bf16
-def test_weights_that_are_trained_after_all_count(tiny_model: Path) -> None:
-    """What was rounded would be of the weights before the training."""
-    half = load(tiny_model, device="cpu", dtype="bf16")
-    assert not any(weight.requires_grad for weight in half.parameters())
-    half.requires_grad_(True)
-    assert np.allclose(half.encode(TEXTS), load(tiny_model, device="cpu").encode(TEXTS), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"dtype": "bf16"}, "this processor has no instructions for it"),
-        ({"dtype": "half"}, "choose one of auto, float32, bf16"),
-    ],
-)
-def test_refusals(tiny_model: Path, options: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "has_bf16", lambda: False)
-    with pytest.raises(UserError, match=why):
-        load(tiny_model, device="cpu", **options)
+    reasons = {"bf16": "this processor has no instructions for it", "half": "choose one of auto, float32, bf16"}
+    for dtype, why in reasons.items():
+        with pytest.raises(UserError, match=why):
+            load(tiny_model, device="cpu", dtype=dtype)
     assert dtype_of(load(tiny_model, device="cpu", dtype="auto")) == "float32"
     monkeypatch.setattr(choice, "has_bf16", lambda: True)
     assert "needs packed = True" in choice.why_not_bf16(None, "cpu", packed=False)

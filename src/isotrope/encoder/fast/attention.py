@@ -20,32 +20,15 @@ HIDDEN = -3e4  # added to a padding's score: exp gives 0 in every precision, and
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Sentences of like length, g of them, each group as long as its longest: little of it is padding."""
+class Heads:
+    """Where the H heads of T packed tokens stand in groups of g sentences, each as long as its longest: (g, H, l)."""
 
-    masks: list[Tensor]  # of each group (g, 1, 1, l)
+    masks: list[Tensor]  # of each group (g, 1, 1, l): 0 for real tokens, HIDDEN for padding
     places: Tensor  # (T·H,) into M = Σ g·H·l
     rows: Tensor  # (M,) into T·H
 
-    @classmethod
-    def of(cls, packing: "Packing") -> "Groups":
-        real = packing.bias[:, 0, 0] == 0  # (N, L), which may have holes
-        lengths = (real * torch.arange(1, real.shape[1] + 1, device=real.device)).amax(1)
-        heads = len(packing.head_places) // max(1, len(packing.places))
-        rows = packing.head_rows.view(len(lengths), heads, -1)
-        masks, parts = list[Tensor](), list[Tensor]()
-        for group in lengths.argsort(stable=True).tensor_split(GROUPS):
-            longest = int(lengths[group].max())
-            masks.append(packing.bias[group, :, :, :longest])
-            parts.append(rows[group, :, :longest].reshape(-1))
-        both = torch.cat(parts)
-        places = torch.full_like(packing.head_places, len(both))
-        held = both < len(places)
-        places[both[held]] = held.nonzero().squeeze(1)
-        return cls(masks, places, both)
-
     def pad(self, x: Tensor) -> list[Tensor]:
-        """(1, H, T, d) -> (g, H, l, d) of each group, zero for padding."""
+        """(1, H, T, d) -> (g, H, l, d); padding is zero, or without gradients any token, since scores hide it."""
         heads, size = x.shape[1], x.shape[-1]
         flat = _take(x.transpose(1, 2).reshape(-1, size), self.rows, self.places)
         parts = torch.split(flat, [len(mask) * heads * mask.shape[-1] for mask in self.masks])
@@ -54,13 +37,14 @@ class Groups:
     def pack(self, parts: list[Tensor]) -> Tensor:
         """(g, H, l, d) of each group -> (1, T, H, d)."""
         heads, size = parts[0].shape[1], parts[0].shape[-1]
-        flat = torch.cat([part.reshape(-1, size) for part in parts])
-        return _take(flat, self.places, self.rows).view(1, -1, heads, size)
+        flat = [part.reshape(-1, size) for part in parts]
+        whole = torch.cat(flat) if len(flat) > 1 else flat[0]  # a copy that one group does not need
+        return _take(whole, self.places, self.rows).view(1, -1, heads, size)
 
 
 @dataclass(frozen=True)
 class Packing:
-    """Where T real tokens stand in a padded batch (N, L), and where their H heads stand in (N, H, L).
+    """Where T real tokens stand in a padded batch (N, L).
 
     Indices of padding point one behind the end: at a row of zeros. So do those of filler tokens, with which T is
     rounded up where a machine likes few different shapes.
@@ -69,8 +53,7 @@ class Packing:
     bias: Tensor  # (N, 1, 1, L): 0 for real tokens, HIDDEN for padding
     places: Tensor  # (T,) into N·L
     rows: Tensor  # (N·L,) into T
-    head_places: Tensor  # (T·H,) into N·H·L
-    head_rows: Tensor  # (N·H·L,) into T·H
+    heads: Heads  # all sentences in one group
 
     @classmethod
     def from_mask(cls, mask: Tensor, heads: int, multiple: int = 1) -> "Packing":
@@ -85,14 +68,26 @@ class Packing:
         head_places = (sentence[:, None] * heads + head) * length + column[:, None]  # (T, H)
         head_rows = rows.view(n, 1, length) * heads + head[:, None]  # (N, H, L)
         head_rows = head_rows.clamp(max=len(places) * heads)
-        bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(mask == 0, HIDDEN)
+        bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(mask == 0, HIDDEN)[:, None, None]
         head_places = head_places.clamp(max=n * heads * length)
-        return cls(bias[:, None, None], places, rows, head_places.view(-1), head_rows.view(-1))
+        return cls(bias, places, rows, Heads([bias], head_places.view(-1), head_rows.view(-1)))
 
     @cached_property
-    def groups(self) -> Groups:
-        """The sentences by their length; all layers share them."""
-        return Groups.of(self)
+    def groups(self) -> Heads:
+        """The sentences by their length, so that little is padding; all layers share them."""
+        real = self.bias[:, 0, 0] == 0  # (N, L), which may have holes
+        lengths = (real * torch.arange(1, real.shape[1] + 1, device=real.device)).amax(1)
+        rows = self.heads.rows.view(len(real), -1, real.shape[1])  # (N, H, L)
+        masks, parts = list[Tensor](), list[Tensor]()
+        for group in lengths.argsort(stable=True).tensor_split(GROUPS):
+            longest = int(lengths[group].max())
+            masks.append(self.bias[group, :, :, :longest])
+            parts.append(rows[group, :, :longest].reshape(-1))
+        both = torch.cat(parts)
+        places = torch.full_like(self.heads.places, len(both))
+        held = both < len(places)
+        places[both[held]] = held.nonzero().squeeze(1)
+        return Heads(masks, places, both)
 
     def pack(self, x: Tensor) -> Tensor:
         """(N, L, …) -> (1, T, …)."""
@@ -102,16 +97,6 @@ class Packing:
         """(1, T, …) -> (N, L, …), zero for padding."""
         found = _Take.apply(x[0], self.rows, self.places)  # type: ignore[no-untyped-call]
         return found.view(len(self.bias), -1, *x.shape[2:])  # type: ignore[no-any-return]
-
-    def pad_heads(self, x: Tensor) -> Tensor:
-        """(1, H, T, d) -> (N, H, L, d); padding is zero, or without gradients any token, since scores hide it."""
-        rows = _take(x.transpose(1, 2).reshape(-1, x.shape[-1]), self.head_rows, self.head_places)
-        return rows.view(len(self.bias), x.shape[1], -1, x.shape[-1])
-
-    def pack_heads(self, x: Tensor) -> Tensor:
-        """(N, H, L, d) -> (1, T, H, d)."""
-        rows = _take(x.reshape(-1, x.shape[-1]), self.head_places, self.head_rows)
-        return rows.view(1, -1, x.shape[1], x.shape[-1])
 
 
 class _Take(torch.autograd.Function):
@@ -169,19 +154,23 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, packing: Packing, bias: Tensor, dropout: float, scaling: float | None
 ) -> Tensor:
     """Heads (1, H, T, d) -> (1, T, H, d); ``bias``, added to the scores, broadcasts to (N, H, L, L)."""
-    trained = query.device.type == "cpu" and query.requires_grad and query.element_size() == 2 and not dropout
-    if trained and bias is packing.bias and len(bias) >= FEWEST:
-        each = zip(*(packing.groups.pad(x) for x in (query, key, value)), packing.groups.masks, strict=True)
-        return packing.groups.pack([_plain(q, k, v, mask, 0.0, scaling) for q, k, v, mask in each])
-    query, key, value = (packing.pad_heads(x) for x in (query, key, value))  # (N, H, L, d)
-    # For CPUs, torch's kernel has no dropout, and it is slow in half precision, above all its gradient.
-    if query.device.type == "cpu" and (dropout or query.element_size() == 2):
-        found = _plain(query, key, value, bias, dropout, scaling)
+    half, heads, biases = query.element_size() == 2, packing.heads, [bias]
+    if query.device.type == "cpu" and (dropout or half):
+        # For CPUs, torch's kernel has no dropout, and it is slow in half precision, above all its gradient.
+        attention = _plain
+        if half and query.requires_grad and not dropout and bias is packing.bias and len(bias) >= FEWEST:
+            heads, biases = packing.groups, packing.groups.masks
     else:
-        n, _, length, _ = query.shape
-        mask = bias.to(query.dtype).expand(n, -1, length, length)
-        found = F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scaling)
-    return packing.pack_heads(found)
+        attention = _fused
+    each = zip(*(heads.pad(x) for x in (query, key, value)), biases, strict=True)
+    return heads.pack([attention(q, k, v, b, dropout, scaling) for q, k, v, b in each])
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scaling: float | None) -> Tensor:
+    """Attention by torch's kernel."""
+    n, _, length, _ = query.shape
+    mask = bias.to(query.dtype).expand(n, -1, length, length)
+    return F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scaling)
 
 
 def _plain(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scaling: float | None) -> Tensor:
@@ -231,16 +220,6 @@ class Dropout(nn.Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         return drop(input, self.p) if self.training else input
-
-
-def quicken(model: nn.Module) -> None:
-    """Put `Dropout` in the place of every ``nn.Dropout`` of ``model``."""
-    for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
-            if type(child) is nn.Dropout:
-                faster = Dropout(child.p)
-                faster.training = child.training
-                setattr(parent, name, faster)
 
 
 AttentionInterface.register(ATTENTION_NAME, packed_attention)

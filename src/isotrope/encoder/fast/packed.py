@@ -1,10 +1,8 @@
 """Packed encoding: a batch is one row of its real tokens, so padding costs nothing in any linear layer.
 
 N sentences of l_i tokens run through embeddings, linear layers, norms and MLP as (1, T, D), T = Σ l_i. Attention alone
-sees (N, H, L, d) again. The output is padded as before. So poolings, saved models, and losses that patch the model's
-forward need no change. The encoder gets another forward and another attention function. Its weights stay.
-
-On a GPU its layers can be compiled too, since a small batch otherwise waits for the launches of its small kernels.
+sees (N, H, L, d) again, and the output is padded as before. So poolings, saved models, and losses that patch the
+model's forward need no change. On a GPU, layers can be compiled too: small batches wait for launches of small kernels.
 """
 
 import os
@@ -20,7 +18,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
 
 from isotrope.contract.features import language_model, positions
-from isotrope.encoder.fast.attention import ATTENTION_NAME, Packing, attend, quicken
+from isotrope.encoder.fast.attention import ATTENTION_NAME, Dropout, Packing, attend
 from isotrope.errors import UserError
 
 FROM_FIRST_COLUMN = {"bert", "electra", "distilbert", "modernbert"}  # model types, by where positions begin
@@ -47,11 +45,10 @@ def pack(model: PreTrainedModel) -> None:
     """
     if not supports(getattr(model, "config", None)):
         return
-    if model.config.model_type == "mpnet":
-        _take_over(model)
-    else:
+    if model.config.model_type != "mpnet":  # whose attention is its own
         model.set_attn_implementation(ATTENTION_NAME)
-    quicken(model)
+    for module in model.modules():
+        module.__class__ = FASTER.get(type(module), type(module))
     # sentence-transformers calls it by this name, past any hook; its signature stays readable.
     model.forward = update_wrapper(partial(forward, model), model.forward)
 
@@ -66,9 +63,8 @@ def forward(model: PreTrainedModel, *args: Any, width: int = 1, multiple: int | 
     asked = any(kwargs.get(key) is not None and kwargs[key] is not False for key in ELSEWHERE)
     if args or asked or not isinstance(mask, Tensor) or mask.ndim != 2 or not kwargs.get("return_dict", True):
         return type(model).forward(model, *args, **kwargs)
-    inputs = {"position_ids": positions(model, kwargs.get("input_ids"), mask)} | {
-        key: kwargs[key] for key in PER_TOKEN if kwargs.get(key) is not None
-    }
+    inputs = {key: kwargs[key] for key in PER_TOKEN if kwargs.get(key) is not None}
+    inputs.setdefault("position_ids", positions(model, kwargs.get("input_ids"), mask))
     inputs = {key: value.expand(*mask.shape, *value.shape[2:]) for key, value in inputs.items()}
     length = mask.shape[1]
     if -length % width:
@@ -130,29 +126,22 @@ class _SelfAttention(MPNetSelfAttention):
         return (self.o(found.flatten(2)),)
 
 
-def _take_over(model: nn.Module) -> None:
-    """Let MPNet, whose attention is its own, read the packing; weights and their names stay."""
-    for module in model.modules():
-        if type(module) is MPNetEncoder:
-            module.__class__ = _Encoder
-        elif type(module) is MPNetSelfAttention:
-            module.__class__ = _SelfAttention
+FASTER = {nn.Dropout: Dropout, MPNetEncoder: _Encoder, MPNetSelfAttention: _SelfAttention}  # with the same weights
 
 
 def compile_layers(model: nn.Module) -> None:
     """Compile each layer of the encoder within ``model`` for training; without gradients it computes as before.
 
     A model compiles in the time of one layer, and its weights keep their names. Batches then come in few shapes:
-    lengths are multiples of `WIDTH`, tokens of a sixteenth of the padded batch.
-    Dropout draws other masks from the same seed. Saved models know nothing of it.
+    lengths are multiples of `WIDTH`, tokens of a sixteenth of the padded batch. Dropout draws other masks.
     """
     encoder: Any = language_model(model)
     if not supports(getattr(encoder, "config", None)) or not isinstance(encoder.forward, partial):
         kind = type(encoder or model).__name__
         raise UserError(f"train.compile = true: isotrope does not compile {kind}", "set train.compile = false")
     if not (os.environ.get("CXX") or any(map(shutil.which, COMPILERS))):
-        problem = "train.compile = true needs a C++ compiler, and none is found"
-        raise UserError(problem, "install g++, or set train.compile = false")
+        remedy = "install g++, or set train.compile = false"
+        raise UserError("train.compile = true needs a C++ compiler, and none is found", remedy)
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
     for layer in layers(encoder):
         layer.compile(dynamic=False)
@@ -168,6 +157,7 @@ def _forward(encoder: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
 
 
 def layers(encoder: PreTrainedModel) -> nn.ModuleList:
-    """The transformer layers of an encoder, whatever it calls them."""
+    """The transformer layers of an encoder, whatever it calls them; none if they share their weights."""
     count = encoder.config.num_hidden_layers
-    return next(part for part in encoder.modules() if isinstance(part, nn.ModuleList) and len(part) == count)
+    stacks = (part for part in encoder.modules() if isinstance(part, nn.ModuleList) and len(part) == count)
+    return next(stacks, nn.ModuleList())
