@@ -176,7 +176,7 @@ def judged(
     for name, candidates in encoders.items():
         known = known_by(race.model(name), *texts_read(tasks, race.basis, ()), JUDGED_LENGTH)
         for candidate, step in candidates.items():
-            encoder = race.kept.step(candidate).searching(known) if step else known
+            encoder = race.kept.step(race.made[name][0], candidate).searching(known) if step else known
             labels[candidate] = tasks[0].score(encoder)
             sts[candidate] = float(tasks[1].score(encoder).mean())
         if name == AS_IS:

@@ -100,8 +100,9 @@ def replayed(cell: dict[str, Any], work: Path) -> dict[str, Any]:
     for name in dict.fromkeys(trial.name for trial in trials.values()):
         known = known_by(race.model(name), *texts, JUDGED_LENGTH)
         for candidate in (one for one, trial in trials.items() if trial.name == name):
-            step = race.made[candidate][1]
-            searches[candidate] = reading(tasks, race.kept.step(candidate).searching(known) if step else known)
+            trial, step = race.made[candidate]
+            after = race.kept.step(trial, candidate).searching(known) if step else known
+            searches[candidate] = reading(tasks, after)
     bm25 = {task.name: Bm25Index.of(task.candidates).search(task.queries) for task in tasks}
     others = [reading(tasks, known_by(load(teacher), *texts, JUDGED_LENGTH)) for teacher in teachers]
     others.append(bm25)

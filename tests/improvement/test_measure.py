@@ -21,7 +21,7 @@ from isotrope.improvement.measure import (
     texts_read,
     words_read,
 )
-from isotrope.improvement.steps import FOLDS, MAPS, POST_STEPS, WHITENINGS, Basis, Fitted
+from isotrope.improvement.steps import FOLDS, MAPS, POST_STEPS, WHITENINGS, Basis
 from isotrope.improvement.teachers import HYBRIDS, TeachingModel
 from isotrope.post.ranking_map import with_map
 from isotrope.text.pseudo_queries import PseudoQueries
@@ -30,7 +30,7 @@ from library import basis, page
 
 @pytest.mark.parametrize("prompts", [False, True])
 def test_the_scores_are_those_of_the_model_that_would_be_saved(
-    prompts: bool, tiny_model: Path, prompted_model: Path, tmp_path: Path
+    prompts: bool, tiny_model: Path, prompted_model: Path
 ) -> None:
     """Also of one that reads queries with words of their own."""
     model, fitted_on = load(prompted_model if prompts else tiny_model), basis(60)
@@ -42,8 +42,7 @@ def test_the_scores_are_those_of_the_model_that_would_be_saved(
     for name, step in Trial("keep").candidates():
         encoder = model
         if step:
-            fitted[name].save(tmp_path / f"{name}.safetensors")
-            encoder = Fitted.load(tmp_path / f"{name}.safetensors").after(model)
+            encoder = fitted[name].after(model)
         for task in tasks:
             np.testing.assert_allclose(found[name][task.name], task.score(encoder), atol=1e-9, err_msg=name)
 

@@ -18,13 +18,13 @@ from isotrope.evaluation.document_tasks import tasks_of_texts
 from isotrope.evaluation.retrieval import Lists
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.sts import PairTask
-from isotrope.improvement import measure, reranker
+from isotrope.improvement import measure, teachers
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import mean_score
 from isotrope.improvement.improve import improve
 from isotrope.improvement.measure import measure_trial, read_teacher
-from isotrope.improvement.reranker import Reranker, is_cross_encoder
 from isotrope.improvement.steps import MAPS
+from isotrope.improvement.teachers import Reranker, is_cross_encoder
 from library import basis, page, write_library
 
 
@@ -53,7 +53,7 @@ def cross_encoder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_the_best_documents_are_ordered_anew(cross_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reranker, "DEPTH", 3)
+    monkeypatch.setattr(teachers, "DEPTH", 3)
     model, queries, documents = (
         CrossEncoder(str(cross_encoder)),
         ["a star", "two boats"],
@@ -72,8 +72,8 @@ def test_the_best_documents_are_ordered_anew(cross_encoder: Path, monkeypatch: p
 
 def test_one_that_finds_more_teaches_the_model_that_was_given(tiny_model: Path) -> None:
     tasks, fitted_on = tasks_of_texts([page(place).text for place in range(40)], fewest=1), basis(60)
-    teachers = {"overlap": Reranker(Overlap(), count=20)}
-    found = measure_trial(load(tiny_model), Trial("keep"), tasks, fitted_on, teachers)
+    overlap = {"overlap": Reranker(Overlap(), count=20)}
+    found = measure_trial(load(tiny_model), Trial("keep"), tasks, fitted_on, overlap)
     assert found.teachers["overlap"] > max(map(mean_score, found.hybrids.values()))
     assert "overlap" in found.taught_by
     assert set(MAPS) < found.scores.keys()
@@ -85,7 +85,7 @@ def test_one_that_finds_more_teaches_the_model_that_was_given(tiny_model: Path) 
         assert fitted_on.asked.documents[row] not in listed, "its own document"
         wanted = [shared(query, fitted_on.documents[place]) for place in listed]
         assert wanted[int(np.argmax(scores))] == max(wanted)
-    other = measure_trial(load(tiny_model), Trial("another"), tasks, fitted_on, teachers)
+    other = measure_trial(load(tiny_model), Trial("another"), tasks, fitted_on, overlap)
     assert "overlap" not in other.taught_by
 
 

@@ -21,7 +21,7 @@ from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import Sets
 from isotrope.improvement.budget import Budget, check_minutes
 from isotrope.improvement.candidates import Maker, check_plan, raw_poolings, recipes, told_apart
-from isotrope.improvement.decide import AS_IS, mean_score, race_verdict
+from isotrope.improvement.decide import AS_IS, best_search, mean_score, race_verdict
 from isotrope.improvement.judges import (
     FEWEST_HELD_OUT,
     Judges,
@@ -38,9 +38,9 @@ from isotrope.improvement.measure import found_by, speed_of, words_read
 from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.questions import SHARE, check_writer, written
 from isotrope.improvement.race import Race
-from isotrope.improvement.reranker import Reranker, is_cross_encoder, refuse_cross_encoder
 from isotrope.improvement.schedule import train_in_turn
 from isotrope.improvement.steps import WHITENINGS, Basis
+from isotrope.improvement.teachers import Reranker, is_cross_encoder, refuse_cross_encoder
 from isotrope.report.examples import searched
 from isotrope.report.outcome import MODEL, REPORT, Outcome
 from isotrope.store.atomic import write_text
@@ -152,8 +152,6 @@ def improve(
         if record is None:
             console.print(str(found.report))
             record = _Work(job, where, starts, taught_by, query_model, opened, own, guards, console).done()
-        elif not (job.folder / REPORT).is_file():
-            write_text(job.folder / REPORT, choice_page(record).html())
     return Improvement(job, record, choice_page)
 
 
@@ -173,8 +171,8 @@ class _Work:
 
     def done(self) -> Record:
         """Race, decide, save."""
-        asked, folder = self.job.identity, self.job.folder
-        budget = Budget(folder, 60 * asked["minutes"] if asked["minutes"] else float("inf"))
+        asked, plan = self.job.identity, self.job.identity["plan"]
+        budget = Budget(self.job.folder, 60 * asked["minutes"] if asked["minutes"] else float("inf"))
         for one in self.teachers.values():  # first: a model may be damaged
             Reranker.load(one) if is_cross_encoder(one) else load(one)
         for one in (*self.others.values(), self.model):
@@ -189,9 +187,7 @@ class _Work:
         self.console.print(threads_line())
         speed, dimensions = speed_of(encoder, race.texts()), int(encoder.get_embedding_dimension() or 0)
         del encoder  # its memory
-        plan = asked["plan"]
-        enough = bool(plan) or race.plan_size(speed, dimensions)
-        if not enough:
+        if not plan and not race.plan_size(speed, dimensions):
             return self._decided(race, judges, finished=True)
         stopped = False
         try:
@@ -203,7 +199,7 @@ class _Work:
             raise Stopped("stopped before anything was measured")
         record = self._decided(race, judges, finished=not stopped)
         if stopped:
-            raise Stopped(f"stopped; the best so far ({record['choice']}) is in {folder}")
+            raise Stopped(f"stopped; the best so far ({record['choice']}) is in {self.job.folder}")
         return record
 
     def _prepared(self, raw: bool, budget: Budget) -> tuple[Race, Judges]:
@@ -272,7 +268,8 @@ class _Work:
             "left_out": race.left_out, "judged_by": [*judges.told, *race.told],
             "documents": len(self.opened.documents()), "held_out": race.maker.held_out,
             "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
-            "gains": {name: asdict(gain) for name, gain in gains.items()}, "hybrid": race.best_search(),
+            "gains": {name: asdict(gain) for name, gain in gains.items()},
+            "hybrid": best_search(race.scores, race.first.hybrids, race.documents, asked["seed"]),
             "teachers": dict(race.first.teachers), "taught_by": race.first.taught_by,
             "made": {name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()},
             "plan": race.plan,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load
@@ -22,27 +21,18 @@ from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.budget import Amount, Budget, Size, measurement_size
 from isotrope.improvement.candidates import Trial
-from isotrope.improvement.decide import AS_IS, TaskScores, mean_score
-from isotrope.improvement.reranker import DEPTH, FEWEST, Reranker, is_cross_encoder
-from isotrope.improvement.steps import (
-    MAPS,
-    QUERY_MAP,
-    WHITENED_ON,
-    WHITENINGS,
-    Basis,
-    Fitted,
-    Task,
-    map_step,
-    whitening_step,
-)
+from isotrope.improvement.decide import AS_IS, Places, TaskScores, mean_score
+from isotrope.improvement.steps import MAPS, QUERY_MAP, WHITENED_ON, WHITENINGS, Basis, Fitted, Task, whitening_step
 from isotrope.improvement.teachers import (
     BM25,
+    DEPTH,
+    FEWEST,
     Rankings,
+    Reranker,
     TeachingModel,
     hybrid_scores,
-    reranker_score,
-    used_teachers,
-)
+    is_cross_encoder,
+)  # fmt: skip
 from isotrope.text.permutation import evenly
 from isotrope.types import Vector
 
@@ -80,15 +70,10 @@ def speed_of(model: SentenceTransformer, texts: Sequence[str]) -> float:
 
 @dataclass(frozen=True)
 class Fold:
-    """Documents that judge what was fitted on the others.
+    """Documents that judge what was fitted on the others."""
 
-    Attributes:
-        basis: of the others.
-        tasks: of these documents.
-    """
-
-    basis: Basis
-    tasks: list[SelfMadeTask]
+    basis: Basis  # of the others
+    tasks: list[SelfMadeTask]  # of these documents
 
 
 def judging_folds(basis: Basis, tasks: Sequence[Task]) -> list[Fold]:
@@ -120,27 +105,16 @@ def size_within(words: float, tasks: Sequence[Task], basis: Basis, dimensions: i
 
 @dataclass(frozen=True)
 class Measured:
-    """What is known of an encoder and of the post steps after it.
+    """What is known of an encoder and of the post steps after it. A step that could not be fitted is missing."""
 
-    Attributes:
-        scores: candidate -> task -> (Q,).
-        hybrids: searches that add BM25 to this encoder, as ``scores``.
-        taught_by: the teachers of its rankings.
-        steps: candidate -> its fitted step.
-        rankings: what they teach; None: there is no teacher, or no step that learns from rankings was asked for.
-        teachers: the score of each further teacher.
-        crossed: candidate -> task -> its cases in all folds (Q',), by steps that were fitted on the other folds.
-        crossed_of: task -> of which document each of these cases is, (Q',).
-    """
-
-    scores: dict[str, TaskScores]
-    hybrids: dict[str, TaskScores]
-    taught_by: list[str]
-    steps: Mapping[str, Fitted] = field(default_factory=dict)
-    rankings: Rankings | None = None
-    teachers: Mapping[str, float] = field(default_factory=dict)
-    crossed: Mapping[str, TaskScores] = field(default_factory=dict)
-    crossed_of: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    scores: Mapping[str, TaskScores]  # candidate -> task -> (Q,)
+    hybrids: Mapping[str, TaskScores]  # the same, of searches that add BM25 to this encoder
+    taught_by: list[str]  # the teachers of its rankings
+    steps: Mapping[str, Fitted] = field(default_factory=dict)  # candidate -> its fitted step
+    rankings: Rankings | None = None  # None: there is no teacher, or no step that learns from one
+    teachers: Mapping[str, float] = field(default_factory=dict)  # further ones, also if they do not teach -> score
+    crossed: Mapping[str, TaskScores] = field(default_factory=dict)  # see `_crossed`: candidate -> task -> cases (Q',)
+    crossed_of: Mapping[str, Places] = field(default_factory=dict)  # task -> of which document each of them is (Q',)
 
 
 def measure_trial(
@@ -174,24 +148,26 @@ def measure_trial(
         if isinstance(teacher, TeachingModel):
             further[name] = teacher.score
         elif trial.name == AS_IS:  # each list costs as much as 50 texts, so it teaches the model that was given
-            further[name] = reranker_score(teacher, known, tasks)
-    taught_by = used_teachers(scores[trial.name], hybrids, further) if learning else []
-    rankings, steps = None, dict[str, Fitted]()
-    if len(basis.documents) < 2 or not basis.asked.texts:  # there is nothing to rank
-        taught_by = []
+            further[name] = teacher.score(known, [task for task in tasks if not isinstance(task, PairTask)])
+    taught_by = list[str]()
+    if learning and len(basis.documents) > 1 and basis.asked.texts:  # there is something to rank
+        alone = mean_score(scores[trial.name])
+        # graded pairs say nothing of BM25: there it teaches too, and the pairs judge what was learned
+        adds = not hybrids or max(map(mean_score, hybrids.values())) > alone
+        taught_by = [BM25] * adds + [name for name, score in further.items() if score > alone]
     used = [teachers[name] for name in taught_by if name != BM25]
     models = [teacher.known for teacher in used if isinstance(teacher, TeachingModel)]
     ranked = partial(Rankings.of, known, words=BM25 in taught_by, models=models)
-    if taught_by:
-        rankings = ranked(basis)
-        for teacher in used:
-            rankings = rankings.reranked(teacher, basis.documents) if isinstance(teacher, Reranker) else rankings
+    rankings, steps = ranked(basis) if taught_by else None, dict[str, Fitted]()
+    for teacher in used:
+        if rankings and isinstance(teacher, Reranker):
+            rankings = rankings.reranked(teacher, basis.documents)
     for name, step in trial.candidates():
         with suppress(UserError):
             if step in WHITENINGS:
                 steps[name] = whitening_step(step, known, basis)
             elif step in MAPS and rankings and not (step == QUERY_MAP and routed(model)):
-                steps[name] = map_step(step, rankings.asked, rankings.documents, rankings.lists, basis.seed)
+                steps[name] = rankings.learned(step, basis.seed)
         if name in steps:
             after = steps[name].searching(known)
             scores[name] = {task.name: task.score(after) for task in tasks}
@@ -204,24 +180,21 @@ def measure_trial(
 
 def _crossed(
     known: Known, asked: Mapping[str, str], folds: Sequence[Fold], ranked: Callable[[Basis], Rankings]
-) -> tuple[dict[str, TaskScores], dict[str, npt.NDArray[np.int64]]]:
+) -> tuple[dict[str, TaskScores], dict[str, Places]]:
     """Candidate -> task -> its cases in all folds, and task -> of which document each is.
 
-    Args:
-        known: all vectors.
-        asked: candidate -> its step.
-        folds: each judges what is fitted on its basis.
-        ranked: a basis -> what its maps learn.
+    ``asked`` names each candidate's step. It is fitted on the basis of a fold, whose maps learn what ``ranked`` gives,
+    and judged by the documents of the fold.
     """
+    if not folds:
+        return {}, {}
     scores: dict[str, dict[str, list[Vector]]] = {name: defaultdict(list) for name in asked}
-    of, first = defaultdict[str, list[npt.NDArray[np.int64]]](list), 0
+    of, first = defaultdict[str, list[Places]](list), 0
     for fold in folds:
         for name, step in asked.items():
             after = known
             if step == QUERY_MAP:
-                rankings = ranked(fold.basis)
-                lists = rankings.lists
-                after = map_step(step, rankings.asked, rankings.documents, lists, fold.basis.seed).searching(known)
+                after = ranked(fold.basis).learned(step, fold.basis.seed).searching(known)
             elif step:
                 after = whitening_step(step, known, fold.basis).searching(known)
             for task in fold.tasks:
@@ -229,10 +202,8 @@ def _crossed(
         for task in fold.tasks:
             of[task.name].append(first + task.of)
         first += 1 + max(int(task.of.max()) for task in fold.tasks)
-    if not folds:
-        return {}, {}
     every = {name: {task: np.concatenate(cases) for task, cases in own.items()} for name, own in scores.items()}
-    return dict(every), {task: np.concatenate(places) for task, places in of.items()}
+    return {**every}, {task: np.concatenate(places) for task, places in of.items()}
 
 
 def found_by(model: SentenceTransformer, search: Domain) -> tuple[Vectors, Vectors]:
@@ -246,34 +217,28 @@ def read_teacher(
 ) -> TeachingModel | Reranker:
     """A further teacher: a model that has read all texts of the tasks and the basis, or a cross-encoder.
 
-    Args:
-        where: as `isotrope.load` takes it.
-        tasks: what judges it.
-        basis: what it teaches.
-        seconds: that it may take.
-        count: pseudo-queries that a cross-encoder is asked about; 0: as many as there is time for.
+    ``count`` pseudo-queries are what a cross-encoder is asked about; 0: as many as ``seconds`` leave time for.
 
     Raises:
         UserError: it would take longer, or cannot be judged.
     """
-    queries, documents = texts_read(tasks, basis, MAPS)
-    crossing = is_cross_encoder(where)
-    judging = [len(task.domain.queries) for task in tasks if not isinstance(task, PairTask)]
-    if crossing and not judging:
-        raise UserError("graded pairs cannot say how well a cross-encoder orders documents", "judge by searches")
-    if crossing:
+    if is_cross_encoder(where):
+        judging = [len(task.domain.queries) for task in tasks if not isinstance(task, PairTask)]
+        if not judging:
+            raise UserError("graded pairs cannot say how well a cross-encoder orders documents", "judge by searches")
         reranker, wanted = Reranker.load(where), len(basis.asked.texts)
         lists = reranker.speed(basis.asked.texts, basis.documents) / DEPTH  # a second
-        needed = 0.0 if count else (min(FEWEST, wanted) + sum(judging)) / lists
+        if not count:
+            _check_time((min(FEWEST, wanted) + sum(judging)) / lists, seconds, "order the documents")
         possible = int(min(seconds * lists, sys.maxsize)) - sum(judging)
-        reranker = replace(reranker, count=count or min(possible, wanted))
-    else:
-        model = load(where)
-        needed = words_read([*queries, *documents]) / speed_of(model, [*queries, *documents])
-    if needed > seconds:
-        work = "order the documents" if crossing else "read the texts"
-        raise UserError(f"it would take {needed / 60:.0f} minutes to {work}", "give more minutes")
-    if crossing:
-        return reranker
+        return replace(reranker, count=count or min(possible, wanted))
+    model, (queries, documents) = load(where), texts_read(tasks, basis, MAPS)
+    every = [*queries, *documents]
+    _check_time(words_read(every) / speed_of(model, every), seconds, "read the texts")
     known = known_by(model, queries, documents, JUDGED_LENGTH)
     return TeachingModel(known, mean_score({task.name: task.score(known) for task in tasks}))
+
+
+def _check_time(needed: float, seconds: float, work: str) -> None:
+    if needed > seconds:
+        raise UserError(f"it would take {needed / 60:.0f} minutes to {work}", "give more minutes")
