@@ -42,9 +42,9 @@ from isotrope.improvement.budget import Budget, Clock
 from isotrope.improvement.candidates import Maker, Trial
 from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.improve import Improvement
-from isotrope.improvement.measure import JUDGED_LENGTH, measure_trial, texts_read
+from isotrope.improvement.measure import measure_trial
 from isotrope.improvement.race import Race
-from isotrope.improvement.steps import Basis
+from isotrope.improvement.steps import JUDGED_LENGTH, Basis, texts_read
 from isotrope.improvement.teachers import hybrid_scores
 from isotrope.store.atomic import write_json
 from isotrope.text.pseudo_queries import PseudoQueries

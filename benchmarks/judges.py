@@ -32,9 +32,8 @@ from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, Trial, recipes
 from isotrope.improvement.decide import AS_IS, choose_candidate, judging
 from isotrope.improvement.judges import judges_of
-from isotrope.improvement.measure import JUDGED_LENGTH, texts_read
 from isotrope.improvement.race import Race
-from isotrope.improvement.steps import Basis
+from isotrope.improvement.steps import JUDGED_LENGTH, Basis, texts_read
 from isotrope.improvement.teachers import HYBRIDS
 from isotrope.store.atomic import write_json
 from isotrope.text.bm25 import Bm25Index

@@ -7,8 +7,7 @@ import numpy as np
 from isotrope.evaluation.retrieval import Lists
 from isotrope.improvement.budget import Size
 from isotrope.improvement.candidates import Trial
-from isotrope.improvement.kept import Kept
-from isotrope.improvement.measure import Measured
+from isotrope.improvement.measure import Kept, Measured
 from isotrope.improvement.steps import QUERY_MAP, Basis, Fitted
 from isotrope.improvement.teachers import Rankings
 from isotrope.text.pseudo_queries import PseudoQueries

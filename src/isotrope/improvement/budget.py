@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from isotrope.errors import UserError
 from isotrope.store.atomic import write_json
@@ -26,6 +26,7 @@ STARTING = 8.0  # seconds that a training takes before its first step
 STEP_COST = 4  # a training step costs about as much as encoding its texts so many times
 PAIR_WORDS = 32  # of two crops
 GOOD_QUERIES, FEWEST_QUERIES = 200, 50  # of a task
+Amount: TypeAlias = tuple[int, float]  # so many items of so many words each
 _NOTED = ("left_out", "trained", "plans", "teachers", "asked")  # each by names
 # Of the time, for one measurement; texts a dimension for the post steps; queries. The first possible line is taken.
 _LEVELS = (
@@ -42,14 +43,6 @@ def check_minutes(minutes: float, problem: str = "") -> None:
     if problem or not 0 < minutes < 1e5:
         remedy = "leave it out" if problem else "choose a number above 0"
         raise UserError(f"minutes = {minutes} is not possible{problem}", remedy)
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """So many items of so many words each."""
-
-    count: int
-    words: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +71,19 @@ def measurement_size(words: float, fitted: Amount, tasks: Sequence[Amount], dime
     since they do not judge; a step needs more of them than the vectors have ``dimensions``. ``tasks`` are the queries
     of each task, with the words of a query and of its part of the other texts.
     """
-    most = max(task.count for task in tasks)
+    most, (texts, text_words) = max(count for count, _ in tasks), fitted
 
     def asked(queries: int) -> float:
-        return sum(min(queries, task.count) * task.words for task in tasks)
+        return sum(min(queries, count) * of_one for count, of_one in tasks)
 
-    for share, texts, few in _LEVELS:
+    for share, a_dimension, few in _LEVELS:
         allowed, fewest = share * words, min(few, most)
-        least = min(fitted.count, round(texts * dimensions))
-        if asked(fewest) + least * fitted.words > allowed:
+        least = min(texts, round(a_dimension * dimensions))
+        if asked(fewest) + least * text_words > allowed:
             continue
-        free = int((allowed - asked(most)) / max(fitted.words, 1))
-        fit = max(least, min(free, fitted.count)) if texts else 0
-        enough = (queries for queries in range(most, fewest, -1) if asked(queries) + fit * fitted.words <= allowed)
+        free = int((allowed - asked(most)) / max(text_words, 1))
+        fit = max(least, min(free, texts)) if a_dimension else 0
+        enough = (queries for queries in range(most, fewest, -1) if asked(queries) + fit * text_words <= allowed)
         return Size(next(enough, fewest), fit)
     return None
 

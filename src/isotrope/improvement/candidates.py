@@ -179,17 +179,15 @@ def check_plan(
     plan: Mapping[str, Any], makers: Mapping[str, Maker], teachers: Collection[str], asks: bool = False
 ) -> None:
     """Refuse a plan with a teacher, a model, a training or questions (``asks``) that this race does not have."""
-    lost = [f"--teacher {name}" for name in plan.get("teachers", []) if name not in teachers]
-    lost += ["--query-model"] if plan.get("questions") and not asks else []
-    if lost:
-        named = lost[0].strip("-").replace("-", " ")
-        raise UserError(f"the plan has the {named}, which was not named", f"add {lost[0]}")
+    lost = [f"teacher {name} (--teacher)" for name in plan.get("teachers", []) if name not in teachers]
+    lost += ["query model (--query-model)"] if plan.get("questions") and not asks else []
     for trial in (Trial(**of) for of in plan["trials"]):
-        maker = makers.get(trial.start)
-        if maker is None or trial.recipe not in ("", *maker.recipes):
-            told = f"the plan has the {f'training {trial.recipe}' if maker else f'model {trial.start}'}"
-            remedy = "repeat it with the models and the documents that it was made with"
-            raise UserError(f"{told}, which is not one for this model and these documents", remedy)
+        if trial.start not in makers:
+            lost.append(f"model {trial.start} (--or)")
+        elif trial.recipe not in ("", *makers[trial.start].recipes):
+            lost.append(f"training {trial.recipe}, which these documents and this model do not have")
+    if lost:
+        raise UserError(f"the plan has the {lost[0]}", "repeat it with all models and documents that it was made with")
 
 
 def joined(*parts: str) -> str:

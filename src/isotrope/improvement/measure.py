@@ -1,71 +1,52 @@
-"""How good an encoder is on the tasks, with each post step after it. Every text is encoded once."""
+"""How good an encoder is on the tasks, with each post step after it, and the files that keep what was measured.
 
-import sys
+Every text is encoded once. What is missing or damaged in a file is measured again.
+"""
+
+import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder import load
-from isotrope.encoder.embed import Vectors, cut, search_vectors, vectors_of
+from isotrope.encoder.embed import Vectors, cut, search_vectors
 from isotrope.encoder.prompts import routed
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import make_document_tasks
 from isotrope.evaluation.embed import Known, known_by
+from isotrope.evaluation.retrieval import Lists
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sts import PairTask
-from isotrope.improvement.budget import Amount, Budget, Size, measurement_size
-from isotrope.improvement.candidates import Trial
+from isotrope.improvement.budget import Size, measurement_size
+from isotrope.improvement.candidates import Trial, slug
 from isotrope.improvement.decide import AS_IS, Places, TaskScores, mean_score
-from isotrope.improvement.steps import MAPS, QUERY_MAP, WHITENED_ON, WHITENINGS, Basis, Fitted, Task, whitening_step
-from isotrope.improvement.teachers import (
-    BM25,
-    DEPTH,
-    FEWEST,
-    Rankings,
-    Reranker,
-    TeachingModel,
-    hybrid_scores,
-    is_cross_encoder,
-)  # fmt: skip
-from isotrope.text.permutation import evenly
+from isotrope.improvement.steps import (
+    JUDGED_LENGTH,
+    MAPS,
+    QUERY_MAP,
+    WHITENED_ON,
+    WHITENINGS,
+    Basis,
+    Fitted,
+    Task,
+    texts_read,
+    whitening_step,
+    words_read,
+)
+from isotrope.improvement.teachers import BM25, Rankings, Reranker, TeachingModel, hybrid_scores
+from isotrope.store.atomic import new_file
 from isotrope.types import Vector
 
-PROBED = 32  # texts that tell how fast a model reads
+TOLD = "told"  # the array that holds JSON; the others are named by kind, candidate, and task or part
 LEARNING = 0.3  # of the time: what is read for maps, which are learned from the model as it is, and for folds
-JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
-
-
-def words_read(texts: Iterable[str]) -> int:
-    """Words that are read of these texts, about: a word may be several tokens."""
-    return sum(min(len(text.split()), JUDGED_LENGTH) for text in texts)
-
-
-def texts_read(tasks: Iterable[Task], basis: Basis, steps: Sequence[str]) -> tuple[list[str], list[str]]:
-    """All that is encoded to measure one encoder with these post steps: queries, and other texts."""
-    queries, documents = (list(texts) for texts in basis.texts(steps))
-    for task in tasks:
-        if isinstance(task, PairTask):  # both sides of a graded pair are read alike
-            documents += task.texts
-        else:
-            queries += task.domain.queries
-            documents += task.domain.corpus
-    return list(dict.fromkeys(queries)), list(dict.fromkeys(documents))
-
-
-def speed_of(model: SentenceTransformer, texts: Sequence[str]) -> float:
-    """Words that a model reads in a second, by the budget's clock, from a few of the texts."""
-    some = [texts[place] for place in evenly(len(texts), PROBED)]
-    with cut(model, JUDGED_LENGTH):
-        vectors_of(model, some[:2])  # the first call is slower
-        began = Budget.clock.now()
-        vectors_of(model, some, batch_size=PROBED)
-    return words_read(some) / max(Budget.clock.now() - began, 1e-6)
 
 
 @dataclass(frozen=True)
@@ -96,11 +77,11 @@ def size_within(words: float, tasks: Sequence[Task], basis: Basis, dimensions: i
     folded = 0 < folds <= LEARNING * words - once
     left = words - part * once - (folds if folded else 0)
     every = words_read(basis.whitened_on) / WHITENED_ON
-    amounts = [Amount(task.size, words_read(task.texts) / task.size) for task in tasks]
-    size = measurement_size(left, Amount(int(part * WHITENED_ON), every), amounts, dimensions)
+    amounts = [(task.size, words_read(task.texts) / task.size) for task in tasks]
+    size = measurement_size(left, (int(part * WHITENED_ON), every), amounts, dimensions)
     if size:
         return replace(size, folds=folded and size.fitted_on == WHITENED_ON)
-    return measurement_size(words, Amount(0, every), amounts, dimensions)  # without post steps
+    return measurement_size(words, (0, every), amounts, dimensions)  # without post steps
 
 
 @dataclass(frozen=True)
@@ -212,33 +193,61 @@ def found_by(model: SentenceTransformer, search: Domain) -> tuple[Vectors, Vecto
         return search_vectors(model, search.queries, search.corpus)
 
 
-def read_teacher(
-    where: str, tasks: Sequence[Task], basis: Basis, seconds: float, count: int = 0
-) -> TeachingModel | Reranker:
-    """A further teacher: a model that has read all texts of the tasks and the basis, or a cross-encoder.
+@dataclass(frozen=True)
+class Kept:
+    """The files of a race in which everything is measured on so much, in NumPy's .npz format."""
 
-    ``count`` pseudo-queries are what a cross-encoder is asked about; 0: as many as ``seconds`` leave time for.
+    folder: Path
+    size: Size  # in the name of each file
 
-    Raises:
-        UserError: it would take longer, or cannot be judged.
-    """
-    if is_cross_encoder(where):
-        judging = [len(task.domain.queries) for task in tasks if not isinstance(task, PairTask)]
-        if not judging:
-            raise UserError("graded pairs cannot say how well a cross-encoder orders documents", "judge by searches")
-        reranker, wanted = Reranker.load(where), len(basis.asked.texts)
-        lists = reranker.speed(basis.asked.texts, basis.documents) / DEPTH  # a second
-        if not count:
-            _check_time((min(FEWEST, wanted) + sum(judging)) / lists, seconds, "order the documents")
-        possible = int(min(seconds * lists, sys.maxsize)) - sum(judging)
-        return replace(reranker, count=count or min(possible, wanted))
-    model, (queries, documents) = load(where), texts_read(tasks, basis, MAPS)
-    every = [*queries, *documents]
-    _check_time(words_read(every) / speed_of(model, every), seconds, "read the texts")
-    known = known_by(model, queries, documents, JUDGED_LENGTH)
-    return TeachingModel(known, mean_score({task.name: task.score(known) for task in tasks}))
+    def read(self, trial: Trial) -> Measured | None:
+        """What is known of a trial, without what was fitted, which is large: see `step` and `rankings`."""
+        with suppress(OSError, EOFError, ValueError, BadZipFile), np.load(self._file(trial)) as file:
+            scores, hybrids, crossed, of = (_parts(file, kind) for kind in ("scores", "hybrids", "crossed", "of"))
+            return Measured(scores, hybrids, crossed=crossed, crossed_of=of[""], **json.loads(str(file[TOLD])))
+        return None
+
+    def write(self, trial: Trial, found: Measured) -> None:
+        """Keep what was measured. What a trained model would teach is left out."""
+        rankings: dict[str, Any] = {}
+        if (taught := found.rankings) and not trial.recipe:
+            lists = {"places": taught.lists.documents, "scores": taught.lists.scores}
+            rankings[""] = {"rows": taught.rows, "documents": taught.documents, **lists}
+        kinds: dict[str, Mapping[str, Mapping[str, Any]]] = {
+            "scores": found.scores, "hybrids": found.hybrids, "crossed": found.crossed, "of": {"": found.crossed_of},
+            "steps": {name: vars(step) for name, step in found.steps.items()}, "rankings": rankings,
+        }  # fmt: skip
+        arrays: dict[str, Any] = {TOLD: json.dumps({"taught_by": found.taught_by, "teachers": found.teachers})}
+        for kind, named in kinds.items():
+            for name, parts in named.items():
+                arrays |= {json.dumps([kind, name, part]): array for part, array in parts.items()}
+        self._file(trial).parent.mkdir(parents=True, exist_ok=True)
+        with new_file(self._file(trial)) as file:
+            np.savez(file, **arrays)
+
+    def step(self, trial: Trial, candidate: str) -> Fitted:
+        """The fitted post step of one of a trial's candidates."""
+        with np.load(self._file(trial)) as file:
+            return Fitted(**_parts(file, "steps")[candidate])
+
+    def rankings(self, trial: Trial, basis: Basis) -> Rankings | None:
+        """What teachers say to the model that a trial begins with; None: there is no teacher."""
+        with np.load(self._file(replace(trial, recipe=""))) as file:
+            of = _parts(file, "rankings").get("")
+        if not of:
+            return None
+        queries, lists = [basis.asked.texts[row] for row in of["rows"]], Lists(of["places"], of["scores"])
+        return Rankings(queries, of["rows"], np.empty((0, 0)), of["documents"], lists)  # their vectors are not kept
+
+    def _file(self, trial: Trial) -> Path:
+        name = trial.name if trial.recipe else f"of {trial.start}, pooling {trial.pooling}"
+        return self.folder / "measured" / f"{slug(name)}-{self.size.queries}-{self.size.fitted_on}.npz"
 
 
-def _check_time(needed: float, seconds: float, work: str) -> None:
-    if needed > seconds:
-        raise UserError(f"it would take {needed / 60:.0f} minutes to {work}", "give more minutes")
+def _parts(file: Mapping[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    """Candidate -> task or part -> array, of one kind."""
+    found = defaultdict[str, dict[str, Any]](dict)
+    for key in file:
+        if key != TOLD and (place := json.loads(key))[0] == kind:
+            found[place[1]][place[2]] = file[key]
+    return found

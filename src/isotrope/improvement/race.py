@@ -18,27 +18,10 @@ from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.budget import SAFETY, Budget, Size
 from isotrope.improvement.candidates import RANKINGS, Maker, Trial, for_queries
-from isotrope.improvement.decide import (
-    AS_IS,
-    CandidateGain,
-    Places,
-    TaskScores,
-    choose_in_turn,
-    mean_score,
-    more_cases,
-)
-from isotrope.improvement.kept import Kept
-from isotrope.improvement.measure import (
-    Measured,
-    judging_folds,
-    measure_trial,
-    read_teacher,
-    size_within,
-    texts_read,
-    words_read,
-)
-from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, Task
-from isotrope.improvement.teachers import Reranker, TeachingModel
+from isotrope.improvement.decide import AS_IS, CandidateGain, TaskScores, choose_in_turn, mean_score, more_cases
+from isotrope.improvement.measure import Kept, Measured, judging_folds, measure_trial, size_within
+from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, Task, texts_read, words_read
+from isotrope.improvement.teachers import Reranker, TeachingModel, read_teacher
 
 NO_TIME = "too little time was left"
 TEACHING = 0.3  # of the time: what a further teacher may take to read all texts
@@ -86,7 +69,7 @@ class Race:
         return [*queries, *documents]
 
     @property
-    def documents(self) -> dict[str, Places]:
+    def documents(self) -> dict[str, Any]:
         """Task -> of which document each of its cases is."""
         return {task.name: task.of for task in self.tasks if isinstance(task, SelfMadeTask)}
 
@@ -165,6 +148,14 @@ class Race:
             self.run(Trial(name, start=name))
         untrained = {name: trial.start for name, (trial, _) in self.made.items() if not trial.recipe}
         return untrained[max(untrained, key=lambda name: mean_score(self.scores[name]))]
+
+    def helpful(self) -> list[str]:
+        """The whitenings that raised the score of any model that is not trained."""
+        score = {name: mean_score(scores) for name, scores in self.scores.items()}
+        raised = {
+            step for name, (trial, step) in self.made.items() if not trial.recipe and score[name] > score[trial.name]
+        }
+        return [step for step in WHITENINGS if step in raised]
 
     def repeat(self, plan: Mapping[str, Any]) -> None:
         """Do what another race has done. See `check_plan`."""

@@ -1,9 +1,9 @@
-"""Post steps of a race: what they are fitted on, what they change in a search, and how a model gets them.
+"""Post steps of a race: what they are fitted on, what is read for that, and how they change a search or a model.
 
 All are fitted on pseudo-queries, which look like what users ask. Fitted on documents, whitening harms a good model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -12,11 +12,12 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.components.citations import cited_keys
-from isotrope.encoder.embed import Vectors
+from isotrope.encoder.embed import Vectors, cut, vectors_of
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sts import PairTask
+from isotrope.improvement.budget import Budget
 from isotrope.post.fitted import LinearStep, with_linear
 from isotrope.post.names import post_step
 from isotrope.post.ranking_map import with_map
@@ -39,6 +40,8 @@ QUERY_MAP = "query map"
 MAPS = (QUERY_MAP, "map of all texts")  # learned from rankings: `isotrope.post.ranking_map`
 POST_STEPS = (*WHITENINGS, *MAPS)
 WHITENED_ON, MAPPED_ON, MOST_DOCUMENTS = 1500, 6000, 5000  # pseudo-queries, pseudo-queries, documents
+PROBED = 32  # texts that tell how fast a model reads
+JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
 FOLDS = 4  # parts of these documents, each of which judges what was fitted on the others
 
 
@@ -101,6 +104,33 @@ class Basis:
     def index(self) -> Bm25Index:
         """The documents by their words."""
         return Bm25Index.of(self.documents)
+
+
+def words_read(texts: Iterable[str]) -> int:
+    """Words that are read of these texts, about: a word may be several tokens."""
+    return sum(min(len(text.split()), JUDGED_LENGTH) for text in texts)
+
+
+def texts_read(tasks: Iterable[Task], basis: Basis, steps: Sequence[str]) -> tuple[list[str], list[str]]:
+    """All that is encoded to measure one encoder with these post steps: queries, and other texts."""
+    queries, documents = (list(texts) for texts in basis.texts(steps))
+    for task in tasks:
+        if isinstance(task, PairTask):  # both sides of a graded pair are read alike
+            documents += task.texts
+        else:
+            queries += task.domain.queries
+            documents += task.domain.corpus
+    return list(dict.fromkeys(queries)), list(dict.fromkeys(documents))
+
+
+def speed_of(model: SentenceTransformer, texts: Sequence[str]) -> float:
+    """Words that a model reads in a second, by the budget's clock, from a few of the texts."""
+    some = [texts[place] for place in evenly(len(texts), PROBED)]
+    with cut(model, JUDGED_LENGTH):
+        vectors_of(model, some[:2])  # the first call is slower
+        began = Budget.clock.now()
+        vectors_of(model, some, batch_size=PROBED)
+    return words_read(some) / max(Budget.clock.now() - began, 1e-6)
 
 
 @dataclass(frozen=True)

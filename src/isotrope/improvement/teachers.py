@@ -6,9 +6,10 @@ documents of a fused list anew (Nogueira and Cho, 2019, https://arxiv.org/abs/19
 encoding both texts, so it is asked about as many pseudo-queries as there is time for.
 """
 
+import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +17,27 @@ from sentence_transformers import CrossEncoder
 from sentence_transformers.util import load_file_path
 from transformers import AutoConfig
 
+from isotrope.encoder import load
 from isotrope.encoder.embed import Vectors
 from isotrope.encoder.faults import loading, quiet
 from isotrope.encoder.locate import locate
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Known
+from isotrope.evaluation.embed import Known, known_by
 from isotrope.evaluation.retrieval import Lists, OwnTask, Search, by_cosine, ranked_lists, search_with
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.decide import TaskScores, mean_score
-from isotrope.improvement.steps import QUERY_MAP, Basis, Fitted, Task
+from isotrope.improvement.steps import (
+    JUDGED_LENGTH,
+    MAPS,
+    QUERY_MAP,
+    Basis,
+    Fitted,
+    Task,
+    speed_of,
+    texts_read,
+    words_read,
+)
 from isotrope.post.ranking_map import ranking_map
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.permutation import RowIds, evenly
@@ -58,12 +70,6 @@ def is_cross_encoder(model: str) -> bool:
     modules = load_file_path(where, "modules.json")
     pooled = modules is not None and "Pooling" in Path(modules).read_text(encoding="utf-8")
     return not pooled and any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
-
-
-def refuse_cross_encoder(model: str) -> None:
-    """Refuse, as a model to improve, what gives no vectors."""
-    if is_cross_encoder(model):
-        raise UserError(f"{model} is a cross-encoder, which gives no vectors", f"let it teach: --teacher {model}")
 
 
 @dataclass(frozen=True)
@@ -182,3 +188,35 @@ def _both(known: Known, task: SelfMadeTask | OwnTask) -> list[Search]:
     queries, documents = task.domain.queries, task.domain.corpus
     by_model = by_cosine(known.encode_query(queries), known.encode_document(documents))
     return [by_model, Bm25Index.of(documents).search(queries)]
+
+
+def read_teacher(
+    where: str, tasks: Sequence[Task], basis: Basis, seconds: float, count: int = 0
+) -> TeachingModel | Reranker:
+    """A further teacher: a model that has read all texts of the tasks and the basis, or a cross-encoder.
+
+    ``count`` pseudo-queries are what a cross-encoder is asked about; 0: as many as ``seconds`` leave time for.
+
+    Raises:
+        UserError: it would take longer, or cannot be judged.
+    """
+    if is_cross_encoder(where):
+        judging = [len(task.domain.queries) for task in tasks if not isinstance(task, PairTask)]
+        if not judging:
+            raise UserError("graded pairs cannot say how well a cross-encoder orders documents", "judge by searches")
+        reranker, wanted = Reranker.load(where), len(basis.asked.texts)
+        lists = reranker.speed(basis.asked.texts, basis.documents) / DEPTH  # a second
+        if not count:
+            _check_time((min(FEWEST, wanted) + sum(judging)) / lists, seconds, "order the documents")
+        possible = int(min(seconds * lists, sys.maxsize)) - sum(judging)
+        return replace(reranker, count=count or min(possible, wanted))
+    model, (queries, documents) = load(where), texts_read(tasks, basis, MAPS)
+    every = [*queries, *documents]
+    _check_time(words_read(every) / speed_of(model, every), seconds, "read the texts")
+    known = known_by(model, queries, documents, JUDGED_LENGTH)
+    return TeachingModel(known, mean_score({task.name: task.score(known) for task in tasks}))
+
+
+def _check_time(needed: float, seconds: float, work: str) -> None:
+    if needed > seconds:
+        raise UserError(f"it would take {needed / 60:.0f} minutes to {work}", "give more minutes")
