@@ -42,9 +42,9 @@ from isotrope.improvement.budget import Budget, Clock
 from isotrope.improvement.candidates import Maker, Trial
 from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.improve import Improvement
-from isotrope.improvement.measure import JUDGED_LENGTH, measure_trial, texts_read
+from isotrope.improvement.measure import measure_trial
 from isotrope.improvement.race import Race
-from isotrope.improvement.steps import Basis
+from isotrope.improvement.steps import JUDGED_LENGTH, Basis, texts_read
 from isotrope.improvement.teachers import hybrid_scores
 from isotrope.store.atomic import write_json
 from isotrope.text.pseudo_queries import PseudoQueries
@@ -176,7 +176,7 @@ def judged(
     for name, candidates in encoders.items():
         known = known_by(race.model(name), *texts_read(tasks, race.basis, ()), JUDGED_LENGTH)
         for candidate, step in candidates.items():
-            encoder = race.kept.step(candidate).searching(known) if step else known
+            encoder = race.kept.step(race.made[name][0], candidate).searching(known) if step else known
             labels[candidate] = tasks[0].score(encoder)
             sts[candidate] = float(tasks[1].score(encoder).mean())
         if name == AS_IS:

@@ -32,9 +32,8 @@ from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, Trial, recipes
 from isotrope.improvement.decide import AS_IS, choose_candidate, judging
 from isotrope.improvement.judges import judges_of
-from isotrope.improvement.measure import JUDGED_LENGTH, texts_read
 from isotrope.improvement.race import Race
-from isotrope.improvement.steps import Basis
+from isotrope.improvement.steps import JUDGED_LENGTH, Basis, texts_read
 from isotrope.improvement.teachers import HYBRIDS
 from isotrope.store.atomic import write_json
 from isotrope.text.bm25 import Bm25Index
@@ -100,8 +99,9 @@ def replayed(cell: dict[str, Any], work: Path) -> dict[str, Any]:
     for name in dict.fromkeys(trial.name for trial in trials.values()):
         known = known_by(race.model(name), *texts, JUDGED_LENGTH)
         for candidate in (one for one, trial in trials.items() if trial.name == name):
-            step = race.made[candidate][1]
-            searches[candidate] = reading(tasks, race.kept.step(candidate).searching(known) if step else known)
+            trial, step = race.made[candidate]
+            after = race.kept.step(trial, candidate).searching(known) if step else known
+            searches[candidate] = reading(tasks, after)
     bm25 = {task.name: Bm25Index.of(task.candidates).search(task.queries) for task in tasks}
     others = [reading(tasks, known_by(load(teacher), *texts, JUDGED_LENGTH)) for teacher in teachers]
     others.append(bm25)

@@ -18,7 +18,7 @@ from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.retrieval import OwnTask
-from isotrope.improvement.measure import JUDGED_LENGTH
+from isotrope.improvement.steps import JUDGED_LENGTH
 from isotrope.post.whitening import whitening
 from isotrope.store.atomic import write_json
 from isotrope.training.processes import environment

@@ -1,12 +1,24 @@
 """The candidates: their names, their presets, and that each step can be saved."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from isotrope.encoder import load, save
-from isotrope.improvement.candidates import RANKINGS, RAW_POOLINGS, Maker, Trial, joined, raw_poolings, recipes
+from isotrope.errors import UserError
+from isotrope.improvement.candidates import (
+    RANKINGS,
+    RAW_POOLINGS,
+    Maker,
+    Trial,
+    check_plan,
+    joined,
+    raw_poolings,
+    recipes,
+)
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.steps import POST_STEPS, WHITENINGS, linear_step
 from isotrope.preset.preset import read_preset
@@ -65,3 +77,23 @@ def test_a_bare_model_is_trained_with_the_pooling_that_was_measured(
         maker = Maker(str(model), SimpleNamespace(), 50, 100, 0, tmp_path, tried)
         maker.work(Trial("crops, 128 pairs", pooling, "crops", 128))
         assert [one.split("=")[1] for one in told if one.startswith("encoder.pooling=")] == expected
+
+
+PLAN: dict[str, Any] = {"teachers": ["large"], "questions": 9, "trials": [{"name": "keep"}]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, ""),
+        ({"teachers": ["other"]}, r"the plan has the teacher other \(--teacher\): repeat it with"),
+        ({"trials": [{"name": "x", "start": "x"}]}, r"the plan has the model x \(--or\)"),
+        ({"trials": [{"name": "x", "recipe": "crops"}]}, "the plan has the training crops, which these documents"),
+    ],
+)
+def test_a_plan_of_another_race_is_refused(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
+    makers = {"": Maker("model", SimpleNamespace(), 50, 100, 0, tmp_path)}
+    with pytest.raises(UserError, match=said) if said else nullcontext():
+        check_plan({**PLAN, **changed}, makers, ["large"], asks=True)
+    with pytest.raises(UserError, match=r"the plan has the query model \(--query-model\)"):
+        check_plan(PLAN, makers, ["large"])

@@ -46,13 +46,6 @@ def test_it_is_what_a_plain_computation_gives() -> None:
     assert choice == max(allowed, key=lambda n: points[n]) == "x"
 
 
-def test_the_same_task_twice_is_no_better_evidence() -> None:
-    """Tasks from the same documents go together: two of them with equal scores give the interval of one."""
-    one = {name: {"a": of["a"]} for name, of in noisy({"x": 0.03}).items()}
-    two = {name: {"a": of["a"], "again": of["a"]} for name, of in one.items()}
-    assert choose_candidate(one)[1] == choose_candidate(two)[1]
-
-
 def test_tasks_of_the_same_documents_are_drawn_together_also_where_one_has_fewer_of_them() -> None:
     """The interval is as wide as that of one task; drawn apart, it would be narrower by the root of two."""
     rows = np.arange(0, 200, 2)  # the documents that the second task has
@@ -144,10 +137,6 @@ def test_what_more_documents_judge_comes_first_and_the_others_must_be_better_tha
     assert choose_in_turn(better, {}, places[0], crossed, places[1])[0] == "crops"
 
 
-def test_the_mean_is_over_tasks_not_over_queries() -> None:
-    assert mean_score({"a": np.array([1.0]), "b": np.array([0.0, 0.5, 0.1])}) == pytest.approx(0.6)
-
-
 def test_the_halves_judge_alone_or_check_but_do_not_judge_beside_another_task() -> None:
     rows = np.random.default_rng(0).normal(0, 0.01, (3, 200))
     better, worse, same = rows[0] + 0.1, rows[1] - 0.1, rows[2]
@@ -161,8 +150,9 @@ def test_the_halves_judge_alone_or_check_but_do_not_judge_beside_another_task() 
     assert found({HALVES: worse, "a": better, "b": same}) == "x"
     assert found({HALVES: better, "a": better}, alike="a") == "x", "a training like the task is checked by them"
     assert found({HALVES: worse, "a": better}, alike="a") == AS_IS
-    assert mean_score({HALVES: np.array([0.9]), "a": np.array([0.5])}) == pytest.approx(0.5)
     assert mean_score({HALVES: np.array([0.9])}) == pytest.approx(0.9)
+    scores = {HALVES: np.array([0.9]), "a": np.array([1.0]), "b": np.array([0.0, 0.5, 0.1])}
+    assert mean_score(scores) == pytest.approx(0.6), "over tasks, not over queries"
 
 
 def test_the_verdict_says_what_judged_what_came_out_and_what_could_not_be_seen() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import signal
 import sys
 from collections import Counter
@@ -18,12 +17,10 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 import isotrope
-from datasets import Dataset
-from isotrope.cli.main import main
+from conftest import in_process
 from isotrope.encoder import load, save
 from isotrope.errors import Stopped, UserError
 from isotrope.improvement import budget, candidates
-from isotrope.improvement.budget import NOTES
 from isotrope.improvement.candidates import RANKINGS
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.improve import improve
@@ -33,24 +30,7 @@ from library import write_library
 QUIET = Console(quiet=True)
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_library(tmp_path_factory.mktemp("library") / "library.jsonl")
-
-
-@pytest.fixture
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trainings of a few steps."""
-    monkeypatch.setattr(budget, "FEWEST_PAIRS", 64)
-    monkeypatch.setattr("isotrope.improvement.schedule.MOST_ROUNDS", 2)
-
-
-@pytest.fixture
-def _untrained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isotrope.improvement.improve.train_in_turn", lambda *_: None)
-
-
-@pytest.mark.usefixtures("_short")
+@pytest.mark.usefixtures("short")
 def test_the_best_candidate_is_a_plain_model_with_its_evidence(
     tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,72 +57,50 @@ def test_the_best_candidate_is_a_plain_model_with_its_evidence(
     page = (out / REPORT).read_text()
     assert all(name in page for name in ("pooling mean", "title → body", found.choice))
     assert found.report(tmp_path / "page.html").read_text() == page
-    (out / REPORT).unlink()
-    again = improve(tiny_model, library, output=out, **given)
-    assert (out / REPORT).read_text() == page, "a page that was deleted is written again"
-    assert again.record == found.record, "a finished race is not run again"
+    assert improve(tiny_model, library, output=out, **given).record == found.record, "it is not run again"
     with pytest.raises(UserError, match=r"was begun with minutes = 2\.0, not 3\.0: .* --restart"):
         improve(tiny_model, library, output=out, minutes=3, console=QUIET)
     same = improve(tiny_model, library, plan=out, console=QUIET)
     assert (same.choice, same.record["table"]) == (found.choice, found.record["table"]), "the same work"
-    with pytest.raises(UserError, match="which is not one for this model"):
-        improve(load(tiny_model), library, plan=out, console=QUIET)
+    monkeypatch.setattr("isotrope.improvement.improve.recipes", lambda *_: [])
+    with pytest.raises(UserError, match="the plan has the training crops, which these documents"):
+        improve(tiny_model, library, plan=out, console=QUIET)
 
 
-@pytest.mark.usefixtures("_untrained")
-def test_objects_give_what_files_give(tiny_model: Path, library: Path, tmp_path: Path) -> None:
-    """A loaded model and its folder; a DataFrame, a Dataset, a list of texts and their files."""
-    rows = [json.loads(line) for line in library.read_text().splitlines()]
-    texts = [" ".join(row["text"].split()) for row in rows]
-    lines = tmp_path / "lines.jsonl"
-    lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    model = load(tiny_model)
-    save(model, tmp_path / "model")
-
-    def table(given: Any, documents: Any) -> Any:
-        found = improve(given, documents, minutes=1, console=QUIET)
-        return {name: of for name, of in found.record["table"].items() if "pooling" not in name}
-
-    expected = table(tmp_path / "model", library)
-    for documents in (pandas.DataFrame(rows), Dataset.from_list(rows)):
-        assert table(model, documents) == expected
-    assert table(model, texts) == table(model, lines)
+@pytest.mark.usefixtures("untrained")
+def test_objects_give_what_files_give(whole: Path, library: Path) -> None:
+    """A loaded model and its folder; a DataFrame and its file."""
+    rows = pandas.DataFrame(map(json.loads, library.read_text().splitlines()))
+    one, other = improve(whole, library, minutes=1, console=QUIET), improve(load(whole), rows, minutes=1, console=QUIET)
+    assert one.record["table"] == other.record["table"]
 
 
-@pytest.mark.usefixtures("_untrained")
-def test_keep_is_the_model_as_it_was(
-    tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("untrained")
+def test_keep_is_the_model_as_it_was(whole: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("isotrope.improvement.race.choose_in_turn", lambda *_, **__: (AS_IS, {}))
-    found = isotrope.improve(tiny_model, library, minutes=1, console=QUIET)
+    texts = [json.loads(line)["text"] for line in library.read_text().splitlines()]
+    found = isotrope.improve(whole, texts, minutes=1, console=QUIET)
     assert found.choice == "keep"
-    np.testing.assert_allclose(found.model.encode(["a red bird"]), load(tiny_model).encode(["a red bird"]), atol=1e-6)
+    np.testing.assert_allclose(found.model.encode(["a red bird"]), load(whole).encode(["a red bird"]), atol=1e-6)
     assert found.record["similarity"] is None
 
 
-@pytest.mark.usefixtures("_untrained")
-def test_of_several_models_the_best_is_found(tiny_model: Path, library: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("untrained")
+def test_of_several_models_the_best_is_found(tiny_model: Path, whole: Path, library: Path, tmp_path: Path) -> None:
     """The mean of a random model's words says much, its [CLS] little. The verdict compares with the model as given."""
-    for pooling in ("cls", "mean"):
-        save(load(tiny_model, pooling), tmp_path / pooling)
-    models = {"model": tmp_path / "cls", "others": [load(tmp_path / "mean")]}
-    twice = tmp_path / "cls"
+    save(load(tiny_model, "cls"), cls := tmp_path / "cls")
     with pytest.raises(UserError, match="/cls is given twice: name each model once"):
-        improve(**{**models, "others": [twice, twice]}, documents=library, console=QUIET)
-    found = improve(**models, documents=library, minutes=2, console=QUIET)
+        improve(cls, library, others=[cls, cls], console=QUIET)
+    found = improve(cls, library, others=[load(whole)], minutes=2, console=QUIET)
     (name,) = {made["start"] for made in found.record["made"].values()} - {""}
     assert name in found.record["table"]
     assert found.record["made"][found.choice]["start"] == name
     assert (found.verdict.word, found.verdict.before) == ("better", "cls")
-    same = improve(**models, documents=library, plan=found.record["plan"], console=QUIET)
-    assert same.choice == found.choice
-    expected = load(tmp_path / "mean") if found.choice == name else found.model
+    expected = load(whole) if found.choice == name else found.model
     np.testing.assert_array_equal(found.model.encode(["the king"]), expected.encode(["the king"]))
-    with pytest.raises(UserError, match="the plan has the model"):
-        improve(tmp_path / "cls", library, plan=found.record["plan"], console=QUIET)
 
 
-@pytest.mark.usefixtures("_short")
+@pytest.mark.usefixtures("short")
 def test_a_better_model_teaches_rankings(
     tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,37 +126,26 @@ def test_a_better_model_teaches_rankings(
     assert "model learned rankings from itself with" in found.report(tmp_path / "page.html").read_text()
     same = improve(tmp_path / "cls" / "model", plan=record["plan"], **given)
     assert (same.choice, same.record["table"]) == (found.choice, record["table"])
-    with pytest.raises(UserError, match="the plan has the teacher mean/model, which was not named: add --teacher"):
-        improve(tmp_path / "cls" / "model", plan=record["plan"], **{**given, "teachers": []})
 
 
-@pytest.mark.usefixtures("_untrained")
-def test_text_that_the_tokenizer_does_not_know_is_one_warning(
+def test_without_time_it_says_how_much_is_needed_and_what_the_tokenizer_does_not_know(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Nothing was tried: that is not the answer "keep"; it is not the user's mistake either."""
+    monkeypatch.setattr("isotrope.improvement.race.size_within", lambda *_: None)
     letters = list("河流过城市人们早上去场晚在家里读书故事讲的是老和猫狗马鸟山水春夏秋冬")
     texts = ["".join(row) for row in np.random.default_rng(0).choice(letters, (120, 60))]
     (tmp_path / "chinese.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     assert types(monkeypatch, tiny_model, tmp_path / "chinese.jsonl", "--output", tmp_path / "out", "--minutes", 1) == 0
-    said = capsys.readouterr()
-    assert (said.out + said.err).count("unknown to the model's tokenizer") == 1
-    assert "take a multilingual model" in " ".join((said.out + said.err).split())
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert said.count("unknown to the model's tokenizer") == 1
+    assert "take a multilingual model" in said
+    assert re.search(r"verdict: not tested; trainings of this model need about \d+ minutes on this machine", said)
 
 
-@pytest.mark.usefixtures("_untrained")
-def test_without_time_it_says_how_much_is_needed(
-    tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing was tried: that is not the answer "keep"; it is not the user's mistake either."""
-    monkeypatch.setattr("isotrope.improvement.race.size_within", lambda *_: None)
-    assert types(monkeypatch, tiny_model, library, "--output", tmp_path / "out", "--minutes", 1) == 0
-    said = r"verdict: not tested; trainings of this model need about \d+ minutes on this machine"
-    assert re.search(said, capsys.readouterr().out)
-
-
-@pytest.mark.usefixtures("_short")
+@pytest.mark.usefixtures("short")
 def test_ctrl_c_leaves_the_best_so_far_and_the_same_call_goes_on(
-    tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: Any) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -206,51 +153,40 @@ def test_ctrl_c_leaves_the_best_so_far_and_the_same_call_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr("isotrope.improvement.improve.train_in_turn", stop)
         with pytest.raises(Stopped, match="the best so far"):
-            improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=QUIET)
+            improve(whole, library, output=tmp_path / "out", minutes=2, console=QUIET)
     assert "stopped before its end" in (tmp_path / "out" / REPORT).read_text()
     assert (tmp_path / "out" / "model" / "modules.json").is_file()
-    found = improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=QUIET)
+    found = improve(whole, library, output=tmp_path / "out", minutes=2, console=QUIET)
     assert found.record["finished"]
     assert any("crops" in name for name in found.record["table"])
-    (tmp_path / "out" / NOTES).write_text("{")
-    shutil.rmtree(tmp_path / "out" / "model")
-    with monkeypatch.context() as patched:
-        patched.setattr("isotrope.improvement.improve.train_in_turn", lambda *_: None)
-        redone = improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=QUIET)
-    assert redone.model is not None, "damaged notes count as missing, and a model that is missing is made again"
 
 
-@pytest.mark.usefixtures("_untrained")
-def test_ones_own_labels_judge_alone(tiny_model: Path, library: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("untrained")
+def test_ones_own_labels_judge_alone(whole: Path, library: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.tsv"
     own.write_text(
         "".join(f"{'king queen' if i % 2 else 'sea lake'} of year {'day ' * i}\t{i % 2}\n" for i in range(12))
     )
-    found = improve(tiny_model, library, minutes=1, labels=own, console=QUIET)
+    found = improve(whole, library, minutes=1, labels=own, console=QUIET)
     assert list(found.record["table"]["keep"]) == ["own"]
     assert found.verdict.judge == "12 queries of own"
     graded = [{"a": f"king {'day ' * n}", "b": f"queen {'day ' * n}", "mark": n % 3} for n in range(24)]
     frame = pandas.DataFrame(graded)
-    found = improve(tiny_model, library, minutes=1, labels=frame, columns="a,b,mark", console=QUIET)
+    found = improve(whole, library, minutes=1, labels=frame, columns="a,b,mark", console=QUIET)
     assert (found.verdict.judge, found.verdict.measure) == ("24 graded pairs of labels", "Spearman × 100")
-    shown = isotrope.evaluate(load(tiny_model), "sts", frame, columns="a,b,mark")["labels"]["spearman"]["test"]
+    shown = isotrope.evaluate(load(whole), "sts", frame, columns="a,b,mark")["labels"]["spearman"]["test"]
     assert found.record["table"]["keep"]["labels"] == pytest.approx(shown, abs=1e-5)
 
 
 def test_documents_that_change_during_the_race_end_it_without_a_result(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What was held out may have been trained on."""
     library = write_library(tmp_path / "library.jsonl")
-
-    def grow(*_: object) -> None:
-        write_library(library, 150)
-
-    monkeypatch.setattr("isotrope.improvement.improve.train_in_turn", grow)
-    assert types(monkeypatch, tiny_model, library, "--output", tmp_path / "out", "--minutes", 1) == 2
+    monkeypatch.setattr("isotrope.improvement.improve.train_in_turn", lambda *_: write_library(library, 150))
+    assert types(monkeypatch, whole, library, "--output", tmp_path / "out", "--minutes", 1) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("isotrope: ")
-    assert not (tmp_path / "out" / "result.json").exists()
-    assert not (tmp_path / "out" / "model").exists()
+    assert {path.name for path in (tmp_path / "out").iterdir()}.isdisjoint({"result.json", "model"})
 
 
 BAD: dict[str, tuple[Any, str]] = {
@@ -282,17 +218,18 @@ def test_what_cannot_be_done_is_said_in_one_line(tiny_model: Path, library: Path
     assert not list((tmp_path / "out").glob("*")), "the same folder can be named again"
 
 
-@pytest.mark.usefixtures("_untrained")
+@pytest.mark.usefixtures("untrained")
 def test_the_command_shows_all_candidates_and_the_verdict(
-    tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    whole: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = [tiny_model, library, "--output", tmp_path / "out"]
+    asked = [whole, library, "--output", tmp_path / "out"]
     assert types(monkeypatch, *asked, "--minutes", 1) == 0
     shown = capsys.readouterr().out
-    for words in ("keep", "soft whitening", "pooling cls", "verdict: ", "judged by", "report.html"):
+    for words in ("keep", "soft whitening", "query map", "verdict: ", "judged by", "report.html"):
         assert words in shown
     assert types(monkeypatch, *asked, "--minutes", 2) == 2
     assert "was begun with minutes" in capsys.readouterr().err
+    monkeypatch.setattr("isotrope.improvement.race.size_within", lambda *_: None)
     assert types(monkeypatch, *asked, "--minutes", 2, "--restart") == 0
     assert json.loads((tmp_path / "out" / "result.json").read_text())["minutes"] == 2
 
@@ -307,12 +244,7 @@ def test_the_command_shows_all_candidates_and_the_verdict(
 
 def types(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     """What the command ends with."""
-    monkeypatch.setattr("sys.argv", ["isotrope", "improve", *map(str, words)])
-    try:
-        main()
-    except SystemExit as done:
-        return int(done.code or 0)
-    return 0
+    return in_process(["improve", *map(str, words)], monkeypatch)
 
 
 @contextmanager

@@ -13,45 +13,50 @@ from isotrope.evaluation.retrieval import by_cosine
 from isotrope.improvement.budget import Budget, Clock
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import mean_score
-from isotrope.improvement.measure import (
+from isotrope.improvement.measure import judging_folds, measure_trial
+from isotrope.improvement.steps import (
+    FOLDS,
     JUDGED_LENGTH,
-    judging_folds,
-    measure_trial,
+    MAPS,
+    POST_STEPS,
+    WHITENINGS,
+    Basis,
     speed_of,
     texts_read,
     words_read,
 )
-from isotrope.improvement.steps import FOLDS, MAPS, POST_STEPS, WHITENINGS, Basis, Fitted
 from isotrope.improvement.teachers import HYBRIDS, TeachingModel
 from isotrope.post.ranking_map import with_map
 from isotrope.text.pseudo_queries import PseudoQueries
 from library import basis, page
 
+TASKS = tasks_of_texts([page(place).text for place in range(40)], fewest=1)
+# halves of random sentences share no words on purpose, so a search by words finds less
+WORDLESS = tasks_of_texts([" ".join(sentences(3, seed=place)) for place in range(40)], fewest=1)
+
 
 @pytest.mark.parametrize("prompts", [False, True])
 def test_the_scores_are_those_of_the_model_that_would_be_saved(
-    prompts: bool, tiny_model: Path, prompted_model: Path, tmp_path: Path
+    prompts: bool, tiny_model: Path, prompted_model: Path
 ) -> None:
     """Also of one that reads queries with words of their own."""
     model, fitted_on = load(prompted_model if prompts else tiny_model), basis(60)
-    tasks = tasks_of_texts([page(place).text for place in range(40)], fewest=1)
-    measured = measure_trial(model, Trial("keep"), tasks, fitted_on, {})
+    measured = measure_trial(model, Trial("keep"), TASKS, fitted_on, {})
     found, fitted = measured.scores, measured.steps
     assert set(found) == {"keep", *POST_STEPS}
     assert set(measured.hybrids) == set(HYBRIDS)
     for name, step in Trial("keep").candidates():
         encoder = model
         if step:
-            fitted[name].save(tmp_path / f"{name}.safetensors")
-            encoder = Fitted.load(tmp_path / f"{name}.safetensors").after(model)
-        for task in tasks:
+            encoder = fitted[name].after(model)
+        for task in TASKS:
             np.testing.assert_allclose(found[name][task.name], task.score(encoder), atol=1e-9, err_msg=name)
 
 
 def test_each_document_judges_steps_that_were_fitted_without_it(tiny_model: Path) -> None:
     """What a fold says of a step is what a basis without its documents would give."""
     model, whole = load(tiny_model), basis(240)
-    tasks = [task for task in tasks_of_texts([page(place).text for place in range(40)], fewest=1) if task.name == SPANS]
+    tasks = [task for task in TASKS if task.name == SPANS]
     folds = judging_folds(whole, tasks)
     assert [[task.name for task in fold.tasks] for fold in folds] == [[SPANS]] * FOLDS
     found = measure_trial(model, Trial("keep"), tasks, whole, {}, folds=folds)
@@ -74,9 +79,7 @@ def test_a_step_that_cannot_be_fitted_is_left_out(tiny_model: Path) -> None:
 
 
 def test_a_map_is_no_candidate_where_bm25_does_not_help_the_search(tiny_model: Path) -> None:
-    """Halves of random sentences share no words on purpose, so a search by words finds less."""
-    tasks = tasks_of_texts([" ".join(sentences(3, seed=place)) for place in range(40)], fewest=1)
-    found = measure_trial(load(tiny_model), Trial("keep"), tasks, basis(60), {})
+    found = measure_trial(load(tiny_model), Trial("keep"), WORDLESS, basis(60), {})
     assert (found.taught_by, found.rankings) == ([], None)
     assert not set(MAPS) & found.scores.keys()
     assert set(WHITENINGS) < found.scores.keys()
@@ -84,11 +87,11 @@ def test_a_map_is_no_candidate_where_bm25_does_not_help_the_search(tiny_model: P
 
 def test_a_model_that_judges_better_teaches_and_a_worse_one_does_not(tiny_model: Path) -> None:
     """The better one's rankings are the lists, where BM25 does not help; what it finds first is among them."""
-    tasks, fitted_on = tasks_of_texts([" ".join(sentences(3, seed=place)) for place in range(40)], fewest=1), basis(60)
-    known = known_by(load(tiny_model), *texts_read(tasks, fitted_on, POST_STEPS), JUDGED_LENGTH)
-    score = mean_score({task.name: task.score(known) for task in tasks})
+    fitted_on = basis(60)
+    known = known_by(load(tiny_model), *texts_read(WORDLESS, fitted_on, POST_STEPS), JUDGED_LENGTH)
+    score = mean_score({task.name: task.score(known) for task in WORDLESS})
     teachers = {"better": TeachingModel(known, score + 0.1), "worse": TeachingModel(known, score - 0.1)}
-    found = measure_trial(load(tiny_model), Trial("keep"), tasks, fitted_on, teachers)
+    found = measure_trial(load(tiny_model), Trial("keep"), WORDLESS, fitted_on, teachers)
     assert found.taught_by == ["better"]
     assert set(MAPS) < found.scores.keys()
     assert found.rankings is not None
@@ -102,8 +105,7 @@ def test_a_model_that_judges_better_teaches_and_a_worse_one_does_not(tiny_model:
 def test_a_model_with_a_route_gets_no_other_map_of_queries(tiny_model: Path) -> None:
     model = load(tiny_model)
     dim = model.get_embedding_dimension() or 0
-    tasks = tasks_of_texts([page(place).text for place in range(40)], fewest=1)
-    found = measure_trial(with_map(model, np.zeros((dim, dim))), Trial("keep"), tasks, basis(60), {}).scores
+    found = measure_trial(with_map(model, np.zeros((dim, dim))), Trial("keep"), TASKS, basis(60), {}).scores
     assert set(MAPS) & found.keys() == {"map of all texts"}
 
 

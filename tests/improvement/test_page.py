@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from isotrope import text
@@ -31,52 +32,54 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
     late = {"crops": "it is late", "titles": "it is late"}
     html = choice_page(race_record(similarity=similarity, left_out=late)).html()
     assert "<b>odd" not in html
-    assert "&lt;b&gt;odd" in html
-    general = "330 graded pairs 50.0 → 40.0 (worse); STS-B 50.0 → 40.0"
     for words in (
-        "my model",
-        general,
-        "2 candidates were left out.",
-        "it is late",
-        "crops; titles",
-        "How to switch",
+        "&lt;b&gt;odd", "my model", "330 graded pairs 50.0 → 40.0 (worse); STS-B 50.0 → 40.0", "crops; titles",
+        "2 candidates were left out.", "it is late", "How to switch", "Use soft",
         "better than my model for these 300 documents within 2 minutes? Done: 2 candidates were compared with it",
-        "Use soft",
-    ):
+        "hen use the new model: it scores 35.0 of 100, before 25.0, judged by 60 of your own documents.",
+    ):  # fmt: skip
         assert words in html
-    assert "hen use the new model: it scores 35.0 of 100, before 25.0, judged by 60 of your own documents." in html
+    assert html.count("<rect") == len(race_record()["gains"])
+    assert "stopped before its end" in choice_page(race_record(finished=False)).html()
+    empty = choice_page(race_record("keep", table={}, gains={})).html()
+    assert "Keep your model: nothing could be tested." in empty
+    assert "How to switch" not in empty
+
+
+def test_searches_of_both_models_are_shown() -> None:
     told = [{"query": "a ship", "before": ["a car"], "after": ["→ ✓ a boat"]}]
     shown = {"told": told, "won": 7, "lost": 3, "queries": 60}
     found = choice_page(race_record(searched={"queries": 60, "first": [0.55, 0.62], "shown": shown})).html()
     assert "in 62 of 100 searches among your documents the right text comes first, before in 55." in found
     assert "→ ✓ a boat" in found
-    big = {**race_record()["verdict"], "difference": 0.1}
-    assert "For the switch, all documents are encoded again." in what_to_do(race_record(verdict=big))
-    little = {**race_record()["verdict"], "difference": 0.005}
-    assert "The gain is small, and the switch means that all documents are" in what_to_do(race_record(verdict=little))
+
+
+@pytest.mark.parametrize(
+    ("difference", "made", "said"),
+    [
+        (0.1, {"step": ""}, "For the switch, all documents are encoded again."),
+        (0.005, {"step": ""}, "The gain is small, and the switch means that all documents are"),
+        (0.1, {"step": "query map"}, "Your documents keep their vectors"),
+        (0.1, {"step": "query map", "start": "another model"}, "all documents are encoded again"),
+    ],
+)
+def test_the_cost_of_the_switch_is_told(difference: float, made: dict[str, str], said: str) -> None:
+    record = race_record(made={"soft": made})
+    record["verdict"]["difference"] = difference
+    assert said in what_to_do(record)
+    html = choice_page(record).html()
+    assert ("Encode all documents again" in html) is ("keep their vectors" not in said)
+
+
+def test_bm25_is_advised_if_it_adds_more_than_chance() -> None:
     first = "First add a search by words (BM25) to yours, because that gains most: isotrope search INDEX --hybrid 0.3 ("
     advice = advised(race_record())
     assert advice[0].startswith(f"{first}+12.00 points, +5.00 ")
     assert advice[1].startswith("Then use the new model: ")
-    assert first in found
     small = {"name": "search with 0.3 BM25", "gain": 0.02, "low": 0.01, "high": 0.03}
     second = advised(race_record(hybrid=small))[1]
     assert second.endswith("too: isotrope search INDEX --hybrid 0.3 (+2.00 points, +1.00 … +3.00).")
-    useless = {"name": "search with 0.3 BM25", "gain": 0.01, "low": -0.01, "high": 0.03}
-    assert "BM25" not in choice_page(race_record(hybrid=useless)).html()
-    made = {"soft": {"step": "query map"}}
-    assert "Your documents keep their vectors" in what_to_do(race_record(made=made))
-    other = {"soft": {"step": "query map", "start": "another model"}}
-    assert "all documents are encoded again" in what_to_do(race_record(made=other)), "they are not the given model's"
-    routed = choice_page(race_record(made=made)).html()
-    assert "encode_query(queries)" in routed
-    assert "Encode all documents again" not in routed
-    assert html.count("<rect") == len(race_record()["gains"])
-    assert "stopped before its end" in choice_page(race_record(finished=False)).html()
-    empty = choice_page(race_record("keep", table={}, gains={})).html()
-    assert "not tested" in empty
-    assert "Keep your model: nothing could be tested." in empty
-    assert "How to switch" not in empty
+    assert "BM25" not in choice_page(race_record(hybrid={**small, "low": -0.01})).html()
 
 
 def test_the_card_tells_a_step_and_keep_adds_none(tiny_model: Path, tmp_path: Path) -> None:

@@ -73,30 +73,28 @@ def test_it_goes_on_from_its_file_and_stops_in_time(tmp_path: Path, monkeypatch:
     assert read == 5
     assert written(model, TEXTS, tmp_path / "other.json", float("inf"), most=5)[0] == some
     assert written("no model any more", TEXTS, file, float("inf"), most=5)[0] == some, "nothing is written twice"
+    (tmp_path / "t5" / "model.safetensors").rename(tmp_path / "t5" / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"t5 has no model\.safetensors: .* pickled files are not opened"):
+        written(model, TEXTS, tmp_path / "another.json", float("inf"))
 
 
+@pytest.mark.usefixtures("untrained")
 def test_improve_learns_from_them_and_a_plan_repeats_it(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("isotrope.improvement.improve.train_in_turn", lambda *_: None)
-    library, quiet = write_library(tmp_path / "library.jsonl"), Console(quiet=True)
+    monkeypatch.setattr(questions, "TOKENS", 6)
+    library, quiet = write_library(tmp_path / "library.jsonl", 100), Console(quiet=True)
     model = str(language_model(tmp_path / "t5", "t5"))
-    found = improve(tiny_model, library, minutes=2, query_model=model, console=quiet)
-    assert found.record["plan"]["questions"] > 60
-    again = improve(tiny_model, library, query_model=model, plan=found.record["plan"], console=quiet)
+    found = improve(whole, library, minutes=2, query_model=model, console=quiet)
+    plan = found.record["plan"]
+    assert plan["questions"] == 50
+    again = improve(whole, library, query_model=model, plan=plan, console=quiet)
     assert (again.choice, again.record["table"]) == (found.choice, found.record["table"])
-    with pytest.raises(UserError, match="the plan has the query model, which was not named: add --query-model"):
-        improve(tiny_model, library, plan=found.record["plan"], console=quiet)
-    older = {key: of for key, of in found.record["plan"].items() if key not in ("asked", "questions")}
-    assert improve(tiny_model, library, plan=older, console=quiet).choice
-    without = improve(tiny_model, library, minutes=2, console=quiet)
+    without = improve(whole, library, plan={**plan, "questions": 0}, console=quiet)
     assert without.record["table"]["query map"] != found.record["table"]["query map"]
     with pytest.raises(UserError, match="cannot write: it is a BertModel: name a language model that writes"):
-        improve(tiny_model, library, query_model=str(tiny_model), console=quiet)
-    (tmp_path / "t5" / "model.safetensors").rename(tmp_path / "t5" / "pytorch_model.bin")
-    with pytest.raises(UserError, match=r"t5 has no model\.safetensors, and pickled files are not opened"):
-        improve(tiny_model, library, query_model=model, console=quiet)
+        improve(whole, library, query_model=str(tiny_model), console=quiet)
     (tmp_path / "words").mkdir()
     (tmp_path / "words" / "modules.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(UserError, match="words is no language model"):
-        improve(tiny_model, library, query_model=str(tmp_path / "words"), console=quiet)
+    with pytest.raises(UserError, match="words has no tokenizer"):
+        improve(whole, library, query_model=str(tmp_path / "words"), console=quiet)

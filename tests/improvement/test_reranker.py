@@ -18,14 +18,14 @@ from isotrope.evaluation.document_tasks import tasks_of_texts
 from isotrope.evaluation.retrieval import Lists
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.sts import PairTask
-from isotrope.improvement import measure, reranker
+from isotrope.improvement import teachers
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import mean_score
 from isotrope.improvement.improve import improve
-from isotrope.improvement.measure import measure_trial, read_teacher
-from isotrope.improvement.reranker import Reranker, is_cross_encoder
+from isotrope.improvement.measure import measure_trial
 from isotrope.improvement.steps import MAPS
-from library import basis, page, write_library
+from isotrope.improvement.teachers import Reranker, is_cross_encoder, read_teacher
+from library import basis, page
 
 
 class Overlap(CrossEncoder):
@@ -53,18 +53,15 @@ def cross_encoder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_the_best_documents_are_ordered_anew(cross_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reranker, "DEPTH", 3)
-    model, queries, documents = (
-        CrossEncoder(str(cross_encoder)),
-        ["a star", "two boats"],
-        [page(i).text for i in range(6)],
-    )
+    monkeypatch.setattr(teachers, "DEPTH", 3)
+    queries, documents = ["a star", "two boats"], [page(i).text for i in range(6)]
     lists = Lists(np.array([[5, 1, 0, 2], [4, 3, 2, 0]]), np.array([[0.1, 0.9, 0.8, 0.7], [1.0, 0.2, 0.6, 0.4]]))
-    found = Reranker.load(str(cross_encoder)).reranked(queries, documents, lists)
+    loaded = Reranker.load(str(cross_encoder))
+    found = loaded.reranked(queries, documents, lists)
     np.testing.assert_array_equal(found.documents, lists.documents)
     for query, rows, scores, known in zip(queries, *lists, found.scores, strict=True):
         best = sorted(range(4), key=list(-scores).__getitem__)[:3]
-        read = {place: float(model.predict([(query, documents[rows[place]])])[0]) for place in best}
+        read = {place: float(loaded.model.predict([(query, documents[rows[place]])])[0]) for place in best}
         low, high = min(read.values()), max(read.values())
         wanted = [(read[place] - low) / (high - low) if place in read else 0 for place in range(4)]
         np.testing.assert_allclose(known, wanted, atol=1e-4)
@@ -72,8 +69,8 @@ def test_the_best_documents_are_ordered_anew(cross_encoder: Path, monkeypatch: p
 
 def test_one_that_finds_more_teaches_the_model_that_was_given(tiny_model: Path) -> None:
     tasks, fitted_on = tasks_of_texts([page(place).text for place in range(40)], fewest=1), basis(60)
-    teachers = {"overlap": Reranker(Overlap(), count=20)}
-    found = measure_trial(load(tiny_model), Trial("keep"), tasks, fitted_on, teachers)
+    overlap = {"overlap": Reranker(Overlap(), count=20)}
+    found = measure_trial(load(tiny_model), Trial("keep"), tasks, fitted_on, overlap)
     assert found.teachers["overlap"] > max(map(mean_score, found.hybrids.values()))
     assert "overlap" in found.taught_by
     assert set(MAPS) < found.scores.keys()
@@ -85,7 +82,7 @@ def test_one_that_finds_more_teaches_the_model_that_was_given(tiny_model: Path) 
         assert fitted_on.asked.documents[row] not in listed, "its own document"
         wanted = [shared(query, fitted_on.documents[place]) for place in listed]
         assert wanted[int(np.argmax(scores))] == max(wanted)
-    other = measure_trial(load(tiny_model), Trial("another"), tasks, fitted_on, teachers)
+    other = measure_trial(load(tiny_model), Trial("another"), tasks, fitted_on, overlap)
     assert "overlap" not in other.taught_by
 
 
@@ -95,7 +92,7 @@ def test_it_is_asked_about_as_much_as_there_is_time_for(
     tasks, fitted_on = tasks_of_texts([page(place).text for place in range(40)], fewest=1), basis(60)
     judged = sum(len(task.queries) for task in tasks)
     monkeypatch.setattr(Reranker, "speed", lambda *_: 500.0)  # ten lists a second
-    monkeypatch.setattr(measure, "FEWEST", 20)
+    monkeypatch.setattr(teachers, "FEWEST", 20)
     ask = (str(cross_encoder), tasks, fitted_on)
     assert isinstance(found := read_teacher(*ask, seconds=judged / 10 + 5), Reranker)
     assert found.count == pytest.approx(50, abs=1)
@@ -110,11 +107,14 @@ def test_it_is_asked_about_as_much_as_there_is_time_for(
     assert not is_cross_encoder(str(tiny_model))
 
 
-def test_at_the_door(cross_encoder: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("untrained")
+def test_at_the_door(
+    cross_encoder: Path, tiny_model: Path, whole: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A random one does not teach, and the page says so. None can be improved; one of two scores cannot teach."""
-    monkeypatch.setattr("isotrope.improvement.improve.train_in_turn", lambda *_: None)
-    library, quiet = write_library(tmp_path / "library.jsonl"), Console(quiet=True)
-    found = improve(tiny_model, library, minutes=2, teachers=[cross_encoder], console=quiet)
+    monkeypatch.setattr(teachers, "DEPTH", 5)
+    quiet = Console(quiet=True)
+    found = improve(whole, library, minutes=2, teachers=[cross_encoder], console=quiet)
     assert found.record["teachers"].keys() == {"cross"}
     assert re.search(r"cross did not teach, because it scores \d", found.report(tmp_path / "page.html").read_text())
     with pytest.raises(UserError, match="cross is a cross-encoder, which gives no vectors: let it teach: --teacher"):
@@ -122,4 +122,4 @@ def test_at_the_door(cross_encoder: Path, tiny_model: Path, tmp_path: Path, monk
     two = shutil.copytree(tiny_model, tmp_path / "two")
     AutoModelForSequenceClassification.from_pretrained(tiny_model, num_labels=2).save_pretrained(two)
     with pytest.raises(UserError, match="two gives 2 scores to two texts"):
-        improve(tiny_model, library, teachers=[two], console=quiet)
+        improve(whole, library, teachers=[two], console=quiet)

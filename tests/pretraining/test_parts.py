@@ -141,7 +141,8 @@ def test_every_pass_reads_every_block_once_in_a_new_order():
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_a_sentence_in_a_block_is_encoded_as_if_it_stood_alone(tokenizer, attention):
-    model = build_model(TOY, tokenizer, seed=0, attention=attention).eval()
+    model = build_model(TOY, tokenizer, seed=0).eval()
+    model.set_attn_implementation(attention)
     alone = [tokenizer(text)["input_ids"] for text in ("the cat sees a dog .", "a red bird .", "the")]
     block = np.array([id for ids in alone for id in ids], dtype=np.uint16)
     mask = collate([{"ids": block.astype(int)}])["attention_mask"]

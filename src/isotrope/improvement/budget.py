@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from isotrope.errors import UserError
 from isotrope.store.atomic import write_json
@@ -26,6 +26,7 @@ STARTING = 8.0  # seconds that a training takes before its first step
 STEP_COST = 4  # a training step costs about as much as encoding its texts so many times
 PAIR_WORDS = 32  # of two crops
 GOOD_QUERIES, FEWEST_QUERIES = 200, 50  # of a task
+Amount: TypeAlias = tuple[int, float]  # so many items of so many words each
 _NOTED = ("left_out", "trained", "plans", "teachers", "asked")  # each by names
 # Of the time, for one measurement; texts a dimension for the post steps; queries. The first possible line is taken.
 _LEVELS = (
@@ -45,26 +46,12 @@ def check_minutes(minutes: float, problem: str = "") -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
-    """So many items of so many words each."""
-
-    count: int
-    words: float
-
-
-@dataclass(frozen=True, slots=True)
 class Size:
-    """What every candidate is measured on.
+    """What every candidate is measured on."""
 
-    Attributes:
-        queries: the most of any task.
-        fitted_on: texts for the post steps; 0: there are none.
-        folds: whether the documents that post steps are fitted on judge too.
-    """
-
-    queries: int
-    fitted_on: int
-    folds: bool = False
+    queries: int  # the most of any task
+    fitted_on: int  # texts for the post steps; 0: there are none
+    folds: bool = False  # the documents that post steps are fitted on judge too
 
     def told(self, queries: int, fitted_on: int) -> list[str]:
         """A line for each thing of which there would be more."""
@@ -80,27 +67,23 @@ class Size:
 def measurement_size(words: float, fitted: Amount, tasks: Sequence[Amount], dimensions: int) -> Size | None:
     """The largest measurement that leaves time for the rest; None: even the smallest takes too long.
 
-    Texts for the post steps become fewer first, since they do not judge.
-
-    Args:
-        words: that the model could read in the whole time of the race.
-        fitted: the texts for the post steps.
-        tasks: queries of each task, with the words of a query and its part of the other texts.
-        dimensions: of the vectors. A post step needs more texts than that.
+    ``words`` could be read in the whole time of the race. Texts for the post steps (``fitted``) become fewer first,
+    since they do not judge; a step needs more of them than the vectors have ``dimensions``. ``tasks`` are the queries
+    of each task, with the words of a query and of its part of the other texts.
     """
-    most = max(task.count for task in tasks)
+    most, (texts, text_words) = max(count for count, _ in tasks), fitted
 
     def asked(queries: int) -> float:
-        return sum(min(queries, task.count) * task.words for task in tasks)
+        return sum(min(queries, count) * of_one for count, of_one in tasks)
 
-    for share, texts, few in _LEVELS:
+    for share, a_dimension, few in _LEVELS:
         allowed, fewest = share * words, min(few, most)
-        least = min(fitted.count, round(texts * dimensions))
-        if asked(fewest) + least * fitted.words > allowed:
+        least = min(texts, round(a_dimension * dimensions))
+        if asked(fewest) + least * text_words > allowed:
             continue
-        free = int((allowed - asked(most)) / max(fitted.words, 1))
-        fit = max(least, min(free, fitted.count)) if texts else 0
-        enough = (queries for queries in range(most, fewest, -1) if asked(queries) + fit * fitted.words <= allowed)
+        free = int((allowed - asked(most)) / max(text_words, 1))
+        fit = max(least, min(free, texts)) if a_dimension else 0
+        enough = (queries for queries in range(most, fewest, -1) if asked(queries) + fit * text_words <= allowed)
         return Size(next(enough, fewest), fit)
     return None
 
@@ -114,28 +97,23 @@ class Clock(NamedTuple):
 
 
 class Budget:
-    """The time of a race, and what is kept of it in its folder, so that the same command goes on.
+    """The time of a race, ``seconds``, and what is kept of it in its folder, so that the same command goes on.
 
-    Args:
-        folder: of the race. A damaged file in it counts as missing.
-        seconds: the whole time; infinite for a race that repeats a plan.
-
-    Attributes:
-        clock: a race beside other work may count the processor's time.
-        kept: as the file holds it: what an earlier call, stopped or killed, has used and done.
-        kept_back: seconds for what comes after the race: the choice, the model, the report.
-        rang: whether the time of the race is over.
+    A race that repeats a plan has infinite time. A damaged file counts as missing.
     """
 
+    # a race beside other work may count the processor's time
     clock = Clock(time.monotonic, getattr(signal, "ITIMER_REAL", None), getattr(signal, "SIGALRM", None))
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self._path, self.seconds = folder / NOTES, seconds
+        # as the file holds it: what an earlier call, stopped or killed, has used and done
         self.kept: dict[str, Any] = {"spent": 0.0, "questions": 0} | {kind: {} for kind in _NOTED}
         with suppress(UserError):
             self.kept |= read_record(self._path)
         self._began = self.clock.now() - self.kept["spent"]
-        self.kept_back, self.rang = 0.0, False
+        self.kept_back = 0.0  # seconds for what comes after the race: the choice, the model, the report
+        self.rang = False  # the time of the race is over
 
     def keep(self, **more: Any) -> None:
         """Write what is known by now, and the time that was used."""
@@ -159,12 +137,9 @@ class Budget:
 
     @contextmanager
     def alarm(self) -> Iterator[None]:
-        """Interrupt the work within, as Ctrl-C does, when the time is over; `rang` then says that it was the clock.
+        """Raise KeyboardInterrupt within, as Ctrl-C does, when the time is over; `rang` says that it was the clock.
 
         Only in the main thread, and not on Windows: elsewhere Python hears no such signal.
-
-        Raises:
-            KeyboardInterrupt: the time is over.
         """
         if self.left <= 0:
             self._ring()
@@ -204,14 +179,9 @@ class Budget:
     def pairs_in(self, stage: str, names: Sequence[str], share: float, measurements: int, most: int) -> dict[str, int]:
         """Training -> how many pairs it gets in this stage. If the time is short, the last ones are left out.
 
-        The only one that is left may be as short as there is time for: a short training is better than none.
-
-        Args:
-            stage: its name. What was planned for it once is kept.
-            names: of the trainings.
-            share: of the time that is left.
-            measurements: of each training.
-            most: pairs of a training.
+        The only one that is left may be as short as there is time for: a short training is better than none. The stage
+        has a ``share`` of the time that is left, a training needs so many ``measurements`` and has at most so many
+        pairs. What was planned for a stage once is kept.
         """
         plans = self.kept["plans"]
         if stage not in plans:

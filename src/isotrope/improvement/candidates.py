@@ -55,29 +55,20 @@ def raw_poolings(model: SentenceTransformer) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A way to train: a preset with a few settings.
+    """A way to train: a preset with a few settings."""
 
-    Attributes:
-        name: as tables show it.
-        preset: its file or name.
-        overrides: ``key=value`` over the preset's keys.
-        alike: tasks that resemble its training pairs.
-    """
-
-    name: str
+    name: str  # as tables show it
     preset: str
-    overrides: tuple[str, ...] = ()
-    alike: frozenset[str] = frozenset()
+    overrides: tuple[str, ...] = ()  # ``key=value`` over the preset's keys
+    alike: frozenset[str] = frozenset()  # tasks that resemble its training pairs
 
 
 def recipes(raw: bool, titled: bool, short: bool = False, searched: bool = True) -> list[Training]:
     """The trainings that are tried, those that help most often first: where the time is short, the last are left out.
 
-    Args:
-        raw: whether the start is a bare language model, which learns with high rates.
-        titled: whether most documents have titles.
-        short: whether most documents are short, as single sentences are.
-        searched: whether searches judge. Graded pairs read both sides alike, so they cannot see an encoder for queries.
+    ``raw`` says that the start is a bare language model, which learns with high rates, ``titled`` and ``short`` that
+    most documents have titles or are single sentences, and ``searched`` that searches judge. Graded pairs read both
+    sides alike, so they cannot see an encoder for queries.
     """
     crops, titles = frozenset({SPANS, SCATTERED}), frozenset({TITLE})
     neighbours, cut = frozenset({HALVES, HALVES_OF_SHORT, NEIGHBOURS}), _SHORT if short else ()
@@ -103,25 +94,15 @@ def recipes(raw: bool, titled: bool, short: bool = False, searched: bool = True)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One encoder that is measured once; each post step after it is a candidate that costs nothing more.
+    """One encoder that is measured once; each post step after it is a candidate that costs nothing more."""
 
-    Attributes:
-        name: of the encoder, as in tables.
-        pooling: as `isotrope.load` takes it.
-        recipe: the name of its training; "" if it has none.
-        pairs: that it is trained on, which is what it costs.
-        share: of the trained weights; the rest is the model before training.
-        steps: names of the post steps that are tried after it.
-        start: the name of the model that it begins with; "" is the one that was given.
-    """
-
-    name: str
-    pooling: str | None = None
-    recipe: str = ""
-    pairs: int = 0
-    share: float = 1.0
-    steps: Sequence[str] = POST_STEPS
-    start: str = ""
+    name: str  # of the encoder, as in tables
+    pooling: str | None = None  # as `isotrope.load` takes it
+    recipe: str = ""  # the name of its training; "" if it has none
+    pairs: int = 0  # that it is trained on, which is what it costs
+    share: float = 1.0  # of the trained weights; the rest is the model before training
+    steps: Sequence[str] = POST_STEPS  # names of the post steps that are tried after it
+    start: str = ""  # the name of the model that it begins with; "" is the one that was given
 
     def candidates(self) -> Iterator[tuple[str, str]]:
         """Candidate -> the name of its post step; the encoder without one, with "", comes first."""
@@ -137,25 +118,15 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Makes the encoders of trials from the start model.
+    """Makes the encoders of trials from the start model."""
 
-    Attributes:
-        model: the start, as `isotrope.load` takes it.
-        documents: opened.
-        held_out: documents that no candidate is trained or fitted on.
-        trained_on: how many others there are.
-        seed: of all random numbers.
-        folder: of the race.
-        recipes: name -> training.
-    """
-
-    model: str
+    model: str  # the start, as `isotrope.load` takes it
     documents: Opened
-    held_out: int
-    trained_on: int
-    seed: int
-    folder: Path
-    recipes: Mapping[str, Training] = field(default_factory=dict)
+    held_out: int  # documents that no candidate is trained or fitted on
+    trained_on: int  # how many others there are
+    seed: int  # of all random numbers
+    folder: Path  # of the race
+    recipes: Mapping[str, Training] = field(default_factory=dict)  # by name
 
     def work(self, trial: Trial, rankings: Rankings | None = None) -> None:
         """Do the long work that comes before the encoder: train. After a stop, the same call goes on.
@@ -168,8 +139,7 @@ class Maker:
                 texts=2 * trial.pairs, batch=BATCH, output=self.trained(trial).parent, seed=self.seed,
             )  # fmt: skip
             return
-        recipe = self.recipes[trial.recipe]
-        pooling = trial.pooling
+        recipe, pooling = self.recipes[trial.recipe], trial.pooling
         if pooling is None and is_bare(self.model):  # a preset would take its own, and not the one that was measured
             pooling = load(self.model)[1].pooling_mode
         rounds = -(-trial.pairs // self.trained_on)  # a short document may have fewer pairs: then training is shorter
@@ -208,22 +178,16 @@ def for_queries(made: Mapping[str, Any]) -> bool:
 def check_plan(
     plan: Mapping[str, Any], makers: Mapping[str, Maker], teachers: Collection[str], asks: bool = False
 ) -> None:
-    """Refuse the plan of another race, before anything is written.
-
-    Raises:
-        UserError: it needs a teacher, a model or a training that this race does not have, or one that ``asks``.
-    """
-    lost = [f"--teacher {name}" for name in plan.get("teachers", []) if name not in teachers]
-    lost += ["--query-model"] if plan.get("questions") and not asks else []
-    if lost:
-        named = lost[0].strip("-").replace("-", " ")
-        raise UserError(f"the plan has the {named}, which was not named", f"add {lost[0]}")
+    """Refuse a plan with a teacher, a model, a training or questions (``asks``) that this race does not have."""
+    lost = [f"teacher {name} (--teacher)" for name in plan.get("teachers", []) if name not in teachers]
+    lost += ["query model (--query-model)"] if plan.get("questions") and not asks else []
     for trial in (Trial(**of) for of in plan["trials"]):
-        maker = makers.get(trial.start)
-        if maker is None or trial.recipe not in ("", *maker.recipes):
-            told = f"the plan has the {f'training {trial.recipe}' if maker else f'model {trial.start}'}"
-            remedy = "repeat it with the models and the documents that it was made with"
-            raise UserError(f"{told}, which is not one for this model and these documents", remedy)
+        if trial.start not in makers:
+            lost.append(f"model {trial.start} (--or)")
+        elif trial.recipe not in ("", *makers[trial.start].recipes):
+            lost.append(f"training {trial.recipe}, which these documents and this model do not have")
+    if lost:
+        raise UserError(f"the plan has the {lost[0]}", "repeat it with all models and documents that it was made with")
 
 
 def joined(*parts: str) -> str:

@@ -18,7 +18,7 @@ from isotrope.evaluation.document_tasks import HALVES
 from isotrope.evaluation.self_made import document_weights
 from isotrope.evaluation.significance import interval
 from isotrope.evaluation.verdict import Verdict
-from isotrope.types import Vector
+from isotrope.types import Matrix, Vector
 
 AS_IS = "keep"
 _LEVEL = 0.05
@@ -26,26 +26,19 @@ _RESAMPLES = 2000
 _POWER = 1.43  # a difference of so many half intervals is found in 80 of 100 cases: (1.96 + 0.84) / 1.96
 
 TaskScores = Mapping[str, Vector]  # task -> (Q,) one number a case, such as its reciprocal rank
+Places = npt.NDArray[np.int64]  # (Q,) of which document each case is
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateGain:
-    """What a candidate changes, as the mean over the tasks, in fractions.
+    """What a candidate changes, as the mean over the tasks, in fractions."""
 
-    Attributes:
-        gain: score − score of "keep".
-        low, high: the 95 % interval of the gain, for this candidate alone.
-        p: one-sided, corrected for the number of candidates.
-        others: the gain on the tasks that do not resemble its training; None: all tasks resemble it.
-        allowed: whether it may be chosen.
-    """
-
-    gain: float
-    low: float
+    gain: float  # score − score of "keep"
+    low: float  # of the 95 % interval of the gain, for this candidate alone
     high: float
-    p: float
-    others: float | None
-    allowed: bool
+    p: float  # one-sided, corrected for the number of candidates
+    others: float | None  # the gain on the tasks that do not resemble its training; None: all tasks resemble it
+    allowed: bool  # whether it may be chosen
 
 
 def judging(tasks: Iterable[str]) -> list[str]:
@@ -65,26 +58,24 @@ def mean_score(scores: TaskScores) -> float:
 def choose_candidate(
     scores: Mapping[str, TaskScores],
     alike: Mapping[str, frozenset[str]] | None = None,
-    documents: Mapping[str, npt.NDArray[np.int64]] | None = None,
+    documents: Mapping[str, Places] | None = None,
     *,
     kept: Collection[str] = (),
-    level: float = _LEVEL,
     resamples: int = _RESAMPLES,
     seed: int = 0,
 ) -> tuple[str, dict[str, CandidateGain]]:
     """The name of the chosen candidate, and what each candidate but "keep" gains.
 
-    A candidate is allowed if its gain is significant (p ≤ ``level``) and if it is not significantly worse on the tasks
+    A candidate is allowed if its gain is significant (p ≤ 0.05) and if it is not significantly worse on the tasks
     that do not resemble its training. "half → half" counts among these only where there is no other. Of the allowed
     ones the largest gain is chosen, else "keep". But a candidate after which documents keep their vectors costs less,
-    so the best of these is chosen unless the largest gain is significantly larger (``level``, uncorrected).
+    so the best of these is chosen unless the largest gain is significantly larger (uncorrected).
 
     Args:
         scores: candidate -> task -> (Q,); "keep" is one of them, and all have the same tasks and cases.
         alike: candidate -> the tasks that resemble what it was trained on.
-        documents: task -> of which document each of its cases is, (Q,); where it is left out, case i is of document i.
+        documents: task -> of which document each of its cases is; where it is left out, case i is of document i.
         kept: the candidates after which documents keep their vectors.
-        level: of the corrected test.
         resamples: at least 100.
         seed: of the draws.
     """
@@ -95,8 +86,7 @@ def choose_candidate(
     }
     judges = judging(changes)
     points = {task: change.mean(axis=1) for task, change in changes.items()}  # (C,)
-    own_documents = documents or {}
-    of = [own_documents.get(task, np.arange(change.shape[1])) for task, change in changes.items()]
+    of = [(documents or {}).get(task, np.arange(change.shape[1])) for task, change in changes.items()]
     weights = document_weights(of, resamples, seed)
     draws = {task: change @ own.T for (task, change), own in zip(changes.items(), weights, strict=True)}  # of (C, R)
     drawn = np.mean([draws[task] for task in judges], axis=0)  # (C, R)
@@ -107,7 +97,7 @@ def choose_candidate(
         unlike = judging(task for task in own if task not in (alike or {}).get(name, ()))
         others = float(np.mean([own[task] for task in unlike])) if unlike else None
         harmless = bool(unlike) and interval(np.mean([draws[task][row] for task in unlike], axis=0))[1] >= 0
-        allowed = bool(p[row] <= level) and harmless
+        allowed = bool(p[row] <= _LEVEL) and harmless
         gains[name] = CandidateGain(
             float(np.mean([own[task] for task in judges])), *interval(drawn[row]), float(p[row]), others, allowed
         )
@@ -122,9 +112,9 @@ def choose_candidate(
 def choose_in_turn(
     scores: Mapping[str, TaskScores],
     alike: Mapping[str, frozenset[str]],
-    documents: Mapping[str, npt.NDArray[np.int64]],
+    documents: Mapping[str, Places],
     crossed: Mapping[str, TaskScores],
-    crossed_of: Mapping[str, npt.NDArray[np.int64]],
+    crossed_of: Mapping[str, Places],
     *,
     kept: Collection[str] = (),
     seed: int = 0,
@@ -133,14 +123,8 @@ def choose_in_turn(
 
     Another one is chosen if it is allowed against "keep" and against the best of these.
 
-    Args:
-        scores: as above.
-        alike: the same.
-        documents: the same.
-        crossed: some candidates, "keep" among them -> their scores on further cases of the same tasks; may be empty.
-        crossed_of: task -> of which document each of the further cases is.
-        kept: as above.
-        seed: the same.
+    ``crossed`` has the scores of some candidates, "keep" among them, on further cases of the same tasks, which are of
+    the documents ``crossed_of``. Without it, all is as in `choose_candidate`.
     """
     choice, gains = choose_candidate(scores, alike, documents, kept=kept, seed=seed)
     if not crossed:
@@ -160,19 +144,11 @@ def more_cases(one: Mapping[str, npt.NDArray[Any]], two: Mapping[str, npt.NDArra
 
 
 def best_search(
-    scores: Mapping[str, TaskScores],
-    searches: Mapping[str, TaskScores],
-    documents: Mapping[str, npt.NDArray[np.int64]],
-    *,
-    seed: int = 0,
+    scores: Mapping[str, TaskScores], searches: Mapping[str, TaskScores], documents: Mapping[str, Places], seed: int
 ) -> dict[str, Any] | None:
     """Of some other searches with the model as it is, the one that gains most: ``name``, ``gain``, ``low``, ``high``.
 
-    Args:
-        scores: those of "keep" are among them.
-        searches: their scores on the same cases; none gives None.
-        documents: as in `choose_candidate`.
-        seed: of the draws.
+    ``scores`` has those of "keep", and ``searches`` theirs on the same cases; None: there are no searches.
     """
     if not searches:
         return None
@@ -191,16 +167,12 @@ def race_verdict(
     judge: tuple[str, str],
     needed: str = "",
 ) -> Verdict:
-    """What the race says of the model that was given. If it is kept, the best of the others is compared with it.
+    """What the race says of the model that was given, named ``model``.
 
-    Args:
-        scores: of "keep" and of ``best``.
-        gains: as `choose_candidate` gives them; empty if nothing was measured.
-        choice: the same.
-        best: the choice, or if that is "keep" the candidate that gains most.
-        model: the name of the model that was given.
-        judge: what judged, and what it measures: ``judge`` and ``measure`` of `Verdict`.
-        needed: what a race with trainings needs, if there was no time for one.
+    ``gains`` and ``choice`` are as `choose_candidate` gives them; there are no gains if nothing was measured. ``best``
+    is the choice, or if that is "keep" the candidate that gains most, and ``scores`` are of "keep" and of it.
+    ``judge`` is what judged and what it measures, as `Verdict` has them, and ``needed`` what a race with trainings
+    needs, if there was no time for one.
     """
     if not gains:
         return Verdict.not_tested(before=model, after="other models", advice=needed or f"Keep {model}.")
@@ -219,7 +191,7 @@ def race_verdict(
     )  # fmt: skip
 
 
-def _corrected(points: Vector, drawn: npt.NDArray[np.float64]) -> Vector:
+def _corrected(points: Vector, drawn: Matrix) -> Vector:
     """One-sided p-values (C,) of gains (C,) with their draws (C, R), corrected by max-T."""
     if not len(points):
         return points

@@ -21,7 +21,7 @@ from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import Sets
 from isotrope.improvement.budget import Budget, check_minutes
 from isotrope.improvement.candidates import Maker, check_plan, raw_poolings, recipes, told_apart
-from isotrope.improvement.decide import AS_IS, mean_score, race_verdict
+from isotrope.improvement.decide import AS_IS, best_search, race_verdict
 from isotrope.improvement.judges import (
     FEWEST_HELD_OUT,
     Judges,
@@ -34,13 +34,13 @@ from isotrope.improvement.judges import (
     shipped_pairs,
     shown_search,
 )
-from isotrope.improvement.measure import found_by, speed_of, words_read
+from isotrope.improvement.measure import found_by
 from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.questions import SHARE, check_writer, written
 from isotrope.improvement.race import Race
-from isotrope.improvement.reranker import Reranker, is_cross_encoder, refuse_cross_encoder
 from isotrope.improvement.schedule import train_in_turn
-from isotrope.improvement.steps import WHITENINGS, Basis
+from isotrope.improvement.steps import Basis, speed_of, words_read
+from isotrope.improvement.teachers import Reranker, is_cross_encoder
 from isotrope.report.examples import searched
 from isotrope.report.outcome import MODEL, REPORT, Outcome
 from isotrope.store.atomic import write_text
@@ -60,7 +60,7 @@ SAVING = 15.0  # seconds after the race: the choice, the model, the report
 
 
 class Improvement(Outcome):
-    """What `improve` found: see `Outcome`. `table` has a row a candidate, and a column a task."""
+    """What `improve` found, an `Outcome`. `table` has a row a candidate, and a column a task."""
 
     @property
     def choice(self) -> str:
@@ -140,20 +140,19 @@ def improve(
     with watch("reading", console):
         opened = text_room.open(documents, text=text, title=title)
         found = opened.documents()
-    asked = {"seed": seed, "pooling": pooling, "minutes": None if plan else float(minutes or MINUTES), "plan": plan}
-    named = {kind: {name: files_checksum(one) for name, one in models.items()}
-             for kind, models in (("others", starts), ("teachers", taught_by))}  # fmt: skip
-    own_key = own and own.checksum()
-    identity = asked | named | {"model": files_checksum(where), "documents": found.key, "labels": own_key}
-    identity["query_model"] = query_model and files_checksum(query_model)
+    identity = {
+        "seed": seed, "pooling": pooling, "minutes": None if plan else float(minutes or MINUTES), "plan": plan,
+        "others": {name: files_checksum(one) for name, one in starts.items()},
+        "teachers": {name: files_checksum(one) for name, one in taught_by.items()},
+        "model": files_checksum(where), "documents": found.key, "labels": own and own.checksum(),
+        "query_model": query_model and files_checksum(query_model),
+    }  # fmt: skip
     job = Job(output, KIND, identity, [opened], restart=restart)
     with job.held():
         record = job.result()
         if record is None:
             console.print(str(found.report))
             record = _Work(job, where, starts, taught_by, query_model, opened, own, guards, console).done()
-        elif not (job.folder / REPORT).is_file():
-            write_text(job.folder / REPORT, choice_page(record).html())
     return Improvement(job, record, choice_page)
 
 
@@ -173,25 +172,24 @@ class _Work:
 
     def done(self) -> Record:
         """Race, decide, save."""
-        asked, folder = self.job.identity, self.job.folder
-        budget = Budget(folder, 60 * asked["minutes"] if asked["minutes"] else float("inf"))
+        asked, plan = self.job.identity, self.job.identity["plan"]
+        budget = Budget(self.job.folder, 60 * asked["minutes"] if asked["minutes"] else float("inf"))
         for one in self.teachers.values():  # first: a model may be damaged
             Reranker.load(one) if is_cross_encoder(one) else load(one)
         for one in (*self.others.values(), self.model):
-            refuse_cross_encoder(one)
+            if is_cross_encoder(one):
+                raise UserError(f"{one} is a cross-encoder, which gives no vectors", f"let it teach: --teacher {one}")
             encoder = load(one, asked["pooling"] if one == self.model else None)
-        raw = is_bare(self.model)
-        poolings = raw_poolings(encoder) if raw and asked["pooling"] is None else [asked["pooling"]]
+        raw = is_bare(self.model) and asked["pooling"] is None
+        poolings = raw_poolings(encoder) if raw else [asked["pooling"]]
         found = self.opened.documents()
         if warning := unknown_warning(encoder, found.texts(np.array(evenly(len(found), UNKNOWN_IN)))):
             self.console.print(warning)
-        race, judges = self._prepared(raw, budget)
+        race, judges = self._prepared(budget)
         self.console.print(threads_line())
         speed, dimensions = speed_of(encoder, race.texts()), int(encoder.get_embedding_dimension() or 0)
         del encoder  # its memory
-        plan = asked["plan"]
-        enough = bool(plan) or race.plan_size(speed, dimensions)
-        if not enough:
+        if not plan and not race.plan_size(speed, dimensions):
             return self._decided(race, judges, finished=True)
         stopped = False
         try:
@@ -203,10 +201,10 @@ class _Work:
             raise Stopped("stopped before anything was measured")
         record = self._decided(race, judges, finished=not stopped)
         if stopped:
-            raise Stopped(f"stopped; the best so far ({record['choice']}) is in {folder}")
+            raise Stopped(f"stopped; the best so far ({record['choice']}) is in {self.job.folder}")
         return record
 
-    def _prepared(self, raw: bool, budget: Budget) -> tuple[Race, Judges]:
+    def _prepared(self, budget: Budget) -> tuple[Race, Judges]:
         """Hold documents out, and make tasks from them."""
         found, seed = self.opened.documents(), self.job.identity["seed"]
         if self.labels is None and len(found) < FEWEST:
@@ -218,14 +216,14 @@ class _Work:
         for line in judges.told:
             self.console.print(line)
 
-        def maker(model: str, raw: bool) -> Maker:
-            tried = {one.name: one for one in recipes(raw, judges.titled, judges.short, judges.searched)}
-            return Maker(model, self.opened, held_out, len(trained), seed, self.job.folder, tried)
-
-        makers = {name: maker(where, is_bare(where)) for name, where in self.others.items()}
-        own, basis = maker(self.model, raw), Basis.of(found, trained, seed)
+        makers = {}
+        for name, model in {"": self.model, **self.others}.items():
+            tried = recipes(is_bare(model), judges.titled, judges.short, judges.searched)
+            named = {one.name: one for one in tried}
+            makers[name] = Maker(model, self.opened, held_out, len(trained), seed, self.job.folder, named)
         if plan := self.job.identity["plan"]:
-            check_plan(plan, {"": own, **makers}, self.teachers, bool(self.query_model))
+            check_plan(plan, makers, self.teachers, bool(self.query_model))
+        basis = Basis.of(found, trained, seed)
         self.job.begin()
         if self.query_model:
             seconds, most = (float("inf"), plan.get("questions", 0)) if plan else (SHARE * budget.seconds, None)
@@ -234,25 +232,22 @@ class _Work:
                 more, read = written(self.query_model, basis.documents, place, seconds, most, seed)
             budget.keep(questions=read)
             basis = basis.asking(more)
-        return Race(own, judges.tasks, basis, budget, self.console, makers, self.teachers), judges
+        return Race(makers.pop(""), judges.tasks, basis, budget, self.console, makers, self.teachers), judges
 
     def _run(self, race: Race, poolings: Sequence[str | None]) -> None:
+        """First what shows how fast this machine is, and so how much time is needed after the race; then trainings."""
         race.teach()
-        pooling = race.poolings(poolings)
-        self._keep_back(race)
-        start = race.starts()
-        self.console.print(f"{len(race.makers[start].recipes)} kinds of training follow{race.budget.told}")
-        train_in_turn(race, None if start else pooling, [name for name in WHITENINGS if _helps(race, name)], start)
-        race.widen()
-
-    def _keep_back(self, race: Race) -> None:
-        """Time for what comes after the race; pairs of general English that would take too much of it are dropped."""
-        self.guards, seconds = affordable_pairs(self.guards, race.budget.seconds, race.budget.speed)
+        pooling, budget = race.poolings(poolings), race.budget
+        self.guards, seconds = affordable_pairs(self.guards, budget.seconds, budget.speed)
         if search := shown_search(race.tasks):
-            seconds += 2 * words_read([*search.queries, *search.corpus]) / race.budget.speed
-        race.budget.kept_back = min(SAVING + seconds, race.budget.seconds / 4)
+            seconds += 2 * words_read([*search.queries, *search.corpus]) / budget.speed
+        budget.kept_back = min(SAVING + seconds, budget.seconds / 4)
         for line in race.told:
             self.console.print(line)
+        start = race.starts()
+        self.console.print(f"{len(race.makers[start].recipes)} kinds of training follow{budget.told}")
+        train_in_turn(race, None if start else pooling, race.helpful(), start)
+        race.widen()
 
     def _decided(self, race: Race, judges: Judges, finished: bool) -> Record:
         self.opened.check()  # what changed may have been trained on by its own judges
@@ -262,9 +257,10 @@ class _Work:
         after = before if choice == AS_IS else race.model(choice)
         best = max(gains, key=lambda one: gains[one].gain, default=AS_IS) if choice == AS_IS else choice
         scores = race.judged(best) if gains else ({}, {})
+        search = shown_search(race.tasks) if finished and choice != AS_IS else None
         judge = judge_in_words(race.tasks, scores[0])
         verdict = race_verdict(scores, gains, choice, best, model=name, judge=judge, needed=race.needed())
-        search = shown_search(race.tasks)
+        guards = self.guards if finished else shipped_pairs()  # after Ctrl-C, nobody wants to wait
         self.console.print(f"saving the model: {choice}")
         record: Record = {
             "model": name, **{key: asked[key] for key in ("seed", "minutes", "pooling")},
@@ -272,29 +268,16 @@ class _Work:
             "left_out": race.left_out, "judged_by": [*judges.told, *race.told],
             "documents": len(self.opened.documents()), "held_out": race.maker.held_out,
             "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
-            "gains": {name: asdict(gain) for name, gain in gains.items()}, "hybrid": race.best_search(),
+            "gains": {name: asdict(gain) for name, gain in gains.items()},
+            "hybrid": best_search(race.scores, race.first.hybrids, race.documents, asked["seed"]),
             "teachers": dict(race.first.teachers), "taught_by": race.first.taught_by,
             "made": {name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()},
             "plan": race.plan,
-            # after Ctrl-C, nobody wants to wait
-            "similarity": None if choice == AS_IS else general_change(
-                before, after, self.guards if finished else shipped_pairs()
-            ),
-            "searched": (
-                searched(search, *(found_by(model, search) for model in (before, after)))
-                if search and finished and choice != AS_IS else None
-            ),
+            "similarity": None if choice == AS_IS else general_change(before, after, guards),
+            "searched": search and searched(search, found_by(before, search), found_by(after, search)),
             "environment": environment(),
         }  # fmt: skip
         card = choice_card(race, record, after)
         save(after, self.job.folder / MODEL, card=card.markdown(self.job.folder / MODEL))
         write_text(self.job.folder / REPORT, choice_page(record).html())
         return self.job.finish(record) if finished else record
-
-
-def _helps(race: Race, step: str) -> bool:
-    """Whether a post step raised the score of any model that is not trained."""
-    return any(
-        made == step and not trial.recipe and mean_score(race.scores[name]) > mean_score(race.scores[trial.name])
-        for name, (trial, made) in race.made.items()
-    )

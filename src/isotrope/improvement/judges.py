@@ -38,19 +38,12 @@ _MOST_TIME = 0.1  # of the time: what this check may take
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """The tasks.
-
-    Attributes:
-        tasks: what judges.
-        titled: whether most documents have a title.
-        short: whether most documents are short.
-        told: a line for each task.
-    """
+    """What judges."""
 
     tasks: Sequence[Task]
-    titled: bool
-    short: bool
-    told: list[str]
+    titled: bool  # whether most documents have a title
+    short: bool  # whether most documents are short
+    told: list[str]  # a line for each task
 
     @property
     def searched(self) -> bool:
@@ -65,8 +58,7 @@ def held_out_count(documents: Documents, seed: int) -> int:
     """
     most = max(len(documents) // 5, min(len(documents) // 2, 2 * FEWEST_HELD_OUT))
     first = min(HELD_OUT, most)
-    _, rows = documents.split(first, seed)
-    some = usable_documents(list(documents.each(rows)), HELD_OUT)
+    some = usable_documents(list(documents.each(documents.split(first, seed)[1])), HELD_OUT)
     return min(most, first * _judging_count(some) // max(1, len(some)))
 
 
@@ -93,9 +85,7 @@ def task_of(labels: Labels) -> Task:
 
 
 def judges_of(held_out: Sequence[Document], labels: Labels | None, seed: int) -> Judges:
-    """Tasks from held-out documents; with ``labels``, these alone.
-
-    "half → half" is left out where two others judge.
+    """Tasks from held-out documents; with ``labels``, these alone. "half → half" is left out where two others judge.
 
     Raises:
         UserError: too few documents are long enough for any task.
@@ -122,14 +112,7 @@ def shipped_pairs() -> Sets:
 
 
 def general_pairs(data: str | Path | None = None) -> Sets:
-    """The shipped graded pairs; also the test pairs of STS-B and SICK-R, if a data folder is known.
-
-    Args:
-        data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
-
-    Raises:
-        UserError: a data folder is named, and its pairs are missing or broken.
-    """
+    """The shipped graded pairs; also the test pairs of STS-B and SICK-R, if a data folder is known or named."""
     folder = data or os.environ.get("ISOTROPE_DATA")
     return {**shipped_pairs(), **({task: load_sts(folder, task, ["test"]) for task in GUARDS} if folder else {})}
 
@@ -137,24 +120,20 @@ def general_pairs(data: str | Path | None = None) -> Sets:
 def affordable_pairs(sets: Sets, seconds: float, speed: float) -> tuple[Sets, float]:
     """The sets, or the shipped pairs alone if the others take too long; and the seconds that this takes.
 
-    Args:
-        sets: as `general_pairs` gives them.
-        seconds: the time of the whole race.
-        speed: words that the model reads in a second.
+    ``seconds`` is the time of the whole race, and ``speed`` the words that the model reads in a second.
     """
-    wanted = 2 * _words(sets) / speed  # the model before, and the choice
-    return (sets, wanted) if wanted <= _MOST_TIME * seconds else (shipped_pairs(), 2 * _words(shipped_pairs()) / speed)
+    pairs = [each for parts in sets.values() for each in parts.values()]
+    texts = {text for each in pairs for text in (*each.first, *each.second)}
+    wanted = 2 * sum(len(text.split()) for text in texts) / speed  # the model before, and the choice
+    if wanted <= _MOST_TIME * seconds or len(sets) == 1:
+        return sets, wanted
+    return affordable_pairs(shipped_pairs(), seconds, speed)
 
 
 def general_change(before: Encoder, after: Encoder, sets: Sets) -> dict[str, Any]:
     """What changes on these pairs: a `Comparison` as a dictionary, with each set under ``per_task``."""
     old, new = (main_pairs(sets, similarities(encoder, sets)) for encoder in (before, after))
     return asdict(compare(old, new))
-
-
-def _words(sets: Sets) -> int:
-    pairs = [each for parts in sets.values() for each in parts.values()]
-    return sum(len(text.split()) for text in {text for each in pairs for text in (*each.first, *each.second)})
 
 
 def shown_search(tasks: Sequence[Task]) -> Domain | None:

@@ -1,30 +1,35 @@
-"""How good an encoder is on the tasks, with each post step after it. Every text is encoded once."""
+"""How good an encoder is on the tasks, with each post step after it, and the files that keep what was measured.
 
-import sys
+Every text is encoded once. What is missing or damaged in a file is measured again.
+"""
+
+import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
 from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder import load
-from isotrope.encoder.embed import Vectors, cut, search_vectors, vectors_of
+from isotrope.encoder.embed import Vectors, cut, search_vectors
 from isotrope.encoder.prompts import routed
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import make_document_tasks
 from isotrope.evaluation.embed import Known, known_by
+from isotrope.evaluation.retrieval import Lists
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sts import PairTask
-from isotrope.improvement.budget import Amount, Budget, Size, measurement_size
-from isotrope.improvement.candidates import Trial
-from isotrope.improvement.decide import AS_IS, TaskScores, mean_score
-from isotrope.improvement.reranker import DEPTH, FEWEST, Reranker, is_cross_encoder
+from isotrope.improvement.budget import Size, measurement_size
+from isotrope.improvement.candidates import Trial, slug
+from isotrope.improvement.decide import AS_IS, Places, TaskScores, mean_score
 from isotrope.improvement.steps import (
+    JUDGED_LENGTH,
     MAPS,
     QUERY_MAP,
     WHITENED_ON,
@@ -32,63 +37,24 @@ from isotrope.improvement.steps import (
     Basis,
     Fitted,
     Task,
-    map_step,
+    texts_read,
     whitening_step,
+    words_read,
 )
-from isotrope.improvement.teachers import (
-    BM25,
-    Rankings,
-    TeachingModel,
-    hybrid_scores,
-    reranker_score,
-    used_teachers,
-)
-from isotrope.text.permutation import evenly
+from isotrope.improvement.teachers import BM25, Rankings, Reranker, TeachingModel, hybrid_scores
+from isotrope.store.atomic import new_file
 from isotrope.types import Vector
 
-PROBED = 32  # texts that tell how fast a model reads
+TOLD = "told"  # the array that holds JSON; the others are named by kind, candidate, and task or part
 LEARNING = 0.3  # of the time: what is read for maps, which are learned from the model as it is, and for folds
-JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
-
-
-def words_read(texts: Iterable[str]) -> int:
-    """Words that are read of these texts, about: a word may be several tokens."""
-    return sum(min(len(text.split()), JUDGED_LENGTH) for text in texts)
-
-
-def texts_read(tasks: Iterable[Task], basis: Basis, steps: Sequence[str]) -> tuple[list[str], list[str]]:
-    """All that is encoded to measure one encoder with these post steps: queries, and other texts."""
-    queries, documents = (list(texts) for texts in basis.texts(steps))
-    for task in tasks:
-        if isinstance(task, PairTask):  # both sides of a graded pair are read alike
-            documents += task.texts
-        else:
-            queries += task.domain.queries
-            documents += task.domain.corpus
-    return list(dict.fromkeys(queries)), list(dict.fromkeys(documents))
-
-
-def speed_of(model: SentenceTransformer, texts: Sequence[str]) -> float:
-    """Words that a model reads in a second, by the budget's clock, from a few of the texts."""
-    some = [texts[place] for place in evenly(len(texts), PROBED)]
-    with cut(model, JUDGED_LENGTH):
-        vectors_of(model, some[:2])  # the first call is slower
-        began = Budget.clock.now()
-        vectors_of(model, some, batch_size=PROBED)
-    return words_read(some) / max(Budget.clock.now() - began, 1e-6)
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Documents that judge what was fitted on the others.
+    """Documents that judge what was fitted on the others."""
 
-    Attributes:
-        basis: of the others.
-        tasks: of these documents.
-    """
-
-    basis: Basis
-    tasks: list[SelfMadeTask]
+    basis: Basis  # of the others
+    tasks: list[SelfMadeTask]  # of these documents
 
 
 def judging_folds(basis: Basis, tasks: Sequence[Task]) -> list[Fold]:
@@ -111,36 +77,25 @@ def size_within(words: float, tasks: Sequence[Task], basis: Basis, dimensions: i
     folded = 0 < folds <= LEARNING * words - once
     left = words - part * once - (folds if folded else 0)
     every = words_read(basis.whitened_on) / WHITENED_ON
-    amounts = [Amount(task.size, words_read(task.texts) / task.size) for task in tasks]
-    size = measurement_size(left, Amount(int(part * WHITENED_ON), every), amounts, dimensions)
+    amounts = [(task.size, words_read(task.texts) / task.size) for task in tasks]
+    size = measurement_size(left, (int(part * WHITENED_ON), every), amounts, dimensions)
     if size:
         return replace(size, folds=folded and size.fitted_on == WHITENED_ON)
-    return measurement_size(words, Amount(0, every), amounts, dimensions)  # without post steps
+    return measurement_size(words, (0, every), amounts, dimensions)  # without post steps
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What is known of an encoder and of the post steps after it.
+    """What is known of an encoder and of the post steps after it. A step that could not be fitted is missing."""
 
-    Attributes:
-        scores: candidate -> task -> (Q,).
-        hybrids: searches that add BM25 to this encoder, as ``scores``.
-        taught_by: the teachers of its rankings.
-        steps: candidate -> its fitted step.
-        rankings: what they teach; None: there is no teacher, or no step that learns from rankings was asked for.
-        teachers: the score of each further teacher.
-        crossed: candidate -> task -> its cases in all folds (Q',), by steps that were fitted on the other folds.
-        crossed_of: task -> of which document each of these cases is, (Q',).
-    """
-
-    scores: dict[str, TaskScores]
-    hybrids: dict[str, TaskScores]
-    taught_by: list[str]
-    steps: Mapping[str, Fitted] = field(default_factory=dict)
-    rankings: Rankings | None = None
-    teachers: Mapping[str, float] = field(default_factory=dict)
-    crossed: Mapping[str, TaskScores] = field(default_factory=dict)
-    crossed_of: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    scores: Mapping[str, TaskScores]  # candidate -> task -> (Q,)
+    hybrids: Mapping[str, TaskScores]  # the same, of searches that add BM25 to this encoder
+    taught_by: list[str]  # the teachers of its rankings
+    steps: Mapping[str, Fitted] = field(default_factory=dict)  # candidate -> its fitted step
+    rankings: Rankings | None = None  # None: there is no teacher, or no step that learns from one
+    teachers: Mapping[str, float] = field(default_factory=dict)  # further ones, also if they do not teach -> score
+    crossed: Mapping[str, TaskScores] = field(default_factory=dict)  # see `_crossed`: candidate -> task -> cases (Q',)
+    crossed_of: Mapping[str, Places] = field(default_factory=dict)  # task -> of which document each of them is (Q',)
 
 
 def measure_trial(
@@ -174,24 +129,26 @@ def measure_trial(
         if isinstance(teacher, TeachingModel):
             further[name] = teacher.score
         elif trial.name == AS_IS:  # each list costs as much as 50 texts, so it teaches the model that was given
-            further[name] = reranker_score(teacher, known, tasks)
-    taught_by = used_teachers(scores[trial.name], hybrids, further) if learning else []
-    rankings, steps = None, dict[str, Fitted]()
-    if len(basis.documents) < 2 or not basis.asked.texts:  # there is nothing to rank
-        taught_by = []
+            further[name] = teacher.score(known, [task for task in tasks if not isinstance(task, PairTask)])
+    taught_by = list[str]()
+    if learning and len(basis.documents) > 1 and basis.asked.texts:  # there is something to rank
+        alone = mean_score(scores[trial.name])
+        # graded pairs say nothing of BM25: there it teaches too, and the pairs judge what was learned
+        adds = not hybrids or max(map(mean_score, hybrids.values())) > alone
+        taught_by = [BM25] * adds + [name for name, score in further.items() if score > alone]
     used = [teachers[name] for name in taught_by if name != BM25]
     models = [teacher.known for teacher in used if isinstance(teacher, TeachingModel)]
     ranked = partial(Rankings.of, known, words=BM25 in taught_by, models=models)
-    if taught_by:
-        rankings = ranked(basis)
-        for teacher in used:
-            rankings = rankings.reranked(teacher, basis.documents) if isinstance(teacher, Reranker) else rankings
+    rankings, steps = ranked(basis) if taught_by else None, dict[str, Fitted]()
+    for teacher in used:
+        if rankings and isinstance(teacher, Reranker):
+            rankings = rankings.reranked(teacher, basis.documents)
     for name, step in trial.candidates():
         with suppress(UserError):
             if step in WHITENINGS:
                 steps[name] = whitening_step(step, known, basis)
             elif step in MAPS and rankings and not (step == QUERY_MAP and routed(model)):
-                steps[name] = map_step(step, rankings.asked, rankings.documents, rankings.lists, basis.seed)
+                steps[name] = rankings.learned(step, basis.seed)
         if name in steps:
             after = steps[name].searching(known)
             scores[name] = {task.name: task.score(after) for task in tasks}
@@ -204,24 +161,21 @@ def measure_trial(
 
 def _crossed(
     known: Known, asked: Mapping[str, str], folds: Sequence[Fold], ranked: Callable[[Basis], Rankings]
-) -> tuple[dict[str, TaskScores], dict[str, npt.NDArray[np.int64]]]:
+) -> tuple[dict[str, TaskScores], dict[str, Places]]:
     """Candidate -> task -> its cases in all folds, and task -> of which document each is.
 
-    Args:
-        known: all vectors.
-        asked: candidate -> its step.
-        folds: each judges what is fitted on its basis.
-        ranked: a basis -> what its maps learn.
+    ``asked`` names each candidate's step. It is fitted on the basis of a fold, whose maps learn what ``ranked`` gives,
+    and judged by the documents of the fold.
     """
+    if not folds:
+        return {}, {}
     scores: dict[str, dict[str, list[Vector]]] = {name: defaultdict(list) for name in asked}
-    of, first = defaultdict[str, list[npt.NDArray[np.int64]]](list), 0
+    of, first = defaultdict[str, list[Places]](list), 0
     for fold in folds:
         for name, step in asked.items():
             after = known
             if step == QUERY_MAP:
-                rankings = ranked(fold.basis)
-                lists = rankings.lists
-                after = map_step(step, rankings.asked, rankings.documents, lists, fold.basis.seed).searching(known)
+                after = ranked(fold.basis).learned(step, fold.basis.seed).searching(known)
             elif step:
                 after = whitening_step(step, known, fold.basis).searching(known)
             for task in fold.tasks:
@@ -229,10 +183,8 @@ def _crossed(
         for task in fold.tasks:
             of[task.name].append(first + task.of)
         first += 1 + max(int(task.of.max()) for task in fold.tasks)
-    if not folds:
-        return {}, {}
     every = {name: {task: np.concatenate(cases) for task, cases in own.items()} for name, own in scores.items()}
-    return dict(every), {task: np.concatenate(places) for task, places in of.items()}
+    return {**every}, {task: np.concatenate(places) for task, places in of.items()}
 
 
 def found_by(model: SentenceTransformer, search: Domain) -> tuple[Vectors, Vectors]:
@@ -241,39 +193,61 @@ def found_by(model: SentenceTransformer, search: Domain) -> tuple[Vectors, Vecto
         return search_vectors(model, search.queries, search.corpus)
 
 
-def read_teacher(
-    where: str, tasks: Sequence[Task], basis: Basis, seconds: float, count: int = 0
-) -> TeachingModel | Reranker:
-    """A further teacher: a model that has read all texts of the tasks and the basis, or a cross-encoder.
+@dataclass(frozen=True)
+class Kept:
+    """The files of a race in which everything is measured on so much, in NumPy's .npz format."""
 
-    Args:
-        where: as `isotrope.load` takes it.
-        tasks: what judges it.
-        basis: what it teaches.
-        seconds: that it may take.
-        count: pseudo-queries that a cross-encoder is asked about; 0: as many as there is time for.
+    folder: Path
+    size: Size  # in the name of each file
 
-    Raises:
-        UserError: it would take longer, or cannot be judged.
-    """
-    queries, documents = texts_read(tasks, basis, MAPS)
-    crossing = is_cross_encoder(where)
-    judging = [len(task.domain.queries) for task in tasks if not isinstance(task, PairTask)]
-    if crossing and not judging:
-        raise UserError("graded pairs cannot say how well a cross-encoder orders documents", "judge by searches")
-    if crossing:
-        reranker, wanted = Reranker.load(where), len(basis.asked.texts)
-        lists = reranker.speed(basis.asked.texts, basis.documents) / DEPTH  # a second
-        needed = 0.0 if count else (min(FEWEST, wanted) + sum(judging)) / lists
-        possible = int(min(seconds * lists, sys.maxsize)) - sum(judging)
-        reranker = replace(reranker, count=count or min(possible, wanted))
-    else:
-        model = load(where)
-        needed = words_read([*queries, *documents]) / speed_of(model, [*queries, *documents])
-    if needed > seconds:
-        work = "order the documents" if crossing else "read the texts"
-        raise UserError(f"it would take {needed / 60:.0f} minutes to {work}", "give more minutes")
-    if crossing:
-        return reranker
-    known = known_by(model, queries, documents, JUDGED_LENGTH)
-    return TeachingModel(known, mean_score({task.name: task.score(known) for task in tasks}))
+    def read(self, trial: Trial) -> Measured | None:
+        """What is known of a trial, without what was fitted, which is large: see `step` and `rankings`."""
+        with suppress(OSError, EOFError, ValueError, BadZipFile), np.load(self._file(trial)) as file:
+            scores, hybrids, crossed, of = (_parts(file, kind) for kind in ("scores", "hybrids", "crossed", "of"))
+            return Measured(scores, hybrids, crossed=crossed, crossed_of=of[""], **json.loads(str(file[TOLD])))
+        return None
+
+    def write(self, trial: Trial, found: Measured) -> None:
+        """Keep what was measured. What a trained model would teach is left out."""
+        rankings: dict[str, Any] = {}
+        if (taught := found.rankings) and not trial.recipe:
+            lists = {"places": taught.lists.documents, "scores": taught.lists.scores}
+            rankings[""] = {"rows": taught.rows, "documents": taught.documents, **lists}
+        kinds: dict[str, Mapping[str, Mapping[str, Any]]] = {
+            "scores": found.scores, "hybrids": found.hybrids, "crossed": found.crossed, "of": {"": found.crossed_of},
+            "steps": {name: vars(step) for name, step in found.steps.items()}, "rankings": rankings,
+        }  # fmt: skip
+        arrays: dict[str, Any] = {TOLD: json.dumps({"taught_by": found.taught_by, "teachers": found.teachers})}
+        for kind, named in kinds.items():
+            for name, parts in named.items():
+                arrays |= {json.dumps([kind, name, part]): array for part, array in parts.items()}
+        self._file(trial).parent.mkdir(parents=True, exist_ok=True)
+        with new_file(self._file(trial)) as file:
+            np.savez(file, **arrays)
+
+    def step(self, trial: Trial, candidate: str) -> Fitted:
+        """The fitted post step of one of a trial's candidates."""
+        with np.load(self._file(trial)) as file:
+            return Fitted(**_parts(file, "steps")[candidate])
+
+    def rankings(self, trial: Trial, basis: Basis) -> Rankings | None:
+        """What teachers say to the model that a trial begins with; None: there is no teacher."""
+        with np.load(self._file(replace(trial, recipe=""))) as file:
+            of = _parts(file, "rankings").get("")
+        if not of:
+            return None
+        queries, lists = [basis.asked.texts[row] for row in of["rows"]], Lists(of["places"], of["scores"])
+        return Rankings(queries, of["rows"], np.empty((0, 0)), of["documents"], lists)  # their vectors are not kept
+
+    def _file(self, trial: Trial) -> Path:
+        name = trial.name if trial.recipe else f"of {trial.start}, pooling {trial.pooling}"
+        return self.folder / "measured" / f"{slug(name)}-{self.size.queries}-{self.size.fitted_on}.npz"
+
+
+def _parts(file: Mapping[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    """Candidate -> task or part -> array, of one kind."""
+    found = defaultdict[str, dict[str, Any]](dict)
+    for key in file:
+        if key != TOLD and (place := json.loads(key))[0] == kind:
+            found[place[1]][place[2]] = file[key]
+    return found

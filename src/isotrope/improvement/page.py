@@ -1,6 +1,6 @@
 """What a race found: a table of all candidates, a page, and the card of the chosen model."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,43 +32,44 @@ PAIRS = {GRADED: "330 graded pairs", "STSBenchmark": "STS-B", "SICKRelatedness":
 
 def candidates_table(record: Mapping[str, Any], title: str = "All candidates, the best mean first") -> Table:
     """A row a candidate: the mean × 100, the gain over the model as it is with 95 % and p, and each task."""
-    table, gains = record["table"], record["gains"]
+    table = record["table"]
     tasks = list(table[AS_IS])
     judges = judging(tasks)
     means = {name: sum(scores[task] for task in judges) / len(judges) for name, scores in table.items()}
-    order = sorted(table, key=lambda name: means[name], reverse=True)
-    rows = []
+    order, rows = sorted(table, key=lambda name: means[name], reverse=True), []
     for name in order:
-        gain = gains.get(name)
-        told = (
-            [signed(gain["gain"]), f"{signed(gain['low'])} … {signed(gain['high'])}", f"{gain['p']:.3g}"]
-            if gain
-            else [""] * 3
-        )
+        told = ["", "", ""]
+        if gain := record["gains"].get(name):
+            told = [signed(gain["gain"]), f"{signed(gain['low'])} … {signed(gain['high'])}", f"{gain['p']:.3g}"]
         scores = [f"{100 * table[name][task]:.2f}" for task in tasks]
         rows.append([("→ " if name == record["choice"] else "") + name, f"{100 * means[name]:.2f}", *told, *scores])
     columns = [[table[name][task] for name in order] for task in tasks]
     marks = best_marks([[means[name] for name in order]], [False])
     marks |= best_marks(columns, [False] * len(columns), first=5)
     notes = ["→ marks the choice. " + RULE, *record["judged_by"]]
-    header = ["candidate", "mean", "gain", "95 %", "p", *tasks]
-    return Table(title, header, rows, marks, notes=notes)
+    return Table(title, ["candidate", "mean", "gain", "95 %", "p", *tasks], rows, marks, notes=notes)
 
 
 def choice_page(record: Mapping[str, Any]) -> Page:
     """The page of a race: what to do, a bar and a row for every candidate, and how to switch."""
-    verdict = Verdict.from_record(record["verdict"])
+    verdict, found, tables = Verdict.from_record(record["verdict"]), record["searched"], []
+    if found and found["shown"]["told"]:
+        tables += [examples_table(found["shown"])]
+    if verdict.word == "better":
+        tables += [how_to_switch(for_queries(record["made"][record["choice"]]))]
+    if record["table"]:
+        tables += [candidates_table(record)]
+    reasons = dict[str, list[str]]()  # why candidates were left out -> their names
+    for name, why in record["left_out"].items():
+        reasons.setdefault(why, []).append(name)
+    rows = [[why, "; ".join(names)] for why, names in reasons.items()]
     return Page(
         title=f"Improve: {record['model']}",
         lead=[*advised(record), *_lead(record), *teachers_line(record)],
         verdict=verdict,
-        tables=[
-            *_shown(record),
-            *([how_to_switch(for_queries(record["made"][record["choice"]]))] if verdict.word == "better" else []),
-            *([candidates_table(record)] if record["table"] else []),
-        ],
+        tables=tables,
         figures=choice_figures(record),
-        details=_left_out(record),
+        details=[Table("Left out", ["reason", "candidates"], rows, words=2)] if rows else [],
     )
 
 
@@ -79,17 +80,14 @@ def choice_figures(record: Mapping[str, Any]) -> list[PageFigure]:
     caption = "Change against your model in points; the line is the 95 % interval."
     if record["choice"] in bars:
         caption += " Blue is the choice."
-    drawn = interval_bars(bars, record["choice"])
+    figures = [PageFigure("gains", "Gain of every candidate", interval_bars(bars, record["choice"]), caption)]
     mapped = (record["searched"] or {}).get("map")
-    return [
-        *([PageFigure("gains", "Gain of every candidate", drawn, caption)] if bars else []),
-        *([map_figure(mapped)] if mapped else []),
-    ]
+    return [*(figures if bars else []), *([map_figure(mapped)] if mapped else [])]
 
 
 def what_to_do(record: Mapping[str, Any]) -> str:
-    """The sentence for a reader who reads only one."""
-    verdict, found = Verdict.from_record(record["verdict"]), record.get("searched")
+    """The sentence for a reader who reads only one: keep yours, or use the new model, why, and at what cost."""
+    verdict, found = Verdict.from_record(record["verdict"]), record["searched"]
     if verdict.scores is None:
         return "Keep your model: nothing could be tested."
     if verdict.word != "better":
@@ -101,21 +99,17 @@ def what_to_do(record: Mapping[str, Any]) -> str:
     else:
         before, after = (f"{100 * score:.1f}" for score in verdict.scores)
         why = f"it scores {after} of 100, before {before}, judged by {verdict.judge}"
-    return f"Use the new model: {why}. {cost_of(record)}"
-
-
-def cost_of(record: Mapping[str, Any]) -> str:
-    """What the switch to the chosen model costs."""
+    cost = "For the switch, all documents are encoded again."
     if for_queries(record["made"][record["choice"]]):
-        return "Your documents keep their vectors, so nothing is encoded again; searches need encode_query."
-    small = Verdict.from_record(record["verdict"]).difference or 0.0
-    again = "all documents are encoded again."
-    return f"The gain is small, and the switch means that {again}" if small < SMALL else f"For the switch, {again}"
+        cost = "Your documents keep their vectors, so nothing is encoded again; searches need encode_query."
+    elif (verdict.difference or 0.0) < SMALL:
+        cost = "The gain is small, and the switch means that all documents are encoded again."
+    return f"Use the new model: {why}. {cost}"
 
 
 def advised(record: Mapping[str, Any]) -> list[str]:
     """What to do, the best first: use another model or keep it, and add BM25 to the search if that is above chance."""
-    found, model = record.get("hybrid"), what_to_do(record)
+    found, model = record["hybrid"], what_to_do(record)
     if not found or found["low"] <= 0:
         return [model]
     gain = f"{signed(found['gain'])} points, {signed(found['low'])} … {signed(found['high'])}"
@@ -139,67 +133,51 @@ def teachers_line(record: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def _shown(record: Mapping[str, Any]) -> list[Table]:
-    """Searches as both models answer them; nothing if the model is kept."""
-    found = record.get("searched")
-    return [examples_table(found["shown"])] if found and found["shown"]["told"] else []
-
-
-def _left_out(record: Mapping[str, Any]) -> list[Table]:
-    """Why candidates were left out, a row a reason."""
-    reasons = dict[str, list[str]]()
-    for name, why in record["left_out"].items():
-        reasons.setdefault(why, []).append(name)
-    rows = [[why, "; ".join(names)] for why, names in reasons.items()]
-    return [Table("Left out", ["reason", "candidates"], rows, words=2)] if rows else []
-
-
 def choice_card(race: Race, record: Mapping[str, Any], model: SentenceTransformer) -> Card:
     """The card of the chosen candidate: that of the model or training that it comes from, and how it was chosen."""
-    choice = record["choice"]
-    trial, step = race.made.get(choice, (Trial(AS_IS), ""))
-    start = race.makers[trial.start]
-    card = Card.of(start.model if trial.recipe in ("", RANKINGS) else start.trained(trial))
-    if choice != AS_IS:
+    trial, step = race.made.get(record["choice"], (Trial(AS_IS), ""))
+    start, ranked = race.makers[trial.start], trial.recipe == RANKINGS
+    card = Card.of(start.trained(trial) if trial.recipe and not ranked else start.model)
+    if record["choice"] != AS_IS:
         settings = [
-            ("pooling", trial.pooling, "the model's own"),
-            ("training", f"{2 * trial.pairs:,} queries" if trial.recipe == RANKINGS else None, ""),
-            ("read by the trained encoder", "queries only" if trial.recipe == RANKINGS else None, ""),
-            ("share of the trained weights", f"{trial.share:g}" if trial.recipe else None, ""),
-            ("post step", step or None, "none"),
+            ("pooling", trial.pooling or "the model's own"),
+            ("training", f"{2 * trial.pairs:,} queries" if ranked else ""),
+            ("read by the trained encoder", "queries only" if ranked else ""),
+            ("share of the trained weights", f"{trial.share:g}" if trial.recipe else ""),
+            ("post step", step or "none"),
         ]
         documents = start.documents.documents()
         done = Step(
             action="Chosen by",
             method="isotrope improve",
             data=Data.of(start.documents.paths, len(documents), start.trained_on, documents.key),
-            settings=[(key, value or usual, "chosen in a race") for key, value, usual in settings if value or usual],
-            cites=cites_of(QUERY_MAP if trial.recipe == RANKINGS else step),
+            settings=[(key, value, "chosen in a race") for key, value in settings if value],
+            cites=cites_of(QUERY_MAP if ranked else step),
             limits=["It was chosen for the documents above. It may fit other text less well."],
         )
         card = card.then(done, model)
-    return card.judged(Verdict.from_record(record["verdict"]), _evidence(record)) if record["table"] else card
-
-
-def _evidence(record: Mapping[str, Any]) -> Table:
+    if not record["table"]:
+        return card
     table = candidates_table(record)
     measured = "Each task has MRR@10 × 100 if no note says otherwise. Your own has nDCG@10 × 100."
-    return replace(table, notes=[measured, *table.notes, *_lead(record)[1:]])
+    evidence = replace(table, notes=[measured, *table.notes, *_lead(record)[1:]])
+    return card.judged(Verdict.from_record(record["verdict"]), evidence)
 
 
 def _lead(record: Mapping[str, Any]) -> list[str]:
     within = f" within {record['minutes']:g} minutes" if record["minutes"] else ""
-    for_these = f"for these {record['documents']:,} documents"
-    asked = f"Asked: is another model better than {record['model']} {for_these}{within}?"
-    count = len(record["gains"])
-    were = "1 candidate was" if count == 1 else f"{count} candidates were"
-    done = f"Done: {were} compared with it in {record['seconds'] / 60:.1f} minutes."
-    lead = [f"{asked} {done}"]
+    asked = f"is another model better than {record['model']} for these {record['documents']:,} documents{within}?"
+    compared, minutes = _counted(record["gains"]), record["seconds"] / 60
+    lead = [f"Asked: {asked} Done: {compared} compared with it in {minutes:.1f} minutes."]
     if not record["finished"]:
         lead.append("The race was stopped before its end. This is the best so far.")
-    if left := len(record["left_out"]):
-        lead.append(f"{left} {'candidate was' if left == 1 else 'candidates were'} left out.")
+    if record["left_out"]:
+        lead.append(f"{_counted(record['left_out'])} left out.")
     return [*lead, *general_lines(record)]
+
+
+def _counted(candidates: Collection[str]) -> str:
+    return "1 candidate was" if len(candidates) == 1 else f"{len(candidates)} candidates were"
 
 
 def general_lines(record: Mapping[str, Any]) -> list[str]:

@@ -43,16 +43,12 @@ def written(
         seconds: the time for all calls together.
         most: so many documents at most; None: all.
         seed: of the order.
-
-    Raises:
-        UserError: it is no language model that can write.
     """
     order = np.random.default_rng(seed).permutation(len(documents))[:most].tolist()
     kept: Record = {"questions": [], "seconds": 0.0}
     with suppress(UserError):
         kept = read_record(file, ["questions", "seconds"])
-    ask: Callable[[Sequence[str]], list[str]] | None = None
-    found = kept["questions"]
+    found, ask = kept["questions"], None
     while len(found) < len(order) and kept["seconds"] < seconds:
         began, ask = time.monotonic(), ask or _writer(model)
         found += ask([documents[row] for row in order[len(found) : len(found) + BATCH]])
@@ -65,22 +61,12 @@ def written(
 
 
 def check_writer(model: str) -> None:
-    """Refuse what cannot write, before any long work.
-
-    Raises:
-        UserError: it is no language model that can write.
-    """
-    where, names, why = locate(model), list[str](), ""
-    try:
+    """Refuse a model that cannot write, before any long work."""
+    with loading(where := locate(model), model):
         names = AutoConfig.from_pretrained(where, trust_remote_code=False).architectures or []
-    except (OSError, ValueError):
-        why = "is no language model"
-    if not why and not any(name.endswith(("ForConditionalGeneration", "ForCausalLM", "LMHeadModel")) for name in names):
-        why = f"cannot write: it is a {', '.join(names) or 'model without a head'}"
-    if not why and Path(where).is_dir() and not any(Path(where).glob("*.safetensors")):
-        why = "has no model.safetensors, and pickled files are not opened"
-    if why:
-        raise UserError(f"{model} {why}", "name a language model that writes, such as a T5 or a Qwen")
+    if not any(name.endswith(("ForConditionalGeneration", "ForCausalLM", "LMHeadModel")) for name in names):
+        problem = f"{model} cannot write: it is a {', '.join(names) or 'model without a head'}"
+        raise UserError(problem, "name a language model that writes, such as a T5 or a Qwen")
 
 
 def _writer(name: str) -> Callable[[Sequence[str]], list[str]]:

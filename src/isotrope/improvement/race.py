@@ -18,28 +18,10 @@ from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.budget import SAFETY, Budget, Size
 from isotrope.improvement.candidates import RANKINGS, Maker, Trial, for_queries
-from isotrope.improvement.decide import (
-    AS_IS,
-    CandidateGain,
-    TaskScores,
-    best_search,
-    choose_in_turn,
-    mean_score,
-    more_cases,
-)
-from isotrope.improvement.kept import Kept
-from isotrope.improvement.measure import (
-    Measured,
-    judging_folds,
-    measure_trial,
-    read_teacher,
-    size_within,
-    texts_read,
-    words_read,
-)
-from isotrope.improvement.reranker import Reranker
-from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, Task
-from isotrope.improvement.teachers import TeachingModel
+from isotrope.improvement.decide import AS_IS, CandidateGain, TaskScores, choose_in_turn, mean_score, more_cases
+from isotrope.improvement.measure import Kept, Measured, judging_folds, measure_trial, size_within
+from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, Task, texts_read, words_read
+from isotrope.improvement.teachers import Reranker, TeachingModel, read_teacher
 
 NO_TIME = "too little time was left"
 TEACHING = 0.3  # of the time: what a further teacher may take to read all texts
@@ -47,17 +29,13 @@ NO_TEACHER = "there is no teacher of rankings, because none finds more than the 
 
 
 class Race:
-    """Measures candidates in a folder. What is there already is not measured again.
+    """Measures candidates in a folder. What is there already is not measured again."""
 
-    Attributes:
-        scores: candidate -> task -> (Q,).
-        made: candidate -> its encoder and its post step.
-        trials: the encoders that were measured, in order.
-        left_out: encoder or recipe -> why it could not be tried.
-        told: what was done to save time, in words.
-        teachers: further models that may teach rankings.
-        first: what is known of the model as it is.
-    """
+    scores: dict[str, TaskScores]  # candidate -> task -> (Q,)
+    trials: list[Trial]  # the encoders that were measured, in order
+    teachers: dict[str, TeachingModel | Reranker]  # further models that may teach rankings
+    first: Measured  # what is known of the model as it is, where searches judge
+    told: list[str]  # what was done to save time, in words
 
     def __init__(
         self, maker: Maker, tasks: Sequence[Task], basis: Basis, budget: Budget, console: Console,
@@ -68,8 +46,8 @@ class Race:
         self.makers = {"": maker, **(others or {})}  # by the model that they begin with
         self._all_tasks, self._all_basis = tasks, basis
         self._most = max((task.size for task in tasks), default=0)
-        self.left_out: dict[str, str] = budget.kept["left_out"]
-        self.made: dict[str, tuple[Trial, str]] = {}
+        self.left_out: dict[str, str] = budget.kept["left_out"]  # encoder or recipe -> why it could not be tried
+        self.made: dict[str, tuple[Trial, str]] = {}  # candidate -> its encoder and its post step
         self._begin(Size(**budget.kept.get("size", {"queries": self._most, "fitted_on": WHITENED_ON})))
 
     def _begin(self, size: Size) -> None:
@@ -81,9 +59,7 @@ class Race:
         self.folds = judging_folds(self.basis, self.tasks) if size.folds else []
         if self.folds:
             self.told.append("all documents judge the post steps, each those that were fitted without it")
-        self.scores: dict[str, TaskScores] = {}
-        self.trials: list[Trial] = []
-        self.teachers: dict[str, TeachingModel | Reranker] = {}
+        self.scores, self.trials, self.teachers = {}, [], {}
         self.first = Measured({}, {}, [])
 
     def texts(self, steps: Sequence[str] | None = None) -> list[str]:
@@ -110,10 +86,8 @@ class Race:
             return AS_IS, {}
         alike = {name: self.makers[trial.start].alike(trial) for name, (trial, _) in self.made.items()}
         kept = [name for name, (trial, step) in self.made.items() if for_queries(asdict(trial) | {"step": step})]
-        first, seed = self.first, self.maker.seed
-        return choose_in_turn(
-            self.scores, alike, self.documents, first.crossed, first.crossed_of, kept=kept, seed=seed
-        )  # fmt: skip
+        crossed, of = self.first.crossed, self.first.crossed_of
+        return choose_in_turn(self.scores, alike, self.documents, crossed, of, kept=kept, seed=self.maker.seed)
 
     def judged(self, candidate: str) -> tuple[TaskScores, TaskScores]:
         """The scores of "keep" and of a candidate on all that judged it."""
@@ -121,10 +95,6 @@ class Race:
         if candidate not in self.first.crossed:
             return found
         return more_cases(found[0], self.first.crossed[AS_IS]), more_cases(found[1], self.first.crossed[candidate])
-
-    def best_search(self) -> dict[str, Any] | None:
-        """What `best_search` says of the searches that add BM25."""
-        return best_search(self.scores, self.first.hybrids, self.documents, seed=self.maker.seed)
 
     def plan_size(self, speed: float, dimensions: int) -> bool:
         """Decide how much is measured, from the words that the model reads in a second -> whether there is any time."""
@@ -179,11 +149,19 @@ class Race:
         untrained = {name: trial.start for name, (trial, _) in self.made.items() if not trial.recipe}
         return untrained[max(untrained, key=lambda name: mean_score(self.scores[name]))]
 
+    def helpful(self) -> list[str]:
+        """The whitenings that raised the score of any model that is not trained."""
+        score = {name: mean_score(scores) for name, scores in self.scores.items()}
+        raised = {
+            step for name, (trial, step) in self.made.items() if not trial.recipe and score[name] > score[trial.name]
+        }
+        return [step for step in WHITENINGS if step in raised]
+
     def repeat(self, plan: Mapping[str, Any]) -> None:
         """Do what another race has done. See `check_plan`."""
         self._begin(Size(**plan["size"]))
         self.left_out |= plan["left_out"]
-        self.budget.kept["asked"] = plan.get("asked", {})  # of a plan that is older there are none
+        self.budget.kept["asked"] = plan.get("asked", {})  # a plan that was written by hand need not say it
         self.teach()
         for of in plan["trials"]:
             self.run(Trial(**of))
@@ -211,7 +189,7 @@ class Race:
         """The encoder of a candidate, with its post step as its last layer."""
         trial, step = self.made[candidate]
         encoder = self.makers[trial.start].encoder(trial)
-        return self.kept.step(candidate).after(encoder) if step else encoder
+        return self.kept.step(trial, candidate).after(encoder) if step else encoder
 
     def run(self, trial: Trial) -> bool:
         """Make an encoder and add the scores of its candidates, as far as there is time -> whether it is measured."""

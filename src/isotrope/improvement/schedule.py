@@ -17,14 +17,7 @@ AVERAGED = 0.5  # of the trained weights; the rest is the model before training
 
 
 def train_in_turn(race: Race, pooling: str | None, steps: Sequence[str], start: str = "") -> None:
-    """Train and measure: recipes for a short time, then the better half for longer, then the other recipes.
-
-    Args:
-        race: that measures them.
-        pooling: of the students.
-        steps: post steps after the trained models.
-        start: the model to begin with.
-    """
+    """Train students from ``start`` with this pooling, and measure them with these post steps."""
     recipes, most = list(race.makers[start].recipes), MOST_ROUNDS * race.maker.trained_on
     if RANKINGS in recipes and not race.kept.rankings(Trial("", pooling, start=start), race.basis):
         race.leave_out(RANKINGS, NO_TEACHER)

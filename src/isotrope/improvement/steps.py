@@ -1,28 +1,26 @@
-"""Post steps of a race: what they are fitted on, what they change in a search, and how a model gets them.
+"""Post steps of a race: what they are fitted on, what is read for that, and how they change a search or a model.
 
 All are fitted on pseudo-queries, which look like what users ask. Fitted on documents, whitening harms a good model.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from safetensors.numpy import load_file, save
 from sentence_transformers import SentenceTransformer
 
 from isotrope.components.citations import cited_keys
-from isotrope.encoder.embed import Vectors
+from isotrope.encoder.embed import Vectors, cut, vectors_of
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import Lists, OwnTask
+from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sts import PairTask
+from isotrope.improvement.budget import Budget
 from isotrope.post.fitted import LinearStep, with_linear
 from isotrope.post.names import post_step
-from isotrope.post.ranking_map import ranking_map, with_map
-from isotrope.store.atomic import new_file
+from isotrope.post.ranking_map import with_map
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.corpus import Document, Documents
 from isotrope.text.permutation import RowIds, evenly
@@ -42,38 +40,32 @@ QUERY_MAP = "query map"
 MAPS = (QUERY_MAP, "map of all texts")  # learned from rankings: `isotrope.post.ranking_map`
 POST_STEPS = (*WHITENINGS, *MAPS)
 WHITENED_ON, MAPPED_ON, MOST_DOCUMENTS = 1500, 6000, 5000  # pseudo-queries, pseudo-queries, documents
+PROBED = 32  # texts that tell how fast a model reads
+JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
 FOLDS = 4  # parts of these documents, each of which judges what was fitted on the others
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What post steps are fitted on: no task may hold any of it.
+    """What post steps are fitted on: no task may hold any of it."""
 
-    Attributes:
-        documents: (M,) texts.
-        asked: pseudo-queries of these documents.
-        seed: of what is drawn.
-        pages: the documents with their titles and paragraphs, (M,); without them there are no folds.
-    """
-
-    documents: list[str]
-    asked: PseudoQueries
-    seed: int
-    pages: Sequence[Document] = ()
+    documents: list[str]  # (M,) texts
+    asked: PseudoQueries  # of these documents
+    seed: int  # of what is drawn
+    pages: Sequence[Document] = ()  # the documents with their titles and paragraphs (M,); without them, no folds
 
     @classmethod
     def of(cls, found: Documents, rows: RowIds, seed: int) -> "Basis":
         """The basis that these rows of a collection give: at most 5,000 documents, evenly spread."""
-        some = rows[evenly(len(rows), MOST_DOCUMENTS)]
-        pages = list(found.each(some))
+        pages = list(found.each(rows[evenly(len(rows), MOST_DOCUMENTS)]))
         asked = pseudo_queries(pages, seed=seed).sample(MAPPED_ON, seed)
         return cls([page.text for page in pages], asked, seed, pages)
 
     def asking(self, more: PseudoQueries) -> "Basis":
         """With more pseudo-queries of its documents."""
-        one, two = self.asked, more
-        lists = (one.texts + two.texts, one.documents + two.documents, one.kinds + two.kinds)
-        return Basis(self.documents, PseudoQueries(*lists), self.seed, self.pages)
+        one = self.asked
+        lists = one.texts + more.texts, one.documents + more.documents, one.kinds + more.kinds
+        return replace(self, asked=PseudoQueries(*lists))
 
     def part(self, count: int) -> "Basis":
         """So much of it that whitening has at most ``count`` pseudo-queries: a like share of documents and queries."""
@@ -93,7 +85,7 @@ class Basis:
         """These documents, and what they ask."""
         places = {row: place for place, row in enumerate(kept)}
         asked = self.asked.part(row for row, document in enumerate(self.asked.documents) if document in places)
-        renamed = PseudoQueries(asked.texts, [places[document] for document in asked.documents], asked.kinds)
+        renamed = replace(asked, documents=[places[document] for document in asked.documents])
         pages = [self.pages[row] for row in kept] if self.pages else ()
         return Basis([self.documents[row] for row in kept], renamed, self.seed, pages)
 
@@ -114,18 +106,40 @@ class Basis:
         return Bm25Index.of(self.documents)
 
 
+def words_read(texts: Iterable[str]) -> int:
+    """Words that are read of these texts, about: a word may be several tokens."""
+    return sum(min(len(text.split()), JUDGED_LENGTH) for text in texts)
+
+
+def texts_read(tasks: Iterable[Task], basis: Basis, steps: Sequence[str]) -> tuple[list[str], list[str]]:
+    """All that is encoded to measure one encoder with these post steps: queries, and other texts."""
+    queries, documents = (list(texts) for texts in basis.texts(steps))
+    for task in tasks:
+        if isinstance(task, PairTask):  # both sides of a graded pair are read alike
+            documents += task.texts
+        else:
+            queries += task.domain.queries
+            documents += task.domain.corpus
+    return list(dict.fromkeys(queries)), list(dict.fromkeys(documents))
+
+
+def speed_of(model: SentenceTransformer, texts: Sequence[str]) -> float:
+    """Words that a model reads in a second, by the budget's clock, from a few of the texts."""
+    some = [texts[place] for place in evenly(len(texts), PROBED)]
+    with cut(model, JUDGED_LENGTH):
+        vectors_of(model, some[:2])  # the first call is slower
+        began = Budget.clock.now()
+        vectors_of(model, some, batch_size=PROBED)
+    return words_read(some) / max(Budget.clock.now() - began, 1e-6)
+
+
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted step: x → (x − μ) W, of queries alone or of all texts.
+    """A fitted step: x → (x − μ) W, of queries alone or of all texts."""
 
-    Attributes:
-        mean, matrix: μ (D,) and W (D, K).
-        queries_only: whether documents keep their vectors.
-    """
-
-    mean: Vector
-    matrix: Matrix
-    queries_only: bool = False
+    mean: Vector  # μ (D,)
+    matrix: Matrix  # W (D, K)
+    queries_only: bool = False  # documents keep their vectors
 
     def searching(self, known: Known) -> Known:
         """The known texts as the model with this step has them."""
@@ -142,37 +156,14 @@ class Fitted:
             return with_map(encoder, self.matrix - np.eye(len(self.matrix)))
         return with_linear(encoder, self.mean, self.matrix)
 
-    def save(self, path: Path) -> None:
-        """Write it to a .safetensors file, so that a race that goes on has the very step that was judged."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with new_file(path) as file:
-            file.write(save({"mean": self.mean, "matrix": self.matrix, "queries_only": np.array(self.queries_only)}))
-
-    @classmethod
-    def load(cls, path: Path) -> "Fitted":
-        """What `save` wrote."""
-        found = load_file(path)
-        return cls(found["mean"], found["matrix"], bool(found["queries_only"]))
-
     def _moved(self, vectors: Vectors) -> Vectors:
         return np.asarray((vectors - self.mean) @ self.matrix)
 
 
 def whitening_step(name: str, known: Known, basis: Basis) -> Fitted:
-    """One of `WHITENINGS`, fitted on the vectors of a basis.
-
-    Raises:
-        UserError: there are too few texts.
-    """
+    """One of `WHITENINGS`, fitted on the vectors of a basis; UserError if it has too few texts."""
     vectors = np.asarray(known.encode_query(basis.whitened_on), dtype=np.float64)
     return Fitted(*linear_step(WHITENINGS[name]).linear(vectors))
-
-
-def map_step(name: str, queries: Vectors, documents: Vectors, lists: Lists, seed: int) -> Fitted:
-    """One of `MAPS`, trained on the vectors of queries (Q, D) and documents (M, D), and on their rankings."""
-    both = name != QUERY_MAP
-    matrix = ranking_map(queries, documents, lists.documents, lists.scores, both=both, seed=seed)
-    return Fitted(np.zeros(len(matrix)), np.eye(len(matrix)) + matrix, queries_only=not both)
 
 
 def linear_step(text: str) -> LinearStep:

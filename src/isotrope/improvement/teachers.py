@@ -1,26 +1,44 @@
 """Teachers of rankings: which documents a pseudo-query should find, by those that find more than the model itself.
 
 BM25 and further models teach together with the model, because a fusion teaches more than one of them (RankCSE,
-Sec. 4.4). A cross-encoder orders their best documents anew. A teacher that finds less than the model on the tasks is
-not used: this is the gate.
+Sec. 4.4). A cross-encoder reads a query and a document together, and so sees more than vectors: it orders the best
+documents of a fused list anew (Nogueira and Cho, 2019, https://arxiv.org/abs/1901.04085). A reading costs as much as
+encoding both texts, so it is asked about as many pseudo-queries as there is time for.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file, save
+from sentence_transformers import CrossEncoder
+from sentence_transformers.util import load_file_path
+from transformers import AutoConfig
 
+from isotrope.encoder import load
 from isotrope.encoder.embed import Vectors
-from isotrope.evaluation.embed import Known
+from isotrope.encoder.faults import loading, quiet
+from isotrope.encoder.locate import locate
+from isotrope.errors import UserError
+from isotrope.evaluation.embed import Known, known_by
 from isotrope.evaluation.retrieval import Lists, OwnTask, Search, by_cosine, ranked_lists, search_with
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.decide import TaskScores, mean_score
-from isotrope.improvement.reranker import DEPTH, Reranker, search_of
-from isotrope.improvement.steps import Basis, Task
-from isotrope.store.atomic import new_file
+from isotrope.improvement.steps import (
+    JUDGED_LENGTH,
+    MAPS,
+    QUERY_MAP,
+    Basis,
+    Fitted,
+    Task,
+    speed_of,
+    texts_read,
+    words_read,
+)
+from isotrope.post.ranking_map import ranking_map
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.permutation import RowIds, evenly
 from isotrope.types import Vector
@@ -28,37 +46,99 @@ from isotrope.types import Vector
 BM25 = "BM25"
 WORDS = 0.5  # BM25's share of the rankings that are taught
 HYBRIDS = {f"search with {share} BM25": share for share in (0.3, 0.5)}  # BM25's share of the scores
+DEPTH = 50  # documents of a list that a cross-encoder reads
+FEWEST = 200  # pseudo-queries that it must have time for: fewer teach too little
+LENGTH = 256  # tokens of a query and a document
+PROBED = 32  # pairs that tell how fast it reads
 
 
 @dataclass(frozen=True)
 class TeachingModel:
-    """Another model, whose vectors of all texts are known.
-
-    Attributes:
-        known: its vectors.
-        score: the mean over the tasks that judge.
-    """
+    """Another model, whose vectors of all texts are known."""
 
     known: Known
-    score: float
+    score: float  # the mean over the tasks that judge
+
+
+def is_cross_encoder(model: str) -> bool:
+    """Whether a model gives one score to two texts, and no vectors."""
+    where = locate(model)
+    try:
+        config = AutoConfig.from_pretrained(where, trust_remote_code=False)
+    except (OSError, ValueError):  # such as a table of word vectors, which has no configuration
+        return False
+    modules = load_file_path(where, "modules.json")
+    pooled = modules is not None and "Pooling" in Path(modules).read_text(encoding="utf-8")
+    return not pooled and any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
+
+
+@dataclass(frozen=True)
+class Reranker:
+    """A loaded cross-encoder."""
+
+    model: CrossEncoder
+    count: int = 0  # pseudo-queries that it orders documents for
+
+    @classmethod
+    def load(cls, model: str) -> "Reranker":
+        """Load it from a folder or the hub: safetensors only, and no code of the model.
+
+        Raises:
+            UserError: it gives several scores to a pair.
+        """
+        with loading(where := locate(model), model), quiet():
+            found = CrossEncoder(where, trust_remote_code=False, model_kwargs={"use_safetensors": True})
+        found.max_length = min(found.max_length or LENGTH, LENGTH)
+        if found.config.num_labels != 1:
+            problem = f"{model} gives {found.config.num_labels} scores to two texts"
+            raise UserError(problem, "name a cross-encoder that gives one, as those for search do")
+        return cls(found)
+
+    def speed(self, queries: Sequence[str], documents: Sequence[str]) -> float:
+        """Pairs that it reads in a second."""
+        pairs = [(queries[i % len(queries)], documents[i % len(documents)]) for i in range(PROBED)]
+        self._scores(pairs[:2])  # the first call is slower
+        began = time.monotonic()
+        self._scores(pairs)
+        return PROBED / max(time.monotonic() - began, 1e-6)
+
+    def reranked(self, queries: Sequence[str], documents: Sequence[str], lists: Lists) -> Lists:
+        """Order the best 50 of each list anew: scores from 0 to 1, and 0 for what comes behind them."""
+        best = np.argsort(-lists.scores, axis=1, kind="stable")[:, :DEPTH]  # (Q, 50) places in the lists
+        read = np.take_along_axis(lists.documents, best, axis=1)
+        pairs = [(query, documents[row]) for query, rows in zip(queries, read.tolist(), strict=True) for row in rows]
+        found = self._scores(pairs).reshape(best.shape)
+        low, high = found.min(axis=1, keepdims=True), found.max(axis=1, keepdims=True)
+        scores = np.zeros_like(lists.scores)
+        np.put_along_axis(scores, best, (found - low) / np.where(high > low, high - low, 1), axis=1)
+        return Lists(lists.documents, scores)
+
+    def score(self, known: Known, tasks: Sequence[SelfMadeTask | OwnTask]) -> float:
+        """How well it orders what the model and BM25 find together: the mean over the tasks, as of a model."""
+        found = dict[str, Vector]()
+        for task in tasks:
+            queries, documents = task.domain.queries, task.domain.corpus
+            nothing_own = np.full(len(queries), -1)
+            lists = ranked_lists(_both(known, task), [1 - WORDS, WORDS], nothing_own, len(documents), DEPTH)
+            lists = self.reranked(queries, documents, lists)
+            scores = np.full((len(queries), len(documents)), -1.0)  # what no list holds is not found
+            np.put_along_axis(scores, lists.documents, lists.scores, axis=1)
+            found[task.name] = task.score_search(scores.__getitem__)
+        return mean_score(found)
+
+    def _scores(self, pairs: Sequence[tuple[str, str]]) -> Vector:
+        return np.asarray(self.model.predict(list(pairs), show_progress_bar=False), dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Rankings:
-    """What students of rankings learn.
+    """What students of rankings learn."""
 
-    Attributes:
-        queries: (Q,) pseudo-queries.
-        rows: (Q,) their places in the basis.
-        asked, documents: the model's vectors of them (Q, D), and of the documents (M, D).
-        lists: which documents each query should find.
-    """
-
-    queries: list[str]
-    rows: RowIds
-    asked: Vectors
-    documents: Vectors
-    lists: Lists
+    queries: list[str]  # (Q,) pseudo-queries
+    rows: RowIds  # (Q,) their places in the basis
+    asked: Vectors  # the model's vectors of them (Q, D)
+    documents: Vectors  # and of the documents (M, D)
+    lists: Lists  # which documents each query should find
 
     @classmethod
     def of(cls, known: Known, basis: Basis, words: bool, models: Sequence[Known]) -> "Rankings":
@@ -66,8 +146,7 @@ class Rankings:
         asked = basis.asked
         searches = [by_cosine(one.encode_query(asked.texts), one.encode_document(basis.documents))
                     for one in (known, *models)]  # fmt: skip
-        share = (1 - WORDS if words else 1) / len(searches)
-        weights = [share] * len(searches)
+        weights = [(1 - WORDS if words else 1) / len(searches)] * len(searches)
         if words:
             searches, weights = [*searches, basis.index.search(asked.texts)], [*weights, WORDS]
         lists = ranked_lists(searches, weights, asked.own, len(basis.documents))
@@ -81,20 +160,11 @@ class Rankings:
         lists = reranker.reranked(queries, documents, lists)
         return Rankings(queries, self.rows[some], self.asked[some], self.documents, lists)
 
-    def save(self, path: Path) -> None:
-        """Write what the encoder learns from to a .safetensors file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        places, scores = self.lists
-        arrays = {"rows": self.rows, "documents": self.documents, "places": places, "scores": scores}
-        with new_file(path) as file:
-            file.write(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
-
-    @classmethod
-    def load(cls, path: Path, queries: list[str]) -> "Rankings":
-        """What `save` wrote, of the queries of a basis; their vectors are not kept."""
-        found = load_file(path)
-        lists, rows = Lists(found["places"], found["scores"]), found["rows"]
-        return cls([queries[row] for row in rows], rows, np.empty((0, 0)), found["documents"], lists)
+    def learned(self, step: str, seed: int) -> Fitted:
+        """One of `isotrope.improvement.steps.MAPS`, trained on the vectors and their rankings."""
+        both = step != QUERY_MAP
+        matrix = ranking_map(self.asked, self.documents, *self.lists, both=both, seed=seed)
+        return Fitted(np.zeros(len(matrix)), np.eye(len(matrix)) + matrix, queries_only=not both)
 
 
 def hybrid_scores(known: Known, tasks: Sequence[Task]) -> dict[str, TaskScores]:
@@ -110,19 +180,7 @@ def hybrid_scores(known: Known, tasks: Sequence[Task]) -> dict[str, TaskScores]:
         both = _both(known, task)
         for name, share in HYBRIDS.items():
             found[name][task.name] = task.score_search(search_with(both, [1 - share, share]))
-    return dict(found)
-
-
-def reranker_score(reranker: Reranker, known: Known, tasks: Sequence[Task]) -> float:
-    """How well a cross-encoder orders what the model and BM25 find together: the mean over the tasks, as of a model."""
-    found = dict[str, Vector]()
-    for task in tasks:
-        assert not isinstance(task, PairTask)  # `read_teacher` refuses it
-        queries, documents = task.domain.queries, task.domain.corpus
-        nothing_own = np.full(len(queries), -1)
-        lists = ranked_lists(_both(known, task), [1 - WORDS, WORDS], nothing_own, len(documents), DEPTH)
-        found[task.name] = task.score_search(search_of(reranker.reranked(queries, documents, lists), len(documents)))
-    return mean_score(found)
+    return {**found}
 
 
 def _both(known: Known, task: SelfMadeTask | OwnTask) -> list[Search]:
@@ -132,16 +190,33 @@ def _both(known: Known, task: SelfMadeTask | OwnTask) -> list[Search]:
     return [by_model, Bm25Index.of(documents).search(queries)]
 
 
-def used_teachers(alone: TaskScores, hybrids: Mapping[str, TaskScores], others: Mapping[str, float]) -> list[str]:
-    """The names of those that find more than the model: `BM25` by what it adds, another one by itself.
+def read_teacher(
+    where: str, tasks: Sequence[Task], basis: Basis, seconds: float, count: int = 0
+) -> TeachingModel | Reranker:
+    """A further teacher: a model that has read all texts of the tasks and the basis, or a cross-encoder.
 
-    Graded pairs say nothing of BM25. There it teaches too, and the pairs judge what was learned.
+    ``count`` pseudo-queries are what a cross-encoder is asked about; 0: as many as ``seconds`` leave time for.
 
-    Args:
-        alone: the scores of the model.
-        hybrids: as `hybrid_scores` gives them.
-        others: name of a further teacher -> its score.
+    Raises:
+        UserError: it would take longer, or cannot be judged.
     """
-    score = mean_score(alone)
-    words = [BM25] if not hybrids or max(map(mean_score, hybrids.values())) > score else []
-    return words + [name for name, own in others.items() if own > score]
+    if is_cross_encoder(where):
+        judging = [len(task.domain.queries) for task in tasks if not isinstance(task, PairTask)]
+        if not judging:
+            raise UserError("graded pairs cannot say how well a cross-encoder orders documents", "judge by searches")
+        reranker, wanted = Reranker.load(where), len(basis.asked.texts)
+        lists = reranker.speed(basis.asked.texts, basis.documents) / DEPTH  # a second
+        if not count:
+            _check_time((min(FEWEST, wanted) + sum(judging)) / lists, seconds, "order the documents")
+        possible = int(min(seconds * lists, sys.maxsize)) - sum(judging)
+        return replace(reranker, count=count or min(possible, wanted))
+    model, (queries, documents) = load(where), texts_read(tasks, basis, MAPS)
+    every = [*queries, *documents]
+    _check_time(words_read(every) / speed_of(model, every), seconds, "read the texts")
+    known = known_by(model, queries, documents, JUDGED_LENGTH)
+    return TeachingModel(known, mean_score({task.name: task.score(known) for task in tasks}))
+
+
+def _check_time(needed: float, seconds: float, work: str) -> None:
+    if needed > seconds:
+        raise UserError(f"it would take {needed / 60:.0f} minutes to {work}", "give more minutes")

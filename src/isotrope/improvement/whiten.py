@@ -29,9 +29,7 @@ from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents, me
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels, in_words, read_labels
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.significance import Comparison
-from isotrope.evaluation.significance import compare as compare_pairs
-from isotrope.evaluation.significance import compare as compare_tasks
+from isotrope.evaluation.significance import compare as compare_cases
 from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.improve import Improvement
@@ -55,8 +53,11 @@ from isotrope.types import Encoder
 KIND, NEW = "whitening", "the whitened model"
 HELD_OUT = 2_000  # texts at most that the comparison keeps from the fit
 USUAL = {"k": None, "exponent": SOFT_WHITENING, "seed": 0, "pooling": None, "prompt": None, "split": None}
-HOW_GRADED = "Pairs: Spearman's correlation × 100 between cosines and graded similarity."
-HOW_SEARCHED = "Queries: nDCG@10 × 100 of the texts that each finds."
+HOW = {  # kind of judge -> how it measures
+    "pairs": "Pairs: Spearman's correlation × 100 between cosines and graded similarity.",
+    "queries": "Queries: nDCG@10 × 100 of the texts that each finds.",
+    "self_made": "Parts of texts: {measure}, on {used:,} texts that the fit did not see; ungraded.",
+}
 HOW_TESTED = "A paired bootstrap tests the change. It covers the choice of pairs and texts."
 
 
@@ -134,8 +135,7 @@ def whiten(
             return Improvement(job, record, whitening_page)
         console.print(str(corpus.report))
         every, limit = Sample(corpus, None, seed), encoder.max_seq_length or 512
-        told = coverage(encoder, used_prompt(encoder), every, limit, longest=limit, split=not opened.split)
-        for line in told:
+        for line in coverage(encoder, used_prompt(encoder), every, limit, longest=limit, split=not opened.split):
             console.print(line)
         dim = int(encoder.get_embedding_dimension())
         drawn = every.texts(sentences + HELD_OUT)
@@ -162,8 +162,7 @@ def whiten(
             "held_out": {"texts": len(held), "used": max((task.size for task in tasks), default=0)},
             **_compared(old, new, tasks, judging, Base.of(where).name),
         }  # fmt: skip
-        for source in job.sources:
-            source.check()
+        opened.check()
         card = _card(where, opened.paths, record, encoder)
         save(encoder, job.folder / MODEL, card=card.markdown(job.folder / MODEL))
         write_text(job.folder / REPORT, whitening_page(record).html())
@@ -172,93 +171,80 @@ def whiten(
 
 def _judges(labels: Any, columns: Any, data: str | Path | None) -> dict[str, Labels]:
     """What judges, by name."""
-    each = [labels] if isinstance(labels, str) else labels
-    names = dev_names(each) if isinstance(each, list | tuple) and all(isinstance(one, str) for one in each) else []
-    known = [name for name in names if name in DEV_SETS]
-    own = [read_labels(one, columns) for one in (names or ([labels] if len(labels) else [])) if one not in DEV_SETS]
-    return {**dev_pairs(known, data), **{one.name: one for one in own}}
+    each = labels if isinstance(labels, list | tuple) else [labels]
+    if not all(isinstance(one, str) for one in each):  # a table
+        own = read_labels(labels, columns)
+        return {own.name: own}
+    names = dev_names(each)
+    read = [read_labels(one, columns) for one in names if one not in DEV_SETS]
+    return {**dev_pairs([one for one in names if one in DEV_SETS], data), **{one.name: one for one in read}}
 
 
 def whitening_page(record: Mapping[str, Any]) -> Page:
     """The page of a whitened model."""
-    evidence = _evidence(record)
-    return Page(
-        title=f"Whitened: {record['model']}",
-        lead=[fitted_line(record)],
-        verdict=Verdict.from_record(record["verdict"]),
-        tables=[evidence] if evidence.rows else [],
-    )
+    evidence, verdict = _evidence(record), Verdict.from_record(record["verdict"])
+    tables = [evidence] if evidence.rows else []
+    return Page(title=f"Whitened: {record['model']}", lead=[fitted_line(record)], verdict=verdict, tables=tables)
 
 
 def fitted_line(record: Mapping[str, Any]) -> str:
     """What was fitted, in a sentence."""
-    dimensions, used = record["dimensions"], record["corpus"]["used"]
-    left_out = dimensions["left_out"]
-    return (
-        f"whitened with exponent {record['exponent']:g}, fitted on {used:,} texts: "
-        f"{dimensions['before']} → {dimensions['after']} dimensions"
-        + (f", {left_out} left out since the text does not vary there" if left_out else "")
-        + ("; vectors keep unit length" if record["unit_length"] else "")
-    )
+    dimensions = record["dimensions"]
+    fitted = f"whitened with exponent {record['exponent']:g}, fitted on {record['corpus']['used']:,} texts"
+    left_out = f", {dimensions['left_out']} left out since the text does not vary there" * bool(dimensions["left_out"])
+    unit = "; vectors keep unit length" * record["unit_length"]
+    return f"{fitted}: {dimensions['before']} → {dimensions['after']} dimensions{left_out}{unit}"
 
 
 def _compared(
-    old: Encoder,
-    new: Encoder,
-    tasks: Sequence[SelfMadeTask],
-    judging: Mapping[str, Labels],
-    model: str,
-) -> Record:
-    """The comparisons, and the verdict. Labels come before tasks that nobody labelled."""
+    old: Encoder, new: Encoder, tasks: Sequence[SelfMadeTask], judging: Mapping[str, Labels], model: str
+) -> Record:  # fmt: skip
+    """The comparisons, and the verdict of the first one: labels come before tasks that nobody labelled."""
     sets = {name: {"test": pairs} for name, pairs in judging.items() if isinstance(pairs, Pairs)}
     searched = [each for each in judging.values() if isinstance(each, Domain)]
-    found: dict[str, Comparison] = {}
+    found, measure = {}, measure_in_words(tasks) if tasks else ""
+    told = dict[str, tuple[str, str]]()  # what judges, and what it measures
     if sets:
         before, after = (main_pairs(sets, similarities(encoder, sets)) for encoder in (old, new))
-        found["pairs"] = compare_pairs(before, after)
+        found["pairs"] = compare_cases(before, after)
+        count = sum(len(each["test"]) for each in sets.values())
+        told["pairs"] = f"{count:,} graded pairs of {', '.join(sets)}", "Spearman × 100"
     if searched:
         first, then = ({one.name: OwnTask(one).score(encoder) for one in searched} for encoder in (old, new))
-        found["queries"] = compare_tasks(first, then)
+        found["queries"] = compare_cases(first, then)
+        told["queries"] = ", ".join(map(in_words, searched)), "nDCG@10 × 100"
     if tasks:
         found["self_made"] = compare_on_documents(old, new, tasks)
-    measure = measure_in_words(tasks) if tasks else ""
-    if not found:
-        advice = f"Keep {model} until you have compared the two, best by labels (--labels)."
-        verdict = Verdict.not_tested(before=model, after=NEW, advice=advice)
-    elif sets:
-        judge = f"{sum(len(each['test']) for each in sets.values()):,} graded pairs of {', '.join(sets)}"
-        verdict = Verdict.of(found["pairs"], before=model, after=NEW, judge=judge, measure="Spearman × 100")
-    elif searched:
-        judge = ", ".join(map(in_words, searched))
-        verdict = Verdict.of(found["queries"], before=model, after=NEW, judge=judge, measure="nDCG@10 × 100")
-    else:
-        judge = f"{max(task.size for task in tasks):,} of your own documents"
-        verdict = Verdict.of(found["self_made"], before=model, after=NEW, judge=judge, measure=measure)
-        verdict = replace(verdict, advice=f"{verdict.advice} Labels (--labels) would judge better.")
+        told["self_made"] = f"{max(task.size for task in tasks):,} of your own documents", measure
+    advice = f"Keep {model} until you have compared the two, best by labels (--labels)."
+    verdict = Verdict.not_tested(before=model, after=NEW, advice=advice)
+    if found:
+        kind = next(iter(found))
+        judge, of = told[kind]
+        verdict = Verdict.of(found[kind], before=model, after=NEW, judge=judge, measure=of)
+        if kind == "self_made":
+            verdict = replace(verdict, advice=f"{verdict.advice} Labels (--labels) would judge better.")
     table = {
         task: {"before": of.before, "after": of.after} for each in found.values() for task, of in each.per_task.items()
     }
-    compared = {kind: asdict(found[kind]) if kind in found else None for kind in ("pairs", "queries", "self_made")}
+    compared = {kind: asdict(found[kind]) if kind in found else None for kind in HOW}
     return {**compared, "measure": measure, "verdict": verdict.record(), "table": table}
 
 
 def _evidence(record: Mapping[str, Any]) -> Table:
-    found = [record[kind] for kind in ("pairs", "queries", "self_made") if record[kind]]
-    notes = [HOW_GRADED] if record["pairs"] else []
-    notes += [HOW_SEARCHED] if record["queries"] else []
-    if record["self_made"]:
-        used = record["held_out"]["used"]
-        notes.append(f"Parts of texts: {record['measure']}, on {used:,} texts that the fit did not see; ungraded.")
-    rows = [row for comparison in found for row in before_after("", with_average(comparison)).rows]
+    found = [kind for kind in HOW if record[kind]]
+    notes = [HOW[kind].format(measure=record["measure"], used=record["held_out"]["used"]) for kind in found]
+    rows = [row for kind in found for row in before_after("", with_average(record[kind])).rows]
     return Table("Before and after", ["", *COMPARED], rows, notes=[*notes, HOW_TESTED])
 
 
 def _card(model: str, paths: Sequence[str], record: Mapping[str, Any], whitened: SentenceTransformer) -> Card:
     """The card of a whitened model: that of the model before, and the whitening."""
+    corpus, evidence = record["corpus"], _evidence(record)
     step = Step(
         action="Whitened with",
         method="BERT-whitening",
-        data=Data.of(paths, record["corpus"]["rows"], record["corpus"]["used"], record["corpus"]["key"]),
+        data=Data.of(paths, corpus["rows"], corpus["used"], corpus["key"]),
         settings=[
             (key, json.dumps(record[key]), "isotrope's default" if record[key] == value else "set for this run")
             for key, value in USUAL.items()
@@ -266,7 +252,7 @@ def _card(model: str, paths: Sequence[str], record: Mapping[str, Any], whitened:
         cites=cited_keys([Whitening]),
         limits=["The whitening fits the text above. It may fit other text less well."],
     )
-    card, evidence = Card.of(model).then(step, whitened), _evidence(record)
+    card = Card.of(model).then(step, whitened)
     if not evidence.rows:
         return card
     before = card.base.name if len(card.steps) == 1 else f"the model before step {len(card.steps)}"

@@ -68,11 +68,10 @@ class Schedule:
 
 
 def reschedule(checkpoints: Sequence[Path], old: Schedule, steps: int, decay: float) -> tuple[Schedule, list[Path]]:
-    """The schedule for a new budget of ``steps``, and the checkpoints that can be gone on from.
+    """The schedule for a new budget of ``steps``, and those of the whole checkpoints, oldest first, that it can use.
 
-    The learning rate stays high until the last ``decay`` of the budget, and in any case until the checkpoint from which
-    the run goes on. A checkpoint from within the old decay cannot be trained on at the full rate: the run goes back to
-    where that decay began. ``checkpoints`` are whole, oldest first.
+    The learning rate stays high until the last ``decay`` of the budget, and in any case until the newest of these. A
+    checkpoint from within the old decay cannot be trained on at the full rate: the run goes back to its beginning.
     """
     usable = [path for path in checkpoints if checkpoint_step(path) <= old.decay_start]
     reached = checkpoint_step(usable[-1]) if usable else 0

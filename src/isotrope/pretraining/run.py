@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from rich.console import Console
 
 import isotrope.text
@@ -79,12 +78,9 @@ def pretrain(
     held = isotrope.text.open(held_out, split=split, keep_duplicates=True) if held_out else None
     console.print(str(text.texts().report))
     identity = {
-        "recipe": asdict(recipe) | {"tokens": None},
-        "seed": seed,
-        "warm_start": not cold_start,
-        "documents": text.texts().key,
-        "held_out": held.texts().key if held else None,
-    }
+        "recipe": asdict(recipe) | {"tokens": None}, "seed": seed, "warm_start": not cold_start,
+        "documents": text.texts().key, "held_out": held.texts().key if held else None,
+    }  # fmt: skip
     job = Job(output, KIND, identity, [text, *([held] if held else [])], restart=restart)
     prepared, model_folder = job.folder / "prepared", job.folder / "model"
     with job.held():
@@ -96,7 +92,7 @@ def pretrain(
         job.begin()
         write_json(job.folder / "plan.json", asdict(schedule))
         tokenizer, blocks, unseen = prepare_text(prepared / "corpus", text, held, recipe, console)
-        model = build_model(recipe, tokenizer, seed, "sdpa" if torch.cuda.is_available() else "eager")
+        model = build_model(recipe, tokenizer, seed)
         if not done:
             cold = model.model.embeddings.tok_embeddings.weight.detach().numpy()
             warm = None if cold_start else prepare_vectors(prepared / "vectors", blocks, cold, recipe, seed, console)
@@ -108,13 +104,11 @@ def pretrain(
             curve = job.folder / "metrics.jsonl"
             keeper = Keeper(curve, schedule, recipe.step_tokens, checkpoint_minutes, console, bar)
             trainer = PretrainingTrainer(
-                model=model,
+                model=model, data_collator=collate, callbacks=[keeper],
                 args=pretraining_arguments(job.folder / "checkpoints", recipe, schedule, seed, compile),
-                data_collator=collate,
                 train_dataset=Blocks(blocks, schedule.steps * recipe.batch, recipe, len(tokenizer), seed),
                 eval_dataset=Blocks(unseen, len(unseen), recipe, len(tokenizer), seed),
-                callbacks=[keeper],
-            )
+            )  # fmt: skip
             train_from(trainer, done[-1] if done else None)
             loss = float(trainer.evaluate()["eval_loss"])
         with new_folder(model_folder, "model") as draft:

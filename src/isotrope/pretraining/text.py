@@ -84,23 +84,19 @@ def train_tokenizer(lines: Iterable[str], vocabulary: int, max_length: int) -> A
     One sentence becomes [CLS] … [SEP]. The same lines give the same vocabulary. WordPiece: Wu et al. 2016,
     https://arxiv.org/abs/1609.08144.
     """
-    tokenizer = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk"]))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    normal, split = tokenizer.normalizer.normalize_str, tokenizer.pre_tokenizer.pre_tokenize_str
-    words = Counter(word for line in lines for word, _ in split(normal(line)))
-    tokenizer.model = models.WordPiece(_pieces(words, vocabulary), unk_token=SPECIAL["unk"])
+    normalizer, words = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    split = (words.pre_tokenize_str(normalizer.normalize_str(line)) for line in lines)
+    counts = Counter(word for line in split for word, _ in line)
+    tokenizer = Tokenizer(models.WordPiece(_pieces(counts, vocabulary), unk_token=SPECIAL["unk"]))
+    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizer, words, decoders.WordPiece()
     tokenizer.add_special_tokens(list(SPECIAL.values()))
     ends = [(SPECIAL[name], tokenizer.token_to_id(SPECIAL[name])) for name in ("cls", "sep")]
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=ends
     )
+    names, inputs = {f"{name}_token": token for name, token in SPECIAL.items()}, ["input_ids", "attention_mask"]
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        model_max_length=max_length,
-        model_input_names=["input_ids", "attention_mask"],
-        **{f"{name}_token": token for name, token in SPECIAL.items()},
+        tokenizer_object=tokenizer, model_max_length=max_length, model_input_names=inputs, **names
     )
 
 
@@ -116,17 +112,14 @@ def _pieces(words: Counter[str], vocabulary: int) -> dict[str, int]:
         counts.update({character: count * number for character, number in Counter(word).items()})
     characters = sorted(counts, key=lambda character: (-counts[character], character))[:CHARACTERS]
     inner = {character for word in words for character in word[1:]}.intersection(characters)
+    special = [*SPECIAL.values(), *(INNER + character for character in sorted(inner))]
     trainer = trainers.WordPieceTrainer(
-        vocab_size=vocabulary,
-        special_tokens=[*SPECIAL.values(), *(INNER + character for character in sorted(inner))],
-        initial_alphabet=characters,
-        limit_alphabet=len(characters),
+        vocab_size=vocabulary, special_tokens=special, initial_alphabet=characters, limit_alphabet=len(characters),
         show_progress=False,
-    )
+    )  # fmt: skip
     learner = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk"]))
     learner.train_from_iterator(words.elements(), trainer)
-    pieces: dict[str, int] = learner.get_vocab()
-    return pieces
+    return learner.get_vocab()
 
 
 def cooccurrence(ids: np.ndarray[Any, Any], vocabulary: int, window: int) -> Any:
@@ -146,8 +139,7 @@ def cooccurrence(ids: np.ndarray[Any, Any], vocabulary: int, window: int) -> Any
             near = words[left] & words[right] & (sentence[left] == sentence[right])
             pairs.append(np.stack([chunk[left[near]], chunk[right[near]]]))  # (2, n)
         places = np.concatenate(pairs, axis=1)
-        ones = np.ones(places.shape[1], dtype=np.float32)
-        counts += sparse.coo_matrix((ones, places), shape=counts.shape).tocsr()
+        counts += sparse.csr_matrix((np.ones(places.shape[1], np.float32), places), shape=counts.shape)
     return (counts + counts.T).tocsr()
 
 
@@ -190,5 +182,4 @@ def prepare_vectors(folder: Path, blocks: Ids, cold: Array, recipe: Recipe, seed
             found = warm_embeddings(blocks.reshape(-1), cold, recipe.window, recipe.vector_scale, seed)
         np.save(draft / "vectors.npy", found)
 
-    vectors: Array = np.load(cached(folder, make) / "vectors.npy")
-    return vectors
+    return np.asarray(np.load(cached(folder, make) / "vectors.npy"))

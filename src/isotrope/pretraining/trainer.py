@@ -86,31 +86,19 @@ def pretraining_arguments(checkpoints: Path, recipe: Recipe, schedule: Schedule,
     """The trainer's arguments; losses and checkpoints are asked for by the Keeper."""
     gpu = torch.cuda.is_available()
     return TrainingArguments(
-        output_dir=str(checkpoints),
-        max_steps=schedule.steps,
-        per_device_train_batch_size=recipe.batch,
-        per_device_eval_batch_size=recipe.batch,
-        train_sampling_strategy="sequential",
-        learning_rate=recipe.learning_rate,
-        lr_scheduler_type="warmup_stable_decay",
+        output_dir=str(checkpoints), max_steps=schedule.steps, seed=seed,
+        per_device_train_batch_size=recipe.batch, per_device_eval_batch_size=recipe.batch,
+        train_sampling_strategy="sequential", remove_unused_columns=False,
+        learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay, adam_beta2=recipe.beta2,
+        max_grad_norm=recipe.clip, lr_scheduler_type="warmup_stable_decay",
         warmup_steps=min(recipe.warmup_steps, schedule.decay_start),
         lr_scheduler_kwargs={"num_decay_steps": schedule.steps - schedule.decay_start, "decay_type": "1-sqrt"},
-        weight_decay=recipe.weight_decay,
-        adam_beta2=recipe.beta2,
-        max_grad_norm=recipe.clip,
         bf16=torch.cuda.is_bf16_supported() if gpu else torch.cpu._is_avx512_bf16_supported(),
-        torch_compile=compile,
-        use_cpu=not gpu,
-        seed=seed,
-        eval_strategy="no",
-        save_strategy="no",
-        logging_strategy="no",
+        torch_compile=compile, use_cpu=not gpu,
+        eval_strategy="no", save_strategy="no", logging_strategy="no", prediction_loss_only=True,
         logging_nan_inf_filter=False,  # it hides a NaN
-        prediction_loss_only=True,
-        remove_unused_columns=False,
-        disable_tqdm=True,
-        report_to=[],
-    )
+        disable_tqdm=True, report_to=[],
+    )  # fmt: skip
 
 
 class Keeper(TrainerCallback):
@@ -139,12 +127,9 @@ class Keeper(TrainerCallback):
         landmark = step in (self.schedule.decay_start, self.schedule.steps)
         if landmark or control.should_training_stop or seconds >= 60 * self.minutes:
             control.should_log = control.should_evaluate = control.should_save = True
-            self._row = {
-                "step": step,
-                "tokens": step * self.step_tokens,
-                "seconds": round(seconds, 3),  # since the last line
-                "tokens_per_second": round((step - self._from) * self.step_tokens / seconds),
-            }
+            speed = round((step - self._from) * self.step_tokens / seconds)  # since the last line, as the seconds are
+            self._row = {"step": step, "tokens": step * self.step_tokens, "seconds": round(seconds, 3)}
+            self._row["tokens_per_second"] = speed
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
         """Note the mean training loss since the last line."""
