@@ -10,14 +10,6 @@ from isotrope.errors import UserError
 
 app = typer.Typer(no_args_is_help=True, help="Get the evaluation's data: list, fetch, check, prepare.")
 console, errors = plain_console(), plain_console(stderr=True)
-
-
-def _given(folder: str | None) -> str:
-    if not folder:
-        raise UserError("no data folder given", "name one, or set ISOTROPE_DATA")
-    return folder
-
-
 FOLDER = Word("The data folder.", variable="ISOTROPE_DATA")
 ONLY = Word("Data sets or groups (sts, transfer, …), several with commas.", many=False, read=lambda one: one.split(","))
 
@@ -37,9 +29,8 @@ def data_list(*, only: Sequence[str] = (), addresses: bool = False) -> None:
 
     chosen = choose(only or ["all"])
     header = ["name", "group", "what", "rows", "licence", "verified by", "MB"]
-    sizes = (f"{one.size / 1e6:.1f}" if one.size else "?" for one in chosen)
-    words = ([one.name, one.group, one.title, one.rows, one.licence, one.verified] for one in chosen)
-    rows = [[*row, size] for row, size in zip(words, sizes, strict=True)]
+    sizes = {one.name: f"{one.size / 1e6:.1f}" if one.size else "?" for one in chosen}
+    rows = [[one.name, one.group, one.title, one.rows, one.licence, one.verified, sizes[one.name]] for one in chosen]
     print_table(Table("data sets", header, rows, words=6), console)
     for source in chosen if addresses else ():
         for line in (source.home, *source.archives, *map(source.url, source.files)):
@@ -48,9 +39,7 @@ def data_list(*, only: Sequence[str] = (), addresses: bool = False) -> None:
 
 @app.command("fetch")
 @command(light=True, folder=FOLDER, only=ONLY)
-def data_fetch(
-    folder: str | None = None, *, only: Sequence[str] = (), mirror: str | None = None, official: bool = False
-) -> None:
+def data_fetch(folder: str, *, only: Sequence[str] = (), mirror: str | None = None, official: bool = False) -> None:
     """Download data sets, and verify each file.
 
     Without --only, it downloads all but the training corpus. Files that are there already are left.
@@ -62,16 +51,15 @@ def data_fetch(
     from isotrope.console.progress import progress
     from isotrope.datasets.fetch import fetch_data
 
-    target = _given(folder)
     with progress("downloaded", None, errors, unit="bytes") as bar:
-        fetched = fetch_data(target, only, mirror, official, console.print, bar)
+        fetched = fetch_data(folder, only, mirror, official, console.print, bar)
     if any(source.recipe for source in fetched):
-        console.print(f"next: isotrope data prepare {target}")
+        console.print(f"next: isotrope data prepare {folder}")
 
 
 @app.command("check")
 @command(light=True, folder=FOLDER, only=ONLY)
-def data_check(folder: str | None = None, *, only: Sequence[str] = ()) -> None:
+def data_check(folder: str, *, only: Sequence[str] = ()) -> None:
     """Say which files are missing or wrong, and what to do.
 
     The exit code is 2 if a file is missing or wrong.
@@ -79,8 +67,7 @@ def data_check(folder: str | None = None, *, only: Sequence[str] = ()) -> None:
     from isotrope.datasets.sources import check_data
     from isotrope.report.tables import Table, print_table
 
-    target = _given(folder)
-    checked = check_data(target, only)
+    checked = check_data(folder, only)
     for one in checked:
         there = any(finding.kind != "missing" for finding in one.findings)
         note = f"; {one.source.note}" if one.source.note and there else ""
@@ -89,20 +76,20 @@ def data_check(folder: str | None = None, *, only: Sequence[str] = ()) -> None:
     if not findings:
         return
     rows = [[finding.path, finding.kind, finding.detail, finding.remedy] for finding in findings]
-    print_table(Table(f"findings in {target}", ["file", "is", "in full", "remedy"], rows, words=4), console)
+    print_table(Table(f"findings in {folder}", ["file", "is", "in full", "remedy"], rows, words=4), console)
     first, more = findings[0], f", and {len(findings) - 1} more" if len(findings) > 1 else ""
     remedy = first.remedy if len({one.remedy for one in findings}) == 1 else "do what the table says"
-    raise UserError(f"{first.path} in {target} is {first.kind} ({first.detail}){more}", remedy)
+    raise UserError(f"{first.path} in {folder} is {first.kind} ({first.detail}){more}", remedy)
 
 
 @app.command("prepare")
 @command(light=True, folder=FOLDER, only=ONLY, output=Word("Where senteval/ is written; default: the data folder."))
-def data_prepare(folder: str | None = None, *, output: str | None = None, only: Sequence[str] = ()) -> None:
+def data_prepare(folder: str, *, output: str | None = None, only: Sequence[str] = ()) -> None:
     """Make senteval/ from the official files of STS and SICK.
 
     The texts are then as SentEval has them. ISOTROPE_DATA may point to the folder.
     """
     from isotrope.datasets.prepare import prepare_data
 
-    prepare_data(_given(folder), output, only, console.print)
+    prepare_data(folder, output, only, console.print)
     console.print(f"point to it: export ISOTROPE_DATA={output or folder}")

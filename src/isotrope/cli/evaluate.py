@@ -59,7 +59,7 @@ def evaluate(
 
     steps, prompts = shortenings(truncate, precision), Prompts(prompt, prompt_name, query_prompt, document_prompt)
     targets = [scores.check_table_file(path) for path in table]
-    results_file = check_file(Path(json_file)) if json_file else None
+    target = check_file(Path(json_file)) if json_file else None
     if compare and len(set(models)) + len(steps) < 2:
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
     asked = asked_parts(suite, tasks, data, [read_labels(path, columns) for path in labels])
@@ -71,15 +71,15 @@ def evaluate(
 
         begins = cache(lambda: errors.print(threads_line()))  # once
         results = evaluate_models(models, asked, pooling, prompts, comes, errors.print, begins, steps)
-    if results_file:  # before anything is drawn: nothing that was computed is lost
-        _write_json(results, results_file)
-    shown = scores.all_tables(results, compare, intervals)
-    for target in targets:
-        scores.write_tables(shown, target)
-    console = plain_console()
+    if target:  # before anything is drawn: nothing that was computed is lost
+        with writing(target.parent, again="run the same command again; results are remembered"):
+            write_json(target, _without_cases(results))
+    shown, console = scores.all_tables(results, compare, intervals), plain_console()
+    for path in targets:
+        scores.write_tables(shown, path)
     for one in shown:
         tables.print_table(one, console)
-    for written in filter(None, (*targets, results_file)):
+    for written in filter(None, (*targets, target)):
         console.print(f"written to {written}")
 
 
@@ -119,27 +119,22 @@ def case(
     for name in models:
         check_name(name, prompts)
     rows = case_table({name: open_encoder(name, pooling, prompts) for name in models}, query, candidate, gold)
+    people = [] if gold is None else ["people"]
     cells = [
-        [
-            row["sentence"],
-            *([] if gold is None else [f"{row['gold']:g} ({row['gold_rank']})"]),
-            *(f"{of['cosine']:.3f} ({of['rank']})" for of in row["models"].values()),
-        ]
+        [row["sentence"], *(f"{row['gold']:g} ({row['gold_rank']})" for _ in people)]
+        + [f"{of['cosine']:.3f} ({of['rank']})" for of in row["models"].values()]
         for row in rows
     ]
-    header = ["sentence", *([] if gold is None else ["people"]), *models]
-    print_table(Table(f"{query} (rank in brackets)", header, cells), plain_console())
+    print_table(Table(f"{query} (rank in brackets)", ["sentence", *people, *models], cells), plain_console())
 
 
-def _write_json(results: Mapping[str, Mapping[str, Any]], target: Path) -> None:
-    """All but the single cases, which would be a hundred times the rest."""
+def _without_cases(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Model -> suite -> task -> result, without the single cases, which would be a hundred times the rest."""
 
     def plain(result: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in result.items() if not key.startswith("per_")}
 
-    kept = {
+    return {
         model: {suite: {task: plain(result) for task, result in of.items()} for suite, of in suites.items()}
         for model, suites in results.items()
     }
-    with writing(target.parent, again="run the same command again; results are remembered"):
-        write_json(target, kept)

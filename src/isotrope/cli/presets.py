@@ -51,10 +51,9 @@ def presets_diff(first: str, second: str) -> None:
     from isotrope.preset.sources import flat
     from isotrope.report.tables import Table, print_table
 
-    left, right = (flat(read_preset(name)) for name in (first, second))
-    differing = (key for key in sorted(left.keys() | right.keys()) if left.get(key) != right.get(key))
-    rows = [(key, *(json.dumps(side[key]) if key in side else "" for side in (left, right))) for key in differing]
-    if rows:
+    sides = [flat(read_preset(name)) for name in (first, second)]
+    cells = {key: [json.dumps(side[key]) if key in side else "" for side in sides] for side in sides for key in side}
+    if rows := [(key, left, right) for key, (left, right) in sorted(cells.items()) if left != right]:
         print_table(Table(f"{first} and {second}", ("key", first, second), rows, words=3), console)
     else:
         console.print("nothing differs")

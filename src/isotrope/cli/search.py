@@ -52,17 +52,17 @@ def search(
     from isotrope.store.atomic import write_text
     from isotrope.store.disk import check_file, writing
 
-    target = check_file(Path(json_file)) if json_file else None
+    target, console = check_file(Path(json_file)) if json_file else None, plain_console()
     queries = queries or _lines()
-    found = run(
+    hits = run(
         index, queries, model=model, top=top, engine=engine, hybrid=hybrid, texts=list(texts) or None,
         text=text, query_prompt=query_prompt, console=plain_console(stderr=True),
     )  # fmt: skip
-    console = plain_console()
-    for query, hits in zip(queries, found, strict=True):
-        print_table(_table(query, hits, bool(hybrid)), console)
+    found = list(zip(queries, hits, strict=True))
+    for query, rows in found:
+        print_table(_table(query, rows, bool(hybrid)), console)
     if target:
-        record = [{"query": query, "hits": list(map(asdict, hits))} for query, hits in zip(queries, found, strict=True)]
+        record = [{"query": query, "hits": list(map(asdict, rows))} for query, rows in found]
         with writing(target.parent, again="run the same command again"):
             write_text(target, json.dumps(record, indent=2, default=str) + "\n")  # dates of kept columns as words
         console.print(f"written to {target}")
@@ -79,19 +79,14 @@ def _lines() -> list[str]:
 def _table(query: str, hits: "Sequence[Hit]", scored: bool) -> "Table":
     from isotrope.report.tables import Table
 
-    fields = hits[0].fields if hits else {}
-    names = [*(name for name in fields if name != "text"), *(["text"] if "text" in fields else [])]
+    names = sorted(hits[0].fields if hits else (), key=lambda name: name == "text")  # the text last
+    score = ["score"] if scored else []
     cells = [
-        [
-            str(rank),
-            *([f"{hit.score:.3f}"] if scored else []),
-            f"{hit.cosine:.3f}",
-            str(hit.row),
-            *(_cell(hit.fields[name]) for name in names),
-        ]
+        [str(rank), *(f"{hit.score:.3f}" for _ in score), f"{hit.cosine:.3f}", str(hit.row)]
+        + [_cell(hit.fields[name]) for name in names]
         for rank, hit in enumerate(hits, start=1)
     ]
-    header = ["rank", *(["score"] if scored else []), "cosine", "row", *names]
+    header = ["rank", *score, "cosine", "row", *names]
     return Table(query, header, cells, words=len(header))
 
 

@@ -31,27 +31,22 @@ _AGAIN = "encode the texts again"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the user named.
-
-    The folder is the job's, and holds the parts unless they go to a URL. Then it is in the cache of this machine, so
-    the work goes on only here.
-    """
+    """What the user named."""
 
     shown: str  # in messages
-    folder: Path
+    folder: Path  # of the job, and of the parts; if these go to a URL, in the cache, so the work goes on only here
     whole: Path | None = None  # the one file that is made of the parts
     url: str | None = None  # of the folder of the parts
 
     def check(self, kept: Sequence[str], restart: bool) -> None:
         """Check the place, and that it can hold the kept columns."""
         array = self.whole is not None and self.whole.suffix == ".npy"
-        if not array and (ours := {"text", EMBEDDING}.intersection(kept)):
-            problem = f"keep = {ours.pop()!r}: the output has a column of that name"
-            raise UserError(problem, "leave it out, or rename it")
+        for ours in {"text", EMBEDDING}.intersection(() if array else kept):
+            raise UserError(f"keep = {ours!r}: the output has a column of that name", "leave it out, or rename it")
         check_place(self.folder, KIND)
         if self.whole and array and not kept and (older := beside(self.whole)).exists():
-            problem = f"{older} would lie beside an array of other rows"
-            raise UserError(problem, "move it away, or keep its columns again")
+            remedy = "move it away, or keep its columns again"
+            raise UserError(f"{older} would lie beside an array of other rows", remedy)
         if self.url:
             self._check_url(self.url, restart)
 
@@ -63,13 +58,11 @@ class Output:
         elif MANIFEST in names:
             try:
                 record = json.loads(remote_files(f"{url}/{MANIFEST}")[0].open().read())
-                identity = dict(record["made_from"])
+                claim(self.folder, KIND)
+                write_json(self.folder / IDENTITY, dict(record["made_from"]))
+                write_json(self.folder / MANIFEST, record)
             except (ValueError, LookupError, TypeError):
                 why = f"{self.shown} holds a {MANIFEST} that isotrope did not write"
-            else:
-                claim(self.folder, KIND)
-                write_json(self.folder / MANIFEST, record)
-                write_json(self.folder / IDENTITY, identity)
         elif names and not (self.folder / IDENTITY).exists():
             why = f"{self.shown} holds files, and their work was not begun here"
         if why:
@@ -87,11 +80,11 @@ class Output:
         try:
             yield
         finally:
-            if (self.folder / MANIFEST).exists() or not self._names():
+            begun = bool(self._names())
+            if not begun or (self.folder / MANIFEST).exists():
                 (self.folder / ROWS).unlink(missing_ok=True)
-            if not self._names():
-                for name in (IDENTITY, MANIFEST):
-                    (self.folder / name).unlink(missing_ok=True)
+            for name in () if begun else (IDENTITY, MANIFEST):
+                (self.folder / name).unlink(missing_ok=True)
 
     def missing(self, sizes: Sequence[int]) -> list[int]:
         """The shards that have no whole part, of these numbers of rows."""
@@ -138,25 +131,24 @@ def _write_whole(path: Path, record: Record, parts: Sequence[Path]) -> None:
     if path.suffix == ".parquet":
         about = schema.with_metadata({METADATA: json.dumps(record)})  # a reader knows the model
         with new_file(path) as file, pq.ParquetWriter(file, about, use_dictionary=["text"]) as writer:
-            for table in map(_table, parts):
+            for table in _tables(parts):
                 writer.write_table(table, row_group_size=len(table))
         return
     if columns := list(range(1, len(schema) - 1)):
         kept = pa.schema([schema.field(number) for number in columns])
         with new_file(beside(path)) as file, pq.ParquetWriter(file, kept) as writer:
-            for table in map(_table, parts):
+            for table in _tables(parts):
                 writer.write_table(table.select(columns))
     with new_file(path) as file:
         shape = (record["rows"], record["dimension"])
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
-        for table in map(_table, parts):
+        for table in _tables(parts):
             file.write(table.column(table.num_columns - 1).combine_chunks().flatten().to_numpy().data)
 
 
-def _table(part: Path) -> pa.Table:
-    """A part, also if two of its columns have one name."""
-    with pq.ParquetFile(part) as file:
-        return file.read()
+def _tables(parts: Sequence[Path]) -> Iterator[pa.Table]:
+    """The parts, one at a time; two of their columns may have one name."""
+    return (pq.ParquetFile(part).read() for part in parts)
 
 
 def beside(array: Path) -> Path:
@@ -202,14 +194,15 @@ class Stored:
         """``path``: OUT.npy, OUT.parquet or a folder."""
         self.path = Path(path)
         self.manifest: Record | None = None
-        folder, whole = self.path.is_dir(), self.path.is_file() and self.path.suffix in FILES[1:]
-        if folder and not (self.path / MANIFEST).exists() and (self.path / IDENTITY).exists():
-            raise UserError(f"{path} is not finished", "give the command isotrope encode again")
-        if not (whole or (folder and (self.path / MANIFEST).exists())):
+        whole = self.path.is_file() and self.path.suffix in FILES[1:]
+        if not whole and not (self.path / MANIFEST).is_file():
+            if (self.path / IDENTITY).is_file():
+                raise UserError(f"{path} is not finished", "give the command isotrope encode again")
             remedy = "give what it wrote: OUT.npy, OUT.parquet or a folder"
             raise UserError(f"{path} is not an output of isotrope encode", remedy)
+        self.is_array = whole and self.path.suffix == ".npy"
         with self._reading():
-            self._array() if self.path.suffix == ".npy" and not folder else self._parquet()
+            self._array() if self.is_array else self._parquet()
 
     def _array(self) -> None:
         array = np.lib.format.open_memmap(self.path, mode="r")
@@ -225,8 +218,7 @@ class Stored:
         if self.path.is_dir():
             self.manifest = read_record(self.path / MANIFEST, {"rows": int, "model": str, "made_from": dict}, _AGAIN)
         self._table = ds.dataset(self.path)
-        about = (self._table.schema.metadata or {}).get(METADATA)
-        if about is not None:
+        if about := (self._table.schema.metadata or {}).get(METADATA):
             self.manifest = json.loads(about)
         self.rows = self._table.count_rows()
         if self.manifest and self.rows != self.manifest["rows"]:
@@ -239,7 +231,7 @@ class Stored:
     def pieces(self, size: int) -> Iterator[Vectors]:
         """The vectors in their order, at most ``size`` rows at a time: (n, D) float32, for the caller to change."""
         with self._reading():
-            if self.manifest is None and self.path.suffix == ".npy":
+            if self.is_array:
                 for start in range(0, self.rows, size):  # mapped again: pages that were read count as memory until then
                     yield np.array(np.lib.format.open_memmap(self.path, mode="r")[start : start + size])
             elif self._table:

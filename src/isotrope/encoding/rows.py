@@ -29,9 +29,8 @@ Piece = tuple[str, pa.Table]  # where its first row is, and its rows: the text, 
 def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> list[int]:
     """Write rows as a Parquet file with a row group for each shard, with one shard in memory -> their sizes.
 
-    A column has one type: whole numbers and fractions become fractions, and a column of nulls may become anything. So
-    with columns to keep, the rows are read twice.
-    A shard has ``shard`` rows, or fewer where the texts are long.
+    A shard has ``shard`` rows, or fewer where the texts are long. A column has one type: whole numbers and fractions
+    become fractions, and nulls may become anything. So with columns to keep, the rows are read twice.
     """
     _ = opened.files  # found before they are read, so that a change is noticed
     schema = pa.schema([(TEXT, pa.string())])
@@ -49,7 +48,6 @@ def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> l
 
 
 def _shards(pieces: Iterable[Piece], size: int, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows in tables of ``size``, or fewer where the texts are long."""
     waiting: list[pa.Table] = []
     count = characters = 0
     for _, piece in pieces:
@@ -106,7 +104,6 @@ def _of_parquet(source: TextFile, text: str | None, keep: Sequence[str]) -> Iter
 
 
 def _of_values(source: TextFile, text: str | None, keep: Sequence[str]) -> Iterator[Piece]:
-    """Rows of Python's values: `ROWS` at a time, or fewer where the texts are long."""
     part: list[tuple[Any, ...]] = []
     first = characters = 0
     for number, (value, *others) in rows(source, Columns(text), tuple(keep)):
