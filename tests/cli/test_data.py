@@ -55,7 +55,7 @@ def test_check_names_what_is_wrong(data: Path, tmp_path: Path, spoil: Spoil, exp
 
 UNREACHABLE = "http://127.0.0.1:1"
 BAD: dict[str, tuple[list[str], str]] = {
-    "no folder": (["data", "fetch"], "Missing argument … ISOTROPE_DATA"),
+    "no folder": (["data", "fetch"], "Missing argument 'folder' … --help"),
     "unknown": (["data", "fetch", "d", "--only", "mr,foo"], "no data set 'foo' … choose from"),
     "no set": (["data", "fetch", "d", "--only", ""], "no data set '' … choose from"),
     "no network": (
