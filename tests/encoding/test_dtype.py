@@ -88,11 +88,3 @@ def test_goes_on_as_it_was_begun(
     encode(tiny_model, file, tmp_path / "v", shard=20)  # finished: nothing is begun anew
     encode(tiny_model, file, tmp_path / "v", shard=20, restart=True)
     assert dtype_in(tmp_path / "v") == ("float32" if first == "auto" else "bf16")
-
-
-def test_workers_write_the_same_bytes(tmp_path: Path, tiny_model: Path, corpus_file: Path) -> None:
-    file = lines(corpus_file, tmp_path / "c.txt", 60)
-    encode(tiny_model, file, tmp_path / "one", shard=20)
-    encode(tiny_model, file, tmp_path / "several", shard=20, engine="processes", workers=1)
-    assert dtype_in(tmp_path / "several") == "bf16"
-    assert contents(tmp_path / "one") == contents(tmp_path / "several")

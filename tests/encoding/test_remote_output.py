@@ -53,11 +53,8 @@ def test_what_is_finished_is_known_on_every_machine(
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "fourth"))
     with pytest.raises(UserError, match="memory://out was begun with shard = 100, not 99"):
         encode(Hashes(), rows, "memory://out", shard=99)
-    with pytest.raises(UserError, match="memory://out holds files: delete them"):
+    with pytest.raises(UserError, match=r"memory://out holds files.*: delete them"):
         encode(Hashes(), rows, "memory://out", shard=99, restart=True)
-    memory.pipe_file("/out/_manifest.json", b"[]")
-    with pytest.raises(UserError, match=r"holds a _manifest\.json that isotrope did not write"):
-        encode(Hashes(), rows, "memory://out", shard=100)
 
 
 def test_a_stopped_call_goes_on(

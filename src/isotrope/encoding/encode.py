@@ -228,7 +228,8 @@ def opened(model: str | Path | Encoder, options: dict[str, Any]) -> Encoder:
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(model, str | Path) or (isinstance(model, SentenceTransformer) and given):
         return load(located(model), **given, frozen=True)  # type: ignore[no-any-return]
-    for name, value in given.items():
+    if given:
+        name, value = next(iter(given.items()))
         raise UserError(f"{name} = {value!r} needs a sentence-transformers model", "leave it out")
     return model
 

@@ -41,32 +41,22 @@ class Output:
     def check(self, kept: Sequence[str], restart: bool) -> None:
         """Check the place, and that it can hold the kept columns."""
         array = self.whole is not None and self.whole.suffix == ".npy"
-        for ours in {"text", EMBEDDING}.intersection(() if array else kept):
-            raise UserError(f"keep = {ours!r}: the output has a column of that name", "leave it out, or rename it")
+        if not array and (ours := {"text", EMBEDDING}.intersection(kept)):
+            problem = f"keep = {ours.pop()!r}: the output has a column of that name"
+            raise UserError(problem, "leave it out, or rename it")
         check_place(self.folder, KIND)
         if self.whole and array and not kept and (older := beside(self.whole)).exists():
             remedy = "move it away, or keep its columns again"
             raise UserError(f"{older} would lie beside an array of other rows", remedy)
-        if self.url:
-            self._check_url(self.url, restart)
-
-    def _check_url(self, url: str, restart: bool) -> None:
-        """Refuse the files of others. A finished output says itself what it is, whichever machine made it."""
-        names, why = remote_names(url), ""
-        if names and restart:
-            why = f"{self.shown} holds files"
-        elif MANIFEST in names:
-            try:
-                record = json.loads(remote_files(f"{url}/{MANIFEST}")[0].open().read())
-                claim(self.folder, KIND)
-                write_json(self.folder / IDENTITY, dict(record["made_from"]))
-                write_json(self.folder / MANIFEST, record)
-            except (ValueError, LookupError, TypeError):
-                why = f"{self.shown} holds a {MANIFEST} that isotrope did not write"
-        elif names and not (self.folder / IDENTITY).exists():
-            why = f"{self.shown} holds files, and their work was not begun here"
-        if why:
-            raise UserError(why, "delete them to start again, or write to another folder")
+        names = remote_names(self.url) if self.url else set()
+        if MANIFEST in names and not restart:  # finished: it says itself what it is, whichever machine made it
+            record = json.loads(remote_files(f"{self.url}/{MANIFEST}")[0].open().read())
+            claim(self.folder, KIND)
+            write_json(self.folder / IDENTITY, record["made_from"])
+            write_json(self.folder / MANIFEST, record)
+        elif names and (restart or not (self.folder / IDENTITY).exists()):
+            remedy = "delete them to start again, or write to another folder"
+            raise UserError(f"{self.shown} holds files, and their work was not begun here", remedy)
 
     def begun(self, key: str) -> Any:
         """What the identity of the work that was begun here says of ``key``; None: there is none, or it is damaged."""
@@ -93,7 +83,7 @@ class Output:
         return [number for number, (name, rows) in enumerate(parts) if name not in names or self._torn(name, rows)]
 
     def _names(self) -> set[str]:
-        there = remote_names(self.url) if self.url else {path.name for path in self.folder.glob("part-*")}
+        there = remote_names(self.url) if self.url else [path.name for path in self.folder.glob("part-*")]
         return {name for name in there if name.startswith("part-")}
 
     def _torn(self, name: str, rows: int) -> bool:
@@ -160,20 +150,18 @@ def destination(output: str | Path) -> Output:
     """What ``output`` names: OUT.npy, OUT.parquet (both worked on in OUT.npy.parts/, …), a folder or its URL."""
     url, path, shown = is_url(output), Path(output), without_secrets(str(output).rstrip("/"))
     is_folder = str(output).endswith("/") or (path.is_dir() and path.suffix not in FILES)
-    kind, fault = "" if is_folder else path.suffix, ("", "")
-    if not str(output):
-        fault = "is empty", "name a .npy or .parquet file, or a folder"
-    elif url and shown.startswith(("http://", "https://")):
-        fault = "is a web address, which cannot be written to", "name an object store (s3://, …)"
-    elif url and kind in FILES[1:]:
-        fault = "is a file: behind a URL only a folder grows safely", "end it in /"
-    elif not url and kind not in FILES:
-        remedy = "end it in .npy or .parquet, or name a folder (with / at its end where its name has a dot)"
-        fault = f"has the unknown ending {kind!r}", remedy
-    elif kind and path.is_dir():
-        fault = "is a folder", "name a file, or put / at the end to write into the folder"
-    if fault[0]:
-        raise UserError(f"output {shown} {fault[0]}", fault[1])
+    kind, web = "" if is_folder else path.suffix, shown.startswith(("http://", "https://"))
+    ending = "end it in .npy or .parquet, or name a folder (with / at its end where its name has a dot)"
+    faults = (
+        (not str(output), "is empty", "name a .npy or .parquet file, or a folder"),
+        (web, "is a web address, which cannot be written to", "name an object store (s3://, …)"),
+        (url and kind in FILES[1:], "is a file: behind a URL only a folder grows safely", "end it in /"),
+        (not url and kind not in FILES, f"has the unknown ending {kind!r}", ending),
+        (kind and path.is_dir(), "is a folder", "name a file, or put / at the end to write into the folder"),
+    )
+    for holds, problem, remedy in faults:
+        if holds:
+            raise UserError(f"output {shown} {problem}", remedy)
     if url:
         address = str(output).rstrip("/")
         return Output(shown, cache_folder("outputs", xxhash.xxh3_64_hexdigest(address.encode())), url=address)

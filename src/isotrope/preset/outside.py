@@ -219,8 +219,9 @@ def check_options(loss: str, options: Mapping[str, Any]) -> None:
     _, *names = inspect.signature(cls := outside_class(loss)).parameters  # without the student
     # A path would be opened past isotrope's own checks of a model's files, and no preset can give another loss.
     known = [name for name in names if not re.fullmatch(r"loss|kwargs|\w*name_or_path", name)]
-    for key in options.keys() - known:
-        raise UserError(f"loss_options.{key} is an unknown key", f"{cls.__name__} takes {', '.join(known) or 'none'}")
+    if unknown := [key for key in options if key not in known]:
+        takes = f"{cls.__name__} takes {', '.join(known) or 'none'}"
+        raise UserError(f"loss_options.{unknown[0]} is an unknown key", takes)
 
 
 def build_outside(
