@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -59,8 +58,7 @@ def test_equals_sentence_transformers(tmp_path: Path, tiny_model: Path, sentence
     """Shards, distinct sentences and another order of batches change nothing but rounding."""
     file = write(tmp_path / "c.txt", sentences)
     seen: list[int] = []
-    output = encode(tiny_model, [file], tmp_path / name, batch_size=4, shard=13, progress=seen.append)
-    vectors = read(output)
+    vectors = read(encode(tiny_model, [file], tmp_path / name, batch_size=4, shard=13, progress=seen.append))
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, load(tiny_model).encode(sentences), rtol=0, atol=1e-6)
     assert seen == sorted(seen)
@@ -96,9 +94,7 @@ def test_a_folder_opens_everywhere_as_it_is(tmp_path: Path, sentences: list[str]
     encode(Hashes(), write(tmp_path / "c.txt", sentences), folder, shard=40)
     assert entries(folder) == {"part-00000.parquet", "part-00001.parquet", "_manifest.json", ".job.json", *OURS}
     manifest = json.loads((folder / "_manifest.json").read_text())
-    assert {key: manifest[key] for key in ("rows", "dimension", "shards")} == {
-        "rows": len(sentences), "dimension": 16, "shards": 2,
-    }  # fmt: skip
+    assert [manifest[key] for key in ("rows", "dimension", "shards")] == [len(sentences), 16, 2]
     assert manifest["model"].endswith("Hashes")
     assert pyarrow.dataset.dataset(folder).to_table()["text"].to_pylist() == sentences
     assert pandas.read_parquet(folder)["text"].tolist() == sentences
@@ -229,7 +225,7 @@ def test_two_processes_at_once_are_killed_and_gone_on_with(tmp_path: Path) -> No
 
 
 @pytest.fixture
-def begun(tmp_path: Path) -> Iterator[Path]:
+def begun(tmp_path: Path) -> Path:
     """A folder begun with the hash encoder and shards of 2, of which one is whole."""
     file = write(tmp_path / "c.txt", ["a", "b", "c", "d"])
 
@@ -239,30 +235,21 @@ def begun(tmp_path: Path) -> Iterator[Path]:
 
     with pytest.raises(KeyboardInterrupt):
         encode(Hashes(), file, tmp_path / "v", shard=2, progress=interrupt)
-    yield tmp_path / "v"
-    assert (tmp_path / "v" / ".job.json").exists()
+    return tmp_path / "v"
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
+def test_other_arguments_are_refused_and_restart_begins_anew(begun: Path) -> None:
+    file = begun.with_name("c.txt")
+    for change, problem in (
         ({"model": Hashes(seed=1)}, "was begun with another model: "),
         ({"shard": 3}, "was begun with shard = 2, not 3"),
-        ({"content": "a\nb\nc\ne\n"}, "was begun with another input: "),
-    ],
-)
-def test_other_arguments_are_refused(begun: Path, change: dict[str, Any], problem: str) -> None:
-    file = begun.with_name("c.txt")
-    if content := change.pop("content", None):
-        file.write_text(content)
-    with pytest.raises(UserError, match=problem) as error:
-        encode(texts=[file], output=begun, **{"model": Hashes(), "shard": 2, **change})
-    assert "begin anew with --restart" in error.value.remedy
-    assert (begun / "part-00000.parquet").exists()
-
-
-def test_restart_begins_anew(begun: Path) -> None:
-    encode(Hashes(seed=1), begun.with_name("c.txt"), begun, shard=3, restart=True)
+        ({"texts": ["a", "b", "c", "e"]}, "was begun with another input: "),
+    ):
+        with pytest.raises(UserError, match=f"{problem}.*begin anew with --restart"):
+            encode(**{"model": Hashes(), "texts": file, "output": begun, "shard": 2, **change})
+        assert (begun / "part-00000.parquet").exists()
+        assert (begun / ".job.json").exists()
+    encode(Hashes(seed=1), file, begun, shard=3, restart=True)
     np.testing.assert_array_equal(read(begun), Hashes(seed=1).encode(["a", "b", "c", "d"]))
     assert len(list(begun.glob("part-*"))) == 2
 
