@@ -12,9 +12,10 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, get_args, get_type_hints
 
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from isotrope.contract.exports import classes_in
 from isotrope.errors import UserError, check_known, nearest, one_of
@@ -65,15 +66,20 @@ def component(stage: str, kind: str, **options: Any) -> Any:
         UserError: unknown stage, kind or option, or an impossible value; names the key, the value and the remedy.
     """
     cls = component_class(stage, kind)
+    record = _options(cls)
+    try:
+        checked = record(**options)
+    except ValidationError as error:
+        raise explain(error, record, f"{stage}.{kind}") from error
+    return cls(**{name: getattr(checked, name) for name in record.model_fields})
+
+
+@cache
+def _options(cls: type) -> type[BaseModel]:
     hints = get_type_hints(inspect.getattr_static(cls, "__init__"), include_extras=True)
     parameters = inspect.signature(cls).parameters.values()
     fields: Any = {p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default) for p in parameters}
-    model = create_model("options", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
-    try:
-        checked = model(**options)
-    except ValidationError as error:
-        raise explain(error, model, f"{stage}.{kind}") from error
-    return cls(**{name: getattr(checked, name) for name in fields})
+    return create_model("options", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
 
 
 _KIND = re.compile(r"constrained-\w+$|(literal|tuple|list)\[|Range$")  # as in ('max_length', 'constrained-int')
@@ -138,8 +144,8 @@ def _places(room: str) -> dict[str, str]:
 
     A class is called as its file, or by its own words: ``NoMask`` is no_mask. A leading underscore hides either.
     """
-    found = {}
-    for name, file in classes_in(importlib.import_module(f"isotrope.{room}").__path__).items():
+    found, folders = {}, importlib.import_module(f"isotrope.{room}").__path__
+    for name, file in classes_in(tuple(folders)).items():
         own = name.lower() == file.replace("_", "")
         kind = file if own else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
         found[kind] = f"isotrope.{room}.{file}:{name}"

@@ -13,7 +13,8 @@ from typing import Any
 _CLASS = re.compile(r"^class ([A-Za-z]\w*)", re.MULTILINE)
 
 
-def classes_in(folders: Iterable[str]) -> dict[str, str]:
+@cache
+def classes_in(folders: tuple[str, ...]) -> dict[str, str]:
     """Class -> module, read from the files' text. Files whose names begin with an underscore hold helpers."""
     files = [file for folder in folders for file in sorted(Path(folder).glob("[!_]*.py"))]
     return {name: file.stem for file in files for name in _CLASS.findall(file.read_text(encoding="utf-8"))}
@@ -21,7 +22,7 @@ def classes_in(folders: Iterable[str]) -> dict[str, str]:
 
 def exports(room: str, folders: Iterable[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of a room (its ``__name__``, its ``__path__``); no file is imported before."""
-    modules = cache(partial(classes_in, list(folders)))
+    modules = partial(classes_in, tuple(folders))
 
     def get(name: str) -> Any:
         if name not in modules():
