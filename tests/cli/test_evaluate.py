@@ -136,6 +136,9 @@ def test_own_pairs_are_judged_alone_unless_a_suite_is_named(
     assert json.loads((tmp_path / "r.json").read_text())["isotrope/tiny"].keys() == {"sts, own data"}
     with pytest.raises(UserError, match="none does not exist"):
         invoke("evaluate", "isotrope/tiny", "--suite", "sts", "--labels", pairs)
+    monkeypatch.delenv("ISOTROPE_DATA")
+    with pytest.raises(UserError, match="ISOTROPE_DATA"):
+        invoke("evaluate", "isotrope/tiny")
 
 
 def test_a_case_reads_query_and_candidates_with_their_prompts(cached: Path, prompted_model: Path) -> None:
