@@ -13,7 +13,7 @@ from isotrope.encoder.fast.half import dtype_of, has_bf16
 from isotrope.encoding import encode as room
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
-from small_shards import contents, lines
+from small_shards import contents, lines, stop_at
 
 pytestmark = pytest.mark.skipif(not has_bf16(), reason="this processor has no bf16")
 
@@ -64,13 +64,8 @@ def test_goes_on_as_it_was_begun(
     """Also if a measurement would now say something else."""
     file = lines(corpus_file, tmp_path / "c.txt", 40)
     encode(tiny_model, file, tmp_path / "whole", shard=20, dtype=first)
-
-    def interrupt(done: int) -> None:
-        if done == 20:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        encode(tiny_model, file, tmp_path / "v", shard=20, dtype=first, progress=interrupt)
+        encode(tiny_model, file, tmp_path / "v", shard=20, dtype=first, progress=stop_at(20))
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "other"))
     monkeypatch.setattr(choice, "FASTER", 99 if first == "auto" else 0)
     other = "float32" if first == "auto" else "bf16"

@@ -37,7 +37,7 @@ from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
 from isotrope.store.atomic import draft_path
 from isotrope.store.mark import DRAFT
-from small_shards import KINDS, read, write
+from small_shards import KINDS, read, stop_at, write
 
 OURS = {".isotrope", ".lock"}  # in each folder of ours
 
@@ -142,29 +142,6 @@ def test_shards_end_early_for_long_rows(tmp_path: Path, monkeypatch: pytest.Monk
 # --- stopped, and gone on with
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_interrupt_keeps_whole_shards(tmp_path: Path, sentences: list[str], name: str) -> None:
-    """Ctrl-C passes through; the next call encodes the rest alone, though the last shard's remains are torn."""
-    file = write(tmp_path / "c.txt", sentences)
-
-    def interrupt(done: int) -> None:
-        if done >= 40:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        encode(Hashes(), file, tmp_path / name, shard=20, batch_size=7, progress=interrupt)
-    assert not (tmp_path / name).is_file()
-    work = tmp_path / (name if name == "v" else f"{name}.parts")
-    draft_path(work / "part-00002.parquet").write_bytes(b"half a shard")
-    (work / "part-00002.parquet").write_bytes(b"damaged")
-    encoder = Hashes()
-    seen: list[int] = []
-    encode(encoder, file, tmp_path / name, shard=20, progress=seen.append)
-    assert seen[0] == 40
-    assert encoder.calls <= len(sentences) - 40 + 1  # the rest, and the probe
-    np.testing.assert_array_equal(read(tmp_path / name), Hashes().encode(sentences))
-
-
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
 @pytest.mark.parametrize("name", ["v.npy", *(pytest.param(name, marks=pytest.mark.slow) for name in KINDS[1:])])
 def test_killed_at_every_step_of_writing(tmp_path: Path, name: str) -> None:
@@ -224,22 +201,10 @@ def test_two_processes_at_once_are_killed_and_gone_on_with(tmp_path: Path) -> No
         shutil.rmtree(tmp_path / name) if name == "v" else (tmp_path / name).unlink()
 
 
-@pytest.fixture
-def begun(tmp_path: Path) -> Path:
-    """A folder begun with the hash encoder and shards of 2, of which one is whole."""
-    file = write(tmp_path / "c.txt", ["a", "b", "c", "d"])
-
-    def interrupt(done: int) -> None:
-        if done == 2:
-            raise KeyboardInterrupt
-
+def test_other_arguments_are_refused_and_restart_begins_anew(tmp_path: Path) -> None:
+    file, begun = write(tmp_path / "c.txt", ["a", "b", "c", "d"]), tmp_path / "v"
     with pytest.raises(KeyboardInterrupt):
-        encode(Hashes(), file, tmp_path / "v", shard=2, progress=interrupt)
-    return tmp_path / "v"
-
-
-def test_other_arguments_are_refused_and_restart_begins_anew(begun: Path) -> None:
-    file = begun.with_name("c.txt")
+        encode(Hashes(), file, begun, shard=2, progress=stop_at(2))
     for change, problem in (
         ({"model": Hashes(seed=1)}, "was begun with another model: "),
         ({"shard": 3}, "was begun with shard = 2, not 3"),
@@ -254,13 +219,20 @@ def test_other_arguments_are_refused_and_restart_begins_anew(begun: Path) -> Non
     assert len(list(begun.glob("part-*"))) == 2
 
 
-def test_only_missing_and_damaged_parts_are_made_again(begun: Path) -> None:
-    encode(Hashes(), begun.with_name("c.txt"), begun, shard=2)
-    (begun / "part-00000.parquet").write_bytes(b"PAR1")
+@pytest.mark.parametrize("name", KINDS)
+def test_only_missing_and_damaged_parts_are_made_again(tmp_path: Path, name: str) -> None:
+    """After Ctrl-C, which passes through; the remains of the next shard are torn."""
+    file, seen, lines = tmp_path / "c.txt", list[int](), list("abcdef")
+    with pytest.raises(KeyboardInterrupt):
+        encode(Hashes(), write(file, lines), tmp_path / name, shard=2, progress=stop_at(2))
+    assert not (tmp_path / name).is_file()
+    work = tmp_path / (name if name == "v" else f"{name}.parts")
+    draft_path(work / "part-00001.parquet").write_bytes(b"half a shard")
+    (work / "part-00001.parquet").write_bytes(b"PAR1")
     encoder = Hashes()
-    encode(encoder, begun.with_name("c.txt"), begun, shard=2)
-    assert encoder.calls == 3
-    np.testing.assert_array_equal(read(begun), Hashes().encode(["a", "b", "c", "d"]))
+    encode(encoder, file, tmp_path / name, shard=2, progress=seen.append)
+    assert (seen[0], encoder.calls) == (2, 5), "the rest, and the probe"
+    np.testing.assert_array_equal(read(tmp_path / name), Hashes().encode(lines))
 
 
 def test_a_file_that_changes_while_it_is_encoded_gives_no_output(tmp_path: Path) -> None:
@@ -276,16 +248,6 @@ def test_a_file_that_changes_while_it_is_encoded_gives_no_output(tmp_path: Path)
     assert not (tmp_path / "v.npy").is_file()
     with pytest.raises(UserError, match="was begun with another input"):
         encode(Hashes(), file, tmp_path / "v.npy", shard=2)
-
-
-def test_the_bar_knows_its_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 13: it showed 3072/?."""
-    for name in ("FIRST", "EVERY"):
-        monkeypatch.setattr(f"isotrope.console.progress.{name}", 0.0)
-    out = io.StringIO()
-    file = write(tmp_path / "c.txt", [f"sentence {i}" for i in range(1_500)])
-    encode(Hashes(), file, tmp_path / "v.npy", batch_size=500, console=plain_console(file=out))
-    assert out.getvalue().splitlines()[-1].startswith("encoded 1,500 of 1,500 rows")
 
 
 # --- memory and disk

@@ -22,7 +22,7 @@ from isotrope.encoding.output import Stored
 from isotrope.encoding.search import search
 from isotrope.errors import UserError
 from isotrope.text.bm25 import Bm25Index
-from small_shards import KINDS
+from small_shards import KINDS, stop_at
 
 
 @pytest.fixture
@@ -208,12 +208,8 @@ def test_mistakes(tmp_path: Path, table: Path, mistake: str, monkeypatch: pytest
 
 
 def unfinished(folder: Path) -> Path:
-    def interrupt(done: int) -> None:
-        if done:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        encode(Hashes(), folder / "rows.csv", folder / "u", text="text", shard=23, progress=interrupt)
+        encode(Hashes(), folder / "rows.csv", folder / "u", text="text", shard=23, progress=stop_at(1))
     return folder / "u"
 
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import isotrope
-from isotrope.cli.presets import app
+from isotrope.cli.groups import presets as app
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, check_runnable, pair_maker, preset_names, read_preset
 from isotrope.preset.sources import annotated, cited_sources, flat

@@ -19,19 +19,17 @@ from typing import Annotated
 
 import typer
 
-from isotrope.cli.data import app as data_app
-from isotrope.cli.evaluate import case, evaluate
+from isotrope.cli.evaluate import case, evaluate, search
+from isotrope.cli.groups import data, presets
 from isotrope.cli.models import compress, encode, export, improve, pretrain, quickstart, report, train, whiten
-from isotrope.cli.presets import app as presets_app
-from isotrope.cli.search import search
 from isotrope.cli.study import study
 from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
 from isotrope.store.disk import FULL
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.add_typer(presets_app, name="presets")
-app.add_typer(data_app, name="data")
+app.add_typer(presets, name="presets")
+app.add_typer(data, name="data")
 COMMANDS = (
     quickstart, improve, compress, train, report, encode, search, evaluate, case, whiten, export, pretrain, study,
 )  # fmt: skip

@@ -44,7 +44,7 @@ def component_class(stage: str, kind: str) -> type:
     return cls
 
 
-def imported_class(named: str, key: str) -> Any:
+def imported_class(named: str, key: str) -> type:
     """The class that a preset's ``key`` names as ``module:Class``; its module is imported."""
     path, _, name = named.partition(":")
     try:
@@ -135,8 +135,8 @@ def _classes(stage: str) -> dict[str, str]:
     """Kind -> ``module:Class`` of a stage's components."""
     check_known("stage", stage, (*STAGES, READING))
     released = {f"released.{kind}": place for kind, place in _places("released").items()}
-    of_stage = {kind: place for kind, place in released.items() if imported_class(place, "kind").stage == stage}
-    return _places(ROOMS.get(stage, stage)) | of_stage
+    stages = {kind: getattr(imported_class(place, "kind"), "stage", None) for kind, place in released.items()}
+    return _places(ROOMS.get(stage, stage)) | {kind: released[kind] for kind in released if stages[kind] == stage}
 
 
 def _places(room: str) -> dict[str, str]:

@@ -210,12 +210,12 @@ def by_ray(
 class _Actor:
     """A worker of Ray. It returns what the user can mend, since Ray wraps errors in its own."""
 
-    def __init__(self, *given: Any) -> None:
-        self._given = given  # the task and its model
+    def __init__(self, task: ShardTask, model: WorkerModel) -> None:
+        self._task, self._model = task, model
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         try:
-            rows = _in_process(*self._given, int(batch["shard"][0]))
+            rows = _in_process(self._task, self._model, int(batch["shard"][0]))
             return {"rows": [rows], "problem": [""], "remedy": [""]}
         except UserError as error:
             return {"rows": [0], "problem": [error.problem], "remedy": [error.remedy]}

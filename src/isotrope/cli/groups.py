@@ -1,5 +1,6 @@
-"""``isotrope data``: what the evaluation reads, from the web to a verified folder."""
+"""The commands of two words: ``isotrope presets``, and ``isotrope data`` for what the evaluation reads."""
 
+import json
 from collections.abc import Sequence
 
 import typer
@@ -8,13 +9,61 @@ from isotrope.cli.options import Word, command
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 
-app = typer.Typer(no_args_is_help=True, help="Get the evaluation's data: list, fetch, check, prepare.")
+presets = typer.Typer(no_args_is_help=True, help="Show the methods: list them, show one, compare two.")
+data = typer.Typer(no_args_is_help=True, help="Get the evaluation's data: list, fetch, check, prepare.")
 console, errors = plain_console(), plain_console(stderr=True)
 FOLDER = Word("The data folder.", variable="ISOTROPE_DATA")
 ONLY = Word("Data sets or groups (sts, transfer, …), several with commas.", many=False, read=lambda one: one.split(","))
 
+NAME = Word("A name from `isotrope presets list`, or a .toml file.")
+FIRST = (
+    "simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "adapt", "crops", "title-body",
+    "distil",
+)  # fmt: skip
 
-@app.command("list")
+
+@presets.command("list")
+@command(light=True)
+def presets_list() -> None:
+    """List the presets, one line each: first those that most users need, last the papers' own settings."""
+    from isotrope.preset.tables import preset_descriptions
+    from isotrope.report.tables import Table, print_table
+
+    known = preset_descriptions()
+    published = [name for name in known if any(model in name for model in ("bert-base", "bert-large", "roberta-"))]
+    others = [name for name in known if name not in (*FIRST, *published)]
+    groups = {"to begin with": FIRST, "other methods": others, "on the papers' models, as published": published}
+    for title, names in groups.items():
+        rows = [(name, known[name]) for name in names]
+        print_table(Table(title, ("preset", "what it is"), rows, words=2), console)
+
+
+@presets.command("show")
+@command(light=True, name=NAME)
+def presets_show(name: str, *, overrides: Sequence[str] = ()) -> None:
+    """Show all settings of a preset, each with its source."""
+    from isotrope.preset.sources import annotated
+
+    console.print(annotated(name, overrides))
+
+
+@presets.command("diff")
+@command(light=True, first=NAME, second=NAME)
+def presets_diff(first: str, second: str) -> None:
+    """Show the settings that differ between two presets."""
+    from isotrope.preset.preset import read_preset
+    from isotrope.preset.sources import flat
+    from isotrope.report.tables import Table, print_table
+
+    sides = [flat(read_preset(name)) for name in (first, second)]
+    cells = {key: [json.dumps(side[key]) if key in side else "" for side in sides] for side in sides for key in side}
+    if rows := [(key, left, right) for key, (left, right) in sorted(cells.items()) if left != right]:
+        print_table(Table(f"{first} and {second}", ("key", first, second), rows, words=3), console)
+    else:
+        console.print("nothing differs")
+
+
+@data.command("list")
 @command(light=True, only=ONLY)
 def data_list(*, only: Sequence[str] = (), addresses: bool = False) -> None:
     """List all data sets, or some with --only.
@@ -37,7 +86,7 @@ def data_list(*, only: Sequence[str] = (), addresses: bool = False) -> None:
             console.print(f"{source.name}: {line}")
 
 
-@app.command("fetch")
+@data.command("fetch")
 @command(light=True, folder=FOLDER, only=ONLY)
 def data_fetch(folder: str, *, only: Sequence[str] = (), mirror: str | None = None, official: bool = False) -> None:
     """Download data sets, and verify each file.
@@ -57,7 +106,7 @@ def data_fetch(folder: str, *, only: Sequence[str] = (), mirror: str | None = No
         console.print(f"next: isotrope data prepare {folder}")
 
 
-@app.command("check")
+@data.command("check")
 @command(light=True, folder=FOLDER, only=ONLY)
 def data_check(folder: str, *, only: Sequence[str] = ()) -> None:
     """Say which files are missing or wrong, and what to do.
@@ -82,7 +131,7 @@ def data_check(folder: str, *, only: Sequence[str] = ()) -> None:
     raise UserError(f"{first.path} in {folder} is {first.kind} ({first.detail}){more}", remedy)
 
 
-@app.command("prepare")
+@data.command("prepare")
 @command(light=True, folder=FOLDER, only=ONLY, output=Word("Where senteval/ is written; default: the data folder."))
 def data_prepare(folder: str, *, output: str | None = None, only: Sequence[str] = ()) -> None:
     """Make senteval/ from the official files of STS and SICK.
