@@ -166,7 +166,7 @@ def encode(
         names = (IDENTITY, MANIFEST)
         job = Job(place.folder, KIND, made_from, [given], restart=restart, names=names, shown=place.shown)
         with job.held(), place.tidied():
-            todo = place.missing(sizes)
+            todo = place.missing(len(sizes))
             job.begin()
             if todo:
                 if not place.url:  # one file of all parts is written beside them
@@ -193,7 +193,7 @@ def encode(
                 "made_from": made_from,
             }
             if todo or job.result() is None:
-                if place.missing(sizes):
+                if place.missing(len(sizes)):
                     remedy = "give a folder or URL that all machines see"
                     raise UserError(f"{place.shown} lacks parts that the workers have written", remedy)
                 job.finish(record, announced=())
