@@ -252,23 +252,18 @@ def test_a_class_of_ones_own(
             outside.outside_class(wrong)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
+def test_what_has_no_effect_is_refused() -> None:
+    two = "teachers.x.models=['a', 'b']"
+    for overrides, message in (
         (["loss=a:B"], r"\[views\] has no effect with loss = 'a:B': leave it out; .* goes with NAME = false"),
         ([*BARE, "loss=MSELoss"], "loss = 'MSELoss' is not possible"),
         ([*BARE, "loss=a:B", "tokens.shuffle={}"], r"\[tokens\] has no effect"),
         (["loss_options.scale=1"], r"\[loss_options\] has no effect with loss = None"),
-        (
-            [*BARE, "loss=a:B", "loss_options.guide=x", 'teachers.x.models=["a", "b"]'],
-            r"\[teachers.x\], unless it is one model",
-        ),
+        ([*BARE, "loss=a:B", "loss_options.guide=x", two], r"\[teachers.x\], unless it is one model"),
         ([*BARE], "has no terms, so no loss"),
-    ],
-)
-def test_what_has_no_effect_is_refused(overrides: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        read_preset("simcse", overrides)
+    ):
+        with pytest.raises(UserError, match=message):
+            read_preset("simcse", overrides)
 
 
 def test_a_decoder_needs_an_architecture_that_can_decode(
@@ -280,18 +275,15 @@ def test_a_decoder_needs_an_architecture_that_can_decode(
     assert "XXXLMHead" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("loss", "overrides", "message"),
-    [
+def test_a_loss_that_cannot_be_is_refused_before_anything_is_written(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    for loss, overrides, message in (
         ("NoSuchLoss", [], "NoSuchLoss"),
         ("MultipleNegativesRankingLoss", ["loss_options.scal=1.0"], "loss_options.scal is an unknown key.*takes scale"),
         ("GISTEmbedLoss", ["loss_options.guide=before"], "cannot be made for"),
         ("CosineSimilarityLoss", [], "cannot be computed from these texts.*needs no labels"),
-    ],
-)
-def test_a_loss_that_cannot_be_is_refused_before_anything_is_written(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, loss: str, overrides: list[str], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss, *overrides)
-    assert not (tmp_path / "run").exists()
+    ):
+        with pytest.raises(UserError, match=message):
+            run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss, *overrides)
+        assert not (tmp_path / "run").exists()

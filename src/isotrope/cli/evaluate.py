@@ -13,12 +13,12 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.errors import UserError
+from isotrope.report.tables import Table, print_table
 from isotrope.store.atomic import write_json, write_text
 from isotrope.store.disk import check_file, writing
 
 if TYPE_CHECKING:
     from isotrope.encoding.search import Hit
-    from isotrope.report.tables import Table
 
 SHOWN = 200  # characters of a text that was found
 JSON = Word("Write all results to this .json file.", "json")
@@ -64,7 +64,7 @@ def evaluate(
     from isotrope.evaluation.models import asked_parts, evaluate_models
     from isotrope.evaluation.sets.labels import read_labels
     from isotrope.post.shortened import shortenings
-    from isotrope.report import scores, tables
+    from isotrope.report import scores
 
     steps, prompts = shortenings(truncate, precision), Prompts(prompt, prompt_name, query_prompt, document_prompt)
     targets = [scores.check_table_file(path) for path in table]
@@ -87,7 +87,7 @@ def evaluate(
     for path in targets:
         scores.write_tables(shown, path)
     for one in shown:
-        tables.print_table(one, console)
+        print_table(one, console)
     for written in filter(None, (*targets, target)):
         console.print(f"written to {written}")
 
@@ -117,7 +117,6 @@ def case(
     from isotrope.evaluation.sets.senteval import load_sts
     from isotrope.evaluation.suite import checked_tasks
     from isotrope.post.names import check_name, open_encoder
-    from isotrope.report.tables import Table, print_table
 
     gold = None
     if not candidate:
@@ -179,7 +178,6 @@ def search(
         texts: For OUT.npy: a file that was encoded; again for more, in their order.
     """
     from isotrope.encoding.search import search as run
-    from isotrope.report.tables import print_table
 
     target, console = check_file(Path(json_file)) if json_file else None, plain_console()
     queries = queries or _lines()
@@ -205,9 +203,7 @@ def _lines() -> list[str]:
     return list(filter(None, lines))
 
 
-def _table(query: str, hits: "Sequence[Hit]", scored: bool) -> "Table":
-    from isotrope.report.tables import Table
-
+def _table(query: str, hits: "Sequence[Hit]", scored: bool) -> Table:
     names = sorted(hits[0].fields if hits else (), key=lambda name: name == "text")  # the text last
     score = ["score"] if scored else []
     cells = [

@@ -8,13 +8,13 @@ import typer
 from isotrope.cli.options import Word, command
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
+from isotrope.report.tables import Table, print_table
 
 presets = typer.Typer(no_args_is_help=True, help="Show the methods: list them, show one, compare two.")
 data = typer.Typer(no_args_is_help=True, help="Get the evaluation's data: list, fetch, check, prepare.")
 console, errors = plain_console(), plain_console(stderr=True)
 FOLDER = Word("The data folder.", variable="ISOTROPE_DATA")
 ONLY = Word("Data sets or groups (sts, transfer, …), several with commas.", many=False, read=lambda one: one.split(","))
-
 NAME = Word("A name from `isotrope presets list`, or a .toml file.")
 FIRST = (
     "simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "adapt", "crops", "title-body",
@@ -27,7 +27,6 @@ FIRST = (
 def presets_list() -> None:
     """List the presets, one line each: first those that most users need, last the papers' own settings."""
     from isotrope.preset.tables import preset_descriptions
-    from isotrope.report.tables import Table, print_table
 
     known = preset_descriptions()
     published = [name for name in known if any(model in name for model in ("bert-base", "bert-large", "roberta-"))]
@@ -53,7 +52,6 @@ def presets_diff(first: str, second: str) -> None:
     """Show the settings that differ between two presets."""
     from isotrope.preset.preset import read_preset
     from isotrope.preset.sources import flat
-    from isotrope.report.tables import Table, print_table
 
     sides = [flat(read_preset(name)) for name in (first, second)]
     cells = {key: [json.dumps(side[key]) if key in side else "" for side in sides] for side in sides for key in side}
@@ -74,7 +72,6 @@ def data_list(*, only: Sequence[str] = (), addresses: bool = False) -> None:
         addresses: Show where every file comes from.
     """
     from isotrope.datasets.sources import choose
-    from isotrope.report.tables import Table, print_table
 
     chosen = choose(only or ["all"])
     header = ["name", "group", "what", "rows", "licence", "verified by", "MB"]
@@ -114,7 +111,6 @@ def data_check(folder: str, *, only: Sequence[str] = ()) -> None:
     The exit code is 2 if a file is missing or wrong.
     """
     from isotrope.datasets.sources import check_data
-    from isotrope.report.tables import Table, print_table
 
     checked = check_data(folder, only)
     for one in checked:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from isotrope.cli.options import Word, command, named
 from isotrope.console.plain import plain_console
+from isotrope.report.tables import Table, print_table
 
 if TYPE_CHECKING:
     from isotrope.report.outcome import Outcome
-    from isotrope.report.tables import Table
 
 console = plain_console()
 
@@ -167,10 +167,9 @@ def show_report(folder: Path) -> None:
         console.print(f"no report ({why}); the run itself is complete")
 
 
-def _show(found: "Outcome", tables: "Sequence[Table]", *lines: str) -> None:
+def _show(found: "Outcome", tables: Sequence[Table], *lines: str) -> None:
     """Tables and lines, then where the model and its report are. The report of a run is drawn now."""
     from isotrope.report.outcome import MODEL, REPORT
-    from isotrope.report.tables import print_table
     from isotrope.training.train import Run
 
     for table in tables:
