@@ -279,7 +279,7 @@ def test_20_a_folder_of_markdown_and_minilm(user: User) -> None:
         Path(f"docs/{number}.md").write_text(f"# {page['title']}\n\n{page['text']}\n", encoding="utf-8")
     said = user.types("improve isotrope/minilm docs --minutes 1 --output better")
     assert re.search(r"verdict: (better|no difference found): .* judged by \d+ of your own documents", said)
-    assert re.search(r"(Use the new|Keep your) model: ", said)
+    assert re.search(r"([Uu]se the new|Keep your) model: ", said)
     assert vectors("better/model", ["Show the status."]).shape == (1, 384)
     assert "Gain of every candidate" in Path("better/report.html").read_text(encoding="utf-8")
 
