@@ -1,5 +1,6 @@
 """Files to encode in several shards, and what was written."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,16 @@ def lines(corpus: Path, target: Path, count: int) -> Path:
 def contents(folder: Path) -> dict[str, bytes]:
     """The parts and the manifest of an output folder."""
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.*")) if not path.name.startswith(".")}
+
+
+def stop_at(count: int) -> Callable[[int], None]:
+    """For ``progress``: Ctrl-C when so many rows are done."""
+
+    def stop(done: int) -> None:
+        if done >= count:
+            raise KeyboardInterrupt
+
+    return stop
 
 
 def write(path: Path, lines: list[str]) -> Path:

@@ -81,6 +81,7 @@ def workplace(tmp_path: Path, stand_ins: Path, monkeypatch: pytest.MonkeyPatch) 
     shutil.copytree(stand_ins, place)
     for name in SHIPPED:
         monkeypatch.setitem(SHIPPED, name, ("isotrope", str(stand_ins / "small"), ""))
+    monkeypatch.setattr("isotrope.cli.models.show_report", lambda folder: None)  # test_journeys waits for one
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.delenv("ISOTROPE_DATA", raising=False)

@@ -51,9 +51,8 @@ def test_check_names_what_is_wrong(data: Path, tmp_path: Path, spoil: Spoil, exp
 
 UNREACHABLE = "http://127.0.0.1:1"
 BAD: dict[str, tuple[list[str], str]] = {
-    "no folder": (["data", "fetch"], "no data folder given … ISOTROPE_DATA"),
+    "no folder": (["data", "fetch"], "Missing argument 'folder' … --help"),
     "unknown": (["data", "fetch", "d", "--only", "mr,foo"], "no data set 'foo' … choose from"),
-    "no set": (["data", "fetch", "d", "--only", ""], "no data set '' … choose from"),
     "no network": (
         ["data", "fetch", "d", "--only", "MR", "--mirror", UNREACHABLE],
         "127.0.0.1:1/senteval … cannot be fetched … the network",
@@ -62,7 +61,6 @@ BAD: dict[str, tuple[list[str], str]] = {
     "two places": (["data", "fetch", "d", "--mirror", UNREACHABLE, "--official"], "two places … one of them"),
     "check nothing": (["data", "check", "no/such"], "no/such does not exist … isotrope data fetch"),
     "prepare nothing": (["data", "prepare", "no/such"], "no/such does not exist … isotrope data fetch"),
-    "list unknown": (["data", "list", "--only", "x"], "no data set 'x' … choose from"),
 }
 
 

@@ -29,17 +29,6 @@ def pairs(tmp_path: Path) -> Path:
     return path
 
 
-def judged_folder(folder: Path, shift: int) -> Path:
-    """A domain with judgements and no classes."""
-    mine = own_pairs()
-    (folder / "qrels").mkdir(parents=True)
-    texts = {f"d{i}": text for i, text in enumerate(mine.second)}
-    (folder / "corpus.tsv").write_text("".join(f"{key}\t{text}\n" for key, text in texts.items()))
-    (folder / "queries.tsv").write_text("".join(f"q{i}\t{mine.first[5 * i]}\n" for i in range(8)))
-    (folder / "qrels" / "test.tsv").write_text("".join(f"q{i}\td{5 * i + shift}\t1\n" for i in range(8)))
-    return folder
-
-
 def invoke(*arguments: object) -> Any:
     return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
 
@@ -77,16 +66,6 @@ def test_shortened_vectors_stand_beside_the_model(cached: Path, pairs: Path) -> 
         invoke("evaluate", "isotrope/tiny", "--labels", pairs, "--truncate", "300")
 
 
-def test_several_judged_folders_have_no_v_measure_and_still_a_table(tmp_path: Path, cached: Path) -> None:
-    one, two = (judged_folder(tmp_path / name, shift) for name, shift in (("one", 0), ("two", 1)))
-    outcome = invoke("evaluate", "isotrope/tiny", "--labels", one, "--labels", two, "--json", tmp_path / "r.json")
-    assert outcome.exit_code == 0, outcome.output
-    assert "nDCG@10" in outcome.output
-    assert "V-measure" not in outcome.output
-    kept = json.loads((tmp_path / "r.json").read_text())
-    assert kept["isotrope/tiny"]["retrieval, own data"].keys() == {"one", "two"}
-
-
 def test_results_are_written_before_anything_is_drawn(
     tmp_path: Path, cached: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,29 +80,19 @@ def test_results_are_written_before_anything_is_drawn(
     assert "isotrope/tiny" in json.loads((tmp_path / "r.json").read_text())
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (["--table", "none/r.md"], "cannot be written"),
-        (["--table", "r.pdf"], "unknown format"),
-        (["--json", "."], "cannot be written"),
-        (["--json", "/dev/null"], "cannot be written"),
-        (["--compare"], "one model"),
-        (["--compare", "isotrope/tiny"], "one model"),
-    ],
-)
-def test_all_is_checked_before_the_work(
-    tmp_path: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], problem: str
-) -> None:
+def test_all_is_checked_before_the_work(tmp_path: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from isotrope.evaluation import models
 
-    def begin(*_: object) -> None:
-        raise AssertionError("work began")
-
-    monkeypatch.setattr(models, "evaluate_models", begin)
+    monkeypatch.setattr(models, "evaluate_models", None)  # no work may begin
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=problem):
-        invoke("evaluate", "isotrope/tiny", "--labels", pairs, *options)
+    for options, problem in (
+        (["--table", "none/r.md"], "cannot be written"),
+        (["--table", "r.pdf"], "unknown format"),
+        (["--json", "/dev/null"], "cannot be written"),
+        (["--compare", "isotrope/tiny"], "one model"),
+    ):
+        with pytest.raises(UserError, match=problem):
+            invoke("evaluate", "isotrope/tiny", "--labels", pairs, *options)
 
 
 def test_own_pairs_are_judged_alone_unless_a_suite_is_named(
@@ -136,6 +105,9 @@ def test_own_pairs_are_judged_alone_unless_a_suite_is_named(
     assert json.loads((tmp_path / "r.json").read_text())["isotrope/tiny"].keys() == {"sts, own data"}
     with pytest.raises(UserError, match="none does not exist"):
         invoke("evaluate", "isotrope/tiny", "--suite", "sts", "--labels", pairs)
+    monkeypatch.delenv("ISOTROPE_DATA")
+    with pytest.raises(UserError, match="ISOTROPE_DATA"):
+        invoke("evaluate", "isotrope/tiny")
 
 
 def test_a_case_reads_query_and_candidates_with_their_prompts(cached: Path, prompted_model: Path) -> None:

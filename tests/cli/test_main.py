@@ -27,7 +27,6 @@ def raising(error: BaseException) -> Callable[..., None]:
     ("error", "code", "line"),
     [
         (UserError("x[/y]\nz", "mend it"), 2, "x[/y] z: mend it"),
-        (EOFError(), 2, "a file is empty or cut short (the file ends too early): make or fetch it again"),
         (EOFError("Ran out of input"), 2, "a file is empty or cut short (Ran out of input): make or fetch it again"),
         (PermissionError(errno.EACCES, "Permission denied", "a[b]"), 2, "a[b] cannot be used (Permission denied)"),
         (OSError(errno.ENOSPC, "No space left on device"), 2, "no space left on the disk: free some, then go on"),
@@ -55,15 +54,6 @@ def test_what_is_ours_is_not_hidden(shell: Shell, monkeypatch: pytest.MonkeyPatc
 def test_the_version_is_told_and_a_shell_can_complete_commands(shell: Shell) -> None:
     assert shell("--version") == (0, f"isotrope {isotrope.__version__}\n", "")
     assert "--install-completion" in shell("--help").out
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [("--backbone x", "it is --model here"), ("--lr 1", "it is --set train.learning_rate=RATE here")],
-)
-def test_a_word_of_another_tool_gets_the_word_of_here(words: str, said: str, shell: Shell) -> None:
-    option, value = words.split()
-    shell("improve", "a", "b", "--output", "c", option, value).is_mistake(f"there is no option {option}: {said}")
 
 
 def test_every_argument_and_option_has_its_words() -> None:

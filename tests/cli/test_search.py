@@ -56,22 +56,8 @@ def test_queries_from_a_pipe(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> N
     piped(b"\n").is_mistake("is empty")
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["vectors", "a", "--model", "no"], "no is neither a folder here nor a model … check the name"),
-        (["nowhere", "a"], "nowhere is not an output of isotrope encode: give what it wrote"),
-        (["vectors", "a", "--model", "MODEL", "--engine", "annoy"], "engine = 'annoy' is unknown … exact, faiss"),
-        (["vectors", "a", "--model", "MODEL", "--top", "0"], "--top … see isotrope search --help"),
-        (
-            ["vectors", "a", "--model", "MODEL", "--json", "no/hits.json"],
-            "hits.json cannot be written: name a file",
-        ),
-        (
-            ["vectors", "a", "--model", "isotrope/tiny"],
-            "vectors was made with another model than isotrope/tiny … name that one",
-        ),
-    ],
-)
-def test_mistakes(tiny_model: Path, shell: Shell, words: list[str], expected: str) -> None:
-    shell("search", *(tiny_model if word == "MODEL" else word for word in words)).is_mistake(expected)
+def test_mistakes(shell: Shell) -> None:
+    search = ["search", "vectors", "a"]
+    shell(*search, "--model", "no").is_mistake("no is neither a folder here nor a model … check the name")
+    shell(*search, "--top", "0").is_mistake("--top … see isotrope search --help")
+    shell(*search, "--json", "no/hits.json").is_mistake("hits.json cannot be written: name a file")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from peft import LoraConfig
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from sentence_transformers.sentence_transformer.losses import AdaptiveLayerLoss, MatryoshkaLoss
+from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
 from transformers import AutoTokenizer
@@ -73,12 +73,10 @@ def test_what_shows_when_an_objective_is_made(
         Objective(model(str(tiny_model)), **{"terms": TERMS, **options})
 
 
-@pytest.mark.parametrize("wrapper", [MatryoshkaLoss, AdaptiveLayerLoss])
-def test_it_stands_in_no_other_loss(tiny_model: Path, tmp_path: Path, wrapper: Any) -> None:
+def test_it_stands_in_no_other_loss(tiny_model: Path, tmp_path: Path) -> None:
     model = student(tiny_model)
-    widths = () if wrapper is AdaptiveLayerLoss else ([32, 16],)
     with refused(r"inside another loss.*dims="):
-        train(wrapper(model, Objective(model, TERMS), *widths), tmp_path)
+        train(MatryoshkaLoss(model, Objective(model, TERMS), [32, 16]), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -20,27 +20,19 @@ def shown(thing: object, encoding: str = "utf-8") -> str:
     return raw.getvalue().decode(encoding)
 
 
-@pytest.mark.parametrize("text", ["[/x]", "[bold]a[/bold]", "[link=x", ":smile:", "\\[a]", "12 'a' None"])
-def test_text_is_no_markup(text: str) -> None:
-    assert shown(text) == text + "\n"
-    assert shown(Path(text)) == text + "\n"
+def test_text_is_no_markup() -> None:
+    for text in ("[/x]", "[bold]a[/bold]", "[link=x", ":smile:", "\\[a]", "12 'a' None"):
+        assert shown(text) == shown(Path(text)) == text + "\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
-        ("a\rb", "a\\x0db"),
-        ("\x9b2J", "\\x9b2J"),
-        ("na\udcefve", "na\\udcefve"),
-        ("\u202etxt", "\\u202etxt"),
-        ("two\nlines", "two\nlines"),
-        ("naïve 河 👩‍🚀", "naïve 河 👩‍🚀"),
-    ],
-)
-def test_control_characters_and_lone_surrogates_are_escaped(text: str, expected: str) -> None:
-    assert escaped(text) == expected
-    assert shown(text) == expected + "\n"
+def test_control_characters_and_lone_surrogates_are_escaped() -> None:
+    for text, expected in (
+        ("\x1b]0;title\x07 a\rb", "\\x1b]0;title\\x07 a\\x0db"),
+        ("\x9b2J na\udcefve \u202etxt", "\\x9b2J na\\udcefve \\u202etxt"),
+        ("two\nlines, naïve 河 👩‍🚀", "two\nlines, naïve 河 👩‍🚀"),
+    ):
+        assert escaped(text) == expected
+        assert shown(text) == expected + "\n"
 
 
 def test_styled_texts_and_cells_of_a_table_are_escaped_too() -> None:
@@ -50,9 +42,8 @@ def test_styled_texts_and_cells_of_a_table_are_escaped_too() -> None:
     assert "[/x] \\x1b[2J" in shown(table)
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_what_the_stream_cannot_hold_becomes_a_question_mark(encoding: str) -> None:
-    assert shown("a 河 \udcff", encoding) == "a ? \\udcff\n"
+def test_what_the_stream_cannot_hold_becomes_a_question_mark() -> None:
+    assert shown("a 河 \udcff", "latin-1") == "a ? \\udcff\n"
 
 
 def test_a_long_line_is_not_broken_and_a_quiet_console_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:

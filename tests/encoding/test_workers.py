@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from isotrope.encoder import load
+from isotrope.encoder.fast.half import has_bf16
 from isotrope.encoding.encode import encode
 from isotrope.encoding.tasks import ShardTask, WorkerModel, by_processes, encoder_checksum
 from isotrope.errors import UserError
@@ -38,25 +39,39 @@ def workers_of(process: psutil.Process) -> list[psutil.Process]:
     return [one for one in children if any(word in " ".join(one.cmdline()) for word in ("MapWorker", "spawn_main"))]
 
 
+def parts(folder: Path) -> dict[str, bytes]:
+    return {name: part for name, part in contents(folder).items() if name.startswith("part")}
+
+
+def test_equal_to_one_process(tmp_path: Path, tiny_model: Path, corpus_file: Path) -> None:
+    """All files, byte by byte, also of a loaded model, and in the dtype that the driver has chosen."""
+    file, dtype = lines(corpus_file, tmp_path / "c.txt", 60), "bf16" if has_bf16() else "float32"
+    one = encode(tiny_model, file, tmp_path / "one", shard=20, dtype=dtype)
+    two = encode(load(tiny_model), file, tmp_path / "two", shard=20, dtype=dtype, engine="processes", workers=1)
+    assert parts(one) == parts(two)
+    assert len(parts(one)) == 3
+
+
 @pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=[pytest.mark.slow, needs_ray])])
-def test_equal_to_one_process(tmp_path: Path, tiny_model: Path, corpus_file: Path, engine: str) -> None:
-    """All files, byte by byte, also of a loaded model; a worker that is killed in the middle changes nothing."""
+def test_a_killed_worker_is_replaced(
+    tmp_path: Path, tiny_model: Path, corpus_file: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It changes nothing. Workers of the pool are forked here: a new one would import torch for seven seconds."""
+    forked, killed = multiprocessing.get_context("fork"), list[psutil.Process]()
     file = lines(corpus_file, tmp_path / "c.txt", 100)
     one = encode(tiny_model, file, tmp_path / "one", shard=13, batch_size=4)
-    killed: list[psutil.Process] = []
 
     def kill(done: int) -> None:
         if done >= 26 and not killed:
-            killed.append(workers_of(psutil.Process())[0])
+            pool = [psutil.Process(child.pid) for child in multiprocessing.active_children()]
+            killed.append((pool or workers_of(psutil.Process()))[0])
             killed[0].kill()
 
-    two = encode(
-        load(tiny_model), file, tmp_path / "two", shard=13, batch_size=4, engine=engine, workers=2, progress=kill
-    )  # fmt: skip
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: forked)
+    two = encode(tiny_model, file, tmp_path / "two", shard=13, batch_size=4, engine=engine, workers=2, progress=kill)
     assert killed
-    parts = [{name: part for name, part in contents(out).items() if name.startswith("part")} for out in (one, two)]
-    assert parts[0] == parts[1]
-    assert len(parts[0]) == 8
+    assert contents(one) == contents(two)
+    assert len(parts(one)) == 8
     assert not multiprocessing.active_children()
     assert not workers_of(psutil.Process())
 
@@ -125,23 +140,21 @@ def test_another_model_in_the_worker(tiny_model: Path) -> None:
         WorkerModel(str(tiny_model), (), "another", 1).load()
 
 
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        ({"engine": "spark"}, "engine = 'spark' is unknown: choose one of one, processes, ray"),
-        ({"engine": "processes", "workers": 0}, "workers = 0 is impossible"),
-        ({"workers": 2}, "the engine one takes no workers: workers need --engine processes or ray"),
-        ({"engine": "processes", "address": "auto"}, "the engine processes takes no address"),
-        ({"engine": "processes", "model": object()}, "the engine processes needs a sentence-transformers model"),
-        pytest.param(
-            {"engine": "ray", "address": "127.0.0.1:1"}, r"no cluster answers at 127\.0\.0\.1:1 ", marks=needs_ray
-        ),
-    ],
-)
-def test_wrong_options(tmp_path: Path, tiny_model: Path, options: dict[str, Any], line: str) -> None:
-    with pytest.raises(UserError, match=line):
-        encode(**{"model": tiny_model, "texts": ["a"], "output": tmp_path / "v", **options})
-    assert not (tmp_path / "v").exists()
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"engine": "spark"}, "engine = 'spark' is unknown: choose one of one, processes, ray"),
+    ({"engine": "processes", "workers": 0}, "workers = 0 is impossible"),
+    ({"workers": 2}, "the engine one takes no workers: workers need --engine processes or ray"),
+    ({"engine": "processes", "address": "auto"}, "the engine processes takes no address"),
+    ({"engine": "processes", "model": object()}, "the engine processes needs a sentence-transformers model"),
+]
+
+
+def test_wrong_options(tmp_path: Path, tiny_model: Path) -> None:
+    nobody = [({"engine": "ray", "address": "127.0.0.1:1"}, r"no cluster answers at 127\.0\.0\.1:1 ")]
+    for options, line in WRONG + (nobody if util.find_spec("ray") else []):
+        with pytest.raises(UserError, match=line):
+            encode(**{"model": tiny_model, "texts": ["a"], "output": tmp_path / "v", **options})
+        assert not (tmp_path / "v").exists()
 
 
 def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,23 +57,17 @@ def test_six_words_of_ten_go() -> None:
     assert outside.delete_words("alone", 0) == "alone"
 
 
-def test_a_damaged_text_stands_beside_the_whole_one(batch: Given) -> None:
+def test_what_is_read(batch: Given) -> None:
+    """A damaged text beside the whole one; one pair of eight is one sentence; texts twice, and positives once."""
     few, whole = outside.damaged(*batch)
-    again, _ = outside.damaged(*batch)
     assert whole is batch[1][0]
-    assert torch.equal(few["input_ids"], again["input_ids"])
+    assert torch.equal(few["input_ids"], outside.damaged(*batch)[0]["input_ids"])
     for short, long in zip(few["input_ids"], whole["input_ids"], strict=True):
         assert set(short.tolist()) - {0} < set(long.tolist()) | {0}
-
-
-def test_one_pair_of_eight_is_one_sentence(batch: Given) -> None:
     first, second = outside.paired(*batch)
     equal = (first["input_ids"] == second["input_ids"]).all(dim=1)
     assert equal.nonzero().flatten().tolist() == [0, 8]
     assert torch.equal(second["input_ids"][1], first["input_ids"][0])
-
-
-def test_text_alone_comes_twice_and_positives_once(batch: Given) -> None:
     first, second = outside.twice(*batch)
     assert first is not second
     assert torch.equal(first["input_ids"], second["input_ids"])
@@ -194,30 +188,28 @@ def test_a_stopped_run_ends_as_if_nothing_had_been(
     assert not any(name.endswith("bert.embeddings.word_embeddings.weight") for name in one), "tied to the student"
 
 
-@pytest.mark.parametrize("loss", ["MultipleNegativesRankingLoss", "GISTEmbedLoss"])
-def test_a_run_takes_the_steps_of_the_library_s_own_trainer(tiny_model: Path, tmp_path: Path, loss: str) -> None:
+def test_a_run_takes_the_steps_of_the_library_s_own_trainer(tiny_model: Path, tmp_path: Path) -> None:
     """The same order and the same dropout given, all weights are equal."""
 
     class Seed(TrainerCallback):
         def on_step_begin(self, args: object, state: TrainerState, *_: object, **__: object) -> None:
             torch.manual_seed(derive(derive(0, state.global_step), 0))
 
-    guided = GUIDED if loss == "GISTEmbedLoss" else []
-    settings = ["train.warmup=0.05", "train.max_length=32", "encoder.dropout=0.1"]
+    settings = [*GUIDED, "train.warmup=0.05", "train.max_length=32", "encoder.dropout=0.1"]
     corpus = tmp_path / "text.txt"
     corpus.write_text("\n".join(sentences(100)))
-    ours = run(tiny_model, corpus, tmp_path / "run", LOSSES + loss, *guided, *settings, sentences=None)
+    ours = run(tiny_model, corpus, tmp_path / "run", LOSSES + "GISTEmbedLoss", *settings, sentences=None)
     student, guide = (isotrope.load(tiny_model, "mean", dropout=d, max_length=32, device="cpu") for d in (0.1, 0.0))
-    theirs = GISTEmbedLoss(student, guide, temperature=0.05) if guided else MultipleNegativesRankingLoss(student)
     columns = text_open(corpus).texts().dataset.select_columns("text")
     columns = columns.add_column("positive", columns["text"][:])
     script(
-        theirs, tmp_path / "theirs", columns, [Seed()], num_train_epochs=1, per_device_train_batch_size=16,
-        learning_rate=1e-3, warmup_steps=0.05, seed=0, dataloader_drop_last=True, batch_sampler=PermutedBatches,
+        GISTEmbedLoss(student, guide, temperature=0.05), tmp_path / "theirs", columns, [Seed()], num_train_epochs=1,
+        per_device_train_batch_size=16, learning_rate=1e-3, warmup_steps=0.05, seed=0, dataloader_drop_last=True,
+        batch_sampler=PermutedBatches,
     ).train()  # fmt: skip
     assert ours.record["selection"]["steps"] == 6
-    trained, own = isotrope.load(ours.folder / "model", device="cpu").state_dict(), student.state_dict()
-    for name, weight in trained.items():
+    own = student.state_dict()
+    for name, weight in isotrope.load(ours.folder / "model", device="cpu").state_dict().items():
         torch.testing.assert_close(weight, own[name], atol=1e-6, rtol=1e-5)
 
 
@@ -260,23 +252,18 @@ def test_a_class_of_ones_own(
             outside.outside_class(wrong)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
+def test_what_has_no_effect_is_refused() -> None:
+    two = "teachers.x.models=['a', 'b']"
+    for overrides, message in (
         (["loss=a:B"], r"\[views\] has no effect with loss = 'a:B': leave it out; .* goes with NAME = false"),
         ([*BARE, "loss=MSELoss"], "loss = 'MSELoss' is not possible"),
         ([*BARE, "loss=a:B", "tokens.shuffle={}"], r"\[tokens\] has no effect"),
         (["loss_options.scale=1"], r"\[loss_options\] has no effect with loss = None"),
-        (
-            [*BARE, "loss=a:B", "loss_options.guide=x", 'teachers.x.models=["a", "b"]'],
-            r"\[teachers.x\], unless it is one model",
-        ),
+        ([*BARE, "loss=a:B", "loss_options.guide=x", two], r"\[teachers.x\], unless it is one model"),
         ([*BARE], "has no terms, so no loss"),
-    ],
-)
-def test_what_has_no_effect_is_refused(overrides: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        read_preset("simcse", overrides)
+    ):
+        with pytest.raises(UserError, match=message):
+            read_preset("simcse", overrides)
 
 
 def test_a_decoder_needs_an_architecture_that_can_decode(
@@ -288,18 +275,15 @@ def test_a_decoder_needs_an_architecture_that_can_decode(
     assert "XXXLMHead" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("loss", "overrides", "message"),
-    [
+def test_a_loss_that_cannot_be_is_refused_before_anything_is_written(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    for loss, overrides, message in (
         ("NoSuchLoss", [], "NoSuchLoss"),
         ("MultipleNegativesRankingLoss", ["loss_options.scal=1.0"], "loss_options.scal is an unknown key.*takes scale"),
         ("GISTEmbedLoss", ["loss_options.guide=before"], "cannot be made for"),
         ("CosineSimilarityLoss", [], "cannot be computed from these texts.*needs no labels"),
-    ],
-)
-def test_a_loss_that_cannot_be_is_refused_before_anything_is_written(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, loss: str, overrides: list[str], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss, *overrides)
-    assert not (tmp_path / "run").exists()
+    ):
+        with pytest.raises(UserError, match=message):
+            run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss, *overrides)
+        assert not (tmp_path / "run").exists()

@@ -12,28 +12,24 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib.metadata import version
-from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from isotrope.cli.data import app as data_app
-from isotrope.cli.evaluate import case, evaluate
+from isotrope.cli.evaluate import case, evaluate, search
+from isotrope.cli.groups import data, presets
 from isotrope.cli.models import compress, encode, export, improve, pretrain, quickstart, report, train, whiten
-from isotrope.cli.options import OLD
-from isotrope.cli.presets import app as presets_app
-from isotrope.cli.search import search
 from isotrope.cli.study import study
 from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
 from isotrope.store.disk import FULL
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.add_typer(presets_app, name="presets")
-app.add_typer(data_app, name="data")
+app.add_typer(presets, name="presets")
+app.add_typer(data, name="data")
 COMMANDS = (
     quickstart, improve, compress, train, report, encode, search, evaluate, case, whiten, export, pretrain, study,
 )  # fmt: skip
@@ -57,16 +53,13 @@ def _about(
     """isotrope: text without labels in, a better sentence-embedding model out, and a verdict on it."""
 
 
-PATIENCE = 120  # seconds in which the first process finds the same mistake, and torchrun ends this one
-
-
 def main() -> None:
     """Run the command line; every outcome has its exit code."""
-    _open_streams()
-    several = os.environ.get("WORLD_SIZE", "1") != "1"
-    if several:  # torchrun sends SIGTERM to the others when one process has ended
-        signal.signal(signal.SIGTERM, _told_to_end)
-    with end_at_once() if several else nullcontext():
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        _run()
+        return
+    signal.signal(signal.SIGTERM, _told_to_end)  # torchrun sends it to the others when one process has ended
+    with end_at_once():
         _run()
 
 
@@ -74,8 +67,7 @@ def main() -> None:
 def end_at_once() -> Iterator[None]:
     """End the process behind the block, with the block's exit code, before Python takes its objects apart.
 
-    There the main thread waits for a thread of gloo, which waits for the lock that the main thread holds:
-    2 of 48 runs hung so on a busy machine (torch 2.13).
+    There the main thread may wait for a thread of gloo, which waits for the lock that the main thread holds.
     """
     code: object = 0
     try:
@@ -100,20 +92,8 @@ def _told_to_end(number: int, frame: FrameType | None) -> None:
     raise Stopped("another process of this run has ended, or its launcher was stopped", code=128 + number)
 
 
-def _open_streams() -> None:
-    """A stream that the shell has closed (``>&-``) leads nowhere; else the next file that is opened would get it."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w"))
-
-
 def _run() -> None:
     _quiet()
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        _fail("the folder that you are in was deleted: change to another one", 2)
     try:
         if app(prog_name="isotrope", standalone_mode=False) == 130:  # what typer makes of Ctrl-C
             raise KeyboardInterrupt
@@ -123,9 +103,7 @@ def _run() -> None:
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except typer.TyperException as error:
-        context, problem = getattr(error, "ctx", None), error.format_message().replace("Value error, ", "")
-        if word := OLD.get(getattr(error, "option_name", "")):
-            _fail(f"there is no option {error.option_name}: it is {word} here", 2)  # type: ignore[attr-defined]
+        context, problem = getattr(error, "ctx", None), error.format_message()
         if problem.startswith("Usage: "):  # a command without a word more gets its help
             errors.print(problem)
             sys.exit(2)
@@ -154,7 +132,7 @@ def _fail(line: str, code: int) -> None:
     if int(os.environ.get("RANK", "0")) > 0:
         if code == 2:  # the first to end decides the exit code, and has torchrun end the others
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            time.sleep(PATIENCE)
+            time.sleep(120)
         sys.exit(code)
     errors.print(f"isotrope: {' '.join(line.split())}", style="bold")
     sys.exit(code)

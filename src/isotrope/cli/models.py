@@ -1,21 +1,16 @@
 """The commands that show the result of the function of their name: a model and its verdict, vectors, a page."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 from isotrope.cli.options import Word, command, named
 from isotrope.console.plain import plain_console
+from isotrope.report.tables import Table, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from isotrope.compression.compress import Compression
-    from isotrope.compression.vocabulary import Cut
-    from isotrope.improvement.improve import Improvement
     from isotrope.report.outcome import Outcome
-    from isotrope.report.tables import Table
-    from isotrope.training.train import Run
 
 console = plain_console()
 
@@ -33,8 +28,8 @@ def quickstart(found: "Outcome") -> None:
     from isotrope.quickstart.run import advice, quickstart_tables
 
     minutes, seconds = divmod(round(found.record["seconds"]), 60)
-    told = (f"verdict: {found.verdict.word}: {found.verdict.evidence}", advice(found.record))
-    lines = (*(fill(line, 100) for line in told), f"took {minutes} min {seconds} s")
+    told = f"verdict: {found.verdict.word}: {found.verdict.evidence}", advice(found.record)
+    lines = [*(fill(line, 100) for line in told), f"took {minutes} min {seconds} s"]
     _show(found, quickstart_tables(found.record), *lines)
     console.print("your own model and your own documents:")
     console.print("  isotrope improve YOUR-MODEL YOUR-DOCUMENTS --output better")
@@ -45,17 +40,13 @@ def quickstart(found: "Outcome") -> None:
     "isotrope.improvement.improve:improve",
     minutes=Word("Time for the whole command; default: 20.", low=0.1),
     others=Word(
-        "A further model to begin with; again for more. The best for the documents is improved.", "or", many=True
+        "Another model to begin with; again for more. The best for the documents is improved.", "or", many=True
     ),
-    teachers=Word(
-        "A larger model or a cross-encoder that may teach rankings; again for more. It is never chosen itself.",
-        "teacher",
-        many=True,
-    ),
+    teachers=Word("A larger model or cross-encoder that may teach rankings; again for more.", "teacher", many=True),
     query_model=Word("A language model that writes questions for the documents.", "query-model"),
     plan=Word("Folder of an earlier improvement: do the same work, whatever time it takes.", many=False),
 )
-def improve(found: "Improvement") -> None:
+def improve(found: "Outcome") -> None:
     """Make a model better for your documents, without labels, or find that it is best to keep it.
 
     Some documents are held out. Tasks made from them judge poolings, post steps and trainings on the others.
@@ -68,7 +59,7 @@ def improve(found: "Improvement") -> None:
 
 
 @command("isotrope.improvement.whiten:whiten", sentences=Word("Fit on a random sample of so many texts.", low=2))
-def whiten(found: "Improvement") -> None:
+def whiten(found: "Outcome") -> None:
     """Whiten a model, and say whether it got better.
 
     Whitening spreads the vectors more evenly. It becomes the last layer of the model.
@@ -79,10 +70,10 @@ def whiten(found: "Improvement") -> None:
     record = found.record
     console.print(fitted_line(record))
     tables = [of_run(record["pairs"])] if record["pairs"] else []
-    if self_made := record["self_made"]:
+    if record["self_made"]:
         used = record["held_out"]["used"]
         title = f"{record['measure']} on tasks made from {used:,} texts that the fit has not seen"
-        tables = [before_after(title, with_average(self_made)), *tables]
+        tables = [before_after(title, with_average(record["self_made"])), *tables]
     _show(found, tables, f"verdict: {found.verdict}")
 
 
@@ -97,7 +88,7 @@ def whiten(found: "Improvement") -> None:
     preset=Word("Method: a preset with a teacher, or a .toml file; default: distil."),
     minutes=Word("Then improve the student for so long; its teacher also teaches it rankings.", low=0.1),
 )
-def compress(found: "Compression | Cut") -> None:
+def compress(found: "Outcome") -> None:
     """Make a small fast model that follows a large one, on your own text, without labels.
 
     The student is compared with its teacher and with itself before training: points kept, speed, size.
@@ -110,7 +101,6 @@ def compress(found: "Compression | Cut") -> None:
 
 
 def _teachers(given: list[str]) -> dict[str, list[str]]:
-    """NAME=MODEL, several times -> name -> models."""
     found: dict[str, list[str]] = {}
     for name, value in named("--teacher", given, "NAME=MODEL", "write, for example, --teacher guide=RUN/model"):
         found.setdefault(name, []).append(value)
@@ -122,11 +112,11 @@ def _teachers(given: list[str]) -> dict[str, list[str]]:
     several=True,
     model=Word("Model to begin with: folder, hub name, isotrope/small; default: the preset's."),
     teachers=Word(
-        "NAME=MODEL: the model for the preset's teacher NAME; again for more.", "teacher", many=True, read=_teachers
+        "NAME=MODEL: the model of the preset's teacher NAME; again for more.", "teacher", True, read=_teachers
     ),
     negatives=Word("In tables: a column of hard negatives; again for more.", "negative", many=True),
 )
-def train(run: "Run") -> None:
+def train(run: "Outcome") -> None:
     """Train a model on text without labels, and judge it."""
     if not run.record:  # of several processes the first speaks
         return
@@ -140,9 +130,7 @@ def train(run: "Run") -> None:
     "isotrope.pretraining.run:pretrain",
     hidden=("checkpoint_minutes",),
     size=Word("Size of the model: tiny, mini or small."),
-    tokens=Word(
-        "How many tokens to train on; default: 60 million (tiny), 500 million (mini), 4 billion (small).", low=1
-    ),
+    tokens=Word("Tokens to train on; default: 60 million (tiny), 500 million (mini), 4 billion (small).", low=1),
     held_out=Word("File to measure the loss on; it is never trained on; again for more.", many=True),
 )
 def pretrain(model: Path) -> None:
@@ -179,10 +167,9 @@ def show_report(folder: Path) -> None:
         console.print(f"no report ({why}); the run itself is complete")
 
 
-def _show(found: "Outcome", tables: "Iterable[Table]", *lines: str) -> None:
+def _show(found: "Outcome", tables: Sequence[Table], *lines: str) -> None:
     """Tables and lines, then where the model and its report are. The report of a run is drawn now."""
     from isotrope.report.outcome import MODEL, REPORT
-    from isotrope.report.tables import print_table
     from isotrope.training.train import Run
 
     for table in tables:

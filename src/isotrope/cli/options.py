@@ -1,8 +1,7 @@
 """A command's options, made from the signature and the docstring of the function that it runs.
 
 The function's file is parsed, not imported, so that ``--help`` does not wait for torch. A positional parameter becomes
-an argument, any other an option. `VOCABULARY` has the help of the words that all commands share; that of the others is
-in the function's own docstring.
+an argument, any other an option. What `VOCABULARY` does not say of a word, the function's docstring does.
 """
 
 import ast
@@ -103,16 +102,6 @@ VOCABULARY = {  # of all commands
     "k": Word("How many dimensions to keep; default: all.", low=1),
     "minutes": Word("Time for the whole command.", low=0.1),
 }
-OLD = {  # words of earlier versions and of other tools -> those of here
-    "--backbone": "--model", "--base": "--model", "--model-name": "--model", "--corpus": "the documents as arguments",
-    "--documents": "the documents as arguments", "--domain": "--labels", "--test": "--labels", "--pairs": "--labels",
-    "--texts": "--labels", "--resume": "unnecessary, since the same command goes on (--restart begins anew)",
-    "--jobs": "--workers", "--num-workers": "--workers", "--processes": "torchrun (see Training)", "--column": "--text",
-    "--lr": "--set train.learning_rate=RATE", "--learning-rate": "--set train.learning_rate=RATE",
-    "--epochs": "--set train.epochs=NUMBER", "--batch-size": "--set train.batch_size=NUMBER",
-    "--temperature": "--set terms.infonce.temperature=NUMBER", "--max-length": "--set train.max_length=NUMBER",
-    "--out": "--output", "--output-dir": "--output", "--output_dir": "--output",
-}  # fmt: skip
 
 
 def command(
@@ -131,11 +120,13 @@ def command(
     def wrap(show: Callable[..., None]) -> Callable[..., None]:
         source = target or f"{show.__module__}:{show.__name__}"
         head, described = docstring(source)
-        meant, shown = {**VOCABULARY, **words}, []
-        for name, annotation, default, first in signature(source):
-            if name not in (*hidden, "console"):
-                shown.append(_option(name, annotation, default, first, meant.get(name, Word()), described.get(name)))
-        told = not several and any(name == "console" for name, *_ in signature(source))
+        meant, given_by = {**VOCABULARY, **words}, {one[0]: one for one in signature(source)}
+        shown = [
+            _option(*one, meant.get(name, Word()), described.get(name))
+            for name, one in given_by.items()
+            if name not in (*hidden, "console")
+        ]
+        told = "console" in given_by and not several
         readers = {name: word.read for name, word in meant.items() if word.read}
 
         def run(**given: Any) -> None:
@@ -192,7 +183,6 @@ def docstring(target: str) -> tuple[str, dict[str, str]]:
 
 
 def _option(name: str, annotation: str, default: Any, first: bool, word: Word, said: str | None) -> inspect.Parameter:
-    """A parameter as typer takes it."""
     many = bool(MANY.search(annotation)) if word.many is None else word.many
     kind: Any = list[str] if many else TYPES.get(annotation.removesuffix(" | None"), str)
     about: dict[str, Any] = {"help": word.help or said, "envvar": word.variable}

@@ -84,32 +84,24 @@ def study(
         rows=_rows(file, rows), overrides=overrides, workers=workers, threads=threads, restart=restart, console=console,
         seeds=seeds, labels=labels, sweep=sweep, tuned=tuned,
     )  # fmt: skip
-    idle: dict[str, Any] = {"--seeds": seeds, "--labels": labels, "--sweep": sweep, "--tuned": tuned} if search else {}
-    idle |= {"--seeds": seeds, "--rows": rows, "--search": search} if name else {"--cell": cell, "--seed": seed}
-    for option, value in idle.items():
-        if value:
-            raise UserError(f"{option} has no effect here", "leave it out: see isotrope study --help")
     if name:
         from isotrope.study.verify import verify
 
         found = verify(file, cell=cell, seed=seed, **options)
-        console.print(str(found), markup=False, highlight=False, soft_wrap=True)
-        if found.beyond:
-            sys.exit(1)
-        return
+        console.print(str(found))
+        sys.exit(1 if found.beyond else 0)
     if search:
         from isotrope.study.study import search_settings
 
         console.print(f"best settings of each row: {search_settings(file, **options)}")
         return
     done = run(file, **options)
-    if not console.is_terminal:
-        for page in done.pages:
-            console.print(f"written to {page}")
-    else:
+    if console.is_terminal:
         from rich.markdown import Markdown
 
         console.print(Markdown(done.pages[0].read_text(encoding="utf-8")))
+    for page in done.pages:
+        console.print(f"written to {page}")
     if done.failed:
         problem = f"{len(done.failed)} of {done.record['scale']['cells']} cells are not finished"
         raise UserError(problem, f"see {done.pages[0]}; when that is fixed, the same command runs them")

@@ -7,12 +7,10 @@ own training script.
 import inspect
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import yaml
 from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
 from torch import nn
 
@@ -44,16 +42,8 @@ def entries() -> dict[str, str]:
     return {entry[entry.index("{") + 1 : entry.index(",")]: entry.strip() for entry in found}
 
 
-@dataclass
 class ObjectiveCardData(SentenceTransformerModelCardData):
     """sentence-transformers' card, with the base model's name and licence, and without any text of the data."""
-
-    named: dict[str, Any] = field(default_factory=dict)  # name and address of a licence that the hub does not list
-
-    def to_yaml(self, line_break: str | None = None) -> str:
-        """The card's metadata. sentence-transformers knows no name of a licence."""
-        own = yaml.safe_dump(self.named, allow_unicode=True) if self.named else ""
-        return f"{super().to_yaml(line_break).strip()}\n{own}".strip()
 
     def set_widget_examples(self, dataset: Any) -> None:
         """None: they would be texts of the data."""
@@ -63,29 +53,23 @@ class ObjectiveCardData(SentenceTransformerModelCardData):
         super().set_losses([loss for loss in losses if isinstance(loss, nn.Module)])
 
     def compute_dataset_metrics(self, dataset: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Size, columns, checksum and lengths of a data set."""
+        """Size, columns and lengths of a data set."""
         found = super().compute_dataset_metrics(dataset, *args, **kwargs)
-        if checksum := getattr(dataset, "_fingerprint", None):
-            found["name"] = f"{found.get('name') or 'unnamed'} (checksum {checksum})"
         return {key: value for key, value in found.items() if key not in TEXTS}
 
 
 def introduce(model: SentenceTransformer) -> SentenceTransformer:
     """The model, with such a card, since an objective will train it. What its user has written there stays."""
     data = getattr(model, "model_card_data", None)
-    if type(data) is not SentenceTransformerModelCardData:  # ours already, or the user's own
-        return model
-    own = ObjectiveCardData()
-    own.__dict__.update(data.__dict__)
-    base = Base.of(model)
-    own.base_model = own.base_model or base.hub
-    own.model_name = own.model_name or f"{base.name}, trained with isotrope"
-    if own.license is None:
-        own.license = base.about.get("license")
-        own.named = {key: base.about[key] for key in ("license_name", "license_link") if key in base.about}
-    own.language = own.language or base.about.get("language", [])
-    own.add_tags(TAGS)
-    model.model_card_data = own
+    if type(data) is SentenceTransformerModelCardData:  # neither ours already, nor a class of the user's
+        own, base = ObjectiveCardData(), Base.of(model)
+        own.__dict__.update(data.__dict__)
+        own.base_model = own.base_model or base.hub
+        own.model_name = own.model_name or f"{base.name}, trained with isotrope"
+        own.license = own.license or base.about.get("license")
+        own.language = own.language or base.about.get("language", [])
+        own.add_tags(TAGS)
+        model.model_card_data = own
     return model
 
 
@@ -97,8 +81,8 @@ class Described:
         stages = {
             "tokens": [_told(step) | {"on": list(on)} for step, on in self.tokens],
             "peers": [_told(peer) | {"on": list(on)} for peer, on in self.peers],
-            "views": [_told(step) for step in self.views],
-            "scores": [_told(step) for step in self.scores],
+            "views": list(map(_told, self.views)),
+            "scores": list(map(_told, self.scores)),
             "terms": {name: _told(term) for name, term in self.terms.items()},
             "teachers": sorted(self.teachers),
             "dims": list(self.narrow),
@@ -118,7 +102,6 @@ def _named(part: Any) -> Any:
 
 
 def _told(part: Any) -> dict[str, Any]:
-    """A component's name and those of its options that are plain values."""
     part = _named(part)
     options = {name: getattr(part, name, None) for name in inspect.signature(type(part)).parameters}
     plain = {name: value for name, value in options.items() if isinstance(value, bool | int | float | str)}

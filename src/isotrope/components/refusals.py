@@ -79,15 +79,13 @@ def check_columns(objective: Any, columns: Sequence[Mapping[str, Any]], labels: 
         raise UserError("the data has no row ids for the teachers", "add an integer column 'label' of row numbers")
     if not objective.training or objective.step:
         return
-    for name, term in objective.terms.items():
-        if len(columns) == 1 and getattr(term, "needs_positives", False):
-            problem = f"terms.{name} compares each text with another one of its row, and the data has one column"
-            raise UserError(problem, "name that column: --positive COLUMN, such as translations there and back")
+    paired = [name for name, term in objective.terms.items() if getattr(term, "needs_positives", False)]
+    if paired and len(columns) == 1:
+        problem = f"terms.{paired[0]} compares each text with another one of its row, and the data has one column"
+        raise UserError(problem, "name that column: --positive COLUMN, such as translations there and back")
     if labels is not None and (labels.is_floating_point() or 2 * len(set(labels.tolist())) < len(labels)):
         problem = "the data has a column of labels or scores, which Objective does not use"
         raise UserError(problem, "remove it: Objective needs no labels, and takes the numbers for row ids for teachers")
-    if not columns:
-        raise UserError("there are no texts", "give a column of texts")
     ids = columns[0]["input_ids"]
     # Not before training, where rows come in the file's order and may share a long beginning.
     if torch.is_grad_enabled() and ids.dim() == 2 and len(ids) > 1 and bool((ids == ids[0]).all()):
@@ -97,12 +95,12 @@ def check_columns(objective: Any, columns: Sequence[Mapping[str, Any]], labels: 
 
 def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any]]) -> Views:
     """The views, of which something can be learned: a check in the first step. In evaluation, warn of equal views."""
-    stack, scores = views.stack, objective.scores  # (V, N, D)
     if objective.training and objective.step:
         return views
-    one = len(stack) == 1 and all(getattr(term, "one_view", False) for term in objective.terms.values())
+    stack, scores, terms = views.stack, objective.scores, objective.terms.values()  # (V, N, D)
+    one = len(stack) == 1 and all(getattr(term, "one_view", False) for term in terms)
     equal = not one and bool((stack[0] - stack[-1]).abs().max() <= EQUAL * stack.abs().max())
-    equal = equal and not any(getattr(term, "equal_views", False) for term in objective.terms.values())
+    equal = equal and not any(getattr(term, "equal_views", False) for term in terms)
     if not objective.training:
         if equal:
             said = "The evaluation loss compares equal views: it only tells how far apart the texts are"
@@ -111,9 +109,10 @@ def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any
     if len(stack) < 2 and not one:
         remedy = "choose passes=2 or more, or a view step with copies"
         raise UserError("passes = 1 leaves one view, with nothing to compare it with", remedy)
-    reads = any(getattr(term, "reads_negatives", False) for term in objective.terms.values())
+    read = any(getattr(term, "reads_negatives", False) for term in terms)
+    read = read or any(isinstance(step, HardNegatives) for step in scores)
     ours = all(type(step).__module__.startswith("isotrope.") for step in scores)  # another's step may read them
-    if views.negatives.shape[1] and ours and not reads and not any(isinstance(s, HardNegatives) for s in scores):
+    if views.negatives.shape[1] and ours and not read:
         remedy = 'add scores=[component("scores", "hard_negatives")], or remove the columns behind the second'
         raise UserError("the data has hard negatives, and no step uses them", remedy)
     if equal:

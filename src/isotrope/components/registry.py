@@ -12,36 +12,32 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from functools import cache
 from typing import Any, get_args, get_type_hints
 
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from isotrope.contract.exports import classes_in
 from isotrope.errors import UserError, check_known, nearest, one_of
 
 STAGES = ("tokens", "peers", "views", "scores", "terms", "teachers")  # of an objective
 READING = "pairs"  # the stage before: from a document to pairs of texts
 ROOMS = {READING: "text.pairs"}  # the other stages are rooms of their own name
-RELEASED = "released."
 THIRD_PARTY = ":"  # in a component's name
 
 
 def kinds(stage: str) -> list[str]:
     """The names of a stage's components, then those of ``released/`` that belong to it."""
-    check_known("stage", stage, (*STAGES, READING))
-    released = {RELEASED + kind: _class_at(place) for kind, place in _places("released").items()}
-    departures = [kind for kind, cls in released.items() if getattr(cls, "stage", None) == stage]
-    return [*_places(ROOMS.get(stage, stage)), *departures]
+    return list(_classes(stage))
 
 
 def component_class(stage: str, kind: str) -> type:
     """The class behind a component's name; a third party's module is imported."""
     if THIRD_PARTY not in kind:
-        if kind not in (known := kinds(stage)):
-            remedy = one_of(kind, known, ", or name a module:Class")
-            raise UserError(f"{stage} has no kind {kind!r}", remedy)
-        room = "released" if kind.startswith(RELEASED) else ROOMS.get(stage, stage)
-        return _class_at(_places(room)[kind.removeprefix(RELEASED)])
+        places = _classes(stage)
+        if kind not in places:
+            raise UserError(f"{stage} has no kind {kind!r}", one_of(kind, places, ", or name a module:Class"))
+        return imported_class(places[kind], "kind")
     cls = imported_class(kind, "kind")
     if getattr(cls, "stage", None) != stage:
         raise UserError(f"kind = {kind!r} is not a component of {stage}", f'its class must declare stage = "{stage}"')
@@ -70,15 +66,20 @@ def component(stage: str, kind: str, **options: Any) -> Any:
         UserError: unknown stage, kind or option, or an impossible value; names the key, the value and the remedy.
     """
     cls = component_class(stage, kind)
+    record = _options(cls)
+    try:
+        checked = record(**options)
+    except ValidationError as error:
+        raise explain(error, record, f"{stage}.{kind}") from error
+    return cls(**{name: getattr(checked, name) for name in record.model_fields})
+
+
+@cache
+def _options(cls: type) -> type[BaseModel]:
     hints = get_type_hints(inspect.getattr_static(cls, "__init__"), include_extras=True)
     parameters = inspect.signature(cls).parameters.values()
     fields: Any = {p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default) for p in parameters}
-    model = create_model("options", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
-    try:
-        checked = model(**options)
-    except ValidationError as error:
-        raise explain(error, model, f"{stage}.{kind}") from error
-    return cls(**{name: getattr(checked, name) for name in fields})
+    return create_model("options", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
 
 
 _KIND = re.compile(r"constrained-\w+$|(literal|tuple|list)\[|function-\w+\[")  # as in ('max_length', 'constrained-int')
@@ -130,20 +131,21 @@ def _meant(key: str, value: object, keys: list[str]) -> str:
     return f"did you mean {same[0]!r}? " if same else nearest(key, keys)
 
 
+def _classes(stage: str) -> dict[str, str]:
+    check_known("stage", stage, (*STAGES, READING))
+    released = {f"released.{kind}": place for kind, place in _places("released").items()}
+    stages = {kind: getattr(imported_class(place, "kind"), "stage", None) for kind, place in released.items()}
+    return _places(ROOMS.get(stage, stage)) | {kind: released[kind] for kind in released if stages[kind] == stage}
+
+
 def _places(room: str) -> dict[str, str]:
     """Kind -> ``module:Class`` of a room's components, sorted. The files are read, not imported.
 
     A class is called as its file, or by its own words: ``NoMask`` is no_mask. A leading underscore hides either.
     """
     found, folders = {}, importlib.import_module(f"isotrope.{room}").__path__
-    for file in (file for folder in folders for file in Path(folder).glob("[!_]*.py")):
-        for name in re.findall(r"^class ([A-Za-z]\w*)", file.read_text(encoding="utf-8"), re.MULTILINE):
-            own = name.lower() == file.stem.replace("_", "")
-            kind = file.stem if own else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-            found[kind] = f"isotrope.{room}.{file.stem}:{name}"
+    for name, file in classes_in(tuple(folders)).items():
+        own = name.lower() == file.replace("_", "")
+        kind = file if own else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+        found[kind] = f"isotrope.{room}.{file}:{name}"
     return dict(sorted(found.items()))
-
-
-def _class_at(place: str) -> type:
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]

@@ -19,12 +19,10 @@ def plain_console(
 
     Square brackets are no markup, ``:smile:`` is no picture, numbers get no colour, and long lines are not broken.
     Control characters and file names that are not UTF-8 are shown escaped (``\x1b``, ``\udcff``). What the encoding
-    of the stream cannot hold becomes a question mark.
-    ``width`` is that of tables; by default the terminal's.
+    of the stream cannot hold becomes a question mark. ``width`` is that of tables; by default the terminal's.
     """
-    return _Plain(
-        stderr=stderr, quiet=quiet, file=file, width=width, markup=False, highlight=False, emoji=False, soft_wrap=True
-    )
+    plain: Any = {"markup": False, "highlight": False, "emoji": False, "soft_wrap": True}
+    return _Plain(stderr=stderr, quiet=quiet, file=file, width=width, **plain)
 
 
 def escaped(text: str) -> str:
@@ -45,8 +43,5 @@ class _Plain(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Escape here too, for what is not a plain string: styled texts, paths."""
         for segment in super().render(renderable, options):
-            if segment.control:
-                yield segment
-            else:
-                text = escaped(segment.text).encode(self.encoding, "replace").decode(self.encoding)
-                yield Segment(text, segment.style)
+            text = escaped(segment.text).encode(self.encoding, "replace").decode(self.encoding)
+            yield segment if segment.control else Segment(text, segment.style)

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
@@ -24,10 +25,8 @@ class Bar:
         self._due = time.monotonic() + FIRST  # when the next line is printed
         rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # of a narrow terminal: only the words are cut
         words = TextColumn("{task.description}", markup=False, table_column=rest)
-        columns = (BarColumn(12), TaskProgressColumn(), TimeElapsedColumn(), words)
-        self.drawn = Progress(
-            *columns, console=console, transient=True, expand=True, disable=not console.is_interactive
-        )
+        columns, hidden = (BarColumn(12), TaskProgressColumn(), TimeElapsedColumn(), words), not console.is_interactive
+        self.drawn = Progress(*columns, console=console, transient=True, expand=True, disable=hidden)
         self._task = self.drawn.add_task(what, total=total)
 
     def advance(self, count: int = 1) -> None:
@@ -57,11 +56,11 @@ class Bar:
         """What `tell` was told: a note beside this bar's own count, or all that a bar without one shows."""
         if self.counts:
             self.told = "" if done == total else f"{what} {_count(done, total, unit, ' of ')}".strip()
-            return self.update()
-        if (what, total) != (self.what, self.total) or done < self.done:  # another work
+            done = self.done
+        elif (what, total) != (self.what, self.total) or done < self.done:  # another work
             self.what, self.total, self.unit, self._first = what, total, unit, None
             self.drawn.reset(self._task, total=total)
-        return self.update(done)
+        self.update(done)
 
     def _left(self, now: float) -> str:
         began, first = self._first or (now, self.done)
@@ -75,8 +74,7 @@ def _count(done: int, total: int | None, unit: str, between: str) -> str:
         return ""
     numbers = [number for number in (done, total) if number is not None]
     if unit == "bytes":
-        size, name = (1e6, "MB") if max(numbers) >= 1e6 else (1e3, "kB")
-        return f"{between.join(f'{number / size:,.1f}' for number in numbers)} {name}"
+        return between.join(map(decimal, numbers))
     return f"{between.join(f'{number:,}' for number in numbers)} {unit}"
 
 
@@ -94,13 +92,13 @@ def progress(what: str, total: int | None, console: Console, unit: str = "rows",
     """Show the progress of long work: in a terminal a bar, which disappears at the end.
 
     Elsewhere it is a line after 5 seconds, then one at most every 30: ``encoded 12,000 of 50,000 rows, 3 min left``. A
-    quiet console shows nothing of its own: it tells the bar around it. What the work within tells by `tell` is a note.
+    quiet console tells the bar around it instead. What the work within tells by `tell` is a note.
 
     Args:
         what: happens to the units, as a participle: ``encoded``, ``trained``, ``downloaded``.
         total: None if that is not known yet (`Bar.update` can set it later).
         console: from `isotrope.console.plain.plain_console`.
-        unit: is counted; ``bytes`` are shown in MB, or in kB where they are few.
+        unit: is counted; ``bytes`` are shown in kB, MB or GB.
         note: stands behind it.
     """
     bar = Bar(what, total, console, unit)

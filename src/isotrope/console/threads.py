@@ -1,8 +1,7 @@
 """How many threads of the processor the command line uses.
 
-A thread of torch that waits for the others keeps its core busy. If other programs use the cores too, a training step
-took 3.5 times as long as with one thread (`benchmarks/threads.py`). So the command line sets OMP_WAIT_POLICY, if the
-user does not: threads that sleep while they wait change no result.
+A thread of torch that waits keeps its core busy, which other programs then lack (`benchmarks/threads.py`). So the
+command line sets OMP_WAIT_POLICY, if the user does not: threads that sleep while they wait change no result.
 """
 
 import os
@@ -30,7 +29,7 @@ def threads_line() -> str:
     import torch
 
     count = torch.get_num_threads()
-    threads = f"{count} thread{'s' * (count > 1)} of the processor"
-    if NUMBER in os.environ:
-        return f"{threads}, as {NUMBER} says"
-    return f"{threads}, for {usable_cores()} usable cores ({NUMBER} sets another number)"
+    why = f"as {NUMBER} says"
+    if NUMBER not in os.environ:
+        why = f"for {usable_cores()} usable cores ({NUMBER} sets another number)"
+    return f"{count} thread{'s' * (count > 1)} of the processor, {why}"

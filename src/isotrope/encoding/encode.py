@@ -24,7 +24,7 @@ from isotrope.encoder.checksum import located
 from isotrope.encoder.fast.half import AUTO, DTYPES, choose_dtype, dtype_of
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.encoding import tasks
-from isotrope.encoding.output import IDENTITY, KIND, MANIFEST, Output, destination
+from isotrope.encoding.output import IDENTITY, KIND, MANIFEST, destination
 from isotrope.encoding.rows import TEXT, write_rows
 from isotrope.encoding.tasks import Engine, WorkerModel, encoder_checksum, first_vector, shown_name
 from isotrope.errors import UserError, check_known, needs
@@ -72,9 +72,8 @@ def encode(
     - ``OUT.npy``: one float32 array (N, D); with ``keep``, the kept columns of the same rows in ``OUT.kept.parquet``;
     - ``OUT.parquet``: columns ``text``, those kept, and ``embedding`` (a fixed-size list of float32), a row group a
       shard;
-    - a folder: such Parquet files, ``part-00000.parquet`` …, which pyarrow, pandas, DuckDB and datasets open as one
-      table. ``_manifest.json`` says rows, dimension, model and key. It comes last: a folder that has it is whole. The
-      folder may be a URL.
+    - a folder, or its URL: such Parquet files, ``part-00000.parquet`` …, which pyarrow, pandas, DuckDB and datasets
+      open as one table. ``_manifest.json`` says rows, dimension, model and key. It comes last.
 
     A file appears only whole, in place of an older one; until then, its shards are in ``OUT.npy.parts/``. After a kill,
     Ctrl-C or a full disk, the same call encodes only the shards that are missing.
@@ -128,13 +127,12 @@ def encode(
     shown = console or plain_console(quiet=True)
     if left := not_read(given.paths):
         shown.print(left)
-    options = {"pooling": pooling, "normalize": normalize, "device": device}
-    options |= {"prompt": prompt, "prompt_name": prompt_name}
+    options = {"pooling": pooling, "normalize": normalize, "device": device, "prompt": prompt}
     begun = place.begun("dtype") if dtype == AUTO and not restart else None  # a job goes on as it was begun
     wanted = begun if dtype == AUTO else dtype
     own = dtype_of(model) if isinstance(model, SentenceTransformer) else None
-    options["dtype"] = None if wanted == own else wanted
-    with _draft(place) as draft:
+    options |= {"prompt_name": prompt_name, "dtype": None if wanted == own else wanted}
+    with _draft(place.folder.resolve()) as draft:  # "." has no name
         with watch("reading the texts", shown):
             encoder = opened(model, options)
             first = first_vector(encoder)  # (1, D)
@@ -167,20 +165,19 @@ def encode(
         names = (IDENTITY, MANIFEST)
         job = Job(place.folder, KIND, made_from, [given], restart=restart, names=names, shown=place.shown)
         with job.held(), place.tidied():
-            todo = place.missing(sizes)
+            todo = place.missing(len(sizes))
             job.begin()
             if todo:
                 if not place.url:  # one file of all parts is written beside them
                     copies = 2 if place.whole else 1
                     check_space(place.folder, 4 * sum(sizes[n] for n in todo) * dimension * copies, "the output")
                 task = place.task(draft, dimension, batch_size, shared=address is not None)
-                if not several:
-                    work: Engine = partial(tasks.by_itself, task, encoder)
-                else:
-                    del encoder  # each worker has its own
-                    threads = max(1, torch.get_num_threads() // several)
+                work: Engine = partial(tasks.by_itself, task, encoder)
+                if several:
+                    del encoder, work  # each worker has its own
                     name = located(model)
                     name = str(Path(name).absolute()) if Path(name).is_dir() else name  # wherever a worker runs
+                    threads = max(1, torch.get_num_threads() // several)
                     made = WorkerModel(name, tuple(options.items()), checksum, threads)
                     many = partial(tasks.by_ray, address=address) if engine == "ray" else tasks.by_processes
                     work = partial(many, task, made, several)
@@ -195,7 +192,7 @@ def encode(
                 "made_from": made_from,
             }
             if todo or job.result() is None:
-                if place.missing(sizes):
+                if place.missing(len(sizes)):
                     remedy = "give a folder or URL that all machines see"
                     raise UserError(f"{place.shown} lacks parts that the workers have written", remedy)
                 job.finish(record, announced=())
@@ -217,25 +214,22 @@ def _several(engine: str, workers: int | None, address: str | None, loadable: bo
         "takes no workers": workers not in (None, 1) and engine == "one",
         "needs a sentence-transformers model": engine != "one" and not loadable,
     }
-    for why in (why for why, holds in reasons.items() if holds):
+    if wrong := [why for why, holds in reasons.items() if holds]:
         remedy = "workers need --engine processes or ray, and an address --engine ray"
-        raise UserError(f"the engine {engine} {why}", remedy if loadable else "leave the engine out")
+        raise UserError(f"the engine {engine} {wrong[0]}", remedy if loadable else "leave the engine out")
     if engine == "ray":
         needs("ray", "ray")
     return 0 if engine == "one" else workers or usable_cores()
 
 
-def opened(model: str | Path | Encoder, options: dict[str, Any], query_prompt: str | None = None) -> Encoder:
+def opened(model: str | Path | Encoder, options: dict[str, Any]) -> Encoder:
     """A model by its name, with options of `isotrope.load`. An object without options is taken as it is."""
-    given = {name: value for name, value in {**options, "query_prompt": query_prompt}.items() if value is not None}
-    is_model = isinstance(model, SentenceTransformer)
-    if given and not (is_model or isinstance(model, str | Path)):
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(model, str | Path) or (isinstance(model, SentenceTransformer) and given):
+        return load(located(model), **given, frozen=True)  # type: ignore[no-any-return]
+    if given:
         name, value = next(iter(given.items()))
         raise UserError(f"{name} = {value!r} needs a sentence-transformers model", "leave it out")
-    if isinstance(model, str | Path) or (is_model and given.keys() & options):
-        chosen = {name: given[name] for name in options if name in given}
-        encoder: Encoder = load(located(model), **chosen, frozen=True)
-        return encoder
     return model
 
 
@@ -258,14 +252,12 @@ def _go_on(
 
 
 @contextmanager
-def _draft(place: Output) -> Iterator[Path]:
+def _draft(folder: Path) -> Iterator[Path]:
     """Where the rows are written before the folder is ours: they are part of what decides whether it is."""
-    folder = place.folder.resolve()  # "." has no name
-    name = f"{folder.name}.rows"
+    rows = folder.with_name(f"{folder.name}.rows")
     with writing(folder.parent, AGAIN):
-        clear_drafts(folder.parent, name)
-        draft = draft_path(folder.with_name(name))
+        clear_drafts(folder.parent, rows.name)
         try:
-            yield draft
+            yield draft_path(rows)
         finally:
-            draft.unlink(missing_ok=True)
+            draft_path(rows).unlink(missing_ok=True)

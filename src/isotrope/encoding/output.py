@@ -31,14 +31,10 @@ _AGAIN = "encode the texts again"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the user named.
-
-    The folder is the job's, and holds the parts unless they go to a URL. Then it is in the cache of this machine, so
-    the work goes on only here.
-    """
+    """What the user named."""
 
     shown: str  # in messages
-    folder: Path
+    folder: Path  # of the job, and of the parts; if these go to a URL, in the cache, so the work goes on only here
     whole: Path | None = None  # the one file that is made of the parts
     url: str | None = None  # of the folder of the parts
 
@@ -50,30 +46,17 @@ class Output:
             raise UserError(problem, "leave it out, or rename it")
         check_place(self.folder, KIND)
         if self.whole and array and not kept and (older := beside(self.whole)).exists():
-            problem = f"{older} would lie beside an array of other rows"
-            raise UserError(problem, "move it away, or keep its columns again")
-        if self.url:
-            self._check_url(self.url, restart)
-
-    def _check_url(self, url: str, restart: bool) -> None:
-        """Refuse the files of others. A finished output says itself what it is, whichever machine made it."""
-        names, why = remote_names(url), ""
-        if names and restart:
-            why = f"{self.shown} holds files"
-        elif MANIFEST in names:
-            try:
-                record = json.loads(remote_files(f"{url}/{MANIFEST}")[0].open().read())
-                identity = dict(record["made_from"])
-            except (ValueError, LookupError, TypeError):
-                why = f"{self.shown} holds a {MANIFEST} that isotrope did not write"
-            else:
-                claim(self.folder, KIND)
-                write_json(self.folder / MANIFEST, record)
-                write_json(self.folder / IDENTITY, identity)
-        elif names and not (self.folder / IDENTITY).exists():
-            why = f"{self.shown} holds files, and their work was not begun here"
-        if why:
-            raise UserError(why, "delete them to start again, or write to another folder")
+            remedy = "move it away, or keep its columns again"
+            raise UserError(f"{older} would lie beside an array of other rows", remedy)
+        names = remote_names(self.url) if self.url else set()
+        if MANIFEST in names and not restart:  # finished: it says itself what it is, whichever machine made it
+            record = json.loads(remote_files(f"{self.url}/{MANIFEST}")[0].open().read())
+            claim(self.folder, KIND)
+            write_json(self.folder / IDENTITY, record["made_from"])
+            write_json(self.folder / MANIFEST, record)
+        elif names and (restart or not (self.folder / IDENTITY).exists()):
+            remedy = "delete them to start again, or write to another folder"
+            raise UserError(f"{self.shown} holds files, and their work was not begun here", remedy)
 
     def begun(self, key: str) -> Any:
         """What the identity of the work that was begun here says of ``key``; None: there is none, or it is damaged."""
@@ -87,27 +70,20 @@ class Output:
         try:
             yield
         finally:
-            if (self.folder / MANIFEST).exists() or not self._names():
+            begun = bool(self._names())
+            if not begun or (self.folder / MANIFEST).exists():
                 (self.folder / ROWS).unlink(missing_ok=True)
-            if not self._names():
-                for name in (IDENTITY, MANIFEST):
-                    (self.folder / name).unlink(missing_ok=True)
+            for name in () if begun else (IDENTITY, MANIFEST):
+                (self.folder / name).unlink(missing_ok=True)
 
-    def missing(self, sizes: Sequence[int]) -> list[int]:
-        """The shards that have no whole part, of these numbers of rows."""
+    def missing(self, shards: int) -> list[int]:
+        """The shards that have no part. A part is whole if it is there."""
         names = self._names()
-        parts = [(part_name(number), rows) for number, rows in enumerate(sizes)]
-        return [number for number, (name, rows) in enumerate(parts) if name not in names or self._torn(name, rows)]
+        return [number for number in range(shards) if part_name(number) not in names]
 
     def _names(self) -> set[str]:
-        there = remote_names(self.url) if self.url else {path.name for path in self.folder.glob("part-*")}
+        there = remote_names(self.url) if self.url else [path.name for path in self.folder.glob("part-*")]
         return {name for name in there if name.startswith("part-")}
-
-    def _torn(self, name: str, rows: int) -> bool:
-        try:
-            return not self.url and pq.read_metadata(self.folder / name).num_rows != rows  # an object is always whole
-        except (OSError, pa.ArrowException):
-            return True
 
     def task(self, draft: Path, dimension: int, batch_size: int, *, shared: bool) -> ShardTask:
         """What the shards need: their rows lie beside their parts. ``shared``: with other machines."""
@@ -138,25 +114,24 @@ def _write_whole(path: Path, record: Record, parts: Sequence[Path]) -> None:
     if path.suffix == ".parquet":
         about = schema.with_metadata({METADATA: json.dumps(record)})  # a reader knows the model
         with new_file(path) as file, pq.ParquetWriter(file, about, use_dictionary=["text"]) as writer:
-            for table in map(_table, parts):
+            for table in _tables(parts):
                 writer.write_table(table, row_group_size=len(table))
         return
     if columns := list(range(1, len(schema) - 1)):
         kept = pa.schema([schema.field(number) for number in columns])
         with new_file(beside(path)) as file, pq.ParquetWriter(file, kept) as writer:
-            for table in map(_table, parts):
+            for table in _tables(parts):
                 writer.write_table(table.select(columns))
     with new_file(path) as file:
         shape = (record["rows"], record["dimension"])
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
-        for table in map(_table, parts):
+        for table in _tables(parts):
             file.write(table.column(table.num_columns - 1).combine_chunks().flatten().to_numpy().data)
 
 
-def _table(part: Path) -> pa.Table:
-    """A part, also if two of its columns have one name."""
-    with pq.ParquetFile(part) as file:
-        return file.read()
+def _tables(parts: Sequence[Path]) -> Iterator[pa.Table]:
+    """The parts, one at a time; two of their columns may have one name."""
+    return (pq.ParquetFile(part).read() for part in parts)
 
 
 def beside(array: Path) -> Path:
@@ -168,20 +143,18 @@ def destination(output: str | Path) -> Output:
     """What ``output`` names: OUT.npy, OUT.parquet (both worked on in OUT.npy.parts/, …), a folder or its URL."""
     url, path, shown = is_url(output), Path(output), without_secrets(str(output).rstrip("/"))
     is_folder = str(output).endswith("/") or (path.is_dir() and path.suffix not in FILES)
-    kind, fault = "" if is_folder else path.suffix, ("", "")
-    if not str(output):
-        fault = "is empty", "name a .npy or .parquet file, or a folder"
-    elif url and shown.startswith(("http://", "https://")):
-        fault = "is a web address, which cannot be written to", "name an object store (s3://, …)"
-    elif url and kind in FILES[1:]:
-        fault = "is a file: behind a URL only a folder grows safely", "end it in /"
-    elif not url and kind not in FILES:
-        remedy = "end it in .npy or .parquet, or name a folder (with / at its end where its name has a dot)"
-        fault = f"has the unknown ending {kind!r}", remedy
-    elif kind and path.is_dir():
-        fault = "is a folder", "name a file, or put / at the end to write into the folder"
-    if fault[0]:
-        raise UserError(f"output {shown} {fault[0]}", fault[1])
+    kind, web = "" if is_folder else path.suffix, shown.startswith(("http://", "https://"))
+    ending = "end it in .npy or .parquet, or name a folder (with / at its end where its name has a dot)"
+    faults = (
+        (not str(output), "is empty", "name a .npy or .parquet file, or a folder"),
+        (web, "is a web address, which cannot be written to", "name an object store (s3://, …)"),
+        (url and kind in FILES[1:], "is a file: behind a URL only a folder grows safely", "end it in /"),
+        (not url and kind not in FILES, f"has the unknown ending {kind!r}", ending),
+        (kind and path.is_dir(), "is a folder", "name a file, or put / at the end to write into the folder"),
+    )
+    for holds, problem, remedy in faults:
+        if holds:
+            raise UserError(f"output {shown} {problem}", remedy)
     if url:
         address = str(output).rstrip("/")
         return Output(shown, cache_folder("outputs", xxhash.xxh3_64_hexdigest(address.encode())), url=address)
@@ -202,14 +175,15 @@ class Stored:
         """``path``: OUT.npy, OUT.parquet or a folder."""
         self.path = Path(path)
         self.manifest: Record | None = None
-        folder, whole = self.path.is_dir(), self.path.is_file() and self.path.suffix in FILES[1:]
-        if folder and not (self.path / MANIFEST).exists() and (self.path / IDENTITY).exists():
-            raise UserError(f"{path} is not finished", "give the command isotrope encode again")
-        if not (whole or (folder and (self.path / MANIFEST).exists())):
+        whole = self.path.is_file() and self.path.suffix in FILES[1:]
+        if not whole and not (self.path / MANIFEST).is_file():
+            if (self.path / IDENTITY).is_file():
+                raise UserError(f"{path} is not finished", "give the command isotrope encode again")
             remedy = "give what it wrote: OUT.npy, OUT.parquet or a folder"
             raise UserError(f"{path} is not an output of isotrope encode", remedy)
+        self.is_array = whole and self.path.suffix == ".npy"
         with self._reading():
-            self._array() if self.path.suffix == ".npy" and not folder else self._parquet()
+            self._array() if self.is_array else self._parquet()
 
     def _array(self) -> None:
         array = np.lib.format.open_memmap(self.path, mode="r")
@@ -218,15 +192,12 @@ class Stored:
         self.rows, self.dimension = array.shape
         kept = beside(self.path)
         self._table = ds.dataset(kept) if kept.exists() else None
-        if self._table and (count := self._table.count_rows()) != self.rows:
-            raise ValueError(f"{kept} has {count:,} rows, and this array {self.rows:,}")
 
     def _parquet(self) -> None:
         if self.path.is_dir():
             self.manifest = read_record(self.path / MANIFEST, {"rows": int, "model": str, "made_from": dict}, _AGAIN)
         self._table = ds.dataset(self.path)
-        about = (self._table.schema.metadata or {}).get(METADATA)
-        if about is not None:
+        if about := (self._table.schema.metadata or {}).get(METADATA):
             self.manifest = json.loads(about)
         self.rows = self._table.count_rows()
         if self.manifest and self.rows != self.manifest["rows"]:
@@ -239,7 +210,7 @@ class Stored:
     def pieces(self, size: int) -> Iterator[Vectors]:
         """The vectors in their order, at most ``size`` rows at a time: (n, D) float32, for the caller to change."""
         with self._reading():
-            if self.manifest is None and self.path.suffix == ".npy":
+            if self.is_array:
                 for start in range(0, self.rows, size):  # mapped again: pages that were read count as memory until then
                     yield np.array(np.lib.format.open_memmap(self.path, mode="r")[start : start + size])
             elif self._table:

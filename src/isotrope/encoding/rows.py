@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from isotrope.errors import UserError, printable
-from isotrope.text.files import LONGEST_LINE, TextFile, reading_errors
+from isotrope.text.files import TextFile, reading_errors
 from isotrope.text.opened import Opened
 from isotrope.text.readers import Columns, is_string, rows
 
@@ -29,27 +29,22 @@ Piece = tuple[str, pa.Table]  # where its first row is, and its rows: the text, 
 def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> list[int]:
     """Write rows as a Parquet file with a row group for each shard, with one shard in memory -> their sizes.
 
-    A column has one type: whole numbers and fractions become fractions, and a column of nulls may become anything. So
-    with columns to keep, the rows are read twice.
-    A shard has ``shard`` rows, or fewer where the texts are long.
+    A shard has ``shard`` rows, or fewer where the texts are long. A column has one type: whole numbers and fractions
+    become fractions, and nulls may become anything. So with columns to keep, the rows are read twice.
     """
     _ = opened.files  # found before they are read, so that a change is noticed
     schema = pa.schema([(TEXT, pa.string())])
     if keep:
         schema = reduce(_unified, pieces_of(opened, keep), pa.schema([(name, pa.null()) for name in (TEXT, *keep)]))
     sizes: list[int] = []
-    try:
-        with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
-            for table in _shards(pieces_of(opened, keep), shard, schema):
-                writer.write_table(table, row_group_size=len(table))
-                sizes.append(len(table))
-    except pa.ArrowNotImplementedError as error:
-        raise UserError(f"Parquet cannot hold the kept columns ({error})", "keep others") from error
+    with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
+        for table in _shards(pieces_of(opened, keep), shard, schema):
+            writer.write_table(table, row_group_size=len(table))
+            sizes.append(len(table))
     return sizes
 
 
 def _shards(pieces: Iterable[Piece], size: int, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows in tables of ``size``, or fewer where the texts are long."""
     waiting: list[pa.Table] = []
     count = characters = 0
     for _, piece in pieces:
@@ -66,7 +61,6 @@ def _shards(pieces: Iterable[Piece], size: int, schema: pa.Schema) -> Iterator[p
 
 
 def _unified(schema: pa.Schema, piece: Piece) -> pa.Schema:
-    """The types that hold the values of both."""
     fields = []
     for a, b in zip(schema, piece[1].schema, strict=True):  # each by itself: two columns may have one name
         try:
@@ -97,26 +91,19 @@ def _of_parquet(source: TextFile, text: str | None, keep: Sequence[str]) -> Iter
         chosen = Columns(text).choose(source, kinds, tuple(keep))
         for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys(chosen))):
             texts, where = pc.fill_null(batch[chosen[0]].cast(pa.string()), ""), f"{source}:{start}"
-            try:
-                texts.validate(full=True)
-            except pa.ArrowInvalid as error:
-                raise _no_utf8(f"{where}, or a row behind it,") from error
             yield where, pa.table([texts, *map(batch.column, chosen[1:])], [TEXT, *chosen[1:]])
             start += len(batch)
 
 
 def _of_values(source: TextFile, text: str | None, keep: Sequence[str]) -> Iterator[Piece]:
-    """Rows of Python's values: `ROWS` at a time, or fewer where the texts are long."""
     part: list[tuple[Any, ...]] = []
     first = characters = 0
     for number, (value, *others) in rows(source, Columns(text), tuple(keep)):
         line = value or ""
         if source.format == ".txt":
-            if len(line.encode("utf-8", "surrogateescape")) >= LONGEST_LINE:  # the reader has cut it
-                raise UserError(f"{source}:{number} is longer than {LONGEST_LINE} bytes", "break the line")
             line = line.removesuffix("\n").removesuffix("\r")
         if printable(line) != line:
-            raise _no_utf8(f"{source}:{number}")
+            raise UserError(f"{source}:{number} holds what is not UTF-8 text", "convert the file, or correct the line")
         first = first or number
         part.append((line, *others))
         characters += len(line)
@@ -136,7 +123,3 @@ def _piece(where: str, part: Sequence[tuple[Any, ...]], keep: Sequence[str]) -> 
         except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
             raise _mixed(name, where, error) from error
     return where, pa.table(arrays, [TEXT, *keep])
-
-
-def _no_utf8(where: str) -> UserError:
-    return UserError(f"{where} holds what is not UTF-8 text", "convert the file to UTF-8 or correct the line")

@@ -60,8 +60,7 @@ def search(
     Args:
         index: what `isotrope.encode` wrote: OUT.npy, OUT.parquet or a folder.
         queries: a text, or several.
-        model: what `isotrope.encode` had; by default the one that the index names. Its pooling and its prompt are read
-            from the index.
+        model: what `isotrope.encode` had; by default the one that the index names. The index knows its pooling.
         top: rows for each query, the nearest first. A row whose vector is no number is never found.
         engine: ``exact`` (torch) or ``faiss`` (its flat index). Both find the same rows, to rounding.
         hybrid: the share of BM25 in the score, from 0 to 1; the cosine is the rest. Each is scaled to 0 … 1 for a query
@@ -88,10 +87,8 @@ def search(
     check_known("engine =", engine, ENGINES)
     if not 0 <= hybrid <= 1:
         raise UserError(f"hybrid = {hybrid} is not possible", "choose BM25's share of the score, from 0 to 1")
-    if engine == "faiss":
-        needs("faiss", "faiss")
-        if hybrid:
-            raise UserError("faiss cannot add BM25 to its search", "leave out engine or hybrid")
+    if engine == "faiss" and needs("faiss", "faiss") and hybrid:
+        raise UserError("faiss cannot add BM25 to its search", "leave out engine or hybrid")
     stored = Stored(index)
     if hybrid and texts is None and stored.path.suffix == ".npy":
         raise UserError(f"{stored.path} holds no texts, which BM25 needs", "name their files with --texts")
@@ -100,10 +97,13 @@ def search(
         if stored.manifest is None:
             raise UserError(f"{stored.path} does not say which model made it", "name it with --model")
         model = str(stored.manifest["model"])
-    name = shown_name(model)
+    options: dict[str, Any] = {"device": device}
+    if isinstance(model, str | Path):
+        options |= {key: made_from.get(key) for key in ("pooling", "normalize")}
+    elif not isinstance(model, SentenceTransformer):
+        options["query_prompt"] = query_prompt  # which it cannot read
     with watch("loading the model", shown):
-        options = {key: made_from.get(key) for key in ("pooling", "normalize")} if isinstance(model, str | Path) else {}
-        encoder = opened(model, {**options, "device": device}, query_prompt)
+        encoder = opened(model, options)
         if stored.manifest is None:
             shown.print(f"{stored.path} does not say which model made it: the cosines mean something only for that one")
             if texts is None:
@@ -112,12 +112,12 @@ def search(
         known = stored.manifest is None or encoder_checksum(encoder) == made_from.get("model")
         if not known or vectors.shape[1] != stored.dimension:
             was = f" (it was {stored.manifest['model']})" if stored.manifest else f", of {stored.dimension} dimensions"
-            problem = f"{stored.path} was made with another model than {name}{was}"
+            problem = f"{stored.path} was made with another model than {shown_name(model)}{was}"
             raise UserError(problem, "name that one, or encode the texts again")
     if query_prompt is None and made_from.get("prompt") and not (role_prompt(encoder, "query") or used_prompt(encoder)):
         shown.print(f"the texts have the prompt {made_from['prompt']!r}, the queries none: see --query-prompt")
+    asked = F.normalize(torch.from_numpy(vectors).float())
     with progress("searched", stored.rows, shown) as bar:
-        asked = F.normalize(torch.from_numpy(vectors).float())
         if hybrid:
             every = range(stored.rows)
             lines = stored.texts() if texts is None else [line for _, line in _texts(texts, text, every, stored)]
@@ -136,24 +136,23 @@ def search(
     ]
 
 
+# Unit queries (Q, D), unit vectors (n, D), count -> the largest cosines (Q, count), the largest first; their rows.
 Nearest = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
-def exact(queries: Tensor, vectors: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Unit queries (Q, D), unit vectors (n, D) -> the largest cosines (Q, count), the largest first, and their rows."""
+def _exact(queries: Tensor, vectors: Tensor, count: int) -> tuple[Tensor, Tensor]:
     cosines, rows = (queries @ vectors.T).topk(count)
     return cosines, rows
 
 
-def with_faiss(queries: Tensor, vectors: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """As `exact`, by faiss."""
+def _by_faiss(queries: Tensor, vectors: Tensor, count: int) -> tuple[Tensor, Tensor]:
     flat = needs("faiss", "faiss").IndexFlatIP(vectors.shape[1])
     flat.add(vectors.numpy())
     cosines, rows = flat.search(queries.numpy(), count)
     return torch.from_numpy(cosines), torch.from_numpy(rows)
 
 
-ENGINES: Mapping[str, Nearest] = {"exact": exact, "faiss": with_faiss}
+ENGINES: Mapping[str, Nearest] = {"exact": _exact, "faiss": _by_faiss}
 
 
 def _search(
@@ -215,7 +214,6 @@ def _texts(texts: Any, text: str | None, rows: Container[int], stored: Stored) -
 
 
 def _query_vectors(encoder: Encoder, queries: list[str], prompt: str | None) -> Vectors:
-    """Queries (Q,) -> (Q, D)."""
     if prompt is not None and isinstance(encoder, SentenceTransformer):
         asked = copy(encoder)  # the user's model keeps its own
         asked.prompts, asked.default_prompt_name = {**encoder.prompts, "query": prompt}, None

@@ -7,7 +7,6 @@ import signal
 import socket
 import tempfile
 import threading
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -38,6 +37,7 @@ EMBEDDING = "embedding"
 Report = Callable[[int], None]  # is told how many rows of a shard are done
 Engine = Callable[[Sequence[int], Report], Iterator[int]]  # shards -> the rows of each, as it is done
 _PATIENCE = 5.0  # seconds, for a cluster's answer
+_KILLED = f"workers were killed {ATTEMPTS} times", "is the memory full? use fewer --workers, or a smaller --batch-size"
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class ShardTask:
 
     def encode(self, encoder: Encoder, shard: int, report: Report = lambda done: None) -> int:
         """Write the part of a shard -> its rows."""
-        rows = remote_files(self.rows)[0] if is_url(self.rows) else Path(self.rows)
-        with rows.open("rb") if isinstance(rows, Path) else rows.open() as source, pq.ParquetFile(source) as file:
+        rows = remote_files(self.rows)[0].open() if is_url(self.rows) else self.rows
+        with pq.ParquetFile(rows) as file:
             start = sum(file.metadata.row_group(number).num_rows for number in range(shard))
             table = file.read_row_group(shard)
         texts = table.column(0).to_pylist()
@@ -62,9 +62,6 @@ class ShardTask:
                 report(count)
 
         vectors = vectors_of(encoder, texts, batch_size=self.batch_size, first_row=start, progress=passed)
-        if vectors.shape[1] != self.dimension:
-            problem = f"encode() gave {vectors.shape[1]} dimensions after {self.dimension}"
-            raise UserError(problem, "return vectors of one dimension")
         flat = pa.array(vectors.reshape(-1), pa.float32())
         table = table.append_column(EMBEDDING, pa.FixedSizeListArray.from_arrays(flat, self.dimension))
         away = is_url(self.target)
@@ -133,31 +130,26 @@ def by_processes(
 
     If a worker is killed, the pool is started again for the shards that are not done.
     """
-    left, deaths = dict.fromkeys(shards), 0
-    others = set(multiprocessing.active_children())
-    context = multiprocessing.get_context("spawn")
+    left, deaths, context = list(shards), 0, multiprocessing.get_context("spawn")
+    others = multiprocessing.active_children()
     while left:
         pool = ProcessPoolExecutor(min(workers, len(left)), context, initializer=_end_with_the_driver)
         try:
             waiting = {pool.submit(_in_process, task, model, shard): shard for shard in left}
             for future in as_completed(waiting):
                 rows = future.result()
-                del left[waiting[future]]
+                left.remove(waiting[future])
                 deaths = 0
                 yield rows
         except BrokenProcessPool as error:
             deaths += 1
             if deaths == ATTEMPTS:
-                raise _killed() from error
+                raise UserError(*_KILLED) from error
         finally:
-            for child in set(multiprocessing.active_children()) - others if left else ():
-                child.kill()  # at once, whatever it does
+            for child in multiprocessing.active_children() if left else ():
+                if child not in others:
+                    child.kill()  # at once, whatever it does
             pool.shutdown(cancel_futures=True)
-
-
-def _killed() -> UserError:
-    problem = f"workers were killed {ATTEMPTS} times"
-    return UserError(problem, "is the memory full? use fewer --workers, or a smaller --batch-size")
 
 
 def _end_with_the_driver() -> None:
@@ -172,12 +164,7 @@ _loaded = cache(WorkerModel.load)
 
 
 def _in_process(task: ShardTask, model: WorkerModel, shard: int) -> int:
-    try:
-        return task.encode(_loaded(model), shard)
-    except UserError:
-        raise
-    except Exception as error:  # not every error can be sent to another process
-        raise RuntimeError("".join(traceback.format_exception(error))) from None
+    return task.encode(_loaded(model), shard)
 
 
 def by_ray(
@@ -189,11 +176,10 @@ def by_ray(
     import ray
     import ray.data
 
-    started = not ray.is_initialized()
-    if started:
+    if started := not ray.is_initialized():
         here: dict[str, Any] = {"address": "local", "include_dashboard": False, "num_cpus": workers * model.threads + 1}
+        host, _, port = (address or "").removeprefix("ray://").rpartition(":")
         try:
-            host, _, port = (address or "").removeprefix("ray://").rpartition(":")
             if port.isdecimal():
                 socket.create_connection((host, int(port)), _PATIENCE).close()  # Ray itself would wait for a minute
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **({"address": address} if address else here))
@@ -206,20 +192,14 @@ def by_ray(
         resources: Any = ray.cluster_resources()  # type: ignore[no-untyped-call]
         gpus = 1 if resources.get("GPU") and dict(model.options).get("device") != "cpu" else 0
         items = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards))
-        done = items.map_batches(
-            _Actor,
-            fn_constructor_args=(task, model),
-            batch_size=1,
-            compute=ray.data.ActorPoolStrategy(size=min(workers, len(shards))),
-            num_cpus=model.threads,
-            num_gpus=gpus,
-        )
-        for row in done.iter_rows():
+        actors = ray.data.ActorPoolStrategy(size=min(workers, len(shards)))
+        made: Any = {"fn_constructor_args": (task, model), "num_cpus": model.threads, "num_gpus": gpus}
+        for row in items.map_batches(_Actor, batch_size=1, compute=actors, **made).iter_rows():
             if row["problem"]:
                 raise UserError(row["problem"], row["remedy"])
             yield int(row["rows"])
     except ray.exceptions.ActorDiedError as error:
-        raise _killed() from error
+        raise UserError(*_KILLED) from error
     finally:
         if started:
             ray.shutdown()
@@ -233,7 +213,7 @@ class _Actor:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         try:
-            rows = self._task.encode(_loaded(self._model), int(batch["shard"][0]))
+            rows = _in_process(self._task, self._model, int(batch["shard"][0]))
             return {"rows": [rows], "problem": [""], "remedy": [""]}
         except UserError as error:
             return {"rows": [0], "problem": [error.problem], "remedy": [error.remedy]}

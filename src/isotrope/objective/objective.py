@@ -38,11 +38,11 @@ class Objective(Described, nn.Module):
         teachers: name -> teacher, for the steps and terms that ask for one.
         dims: Matryoshka: score steps and terms run once for each of these leading dimensions; losses are averaged.
             Each width has its own copy of what holds weights or a state, such as a queue.
-        seed: of the random steps. Seed and step number fix every draw, alike on all processes. The draws of token steps
-            depend on the process too.
+        seed: of the random steps. Seed and step number fix every draw, alike on all processes; only the draws of token
+            steps depend on the process too.
         context: what components are built with, by their ``build(context)``. The default is what the student tells.
-        mini_batch_size: sentences that go through the encoder at a time; each pass counts. Loss and gradients stay
-            those of the whole batch (`isotrope.contract.features.read_in_parts`). It costs a second forward. None: all.
+        mini_batch_size: sentences that go through the encoder at a time, each pass counted; None: all. Loss and
+            gradients stay those of the batch, for a second forward (`isotrope.contract.features.read_in_parts`).
 
     Raises:
         UserError: the model, a component or a setting is not possible. In the first training step: the data cannot be
@@ -88,8 +88,11 @@ class Objective(Described, nn.Module):
         self.step += self.training
         if not self.narrow:
             return self.loss(views, self.scores, self.terms)
-        wide = {dim: self.loss(_leading(views, dim), *ends) for dim, ends in self.narrow.items()}
-        return LossTerms({f"{name}@{dim}": x / len(wide) for dim, each in wide.items() for name, x in each.items()})
+        found: dict[str, Tensor] = {}
+        for dim, ends in self.narrow.items():
+            part = replace(views, stack=views.stack[..., :dim], negatives=views.negatives[..., :dim])
+            found |= {f"{name}@{dim}": x / len(self.narrow) for name, x in self.loss(part, *ends).items()}
+        return LossTerms(found)
 
     def view(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
         """Token ids -> embeddings, after the view steps; the first step of training refuses what teaches nothing."""
@@ -132,7 +135,3 @@ class Objective(Described, nn.Module):
 
     def set_extra_state(self, state: Tensor) -> None:
         self.step = int(state)
-
-
-def _leading(views: Views, dim: int) -> Views:
-    return replace(views, stack=views.stack[..., :dim], negatives=views.negatives[..., :dim])

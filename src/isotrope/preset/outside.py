@@ -1,12 +1,8 @@
 """A loss of sentence-transformers, or of a third party, in the place of an objective: for baselines.
 
     loss = "sentence_transformers.sentence_transformer.losses:GISTEmbedLoss"
-
-    [loss_options]
-    guide = "before"       # the name of a teacher
-
-    [teachers.before]
-    kind = "initial"
+    loss_options.guide = "before"  # the name of a teacher
+    teachers.before.kind = "initial"
 
 The teacher called ``labels``, if there is one, gives the loss its labels: the vectors of the batch's texts. A third
 party's class declares ``stage = "loss"``. It is made as ``Class(student, **options)``.
@@ -46,7 +42,6 @@ CITED = {
 
 
 def _texts(columns: list[TextColumn]) -> TextColumn:
-    """The one column of texts."""
     if len(columns) > 1:
         raise UserError("this loss reads texts alone, and the data has positives", "leave --positive out")
     return columns[0]
@@ -124,11 +119,14 @@ class OutsideLoss(nn.Module):
         (N, T), are the labels. `DistillKLDivLoss` compares a text with candidates: here all other texts of the batch,
         which are encoded once, and its labels are the teacher's cosines.
         """
-        columns = list(features)
         self.step += self.training
-        if self.teacher is None:
-            return self.inner(self.read(self, columns, labels), None)
-        column, taught = _texts(columns), self.teacher(Batch(labels, torch.Generator()))
+        taught = None if self.teacher is None else self.teacher(Batch(labels, torch.Generator()))
+        return self._value(list(features), labels, taught)
+
+    def _value(self, columns: list[TextColumn], rows: Any, taught: Tensor | None) -> Any:
+        if taught is None:
+            return self.inner(self.read(self, columns, rows), None)
+        column = _texts(columns)
         if type(self.inner).__name__ != "DistillKLDivLoss":
             return self.inner([column], taught)
         vectors, shifts = self.model(dict(column))["sentence_embedding"], range(1, len(taught))
@@ -171,13 +169,13 @@ class OutsideLoss(nn.Module):
 
     def rehearse(self, columns: Sequence[TextColumn], rows: Tensor) -> None:
         """Compute the loss of a first batch, before long work. The state does not change."""
-        before, teacher = {name: value.clone() for name, value in self.state_dict().items()}, self.teacher
-        if teacher is not None:  # it has not read the corpus: random rows of its width
-            drawn = F.normalize(torch.randn(len(rows), teacher.width, generator=torch.Generator()), dim=-1)
-            self.teacher = lambda batch: drawn.to(rows.device)
+        before, taught = {name: value.clone() for name, value in self.state_dict().items()}, None
+        if self.teacher is not None:  # it has not read the corpus: random rows of its width
+            drawn = torch.randn(len(rows), self.teacher.width, generator=torch.Generator())
+            taught = F.normalize(drawn, dim=-1).to(rows.device)
         try:
             with torch.no_grad():
-                value = self.train()(columns, rows)
+                value = self.train()._value(list(columns), rows, taught)
             if not isinstance(value, dict) and (not isinstance(value, Tensor) or value.ndim):
                 raise TypeError("its value is no single number")
         except UserError:
@@ -185,8 +183,6 @@ class OutsideLoss(nn.Module):
         except Exception as error:
             problem = f"{type(self.inner).__name__} cannot be computed from these texts ({_line(error)})"
             raise UserError(problem, "choose a loss that needs no labels, or correct [loss_options]") from error
-        finally:
-            self.teacher = teacher
         self.load_state_dict(before, strict=False)
 
 
@@ -219,14 +215,12 @@ def check_loss(preset: Any) -> None:
 
 def check_options(loss: str, options: Mapping[str, Any]) -> None:
     """Check the names of a loss's options. Its class is imported."""
-    cls = outside_class(loss)
-    parameters = list(inspect.signature(cls).parameters.values())[1:]  # without the student
+    _, *names = inspect.signature(cls := outside_class(loss)).parameters  # without the student
     # A path would be opened past isotrope's own checks of a model's files, and no preset can give another loss.
-    closed = re.compile(r"loss|\w*name_or_path")
-    known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and not closed.fullmatch(p.name)]
+    known = [name for name in names if not re.fullmatch(r"loss|kwargs|\w*name_or_path", name)]
     if unknown := [key for key in options if key not in known]:
-        problem = f"loss_options.{unknown[0]} is an unknown key"
-        raise UserError(problem, f"{cls.__name__} takes {', '.join(known) or 'none'}")
+        takes = f"{cls.__name__} takes {', '.join(known) or 'none'}"
+        raise UserError(f"loss_options.{unknown[0]} is an unknown key", takes)
 
 
 def build_outside(
@@ -263,5 +257,4 @@ def cited_by_loss(loss: str | None) -> list[str]:
 
 
 def _line(error: Exception) -> str:
-    """The first line of what another library says."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
