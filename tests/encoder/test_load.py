@@ -157,6 +157,9 @@ def test_a_model_of_one_vector_a_token_is_read_whole(tiny_model: Path, tmp_path:
     weights.write_bytes(weights.read_bytes()[:50])
     with pytest.raises(UserError, match=r"cannot be loaded \(SafetensorError"):
         load(folder)
+    weights.rename(folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match="save it again: pickled files are not opened"):
+        load(folder)
 
 
 @pytest.mark.parametrize("name", [name for name, (package, *_) in SHIPPED.items() if package == "isotrope"])

@@ -68,6 +68,8 @@ def test_a_wrong_name_is_told_before_the_weights_are_read(prompted_model: Path, 
         load(tiny_model, prompt_name="query")
     with pytest.raises(UserError, match="give one of them"):
         load(tiny_model, prompt="a ", prompt_name="query")
+    with pytest.raises(UserError, match="is not UTF-8"):
+        load(tiny_model, prompt="\udce9: ")
 
 
 def test_prompts_that_nobody_uses_are_noted_once_and_only_then(prompted_model: Path, tiny_model: Path) -> None:

@@ -16,6 +16,7 @@ import textwrap
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -221,7 +222,7 @@ def test_other_arguments_are_refused_and_restart_begins_anew(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_only_missing_parts_are_made_again(tmp_path: Path, name: str) -> None:
+def test_only_missing_and_damaged_parts_are_made_again(tmp_path: Path, name: str) -> None:
     """After Ctrl-C, which passes through; the remains of the next shard are torn."""
     file, seen, lines = tmp_path / "c.txt", list[int](), list("abcdef")
     with pytest.raises(KeyboardInterrupt):
@@ -229,6 +230,7 @@ def test_only_missing_parts_are_made_again(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / name).is_file()
     work = tmp_path / (name if name == "v" else f"{name}.parts")
     draft_path(work / "part-00001.parquet").write_bytes(b"half a shard")
+    (work / "part-00001.parquet").write_bytes(b"PAR1")
     encoder = Hashes()
     encode(encoder, file, tmp_path / name, shard=2, progress=seen.append)
     assert (seen[0], encoder.calls) == (2, 5), "the rest, and the probe"
@@ -319,6 +321,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "bytes": ({"texts": "bad.txt"}, "bad.txt:2 holds what is not UTF-8"),
     "batch size": ({"batch_size": 0}, "batch_size = 0"),
     "pooling of an object": ({"pooling": "cls"}, "pooling = 'cls' needs a sentence-transformers model"),
+    "other dimension": (
+        {"model": SimpleNamespace(encode=lambda texts: np.ones((len(texts),) * 2))},
+        "gave 3 dimensions",
+    ),
 }
 
 

@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fsspec import AbstractFileSystem
 
 from hashes import Hashes
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
-from small_shards import stop_at
 
 
 @pytest.fixture
@@ -57,9 +57,19 @@ def test_what_is_finished_is_known_on_every_machine(
         encode(Hashes(), rows, "memory://out", shard=99, restart=True)
 
 
-def test_a_stopped_call_goes_on(rows: Path, memory: AbstractFileSystem, tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        encode(Hashes(), rows, "memory://out", shard=100, progress=stop_at(200))
+def test_a_stopped_call_goes_on(
+    rows: Path, memory: AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Hashes()
+
+    def breaks(sentences: list[str]) -> np.ndarray:
+        if first.calls + len(sentences) > 220:
+            raise ConnectionError("the machine is gone")
+        return Hashes.encode(first, sentences)
+
+    monkeypatch.setattr(first, "encode", breaks)
+    with pytest.raises(ConnectionError, match="the machine is gone"):
+        encode(first, rows, "memory://out", shard=100)
     assert sorted(contents(memory)) == ["part-00000.parquet", "part-00001.parquet"]
     memory.rm("/out/part-00000.parquet")  # lost: made again
     rest = Hashes()
@@ -75,6 +85,13 @@ def test_what_another_has_written_stays(rows: Path, memory: AbstractFileSystem, 
     with pytest.raises(UserError, match=r"memory://out holds files.*: delete them"):
         encode(Hashes(), rows, "memory://out", restart=restart)
     assert contents(memory) == {"part-00000.parquet": b"another's"}
+
+
+def test_other_rows_are_refused(rows: Path, memory: AbstractFileSystem, tmp_path: Path) -> None:
+    encode(Hashes(), rows, "memory://out", shard=100)
+    (tmp_path / "other.txt").write_text("one\n")
+    with pytest.raises(UserError, match="memory://out was begun with another input: "):
+        encode(Hashes(), tmp_path / "other.txt", "memory://out", shard=100)
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,12 @@ def without_a_shard(folder: Path) -> Path:
     return output
 
 
+def other_kept_rows(folder: Path) -> Path:
+    output = encode(Hashes(), folder / "rows.csv", folder / "k.npy", text="text", keep="id")
+    pq.write_table(pa.table({"id": ["1"]}), folder / "k.kept.parquet")
+    return output
+
+
 REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "nothing": (lambda f: f / "no", "no is not an output of isotrope encode: give what it wrote"),
     "other folder": (lambda f: f, "is not an output of isotrope encode: give what it wrote"),
@@ -231,6 +237,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no vectors": (
         lambda f: pq.write_table(pa.table({"text": ["a"]}), f / "p.parquet") or f / "p.parquet", r"read .*embed"
     ),
+    "kept rows": (other_kept_rows, r"k\.kept\.parquet has 1 rows, and this array 62"),
 }  # fmt: skip
 
 

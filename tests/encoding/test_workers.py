@@ -140,21 +140,23 @@ def test_another_model_in_the_worker(tiny_model: Path) -> None:
         WorkerModel(str(tiny_model), (), "another", 1).load()
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"engine": "spark"}, "engine = 'spark' is unknown: choose one of one, processes, ray"),
-    ({"engine": "processes", "workers": 0}, "workers = 0 is impossible"),
-    ({"workers": 2}, "the engine one takes no workers: workers need --engine processes or ray"),
-    ({"engine": "processes", "address": "auto"}, "the engine processes takes no address"),
-    ({"engine": "processes", "model": object()}, "the engine processes needs a sentence-transformers model"),
-]
-
-
-def test_wrong_options(tmp_path: Path, tiny_model: Path) -> None:
-    nobody = [({"engine": "ray", "address": "127.0.0.1:1"}, r"no cluster answers at 127\.0\.0\.1:1 ")]
-    for options, line in WRONG + (nobody if util.find_spec("ray") else []):
-        with pytest.raises(UserError, match=line):
-            encode(**{"model": tiny_model, "texts": ["a"], "output": tmp_path / "v", **options})
-        assert not (tmp_path / "v").exists()
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"engine": "spark"}, "engine = 'spark' is unknown: choose one of one, processes, ray"),
+        ({"engine": "processes", "workers": 0}, "workers = 0 is impossible"),
+        ({"workers": 2}, "the engine one takes no workers: workers need --engine processes or ray"),
+        ({"engine": "processes", "address": "auto"}, "the engine processes takes no address"),
+        ({"engine": "processes", "model": object()}, "the engine processes needs a sentence-transformers model"),
+        pytest.param(
+            {"engine": "ray", "address": "127.0.0.1:1"}, r"no cluster answers at 127\.0\.0\.1:1 ", marks=needs_ray
+        ),
+    ],
+)
+def test_wrong_options(tmp_path: Path, tiny_model: Path, options: dict[str, Any], line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        encode(**{"model": tiny_model, "texts": ["a"], "output": tmp_path / "v", **options})
+    assert not (tmp_path / "v").exists()
 
 
 def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,5 +96,5 @@ def test_improve_learns_from_them_and_a_plan_repeats_it(
         improve(whole, library, query_model=str(tiny_model), console=quiet)
     (tmp_path / "words").mkdir()
     (tmp_path / "words" / "modules.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(UserError, match="words has no tokenizer"):
+    with pytest.raises(UserError, match="words cannot be loaded"):
         improve(whole, library, query_model=str(tmp_path / "words"), console=quiet)

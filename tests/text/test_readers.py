@@ -61,6 +61,7 @@ def test_quotes_in_tables(tmp_path: Path) -> None:
         corpus(write(tmp_path / "a.csv", 'text,n\n"two\nlines",1\n\nshort\n'))
 
 
+STRAY = 'id,text\n1,"He said,2\n' + "".join(f"{i},sentence {i}\n" for i in range(2, 202)) + '202,the end"\n'
 TWO = "a,b\nx1,y1\nx2,y2\n"
 NO_TEXT = random.Random(0).choices(range(128, 256), k=5000)
 BROKEN: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {  # a file, its content, options, what is said of it
@@ -70,10 +71,12 @@ BROKEN: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {  # a file, i
     "gz that is none": ("c.txt.gz", "plain text", {}, "c.txt.gz is truncated or broken"),
     "parquet that is none": ("c.parquet", "plain text", {}, "c.parquet is truncated or broken"),
     "bad JSON": ("c.jsonl", '{"t": "ab"}\n{"t": \n', {}, "c.jsonl:2 is not a JSON object (Expecting value"),
+    "deep JSON": ("c.jsonl", "[" * 100_000, {}, "c.jsonl:1 is not a JSON object"),
     "JSON list": ("c.jsonl", "[1]\n", {}, "c.jsonl:1 is not a JSON object: put one"),
     "JSON number": ("c.jsonl", '{"t": "ab"}\n{"t": 5}\n', {}, "c.jsonl:2 is not as the first object: 't' holds int"),
     "short row": ("c.tsv", "a\ttext\n1\tab\n2\n", {}, "c.tsv:3 cannot be read as a table (1 columns, its header has 2"),
     "open quote": ("c.csv", 'text\n"abc\n', {}, "c.csv:2 cannot be read as a table"),
+    "a stray quotation mark": ("c.csv", STRAY, {}, "c.csv:2 cannot be read as a table (a quoted field of 202 lines"),
     "semicolons": ("c.csv", "id;text\n1;ab, cd\n", {}, "its only column 'id;text' holds ';', and ',' separates"),
     "one name twice": ("c.csv", "text,text\nab,cd\n", {}, "no single column 'text' of strings (columns: text, text)"),
     "no text column": ("c.csv", TWO, {}, "no single text column (columns: a, b)"),

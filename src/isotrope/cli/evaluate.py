@@ -216,5 +216,6 @@ def _table(query: str, hits: "Sequence[Hit]", scored: bool) -> Table:
 
 
 def _cell(value: object) -> str:
+    """On one line, and cut."""
     line = "" if value is None else " ".join(str(value).split())
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -55,6 +56,12 @@ def _about(
 
 def main() -> None:
     """Run the command line; every outcome has its exit code."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if (
+            getattr(sys, name) is None
+        ):  # closed by the shell (``>&-``): the next file that is opened would get its number
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w"))
     if os.environ.get("WORLD_SIZE", "1") == "1":
         _run()
         return
@@ -94,6 +101,10 @@ def _told_to_end(number: int, frame: FrameType | None) -> None:
 
 def _run() -> None:
     _quiet()
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        _fail("the folder that you are in was deleted: change to another one", 2)
     try:
         if app(prog_name="isotrope", standalone_mode=False) == 130:  # what typer makes of Ctrl-C
             raise KeyboardInterrupt

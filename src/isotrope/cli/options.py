@@ -183,6 +183,7 @@ def docstring(target: str) -> tuple[str, dict[str, str]]:
 
 
 def _option(name: str, annotation: str, default: Any, first: bool, word: Word, said: str | None) -> inspect.Parameter:
+    """A parameter as typer takes it."""
     many = bool(MANY.search(annotation)) if word.many is None else word.many
     kind: Any = list[str] if many else TYPES.get(annotation.removesuffix(" | None"), str)
     about: dict[str, Any] = {"help": word.help or said, "envvar": word.variable}

@@ -132,6 +132,7 @@ def _meant(key: str, value: object, keys: list[str]) -> str:
 
 
 def _classes(stage: str) -> dict[str, str]:
+    """Kind -> ``module:Class`` of a stage's components."""
     check_known("stage", stage, (*STAGES, READING))
     released = {f"released.{kind}": place for kind, place in _places("released").items()}
     stages = {kind: getattr(imported_class(place, "kind"), "stage", None) for kind, place in released.items()}

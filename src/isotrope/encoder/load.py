@@ -87,11 +87,14 @@ def load(
     check_pooling(pooling)
     check_known("dtype =", dtype, DTYPES)
     prompts = Prompts(prompt, prompt_name)
-    prompts.check(where, name)
-    base = base_model(where, name)
+    with loading(where, name):
+        prompts.check(where, name)
+        base = base_model(where, name)
     first = first_module(where)
     if first == _WORDS and (pooling, max_length) != (None, None):
         raise UserError(f"{model} takes the mean of one vector a token", "leave out pooling and max_length")
+    if first == _WORDS and not any(Path(where).rglob("*.safetensors")):
+        raise UserError(f"{model} has no model.safetensors", "save it again: pickled files are not opened")
     config, overrides = None, {}
     if first not in (_WORDS, _ROUTES):
         with loading(where, name):

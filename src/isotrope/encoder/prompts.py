@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from torch import nn
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, printable
 
 Role = Literal["query", "document"]  # of a text in a search
 ROLES: Mapping[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
@@ -26,7 +26,11 @@ ADDED = "prompt"  # the name of a prompt that the user gives in words
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts that a user asks for; UserError if both text and name are given. None: as the model has it."""
+    """The prompts that a user asks for. None: as the model has it.
+
+    Raises:
+        UserError: both text and name are given, or words that are not UTF-8.
+    """
 
     text: str | None = None  # the words before every text; "" for none
     name: str | None = None  # the same, by the name of one of the model's own prompts
@@ -36,6 +40,9 @@ class Prompts:
     def __post_init__(self) -> None:
         if self.text is not None and self.name is not None:
             raise UserError(f"prompt = {self.text!r} and prompt_name = {self.name!r}", "give one of them")
+        for words in filter(None, (self.text, self.name, self.query, self.document)):
+            if printable(words) != words:  # bytes from the command line
+                raise UserError(f"the prompt {words!r} is not UTF-8", "write it in a terminal that uses UTF-8")
 
     def check(self, where: str, model: str) -> None:
         """Refuse a name that the model's files lack, before it is loaded. ``where`` is its folder or hub name."""

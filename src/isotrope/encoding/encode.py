@@ -165,7 +165,7 @@ def encode(
         names = (IDENTITY, MANIFEST)
         job = Job(place.folder, KIND, made_from, [given], restart=restart, names=names, shown=place.shown)
         with job.held(), place.tidied():
-            todo = place.missing(len(sizes))
+            todo = place.missing(sizes)
             job.begin()
             if todo:
                 if not place.url:  # one file of all parts is written beside them
@@ -192,7 +192,7 @@ def encode(
                 "made_from": made_from,
             }
             if todo or job.result() is None:
-                if place.missing(len(sizes)):
+                if place.missing(sizes):
                     remedy = "give a folder or URL that all machines see"
                     raise UserError(f"{place.shown} lacks parts that the workers have written", remedy)
                 job.finish(record, announced=())

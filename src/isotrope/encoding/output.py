@@ -76,14 +76,21 @@ class Output:
             for name in () if begun else (IDENTITY, MANIFEST):
                 (self.folder / name).unlink(missing_ok=True)
 
-    def missing(self, shards: int) -> list[int]:
-        """The shards that have no part. A part is whole if it is there."""
+    def missing(self, sizes: Sequence[int]) -> list[int]:
+        """The shards that have no whole part, of these numbers of rows."""
         names = self._names()
-        return [number for number in range(shards) if part_name(number) not in names]
+        parts = [(part_name(number), rows) for number, rows in enumerate(sizes)]
+        return [number for number, (name, rows) in enumerate(parts) if name not in names or self._torn(name, rows)]
 
     def _names(self) -> set[str]:
         there = remote_names(self.url) if self.url else [path.name for path in self.folder.glob("part-*")]
         return {name for name in there if name.startswith("part-")}
+
+    def _torn(self, name: str, rows: int) -> bool:
+        try:
+            return not self.url and pq.read_metadata(self.folder / name).num_rows != rows  # an object is always whole
+        except (OSError, pa.ArrowException):
+            return True
 
     def task(self, draft: Path, dimension: int, batch_size: int, *, shared: bool) -> ShardTask:
         """What the shards need: their rows lie beside their parts. ``shared``: with other machines."""
@@ -192,6 +199,8 @@ class Stored:
         self.rows, self.dimension = array.shape
         kept = beside(self.path)
         self._table = ds.dataset(kept) if kept.exists() else None
+        if self._table and (count := self._table.count_rows()) != self.rows:
+            raise ValueError(f"{kept} has {count:,} rows, and this array {self.rows:,}")
 
     def _parquet(self) -> None:
         if self.path.is_dir():

@@ -37,10 +37,13 @@ def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> l
     if keep:
         schema = reduce(_unified, pieces_of(opened, keep), pa.schema([(name, pa.null()) for name in (TEXT, *keep)]))
     sizes: list[int] = []
-    with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
-        for table in _shards(pieces_of(opened, keep), shard, schema):
-            writer.write_table(table, row_group_size=len(table))
-            sizes.append(len(table))
+    try:
+        with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
+            for table in _shards(pieces_of(opened, keep), shard, schema):
+                writer.write_table(table, row_group_size=len(table))
+                sizes.append(len(table))
+    except pa.ArrowNotImplementedError as error:
+        raise UserError(f"Parquet cannot hold the kept columns ({error})", "keep others") from error
     return sizes
 
 
@@ -61,6 +64,7 @@ def _shards(pieces: Iterable[Piece], size: int, schema: pa.Schema) -> Iterator[p
 
 
 def _unified(schema: pa.Schema, piece: Piece) -> pa.Schema:
+    """The types that hold the values of both."""
     fields = []
     for a, b in zip(schema, piece[1].schema, strict=True):  # each by itself: two columns may have one name
         try:
@@ -91,6 +95,10 @@ def _of_parquet(source: TextFile, text: str | None, keep: Sequence[str]) -> Iter
         chosen = Columns(text).choose(source, kinds, tuple(keep))
         for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys(chosen))):
             texts, where = pc.fill_null(batch[chosen[0]].cast(pa.string()), ""), f"{source}:{start}"
+            try:
+                texts.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise _no_utf8(f"{where}, or a row behind it,") from error
             yield where, pa.table([texts, *map(batch.column, chosen[1:])], [TEXT, *chosen[1:]])
             start += len(batch)
 
@@ -103,7 +111,7 @@ def _of_values(source: TextFile, text: str | None, keep: Sequence[str]) -> Itera
         if source.format == ".txt":
             line = line.removesuffix("\n").removesuffix("\r")
         if printable(line) != line:
-            raise UserError(f"{source}:{number} holds what is not UTF-8 text", "convert the file, or correct the line")
+            raise _no_utf8(f"{source}:{number}")
         first = first or number
         part.append((line, *others))
         characters += len(line)
@@ -123,3 +131,7 @@ def _piece(where: str, part: Sequence[tuple[Any, ...]], keep: Sequence[str]) -> 
         except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
             raise _mixed(name, where, error) from error
     return where, pa.table(arrays, [TEXT, *keep])
+
+
+def _no_utf8(where: str) -> UserError:
+    return UserError(f"{where} holds what is not UTF-8 text", "convert the file to UTF-8 or correct the line")

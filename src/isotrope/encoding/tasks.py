@@ -62,6 +62,8 @@ class ShardTask:
                 report(count)
 
         vectors = vectors_of(encoder, texts, batch_size=self.batch_size, first_row=start, progress=passed)
+        if (width := vectors.shape[1]) != self.dimension:
+            raise UserError(f"encode() gave {width} dimensions after {self.dimension}", "return vectors of one width")
         flat = pa.array(vectors.reshape(-1), pa.float32())
         table = table.append_column(EMBEDDING, pa.FixedSizeListArray.from_arrays(flat, self.dimension))
         away = is_url(self.target)

@@ -42,6 +42,7 @@ CITED = {
 
 
 def _texts(columns: list[TextColumn]) -> TextColumn:
+    """The one column of texts."""
     if len(columns) > 1:
         raise UserError("this loss reads texts alone, and the data has positives", "leave --positive out")
     return columns[0]
@@ -257,4 +258,5 @@ def cited_by_loss(loss: str | None) -> list[str]:
 
 
 def _line(error: Exception) -> str:
+    """The first line of what another library says."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -20,6 +20,7 @@ from isotrope.text.pages import document_blocks, one_text, read_page, whole_text
 from isotrope.text.split import split_text
 
 SEPARATORS = ",;\t|"  # a header of one column that holds one of them is a table with another separator
+MANY_LINES = 20  # a quoted field of so many lines may be rows that a stray quotation mark has swallowed
 csv.field_size_limit(LONGEST_LINE)  # Python's own limit is 131,072: too long is for the cleaning to say
 
 TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # of documents in a table
@@ -105,7 +106,7 @@ def _jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedR
             continue
         try:
             record, why = json.loads(line), ""
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             record, why = None, f" ({error})"
         if not isinstance(record, dict):
             raise UserError(f"{source}:{number} is not a JSON object{why}", remedy)
@@ -137,11 +138,22 @@ def _delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[Numbe
         for fields in table:
             if fields and len(fields) != len(header):
                 raise csv.Error(f"{len(fields)} columns, its header has {len(header)}")
+            if _swallowed(table.line_num - begin, fields, sign):
+                raise csv.Error(f"a quoted field of {table.line_num - begin + 1} lines, which look like rows")
             yield begin, tuple(fields[place] for place in places) if fields else ()
             begin = table.line_num + 1
     except csv.Error as error:
         remedy = "correct the line: close quotation marks, and put a field that holds the separator in quotes"
         raise UserError(f"{source}:{begin} cannot be read as a table ({error})", remedy) from error
+
+
+def _swallowed(run: int, fields: list[str], separator: str) -> bool:
+    """A stray quotation mark makes one field of all rows up to the next one: many lines that look like rows."""
+    for field in fields if run >= MANY_LINES else ():
+        inner = [line.count(separator) for line in field.splitlines()[1:-1] if line.strip()]
+        if len(inner) >= MANY_LINES - 2 and inner.count(len(fields) - 1) >= 0.75 * len(inner):
+            return True
+    return False
 
 
 def _parquet(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
