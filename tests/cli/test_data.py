@@ -52,6 +52,7 @@ def test_check_names_what_is_wrong(data: Path, tmp_path: Path, spoil: Spoil, exp
 UNREACHABLE = "http://127.0.0.1:1"
 BAD: dict[str, tuple[list[str], str]] = {
     "no folder": (["data", "fetch"], "Missing argument 'folder' … --help"),
+    "a folder without a name": (["data", "fetch", ""], "no data folder given … ISOTROPE_DATA"),
     "unknown": (["data", "fetch", "d", "--only", "mr,foo"], "no data set 'foo' … choose from"),
     "no network": (
         ["data", "fetch", "d", "--only", "MR", "--mirror", UNREACHABLE],

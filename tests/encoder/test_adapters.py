@@ -73,6 +73,9 @@ def test_a_missing_part_is_one_line(adapter: Path, monkeypatch: pytest.MonkeyPat
     config.write_text(json.dumps({**json.loads(text), "base_model_name_or_path": "./nowhere"}))
     with pytest.raises(UserError, match=r"its base model \./nowhere does not exist: correct base_model_name_or_path"):
         load(adapter)
+    config.write_text("{}")
+    with pytest.raises(UserError, match=r"its base model is not named \(KeyError\): correct base_model_name_or_path"):
+        load(adapter)
     config.write_text(text)
     (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
     with pytest.raises(UserError, match="pickles are not opened"):

@@ -115,6 +115,10 @@ def test_a_length_leaves_room_for_a_word(tiny_model: Path, tmp_path: Path) -> No
     settings = tmp_path / "model" / "sentence_bert_config.json"
     settings.write_text(json.dumps({"max_seq_length": 10**30}))  # transformers' word for no limit
     assert load(tmp_path / "model", device="cpu").max_seq_length == 64
+    for wrong in ("abc", 2, -5, True):
+        settings.write_text(json.dumps({"max_seq_length": wrong}))
+        with pytest.raises(UserError, match=f"model: max_seq_length = {wrong!r} is impossible"):
+            load(tmp_path / "model")
 
 
 def same(one: Any, other: Any) -> bool:

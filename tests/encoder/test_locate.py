@@ -46,6 +46,8 @@ def test_where_nobody_answers_one_question_is_enough(
     for ask in (load, is_bare):
         with pytest.raises(UserError, match=r"some/model is neither a folder here .* \(Refused\): check the name and"):
             ask("some/model")
+    with pytest.raises(UserError, match=r"bad name is neither a folder here .* \(HFValidationError\)"):
+        check_hub("bad name")
     check_hub(str(tmp_path))
     monkeypatch.setattr(room, "try_to_load_from_cache", lambda *_: "here")
     check_hub("another/model")

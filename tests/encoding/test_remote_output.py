@@ -55,6 +55,9 @@ def test_what_is_finished_is_known_on_every_machine(
         encode(Hashes(), rows, "memory://out", shard=99)
     with pytest.raises(UserError, match=r"memory://out holds files.*: delete them"):
         encode(Hashes(), rows, "memory://out", shard=99, restart=True)
+    memory.pipe_file("/out/_manifest.json", b"[1]")
+    with pytest.raises(UserError, match=r"holds a _manifest\.json that isotrope did not write"):
+        encode(Hashes(), rows, "memory://out", shard=100)
 
 
 def test_a_stopped_call_goes_on(

@@ -117,6 +117,11 @@ def test_an_unfinished_run_shows_what_there_is(run: Path) -> None:
     assert "before: mean" in page.text
 
 
+def test_a_run_without_its_sample_has_a_page(run: Path) -> None:
+    (run / "sample.txt").unlink()
+    assert "the run kept no sample" in Page(write_report(run)).text
+
+
 def test_a_missing_backbone_is_told(run: Path, tiny_model: Path) -> None:
     preset = run / "preset.toml"
     preset.write_text(preset.read_text().replace(str(tiny_model), "./gone"))

@@ -13,7 +13,15 @@ from isotrope.report.tables import Table, print_table
 presets = typer.Typer(no_args_is_help=True, help="Show the methods: list them, show one, compare two.")
 data = typer.Typer(no_args_is_help=True, help="Get the evaluation's data: list, fetch, check, prepare.")
 console, errors = plain_console(), plain_console(stderr=True)
-FOLDER = Word("The data folder.", variable="ISOTROPE_DATA")
+
+
+def _given(folder: str) -> str:
+    if not folder:  # "$DATA" where DATA is not set
+        raise UserError("no data folder given", "name one, or set ISOTROPE_DATA")
+    return folder
+
+
+FOLDER = Word("The data folder.", variable="ISOTROPE_DATA", read=_given)
 ONLY = Word("Data sets or groups (sts, transfer, …), several with commas.", many=False, read=lambda one: one.split(","))
 NAME = Word("A name from `isotrope presets list`, or a .toml file.")
 FIRST = (

@@ -7,10 +7,12 @@ own training script.
 import inspect
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import yaml
 from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
 from torch import nn
 
@@ -42,8 +44,16 @@ def entries() -> dict[str, str]:
     return {entry[entry.index("{") + 1 : entry.index(",")]: entry.strip() for entry in found}
 
 
+@dataclass
 class ObjectiveCardData(SentenceTransformerModelCardData):
     """sentence-transformers' card, with the base model's name and licence, and without any text of the data."""
+
+    named: dict[str, Any] = field(default_factory=dict)  # name and address of a licence that the hub does not list
+
+    def to_yaml(self, line_break: str | None = None) -> str:
+        """The card's metadata. sentence-transformers knows no name of a licence."""
+        own = yaml.safe_dump(self.named, allow_unicode=True) if self.named else ""
+        return f"{super().to_yaml(line_break).strip()}\n{own}".strip()
 
     def set_widget_examples(self, dataset: Any) -> None:
         """None: they would be texts of the data."""
@@ -66,7 +76,9 @@ def introduce(model: SentenceTransformer) -> SentenceTransformer:
         own.__dict__.update(data.__dict__)
         own.base_model = own.base_model or base.hub
         own.model_name = own.model_name or f"{base.name}, trained with isotrope"
-        own.license = own.license or base.about.get("license")
+        if own.license is None:
+            own.license = base.about.get("license")
+            own.named = {key: base.about[key] for key in ("license_name", "license_link") if key in base.about}
         own.language = own.language or base.about.get("language", [])
         own.add_tags(TAGS)
         model.model_card_data = own

@@ -70,7 +70,7 @@ def peak_memory(model: str, texts: Sequence[str]) -> int | None:
     """Bytes that a new process needs to load a model and to encode, besides Python; None if it fails."""
     command = [sys.executable, "-m", "isotrope.compression.cost", model]
     done = subprocess.run(command, input=json.dumps(list(texts)), capture_output=True, text=True, check=False)
-    return int(done.stdout) if done.returncode == 0 else None
+    return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdecimal() else None
 
 
 def growth(work: Callable[[], object]) -> int:

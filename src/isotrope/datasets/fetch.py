@@ -3,6 +3,7 @@
 import shutil
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -83,6 +84,8 @@ def _fetch(
             found = _downloaded(url, work, file.sha256, by_hand)
         if wrong := fault(found, file):
             raise UserError(f"{url} is not the file expected ({wrong[0]}: {wrong[1]})", by_hand)
+        if (place / file.name).is_dir():
+            raise UserError(f"{place / file.name} is a folder, but should be a file", "move it away")
         move(found, place / file.name)
         if bar:
             bar.advance(file.size or 0)
@@ -108,9 +111,10 @@ def _unpacked(archive: Path, url: str) -> list[Path]:
     folder = archive.with_name(f"unpacked {url.rpartition('/')[2]}")
     try:
         if zipfile.is_zipfile(archive):
-            shutil.unpack_archive(archive, folder, "zip")
+            with zipfile.ZipFile(archive) as zipped:
+                zipped.extractall(folder)  # which drops what would lead out of the folder
         else:
             shutil.unpack_archive(archive, folder, "tar", filter="data")
-    except (shutil.ReadError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+    except (shutil.ReadError, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise UserError(f"{url} cannot be unpacked ({error})", "download it again") from error
     return [path for path in sorted(folder.rglob("*")) if path.is_file()]

@@ -150,6 +150,8 @@ def _check(folder: Path, source: DataSource, required: bool) -> Checked:
 
 def fault(path: Path, file: File) -> tuple[str, str] | None:
     """What is wrong with the file at ``path``, which should be ``file``, in a word and in full; None: nothing is."""
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe, from which nothing may ever come
+        return "unreadable", "not a file"
     try:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):

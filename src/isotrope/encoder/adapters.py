@@ -32,12 +32,12 @@ def base_model(where: str, model: str) -> str | None:
     needs("lora", "peft")
     if Path(where).is_dir() and not (Path(where) / WEIGHTS).is_file():
         raise UserError(f"{model} has no {WEIGHTS}", "save the adapter again: pickles are not opened")
-    base = json.loads(Path(path).read_text(encoding="utf-8")).get("base_model_name_or_path")
     try:
-        return locate(str(base))
-    except UserError as error:
+        return locate(json.loads(Path(path).read_text(encoding="utf-8"))["base_model_name_or_path"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        why = error.problem if isinstance(error, UserError) else f"is not named ({type(error).__name__})"
         remedy = "correct base_model_name_or_path in adapter_config.json"
-        raise UserError(f"{model} is an adapter, and its base model {error.problem}", remedy) from error
+        raise UserError(f"{model} is an adapter, and its base model {why}", remedy) from error
 
 
 def has_adapter(model: SentenceTransformer) -> bool:

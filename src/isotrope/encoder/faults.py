@@ -22,8 +22,6 @@ def loading(where: str, model: str) -> Iterator[None]:
     """What goes wrong within is one line, in the words of the libraries: they raise many kinds of errors."""
     try:
         yield
-    except UserError:
-        raise
     except Exception as error:
         if not Path(where).is_dir():
             raise not_on_hub(model, error) from error

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,8 @@ def load(
     check_pooling(pooling)
     check_known("dtype =", dtype, DTYPES)
     prompts = Prompts(prompt, prompt_name)
-    with loading(where, name):
-        prompts.check(where, name)
-        base = base_model(where, name)
+    prompts.check(where, name)
+    base = base_model(where, name)
     first = first_module(where)
     if first == _WORDS and (pooling, max_length) != (None, None):
         raise UserError(f"{model} takes the mean of one vector a token", "leave out pooling and max_length")
@@ -171,6 +171,10 @@ def _preprocess(module: Transformer, inputs: Sequence[Any], *args: Any, **kwargs
 def _set_length(encoder: SentenceTransformer, asked: int | None, config: PreTrainedConfig | None, model: str) -> None:
     """Cut texts at ``asked`` tokens, else where the model says so, but never behind its last position."""
     longest: int | None = getattr(config, "max_position_embeddings", None)
+    own = getattr(encoder, "max_seq_length", None)
+    for key, value in (("max_seq_length", own), ("config.json: max_position_embeddings", longest)):
+        if value not in (None, inf) and (type(value) is not int or value < SHORTEST):  # one vector for all texts
+            raise UserError(f"{model}: {key} = {value!r} is impossible", "correct it, or download the model again")
     if config and longest and config.model_type in BEHIND_PADDING_INDEX:  # MPNet's padding is fixed
         longest -= 2 if config.model_type == "mpnet" else config.pad_token_id + 1
     if asked is not None and not SHORTEST <= asked <= (longest or asked):

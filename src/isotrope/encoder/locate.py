@@ -86,10 +86,11 @@ def check_hub(where: str) -> None:
     One question, because the libraries ask for each file again and again. A hub that answers with another fault, such
     as that this one file is missing, passes too: the libraries ask it again.
     """
-    if Path(where).is_dir() or any(isinstance(try_to_load_from_cache(where, name), str) for name in _FILES[:2]):
+    if Path(where).is_dir():
         return
     try:
-        get_hf_file_metadata(hf_hub_url(where, _FILES[0]), timeout=30)
+        if not any(isinstance(try_to_load_from_cache(where, name), str) for name in _FILES[:2]):
+            get_hf_file_metadata(hf_hub_url(where, _FILES[0]), timeout=30)
     except Exception as error:  # each version of the client has its own for a network that is not there
         if isinstance(error, RepositoryNotFoundError) or not isinstance(error, HfHubHTTPError):
             raise not_on_hub(where, error) from error
@@ -136,7 +137,7 @@ def metadata_of(model: str) -> dict[str, Any]:
         where = locate(model)
         found = Path(where) / "README.md" if Path(where).is_dir() else try_to_load_from_cache(where, "README.md")
         return (metadata_load(found) if isinstance(found, str | Path) else None) or {}
-    except (OSError, ValueError, YAMLError):
+    except (OSError, ValueError, YAMLError, RecursionError):
         return {}
 
 

@@ -7,6 +7,7 @@ caches and the saved model follow the choice.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain
@@ -46,10 +47,13 @@ class Prompts:
 
     def check(self, where: str, model: str) -> None:
         """Refuse a name that the model's files lack, before it is loaded. ``where`` is its folder or hub name."""
-        file = Path(where) / "config_sentence_transformers.json"
-        if self.name is not None and Path(where).is_dir():
-            settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-            self._find(settings.get("prompts", {}), model)
+        if self.name is None or not Path(where).is_dir():
+            return
+        own: Mapping[str, Any] = {}
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            file = Path(where) / "config_sentence_transformers.json"
+            own = dict(json.loads(file.read_text(encoding="utf-8"))["prompts"])
+        self._find(own, model)
 
     def apply(self, encoder: SentenceTransformer, model: str) -> None:
         """Make these the prompts of a loaded model."""

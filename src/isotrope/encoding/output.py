@@ -50,9 +50,15 @@ class Output:
             raise UserError(f"{older} would lie beside an array of other rows", remedy)
         names = remote_names(self.url) if self.url else set()
         if MANIFEST in names and not restart:  # finished: it says itself what it is, whichever machine made it
-            record = json.loads(remote_files(f"{self.url}/{MANIFEST}")[0].open().read())
+            text = remote_files(f"{self.url}/{MANIFEST}")[0].open().read()
+            try:
+                record = json.loads(text)
+                made_from = dict(record["made_from"])
+            except (ValueError, LookupError, TypeError) as error:
+                problem = f"{self.shown} holds a {MANIFEST} that isotrope did not write"
+                raise UserError(problem, "delete it, or write to another folder") from error
             claim(self.folder, KIND)
-            write_json(self.folder / IDENTITY, record["made_from"])
+            write_json(self.folder / IDENTITY, made_from)
             write_json(self.folder / MANIFEST, record)
         elif names and (restart or not (self.folder / IDENTITY).exists()):
             remedy = "delete them to start again, or write to another folder"

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from isotrope.errors import UserError, printable
-from isotrope.text.files import TextFile, reading_errors
+from isotrope.text.files import LONGEST_LINE, TextFile, reading_errors
 from isotrope.text.opened import Opened
 from isotrope.text.readers import Columns, is_string, rows
 
@@ -109,6 +109,8 @@ def _of_values(source: TextFile, text: str | None, keep: Sequence[str]) -> Itera
     for number, (value, *others) in rows(source, Columns(text), tuple(keep)):
         line = value or ""
         if source.format == ".txt":
+            if len(line.encode("utf-8", "surrogateescape")) >= LONGEST_LINE:  # the reader has cut it
+                raise UserError(f"{source}:{number} is longer than {LONGEST_LINE} bytes", "break the line")
             line = line.removesuffix("\n").removesuffix("\r")
         if printable(line) != line:
             raise _no_utf8(f"{source}:{number}")

@@ -7,6 +7,7 @@ import signal
 import socket
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -166,7 +167,12 @@ _loaded = cache(WorkerModel.load)
 
 
 def _in_process(task: ShardTask, model: WorkerModel, shard: int) -> int:
-    return task.encode(_loaded(model), shard)
+    try:
+        return task.encode(_loaded(model), shard)
+    except UserError:
+        raise
+    except Exception as error:  # not every error can be sent to another process
+        raise RuntimeError("".join(traceback.format_exception(error))) from None
 
 
 def by_ray(

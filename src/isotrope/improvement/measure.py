@@ -203,6 +203,8 @@ class Kept:
     def read(self, trial: Trial) -> Measured | None:
         """What is known of a trial, without what was fitted, which is large: see `step` and `rankings`."""
         with suppress(OSError, EOFError, ValueError, BadZipFile), np.load(self._file(trial)) as file:
+            if file.zip.testzip():  # what `step` and `rankings` read later is damaged
+                return None
             scores, hybrids, crossed, of = (_parts(file, kind) for kind in ("scores", "hybrids", "crossed", "of"))
             return Measured(scores, hybrids, crossed=crossed, crossed_of=of[""], **json.loads(str(file[TOLD])))
         return None

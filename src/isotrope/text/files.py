@@ -126,6 +126,7 @@ def _inside(name: Path | str) -> Iterator[TextFile | str]:
         if not path.is_dir():
             yield _source(path, named=True)
             return
+        os.scandir(path).close()
         for inner in sorted(path.rglob("*")):
             hidden, is_folder = "/." in f"/{inner.relative_to(path).as_posix()}", inner.is_dir()
             if hidden and not is_folder:
@@ -190,14 +191,16 @@ def lines(source: TextFile) -> Iterator[str]:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
 
 
-def _split(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    rest = b""
+def _split(blocks: Iterable[bytes]) -> Iterator[bytearray]:
+    line = bytearray()  # grows in place: a file without line ends would be copied again and again
     for block in blocks:
-        *whole, rest = (rest + block).split(b"\n")
-        yield from (line[:LONGEST_LINE] + b"\n" for line in whole)
-        rest = rest[:LONGEST_LINE]
-    if rest:
-        yield rest
+        first, *others = block.split(b"\n")
+        line += first[: LONGEST_LINE - len(line)]
+        for other in others:
+            yield line + b"\n"
+            line = bytearray(other[:LONGEST_LINE])
+    if line:
+        yield line
 
 
 def _unpacked(blocks: Iterator[bytes], new: Callable[[], Any]) -> Iterator[bytes]:

@@ -94,6 +94,8 @@ def spaces(run: RunFolder) -> tuple[dict[str, Space], list[str]]:
 
     Sentences are cut at the training length: this bounds the cost and matches what was trained.
     """
+    if not run.sample:
+        return {}, ["In-batch similarity, spectrum and neighbours: the run kept no sample (sample.txt)."]
     seen, missing = dict[str, Space](), []
     models = {"before": run.preset.encoder.backbone}
     if run.result:
@@ -101,12 +103,11 @@ def spaces(run: RunFolder) -> tuple[dict[str, Space], list[str]]:
     for time, model in models.items():
         try:
             encoder = load(model)
+            encoder = one_route(encoder, "query") if routed(encoder) else encoder  # the way that was trained
+            with cut(encoder, run.preset.train.max_length):
+                seen[time] = Space.of(vectors_of(encoder, run.sample))
         except UserError as error:
             missing.append(f"In-batch similarity, spectrum and neighbours {time}: {error}.")
-            continue
-        encoder = one_route(encoder, "query") if routed(encoder) else encoder  # the way that was trained
-        with cut(encoder, run.preset.train.max_length):
-            seen[time] = Space.of(vectors_of(encoder, run.sample))
     return seen, missing
 
 

@@ -81,7 +81,8 @@ def commit(file: Path) -> str | None:
     tracked, described = ["ls-files", "--error-unmatch", file.name], "describe --always --dirty --abbrev=40 --exclude=*"
     try:
         for command in (tracked, described.split()):
-            found = subprocess.run(["git", *command], cwd=file.parent, capture_output=True, text=True, check=True)
+            git = ["git", "--no-optional-locks", *command]  # a lock would stay if this process is killed
+            found = subprocess.run(git, cwd=file.parent, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return found.stdout.strip()

@@ -107,7 +107,7 @@ def test_missing_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             load_sts(given, "STS12")
 
 
-@pytest.mark.parametrize("given", ["", "senteval"])
+@pytest.mark.parametrize("given", ["", "senteval", "senteval/downstream"])
 def test_the_checksum_sees_bytes_and_names_from_wherever_the_data_are_named(tmp_path: Path, given: str) -> None:
     """The data folder may be SentEval's own. It may hold much else, which is not read."""
     folder, seen = tmp_path / "senteval" / "downstream" / "STS", []

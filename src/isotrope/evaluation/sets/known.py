@@ -32,15 +32,19 @@ def data_folder(data: str | Path | None) -> Path:
 
 
 def downstream_folder(data: str | Path | None) -> Path:
-    """SentEval's `downstream` folder: in `senteval/`, or in `data` itself, as SentEval has it."""
+    """SentEval's `downstream` folder: in `senteval/`, in `data`, as SentEval has it, or `data` itself."""
     folder = data_folder(data)
+    if folder.name == "downstream":
+        return folder
     return own if (own := folder / "downstream").is_dir() else folder / "senteval" / "downstream"
 
 
 def data_checksum(data: Path, subfolders: tuple[str, ...]) -> str:
-    """Checksum over names and bytes of all files in some folders of the data folder, where they exist."""
+    """Checksum over names and bytes of all files in some folders of the data folder, or of it if it is one of them."""
     digest = xxhash.xxh3_128()
-    for path in (path for name in subfolders for path in sorted((data / name).rglob("*")) if path.is_file()):
+    itself = ["."] if data.name in subfolders else []
+    names = [name for name in subfolders if (data / name).is_dir()] or itself
+    for path in (path for name in names for path in sorted((data / name).rglob("*")) if path.is_file()):
         digest.update(f"{path.relative_to(data)}\n".encode(errors="surrogateescape"))
         with downloaded(path):
             digest.update(path.read_bytes())
