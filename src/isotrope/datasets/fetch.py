@@ -84,8 +84,6 @@ def _fetch(
             found = _downloaded(url, work, file.sha256, by_hand)
         if wrong := fault(found, file):
             raise UserError(f"{url} is not the file expected ({wrong[0]}: {wrong[1]})", by_hand)
-        if (place / file.name).is_dir():
-            raise UserError(f"{place / file.name} is a folder, but should be a file", "move it away")
         move(found, place / file.name)
         if bar:
             bar.advance(file.size or 0)

@@ -48,21 +48,22 @@ class Output:
         if self.whole and array and not kept and (older := beside(self.whole)).exists():
             remedy = "move it away, or keep its columns again"
             raise UserError(f"{older} would lie beside an array of other rows", remedy)
-        names = remote_names(self.url) if self.url else set()
+        names, why = remote_names(self.url) if self.url else set[str](), ""
         if MANIFEST in names and not restart:  # finished: it says itself what it is, whichever machine made it
             text = remote_files(f"{self.url}/{MANIFEST}")[0].open().read()
             try:
                 record = json.loads(text)
                 made_from = dict(record["made_from"])
-            except (ValueError, LookupError, TypeError) as error:
-                problem = f"{self.shown} holds a {MANIFEST} that isotrope did not write"
-                raise UserError(problem, "delete it, or write to another folder") from error
-            claim(self.folder, KIND)
-            write_json(self.folder / IDENTITY, made_from)
-            write_json(self.folder / MANIFEST, record)
+            except (ValueError, LookupError, TypeError):
+                why = f"holds a {MANIFEST} that isotrope did not write"
+            else:
+                claim(self.folder, KIND)
+                write_json(self.folder / IDENTITY, made_from)
+                write_json(self.folder / MANIFEST, record)
         elif names and (restart or not (self.folder / IDENTITY).exists()):
-            remedy = "delete them to start again, or write to another folder"
-            raise UserError(f"{self.shown} holds files, and their work was not begun here", remedy)
+            why = "holds files, and their work was not begun here"
+        if why:
+            raise UserError(f"{self.shown} {why}", "delete them to start again, or write to another folder")
 
     def begun(self, key: str) -> Any:
         """What the identity of the work that was begun here says of ``key``; None: there is none, or it is damaged."""

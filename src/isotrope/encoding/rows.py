@@ -98,7 +98,7 @@ def _of_parquet(source: TextFile, text: str | None, keep: Sequence[str]) -> Iter
             try:
                 texts.validate(full=True)
             except pa.ArrowInvalid as error:
-                raise _no_utf8(f"{where}, or a row behind it,") from error
+                raise _unfit(f"{where}, or a row behind it, holds what is not UTF-8 text") from error
             yield where, pa.table([texts, *map(batch.column, chosen[1:])], [TEXT, *chosen[1:]])
             start += len(batch)
 
@@ -110,10 +110,10 @@ def _of_values(source: TextFile, text: str | None, keep: Sequence[str]) -> Itera
         line = value or ""
         if source.format == ".txt":
             if len(line.encode("utf-8", "surrogateescape")) >= LONGEST_LINE:  # the reader has cut it
-                raise UserError(f"{source}:{number} is longer than {LONGEST_LINE} bytes", "break the line")
+                raise _unfit(f"{source}:{number} is longer than {LONGEST_LINE} bytes")
             line = line.removesuffix("\n").removesuffix("\r")
         if printable(line) != line:
-            raise _no_utf8(f"{source}:{number}")
+            raise _unfit(f"{source}:{number} holds what is not UTF-8 text")
         first = first or number
         part.append((line, *others))
         characters += len(line)
@@ -135,5 +135,5 @@ def _piece(where: str, part: Sequence[tuple[Any, ...]], keep: Sequence[str]) -> 
     return where, pa.table(arrays, [TEXT, *keep])
 
 
-def _no_utf8(where: str) -> UserError:
-    return UserError(f"{where} holds what is not UTF-8 text", "convert the file to UTF-8 or correct the line")
+def _unfit(problem: str) -> UserError:
+    return UserError(problem, "convert the file to UTF-8, or correct the line")
