@@ -365,6 +365,14 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistake: str)
     assert entries(tmp_path) == before
 
 
+def test_a_line_that_the_reader_has_cut_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file := tmp_path / "a.txt").write_text(f"short\n{'long ' * 20}\n", encoding="utf-8")
+    for room in ("text.files", "encoding.rows"):
+        monkeypatch.setattr(f"isotrope.{room}.LONGEST_LINE", 50)
+    with pytest.raises(UserError, match=r"a\.txt:2 is longer than 50 bytes"):
+        encode(Hashes(), file, tmp_path / "v.npy")
+
+
 def test_an_error_of_the_encoder_is_its_own(tmp_path: Path) -> None:
     """What fails inside the encoder is not put down to the output, and leaves the older output in place."""
     file = write(tmp_path / "c.txt", ["a", "b"])
