@@ -24,7 +24,7 @@ from isotrope.study import Study, study
 from isotrope.study.analyse import recomputed
 from isotrope.study.document import study_pages
 from isotrope.study.rows import with_tuned
-from isotrope.study.spec import Range, read_study
+from isotrope.study.spec import Range, TeacherSettings, read_study
 from isotrope.study.study import search_settings, trials_of
 from isotrope.study.verify import compared, verify
 from studies import numbers, quiet
@@ -164,6 +164,10 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(write: Callable[[str], 
     assert tuned["SimCSE, then whitening"].set == first, "one training, one search"
     (one := tmp_path / "of-one.toml").write_text(tomli_w.dumps({"rows": {"SimCSE": found["SimCSE"]}}))
     assert with_tuned(spec, one, ["SimCSE"]).rows["SimCSE"].set == first
+    taught = spec.model_copy(update={"teachers": {"own": TeacherSettings(preset="simcse", tuned="SimCSE")}})
+    assert with_tuned(taught, one, ["SimCSE"]).teachers["own"].set == first
+    searched = with_tuned(taught, one, search=True)
+    assert (searched.teachers["own"].set, searched.rows) == (first, spec.rows)
     for study_file, settings in ((spec, one), (spec, file), (read_study("tiny"), best)):
         with pytest.raises(UserError, match="has no settings for the row"):
             with_tuned(study_file, settings)

@@ -84,7 +84,7 @@ def study(
         rows=_rows(file, rows), overrides=overrides, workers=workers, threads=threads, restart=restart, console=console,
         seeds=seeds, labels=labels, sweep=sweep, tuned=tuned,
     )  # fmt: skip
-    idle: dict[str, Any] = {"--seeds": seeds, "--labels": labels, "--sweep": sweep, "--tuned": tuned} if search else {}
+    idle: dict[str, Any] = {"--seeds": seeds, "--labels": labels, "--sweep": sweep} if search else {}
     idle |= {"--seeds": seeds, "--rows": rows, "--search": search} if name else {"--cell": cell, "--seed": seed}
     for option, value in idle.items():
         if value:

@@ -56,10 +56,12 @@ def training(row: RowSettings) -> str:
     return row.model_dump_json(include={"preset", "set", "teachers", "sweep", "sentences", "scale", "search"})
 
 
-def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = ()) -> Spec:
-    """The study, its rows with the best settings that a search found (``search.toml``).
+def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = (), *, search: bool = False) -> Spec:
+    """The study, its rows and teachers with the best settings that a search found (``search.toml``).
 
-    UserError: the file is no search.toml, or lacks a trained row (of those in ``only``).
+    In a ``search``, the teachers alone have them: the rows are what it searches.
+
+    UserError: the file is no search.toml, or lacks a trained row (of those in ``only``), or a teacher's.
     """
     try:
         found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
@@ -67,13 +69,18 @@ def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = ()) -> Spec:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         own = {}
     best = {training(spec.rows[k]): settings for k, settings in reversed(own.items())}
-    for entry in expand_rows(spec, only).values():
-        if entry.row.train and training(spec.rows[entry.base]) not in best:
+    needed = {entry.base for entry in expand_rows(spec, only).values() if entry.row.train and not search}
+    for label in (*needed, *(one.tuned for one in spec.teachers.values() if one.tuned)):
+        if not spec.rows[label].train or training(spec.rows[label]) not in best:
             remedy = "name the search.toml that --search wrote for all these rows"
-            raise UserError(f"{file} has no settings for the row {entry.base!r}", remedy)
+            raise UserError(f"{file} has no settings for the row {label!r}", remedy)
     more = {k: own.get(k, best.get(training(row), ())) for k, row in spec.rows.items() if row.train}
+    taught = {
+        name: one.model_copy(update={"set": (*one.set, *more[one.tuned])}) if one.tuned else one
+        for name, one in spec.teachers.items()
+    }
     rows = {k: row.model_copy(update={"set": (*row.set, *more.get(k, ()))}) for k, row in spec.rows.items()}
-    return spec.model_copy(update={"rows": rows})
+    return spec.model_copy(update={"teachers": taught} | ({} if search else {"rows": rows}))
 
 
 def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[str]) -> None:
@@ -81,6 +88,7 @@ def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[s
     swept = {k for entry in entries.values() for k, value in entry.at.items() if isinstance(value, int | float)}
     named = [("--rows:", name, rows) for name in only]
     named += [("run.baseline =", spec.run.baseline, rows)] if spec.run.baseline else []
+    named += [(f"teachers.{name}.tuned =", one.tuned, rows) for name, one in spec.teachers.items() if one.tuned]
     for label, claim in spec.claims.items():
         named += [(f"claims.{label}:", side, {*rows, *spec.teachers}) for side in (claim.better, claim.than)]
     for label, figure in spec.figures.items():

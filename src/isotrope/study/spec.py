@@ -86,6 +86,7 @@ class TeacherSettings(_Record):
     backbone: str | None = None  # stays, whatever the study's backbone is
     sentences: Sentences | None = None  # None: the run's
     seed: Seed = 0
+    tuned: str = ""  # a trained row: with --tuned, its best settings are this teacher's too
 
 
 class Range(_Record):

@@ -51,7 +51,7 @@ class Options(TypedDict, total=False):
     console: Console | None  # where to report; None reports to the terminal
 
 
-def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, Place]:
+def with_options(file: str | Path, options: Options, *, search: bool = False, **run: Any) -> tuple[Spec, Place]:
     """The study, with the options and ``run`` in place of keys of its ``[run]``; and where it reads and writes."""
     changes = {
         "corpus": options.get("documents") or None,
@@ -63,7 +63,7 @@ def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, 
     data = str(options.get("data") or os.environ.get("ISOTROPE_DATA") or "") or None
     spec, tuned = read_study(file, changes | run), options.get("tuned")
     place = Place(Path(options["output"]), data, tuple(options.get("overrides", ())))
-    return with_tuned(spec, tuned, options.get("rows", ())) if tuned else spec, place
+    return with_tuned(spec, tuned, options.get("rows", ()), search=search) if tuned else spec, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
         UserError: the study has no search or no dev pairs, a trial fails, or a mistake as in `isotrope.study.study`.
         Stopped: Ctrl-C; the same call goes on.
     """
-    spec, place = with_options(file, options, suites={}, seeds=1)
+    spec, place = with_options(file, options, search=True, suites={}, seeds=1)
     if (search := spec.search) is None:
         raise UserError(f"study {file} has no search", "add [search.keys] with a key and its values or bounds")
     if not (place.data if spec.run.dev is None else dev_names(spec.run.dev)):
