@@ -71,6 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768, help="a multiple of 64")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--models", nargs="+", default=["base", "isotrope/small", "isotrope/tiny"])
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -80,8 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
         made = Path(place)
         student(made, asked.layers, asked.width, device)
         found = [
-            rates(name, texts, device, asked.rounds, own)
-            for name, own in (("base", made), ("isotrope/small", None), ("isotrope/tiny", None))
+            rates(name, texts, device, asked.rounds, made if name == "base" else None) for name in asked.models
         ]
     show(
         {

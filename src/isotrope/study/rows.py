@@ -71,7 +71,7 @@ def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = (), *, search
     best = {training(spec.rows[k]): settings for k, settings in reversed(own.items())}
     needed = {entry.base for entry in expand_rows(spec, only).values() if entry.row.train and not search}
     for label in (*needed, *(one.tuned for one in spec.teachers.values() if one.tuned)):
-        if not spec.rows[label].train or training(spec.rows[label]) not in best:
+        if training(spec.rows[label]) not in best:
             remedy = "name the search.toml that --search wrote for all these rows"
             raise UserError(f"{file} has no settings for the row {label!r}", remedy)
     more = {k: own.get(k, best.get(training(row), ())) for k, row in spec.rows.items() if row.train}
@@ -88,7 +88,6 @@ def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[s
     swept = {k for entry in entries.values() for k, value in entry.at.items() if isinstance(value, int | float)}
     named = [("--rows:", name, rows) for name in only]
     named += [("run.baseline =", spec.run.baseline, rows)] if spec.run.baseline else []
-    named += [(f"teachers.{name}.tuned =", one.tuned, rows) for name, one in spec.teachers.items() if one.tuned]
     for label, claim in spec.claims.items():
         named += [(f"claims.{label}:", side, {*rows, *spec.teachers}) for side in (claim.better, claim.than)]
     for label, figure in spec.figures.items():

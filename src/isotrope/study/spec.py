@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, FiniteFl
 from pydantic_core import PydanticCustomError
 
 from isotrope.components.registry import explain
-from isotrope.errors import UserError
+from isotrope.errors import UserError, check_known
 from isotrope.preset.tables import read_toml
 from isotrope.study.columns import KNOWN, LOWER_IS_BETTER
 from isotrope.types import Count, NonNegative
@@ -215,6 +215,10 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     except ValidationError as error:
         mistake = explain(error, Spec)
         raise UserError(f"study {name}: {mistake.problem}", mistake.remedy) from error
+    for label, teacher in spec.teachers.items():
+        if teacher.tuned:
+            trained = [row for row, of in spec.rows.items() if of.train]
+            check_known(f"study {name}: teachers.{label}.tuned =", teacher.tuned, trained)
     for key in _idle(spec):
         remedy = "leave it out: rows that are swept, not trained, or of word vectors do not read every key"
         raise UserError(f"study {name}: {key} has no effect", remedy)
