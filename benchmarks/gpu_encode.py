@@ -80,9 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as place:
         made = Path(place)
         student(made, asked.layers, asked.width, device)
-        found = [
-            rates(name, texts, device, asked.rounds, made if name == "base" else None) for name in asked.models
-        ]
+        found = [rates(name, texts, device, asked.rounds, made if name == "base" else None) for name in asked.models]
     show(
         {
             "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomli_w
+import torch
 
 from conftest import in_process, sentences
 from isotrope.errors import UserError
@@ -262,6 +263,10 @@ def test_a_command_says_whether_a_drawn_cell_gives_its_record(
     assert code == 1
     assert "differs from its record by more than 0.005 points: Avg. 25.07 → 22.07" in told.replace("0.5", "0.005")
     raw["scores"]["0"]["Avg."] -= 3
+    elsewhere = deepcopy(record)
+    elsewhere["environments"][0]["gpus"] = ["a GPU"] if not torch.cuda.is_available() else []
+    code, told = said(elsewhere, "--cell", "WhitenedCSE, seed 0")
+    assert (code, "where dropout draws other numbers" in told) == (2, True)
     trained["scores"] = {}
     assert said(record, "--seed", "3")[0] == 0
     raw["scores"].clear()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
+import torch
 
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError, check_known
@@ -54,6 +55,7 @@ def verify(file: str | Path, *, cell: str = "", seed: int = 0, **options: Unpack
 
     With equal versions, processor and threads the scores must be those that are printed; else they may differ by 0.5
     points, less than which no claim calls an advantage. isotrope's own version is no excuse. Nothing is written there.
+    A training on a GPU is repeated only on a GPU, because dropout's random numbers there are not the processor's.
 
     Args:
         file: the study, with the options that it was run with.
@@ -62,7 +64,8 @@ def verify(file: str | Path, *, cell: str = "", seed: int = 0, **options: Unpack
         options: those that the study was run with; ``seeds`` and ``rows`` are taken from the cell.
 
     Raises:
-        UserError: the folder has no records, or not this cell; or as in `isotrope.study.study`.
+        UserError: the folder has no records, or not this cell; the cell was trained on another kind of device; or as in
+            `isotrope.study.study`.
     """
     remedy = "name the --output of a study that has run"
     record = read_record(Path(options["output"]) / "study.json", {"rows": list, "cells": dict}, remedy)
@@ -74,6 +77,10 @@ def verify(file: str | Path, *, cell: str = "", seed: int = 0, **options: Unpack
     cell = cell or ([*recorded] or ["of a finished run"])[np.random.default_rng(seed).integers(len(recorded) or 1)]
     check_known("the cell", cell, recorded)
     row, number = recorded[cell]
+    on_gpu = bool(record["environments"][record["cells"][row["cells"][number]]["environment"]].get("gpus"))
+    if row["kind"] == "row" and on_gpu != torch.cuda.is_available():
+        problem = f"{cell} was trained {'on a GPU' if on_gpu else 'without a GPU'}, where dropout draws other numbers"
+        raise UserError(problem, "verify it on such a machine, or with --cell one that was not trained")
     console = options.get("console") or plain_console()
     with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
         options |= {"output": folder, "seeds": int(number) + 1, "rows": [row["base"]]}
