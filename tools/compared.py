@@ -17,7 +17,7 @@ SHOWN = [  # these rows only: the page of each study has all
     "Before training", f"Before training{WHITENED}", "SimCSE", f"SimCSE{WHITENED}", "WhitenedCSE", "DCLR",
     "RankCSE-listNet", f"RankCSE-listNet{WHITENED}",
 ]  # fmt: skip
-# what is compared, the row and the one it is compared with; the guide shows the first ones
+# what is compared, the row and the one it is compared with
 PAIRS = [
     ("train at all", "SimCSE", "Before training"),
     ("only whitening, against SimCSE", f"Before training{WHITENED}", "SimCSE"),
@@ -44,7 +44,6 @@ PAIRS = [
     ("whitening inside training, one pass", "WhitenedCSE", "SimCSE"),
     ("no shuffling", "WhitenedCSE, a pass a view, unshuffled", "WhitenedCSE, a pass a view"),
 ]
-IN_GUIDE = 8
 FEW = [
     (f"{share} of the text", f"{row}, sentences = {at}", f"{row}, sentences = 1")
     for row in ("SimCSE", "DCLR", "RankCSE")
@@ -148,9 +147,9 @@ def ran() -> str:
     return grid(["study", "question", "model", "sentences a run", "seeds", "cells", "hours on 2 cores"], rows)
 
 
-def claims(names: tuple[str, ...] = (), papers_only: bool = False) -> str:
+def claims() -> str:
     """Each claim with its answer in every study that asked it; the zoo's are in its own folder."""
-    names = names or tuple(name for name, record in studies().items() if record["claims"] and name != "zoo")
+    names = [name for name, record in studies().items() if record["claims"] and name != "zoo"]
     rows: dict[tuple[str, str], dict[str, str]] = {}  # claim and what it compares -> study -> answer
     for name in names:
         for one in studies()[name]["claims"]:
@@ -158,26 +157,21 @@ def claims(names: tuple[str, ...] = (), papers_only: bool = False) -> str:
             if seeds := one["seeds"]:
                 answer += f": {signed(seeds['mean'])}"
                 answer += "" if seeds["low"] is None else f" ({signed(seeds['low'])} … {signed(seeds['high'])})"
-            elif papers_only:
-                continue
-            if not papers_only or one["source"] != "ours":
-                text = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
-                rows.setdefault((text, f"{one['row']} − {one['than']}"), {})[name] = answer
+            text = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
+            rows.setdefault((text, f"{one['row']} − {one['than']}"), {})[name] = answer
     lines = [[*claim, *(answers.get(name, "") for name in names)] for claim, answers in rows.items()]
-    if papers_only:
-        return grid(["claim", *names], [[text, *answers] for text, _, *answers in lines if answers[0]])
     return grid(["claim", "difference", *names], lines)
 
 
-def guide(shown: int | None = None) -> str:
+def guide() -> str:
     """What each choice changes, by the first studies."""
     judged = {"first": STS, "first-minilm": "STS-B"}
     names = [f"{name}, {column}" for name, column in judged.items()]
     rows = []
-    for what, row, than in PAIRS[:shown]:
+    for what, row, than in PAIRS:
         found = [difference(studies()[name], row, than, column) for name, column in judged.items()]
-        rows.append([what, *([] if shown else [f"{row} − {than}"]), *found])
-    return grid(["what is compared", *([] if shown else ["row − row"]), *names], rows)
+        rows.append([what, f"{row} − {than}", *found])
+    return grid(["what is compared", "row − row", *names], rows)
 
 
 def few() -> str:
@@ -186,7 +180,29 @@ def few() -> str:
     return grid(["what is compared", "row − row", "few, Avg."], rows)
 
 
-def zoo(whitened_only: bool = False) -> str:
+def equal(name: str) -> str:
+    """A study's methods against SimCSE by its claims: as trained, both whitened, and both whitened in search."""
+    record = studies()[name]
+    found = {(one["row"], one["column"]): one for one in record["claims"]}
+    rows = []
+    for label in (row["label"] for row in record["rows"] if not row["label"].endswith(WHITENED)):
+        asked = [found.get(key) for key in ((label, STS), (label + WHITENED, STS), (label + WHITENED, SEARCH))]
+        if any(one and one["seeds"] for one in asked):
+            seeds = asked[0]["seeds"]["n"] if asked[0] and asked[0]["seeds"] else ""
+            rows.append([label, seeds, *(_answered(one) for one in asked)])
+    return grid(["method", "seeds", "STS", "STS, both whitened", "search, both whitened"], rows)
+
+
+def _answered(claim: dict[str, Any] | None) -> str:
+    """A claim's difference and answer; in bold if the difference is significant after correction."""
+    if not claim or not claim["seeds"]:
+        return ""
+    seeds = claim["seeds"]
+    shown = f"{signed(seeds['mean'])} ({signed(seeds['low'])} … {signed(seeds['high'])})"
+    return f"{f'**{shown}**' if seeds['p_holm'] <= 0.05 else shown} {claim['answer']}"
+
+
+def zoo() -> str:
     """The further methods' claims, and their differences to SimCSE: as they are, and both whitened.
 
     A star is a difference that is significant after Holm's correction over all differences of the whole table.
@@ -207,12 +223,10 @@ def zoo(whitened_only: bool = False) -> str:
     shown = [difference(record, *one) + star for one, star in zip(every, starred, strict=True)]
     for i, claim in enumerate(asked):
         found = shown[4 * i : 4 * i + 4]
-        if not whitened_only:
-            rows.append([claim["text"], claim["answer"], *found])
-        elif "(+" in found[2]:
-            rows.append([claim["row"], *found])
-    head = ["method"] if whitened_only else ["claim", "answer"]
-    return grid([*head, "STS, to SimCSE", "search, to SimCSE", "STS, both whitened", "search, both whitened"], rows)
+        rows.append([claim["text"], claim["answer"], *found])
+    return grid(
+        ["claim", "answer", "STS, to SimCSE", "search, to SimCSE", "STS, both whitened", "search, both whitened"], rows
+    )
 
 
 def tuned() -> str:

@@ -25,7 +25,7 @@ Block = Callable[[], str]
 # page -> its blocks, each by its name
 PAGES: dict[str, dict[str, Block]] = {
     "README.md": {"printed": measured.printed, "quickstart": measured.quickstart, "methods": compared.methods},
-    "docs/guide.md": {"guide": partial(compared.guide, compared.IN_GUIDE)},
+    "docs/findings.md": {"equal": partial(compared.equal, "fair")},
     "docs/improve.md": {
         "policies": measured.policies,
         "maps": partial(
@@ -45,9 +45,8 @@ PAGES: dict[str, dict[str, Block]] = {
     "docs/whiten.md": {"whitening": measured.whitening_by_labels},
     "docs/evaluate.md": {"ranking": measured.ranking_short},
     "docs/encode.md": {"scale_costs": scale_costs, "scale_checked": scale_checked},
-    "docs/study.md": {"claims": partial(compared.claims, compared.MAIN, papers_only=True)},
     "docs/methods/whitenedcse.md": {"first_step": measured.first_step_short},
-    "docs/methods/others.md": {"zoo": partial(compared.zoo, whitened_only=True), "baselines": measured.baselines_short},
+    "docs/methods/others.md": {"baselines": measured.baselines_short},
     "docs/performance.md": {"step": speed.step, "encode": speed.encode},
 }
 # folder of docs/results -> title, the command that makes its numbers, and its tables with what each says
