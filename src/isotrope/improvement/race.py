@@ -86,8 +86,10 @@ class Race:
             return AS_IS, {}
         alike = {name: self.makers[trial.start].alike(trial) for name, (trial, _) in self.made.items()}
         kept = [name for name, (trial, step) in self.made.items() if for_queries(asdict(trial) | {"step": step})]
+        averaged = [name for name, (trial, _) in self.made.items() if trial.share < 1]  # half of the model as it was
         crossed, of = self.first.crossed, self.first.crossed_of
-        return choose_in_turn(self.scores, alike, self.documents, crossed, of, kept=kept, seed=self.maker.seed)
+        liked, seed = (kept, averaged), self.maker.seed
+        return choose_in_turn(self.scores, alike, self.documents, crossed, of, preferred=liked, seed=seed)
 
     def judged(self, candidate: str) -> tuple[TaskScores, TaskScores]:
         """The scores of "keep" and of a candidate on all that judged it."""
