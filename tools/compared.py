@@ -180,53 +180,25 @@ def few() -> str:
     return grid(["what is compared", "row − row", "few, Avg."], rows)
 
 
-def equal(name: str) -> str:
-    """A study's methods against SimCSE by its claims: as trained, both whitened, and both whitened in search."""
-    record = studies()[name]
-    found = {(one["row"], one["column"]): one for one in record["claims"]}
-    rows = []
-    for label in (row["label"] for row in record["rows"] if not row["label"].endswith(WHITENED)):
-        asked = [found.get(key) for key in ((label, STS), (label + WHITENED, STS), (label + WHITENED, SEARCH))]
-        if any(one and one["seeds"] for one in asked):
-            seeds = asked[0]["seeds"]["n"] if asked[0] and asked[0]["seeds"] else ""
-            rows.append([label, seeds, *(_answered(one) for one in asked)])
-    return grid(["method", "seeds", "STS", "STS, both whitened", "search, both whitened"], rows)
+def against_simcse(name: str) -> str:
+    """Every trained row of a study against SimCSE, on STS and in search: as they are, and both whitened.
 
-
-def _answered(claim: dict[str, Any] | None) -> str:
-    """A claim's difference and answer; in bold if the difference is significant after correction."""
-    if not claim or not claim["seeds"]:
-        return ""
-    seeds = claim["seeds"]
-    shown = f"{signed(seeds['mean'])} ({signed(seeds['low'])} … {signed(seeds['high'])})"
-    return f"{f'**{shown}**' if seeds['p_holm'] <= 0.05 else shown} {claim['answer']}"
-
-
-def zoo() -> str:
-    """The further methods' claims, and their differences to SimCSE: as they are, and both whitened.
-
-    A star is a difference that is significant after Holm's correction over all differences of the whole table.
+    A star is a difference that is significant after Holm's correction over all differences of the table.
     """
     from isotrope.study.statistics import ALPHA, holm
 
-    record = studies()["zoo"]
-    other = {"row": "WhitenedCSE", "text": "WhitenedCSE is better than SimCSE", "answer": "see the other studies"}
-    rows, asked = [], [*record["claims"], other]
-    every = [
-        (name + step, f"SimCSE{step}", column)
-        for name in (claim["row"] for claim in asked)
-        for step in ("", WHITENED)
-        for column in (STS, SEARCH)
-    ]
+    record, pairs = studies()[name], [(step, column) for step in ("", WHITENED) for column in (STS, SEARCH)]
+    labels = [row["label"] for row in record["rows"] if row["kind"] == "row" and not row["label"].endswith(WHITENED)]
+    labels = [label for label in labels if label != "SimCSE" and scores(record, label, STS)]
+    every = [(label + step, f"SimCSE{step}", column) for label in labels for step, column in pairs]
     tests = [tested(record, *one) for one in every]
     starred = ["*" if p is not None and p <= ALPHA else "" for p in holm([one and one.p for one in tests])]
     shown = [difference(record, *one) + star for one, star in zip(every, starred, strict=True)]
-    for i, claim in enumerate(asked):
-        found = shown[4 * i : 4 * i + 4]
-        rows.append([claim["text"], claim["answer"], *found])
-    return grid(
-        ["claim", "answer", "STS, to SimCSE", "search, to SimCSE", "STS, both whitened", "search, both whitened"], rows
-    )
+    rows = [
+        [label, len(scores(record, label, STS)), *shown[len(pairs) * i : len(pairs) * (i + 1)]]
+        for i, label in enumerate(labels)
+    ]
+    return grid(["method", "seeds", "STS", "search", "STS, both whitened", "search, both whitened"], rows)
 
 
 def tuned() -> str:
