@@ -144,7 +144,7 @@ def ran() -> str:
             f"[{name}]({name}/table.md)", record["title"], _backbones(record), f"{record['scale']['sentences']:,}",
             " to ".join(map(str, sorted({min(seeds), max(seeds)}))), record["scale"]["finished"], f"{hours:.1f}",
         ])  # fmt: skip
-    return grid(["study", "question", "model", "sentences a run", "seeds", "cells", "hours on 2 cores"], rows)
+    return grid(["study", "question", "model", "sentences a run", "seeds", "cells", "hours of cells"], rows)
 
 
 def claims() -> str:

@@ -139,7 +139,7 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "are points of STS-B dev: of the best trial, of the median one, and of the one that tasks made from 1,000 "
         "Wikipedia articles choose.": compared.tuned,
     }),
-    "zoo": ("Which paper's claim survives", "isotrope study zoo --data DATA --output STUDY", {
+    "zoo": ("Untuned methods beside SimCSE", "isotrope study zoo --data DATA --output STUDY", {
         "Points, with 95 % intervals over three seeds. Search is the mean nDCG@10 of SciFact and CACM. \\* is "
         "significant after Holm's correction over all differences of this table; any other difference is open.":
             partial(compared.against_simcse, "zoo"),

@@ -105,18 +105,27 @@ def test_a_gain_where_the_training_looked_alike_does_not_count_if_the_other_task
     assert choose_candidate(scores, {"crops": frozenset({"b"})})[0] == "crops"
 
 
-def test_of_candidates_that_are_as_good_a_preferred_one_is_chosen() -> None:
+def test_of_two_that_are_as_good_the_one_that_keeps_the_documents_vectors_is_chosen() -> None:
     scores = noisy({"crops": 0.06, "map": 0.055}, spread=0.1)
     assert choose_candidate(scores)[0] == "crops"
-    assert choose_candidate(scores, preferred=[["map"]])[0] == "map"
+    assert choose_candidate(scores, kept=["map"])[0] == "map"
     scores = noisy({"crops": 0.12, "map": 0.055}, spread=0.1)
-    assert choose_candidate(scores, preferred=[["map"]])[0] == "crops", "significantly better is worth the work"
+    assert choose_candidate(scores, kept=["map"])[0] == "crops", "significantly better is worth the work"
     scores = noisy({"crops": 0.06, "map": 0.0}, spread=0.1)
-    assert choose_candidate(scores, preferred=[["map"]])[0] == "crops", "no gain is no reason"
+    assert choose_candidate(scores, kept=["map"])[0] == "crops", "no gain is no reason"
+
+
+def test_a_training_that_is_no_better_than_its_average_with_the_model_gives_way_to_it() -> None:
     scores = noisy({"crops": 0.06, "map": 0.0, "averaged": 0.05}, spread=0.1)
-    assert choose_candidate(scores, preferred=[["map"], ["averaged"]])[0] == "averaged"
+    assert choose_candidate(scores, milder={"crops": "averaged"})[0] == "averaged"
+    assert choose_candidate(scores, milder={"map": "averaged"})[0] == "crops", "the average of another training"
+    assert choose_candidate(scores, milder={"crops": "averaged"}, kept=["map"])[0] == "averaged", (
+        "the map gains nothing"
+    )
     scores = noisy({"crops": 0.06, "map": 0.055, "averaged": 0.05}, spread=0.1)
-    assert choose_candidate(scores, preferred=[["map"], ["averaged"]])[0] == "map", "the first kind counts most"
+    assert choose_candidate(scores, milder={"crops": "averaged"}, kept=["map"])[0] == "map", "it costs less"
+    scores = noisy({"crops": 0.12, "map": 0.0, "averaged": 0.05}, spread=0.1)
+    assert choose_candidate(scores, milder={"crops": "averaged"})[0] == "crops", "significantly better"
 
 
 def test_what_more_documents_judge_comes_first_and_the_others_must_be_better_than_the_best_of_it() -> None:

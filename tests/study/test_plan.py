@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
 from conftest import sentences
 from isotrope.errors import UserError
@@ -13,7 +14,7 @@ from isotrope.preset.preset import read_preset
 from isotrope.preset.tables import shipped_names
 from isotrope.study import study
 from isotrope.study.plan import Place, StudyPlan, corpus_files, has_component
-from isotrope.study.rows import expand_rows
+from isotrope.study.rows import expand_rows, with_tuned
 from isotrope.study.spec import read_study
 from isotrope.study.study import with_options
 from studies import planned
@@ -79,6 +80,11 @@ def test_the_studies_that_come_with_isotrope_can_be_planned(name: str, corpus_fi
     changes = {"corpus": [str(corpus_file)], "dev": ["none"], "test": "none", "suites": {}, "documents": []}
     changes |= {"sentences": 1_000_000, "seeds": 2}
     spec = read_study(name, changes)
+    if any(teacher.tuned for teacher in spec.teachers.values()):
+        with pytest.raises(UserError, match="the tuned settings of the row 'SimCSE': search that row"):
+            planned(spec, tmp_path)
+        (found := tmp_path / "search.toml").write_text(tomli_w.dumps({"rows": {r: {"set": []} for r in spec.rows}}))
+        spec = with_tuned(spec, found)
     made = planned(spec, tmp_path)
     assert len(made.cells) >= max(len(made.rows), 2), "one model says nothing of chance"
     assert all(claim.text and claim.source for claim in spec.claims.values())

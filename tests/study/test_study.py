@@ -169,6 +169,10 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(write: Callable[[str], 
     assert with_tuned(taught, one, ["SimCSE"]).teachers["own"].set == first
     searched = with_tuned(taught, one, search=True)
     assert (searched.teachers["own"].set, searched.rows) == (first, spec.rows)
+    with pytest.raises(UserError, match="no teacher is tuned"):
+        with_tuned(spec, one, search=True)
+    search_settings(file, output=tmp_path / "out", rows=["Whitened"], workers=2, console=quiet())
+    assert best.read_text() == text, "the rows of an earlier search stay"
     for study_file, settings in ((spec, one), (spec, file), (read_study("tiny"), best)):
         with pytest.raises(UserError, match="has no settings for the row"):
             with_tuned(study_file, settings)

@@ -69,7 +69,7 @@ def study(
         name: After verify: the study.
         vectors: File of word vectors (GloVe, word2vec), for rows with vectors = true.
         rows: Only this row; several with commas, or again.
-        tuned: A search.toml, made by --search: use its best settings.
+        tuned: A search.toml, made by --search: use its best settings, also for tuned teachers.
         search: Search for the best values of the keys in [search], on the dev pairs.
         cell: Of verify: which one, as the log calls it; default: one is drawn by the seed.
     """

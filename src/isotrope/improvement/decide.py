@@ -7,7 +7,7 @@ Young, Resampling-Based Multiple Testing, 1993). It is less strict than Bonferro
 resemble each other count as fewer.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,8 @@ def choose_candidate(
     alike: Mapping[str, frozenset[str]] | None = None,
     documents: Mapping[str, Places] | None = None,
     *,
-    preferred: Sequence[Collection[str]] = (),
+    kept: Collection[str] = (),
+    milder: Mapping[str, str] | None = None,
     resamples: int = _RESAMPLES,
     seed: int = 0,
 ) -> tuple[str, dict[str, CandidateGain]]:
@@ -68,14 +69,16 @@ def choose_candidate(
 
     A candidate is allowed if its gain is significant (p ≤ 0.05) and if it is not significantly worse on the tasks
     that do not resemble its training. "half → half" counts among these only where there is no other. Of the allowed
-    ones the largest gain is chosen, else "keep". But some are preferred, because they cost less or change less of the
-    model: the best of these is chosen unless the largest gain is significantly larger (uncorrected).
+    ones the largest gain is chosen, else "keep". But one of the two that cost less or change less of the model is
+    chosen in its place unless its gain is significantly smaller (uncorrected): the best candidate after which documents
+    keep their vectors, or the same training averaged with the model that it began with.
 
     Args:
         scores: candidate -> task -> (Q,); "keep" is one of them, and all have the same tasks and cases.
         alike: candidate -> the tasks that resemble what it was trained on.
         documents: task -> of which document each of its cases is; where it is left out, case i is of document i.
-        preferred: kinds of candidates that are preferred, the most preferred first.
+        kept: the candidates after which documents keep their vectors.
+        milder: a training -> the same one averaged with the model that it began with.
         resamples: at least 100.
         seed: of the draws.
     """
@@ -104,10 +107,12 @@ def choose_candidate(
     ordered = sorted((name for name in names if gains[name].allowed), key=lambda name: -gains[name].gain)
     if not ordered:
         return AS_IS, gains
-    best = drawn[names.index(ordered[0])]  # (R,)
-    of_each = (next((name for name in ordered if name in kind), None) for kind in preferred)
-    as_good = (name for name in of_each if name and interval(best - drawn[names.index(name)])[0] <= 0)
-    return next(as_good, ordered[0]), gains
+    best, mild = ordered[0], (milder or {}).get(ordered[0])
+    for one in (name for kind in (kept, [mild]) for name in ordered if name in kind):
+        more = drawn[names.index(best)] - drawn[names.index(one)]  # (R,)
+        if interval(more)[0] <= 0:
+            return one, gains
+    return best, gains
 
 
 def choose_in_turn(
@@ -117,7 +122,8 @@ def choose_in_turn(
     crossed: Mapping[str, TaskScores],
     crossed_of: Mapping[str, Places],
     *,
-    preferred: Sequence[Collection[str]] = (),
+    kept: Collection[str] = (),
+    milder: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> tuple[str, dict[str, CandidateGain]]:
     """As `choose_candidate`, but candidates that more documents judge come first, and are judged by all of these.
@@ -127,15 +133,15 @@ def choose_in_turn(
     ``crossed`` has the scores of some candidates, "keep" among them, on further cases of the same tasks, which are of
     the documents ``crossed_of``. Without it, all is as in `choose_candidate`.
     """
-    choice, gains = choose_candidate(scores, alike, documents, preferred=preferred, seed=seed)
+    choice, gains = choose_candidate(scores, alike, documents, kept=kept, milder=milder, seed=seed)
     if not crossed:
         return choice, gains
     every = {name: more_cases(scores[name], of) for name, of in crossed.items()}
     first = 1 + max(int(own.max()) for own in documents.values())
     places = more_cases(documents, {task: first + own for task, own in crossed_of.items()})
-    best, quick = choose_candidate(every, documents=places, preferred=preferred, seed=seed)
+    best, quick = choose_candidate(every, documents=places, kept=kept, milder=milder, seed=seed)
     others = {name: of for name, of in scores.items() if name not in crossed}
-    found, _ = choose_candidate({**others, AS_IS: scores[best]}, alike, documents, preferred=preferred, seed=seed)
+    found, _ = choose_candidate({**others, AS_IS: scores[best]}, alike, documents, kept=kept, milder=milder, seed=seed)
     return found if found != AS_IS and gains[found].allowed else best, gains | quick
 
 

@@ -17,7 +17,7 @@ from isotrope.encoder.embed import freed_memory
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.budget import SAFETY, Budget, Size
-from isotrope.improvement.candidates import RANKINGS, Maker, Trial, for_queries
+from isotrope.improvement.candidates import RANKINGS, Maker, Trial, for_queries, joined
 from isotrope.improvement.decide import AS_IS, CandidateGain, TaskScores, choose_in_turn, mean_score, more_cases
 from isotrope.improvement.measure import Kept, Measured, judging_folds, measure_trial, size_within
 from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, Task, texts_read, words_read
@@ -86,10 +86,12 @@ class Race:
             return AS_IS, {}
         alike = {name: self.makers[trial.start].alike(trial) for name, (trial, _) in self.made.items()}
         kept = [name for name, (trial, step) in self.made.items() if for_queries(asdict(trial) | {"step": step})]
-        averaged = [name for name, (trial, _) in self.made.items() if trial.share < 1]  # half of the model as it was
-        crossed, of = self.first.crossed, self.first.crossed_of
-        liked, seed = (kept, averaged), self.maker.seed
-        return choose_in_turn(self.scores, alike, self.documents, crossed, of, preferred=liked, seed=seed)
+        milder = {  # a training -> the same one averaged
+            joined(trial.name.removesuffix(", averaged"), step): name
+            for name, (trial, step) in self.made.items() if trial.share < 1
+        }  # fmt: skip
+        crossed, of, seed = self.first.crossed, self.first.crossed_of, self.maker.seed
+        return choose_in_turn(self.scores, alike, self.documents, crossed, of, kept=kept, milder=milder, seed=seed)
 
     def judged(self, candidate: str) -> tuple[TaskScores, TaskScores]:
         """The scores of "keep" and of a candidate on all that judged it."""

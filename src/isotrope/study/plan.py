@@ -98,6 +98,9 @@ class StudyPlan:
                 raise UserError(problem, "give it other teachers or another backbone")
             if name not in self.models:
                 model = self.spec.teachers.get(name) or TeacherSettings(preset=name)
+                if model.tuned:  # else trials and final runs would have different teachers
+                    problem = f"the teacher {name} has the tuned settings of the row {model.tuned!r}"
+                    raise UserError(problem, "search that row, and give its search.toml with --tuned")
                 row = RowSettings(preset=model.preset, set=model.set, sentences=model.sentences or run.sentences)
                 taught = PlannedRow(name, row, name)
                 self.models[name] = self._cell(taught, model.seed, model.backbone, (*needed_by, name))

@@ -61,7 +61,7 @@ def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = (), *, search
 
     In a ``search``, the teachers alone have them: the rows are what it searches.
 
-    UserError: the file is no search.toml, or lacks a trained row (of those in ``only``), or a teacher's.
+    UserError: the file is no search.toml, or lacks a trained row (of those in ``only``).
     """
     try:
         found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
@@ -69,15 +69,21 @@ def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = (), *, search
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         own = {}
     best = {training(spec.rows[k]): settings for k, settings in reversed(own.items())}
-    needed = {entry.base for entry in expand_rows(spec, only).values() if entry.row.train and not search}
-    for label in (*needed, *(one.tuned for one in spec.teachers.values() if one.tuned)):
-        if training(spec.rows[label]) not in best:
-            remedy = "name the search.toml that --search wrote for all these rows"
-            raise UserError(f"{file} has no settings for the row {label!r}", remedy)
+    needed = [entry.base for entry in expand_rows(spec, only).values() if entry.row.train]
+    if search:
+        needed = [one.tuned for one in spec.teachers.values() if one.tuned]
+    lost = next((label for label in needed if training(spec.rows[label]) not in best), "")
+    if lost or (search and not needed):
+        remedy = "name the search.toml that --search wrote for all these rows"
+        problem = (
+            f"{file} has no settings for the row {lost!r}" if lost else f"{file} has no effect: no teacher is tuned"
+        )
+        raise UserError(problem, remedy if lost else "leave --tuned out")
     more = {k: own.get(k, best.get(training(row), ())) for k, row in spec.rows.items() if row.train}
     taught = {
-        name: one.model_copy(update={"set": (*one.set, *more[one.tuned])}) if one.tuned else one
+        name: one.model_copy(update={"set": (*one.set, *best[found]), "tuned": ""}) if found in best else one
         for name, one in spec.teachers.items()
+        for found in [training(spec.rows[one.tuned]) if one.tuned else ""]
     }
     rows = {k: row.model_copy(update={"set": (*row.set, *more.get(k, ()))}) for k, row in spec.rows.items()}
     return spec.model_copy(update={"teachers": taught} | ({} if search else {"rows": rows}))

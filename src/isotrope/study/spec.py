@@ -217,8 +217,8 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
         raise UserError(f"study {name}: {mistake.problem}", mistake.remedy) from error
     for label, teacher in spec.teachers.items():
         if teacher.tuned:
-            trained = [row for row, of in spec.rows.items() if of.train]
-            check_known(f"study {name}: teachers.{label}.tuned =", teacher.tuned, trained)
+            trained = [row for row, of in spec.rows.items() if of.train and not of.vectors]
+            check_known(f"study {name}: the trained row teachers.{label}.tuned =", teacher.tuned, trained)
     for key in _idle(spec):
         remedy = "leave it out: rows that are swept, not trained, or of word vectors do not read every key"
         raise UserError(f"study {name}: {key} has no effect", remedy)

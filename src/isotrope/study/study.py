@@ -2,6 +2,7 @@
 
 import json
 import os
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ class Options(TypedDict, total=False):
     data: str | Path | None  # the folder that holds ``senteval/``; None takes ISOTROPE_DATA
     rows: Sequence[str]  # only these
     sweep: Mapping[str, Sequence[Any]] | None  # key -> values, over every row
-    tuned: str | Path | None  # the ``search.toml`` of a search, whose best settings are added to the rows
+    tuned: str | Path | None  # a ``search.toml``, whose best settings are added to the rows and to tuned teachers
     overrides: Sequence[str]  # ``key=value`` over every cell whose preset has that component
     workers: int  # processes at a time; they change no result
     restart: bool  # forget what an earlier call left in the folder
@@ -126,8 +127,9 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     A trial is one cell with seed 0. No test set is read. Its score is the dev score at the best step, on the half of
     the dev pairs that selects if the other half judges the study. Trials are drawn by the search's seed, so a stopped
     search goes on, and more trials add to the old ones. ``search.toml`` holds, for each row, the best ``set`` for its
-    table in the study's file, and all trials. If documents are named, ``search-self-made.toml`` holds what the tasks
-    made from them choose; dev pairs still select each trial's checkpoint. Rows of one training share their trials.
+    table in the study's file, and all trials; a search of other rows adds theirs. If documents are named,
+    ``search-self-made.toml`` holds what the tasks made from them choose; dev pairs still select each trial's
+    checkpoint. Rows of one training share their trials.
 
     Raises:
         UserError: the study has no search or no dev pairs, a trial fails, or a mistake as in `isotrope.study.study`.
@@ -174,8 +176,10 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
                 tried.setdefault(label, []).append({"set": trials[label][name], **judged})
         for judge, name in ({"dev": SEARCH} | ({SELF_MADE: SEARCH_SELF_MADE} if documents else {})).items():
             best = {label: max(of, key=lambda trial: trial.get(judge, -np.inf)) for label, of in tried.items()}
-            whole = {label: {**best[label], "trials": of} for label, of in tried.items()}
-            write_text(place.output / name, tomli_w.dumps({"rows": whole}))
+            file = place.output / name  # which may have rows of earlier searches
+            found = tomllib.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else {}
+            found |= {label: {**best[label], "trials": of} for label, of in tried.items()}
+            write_text(file, tomli_w.dumps({"rows": found}))
     if failed:
         problem = f"{len(failed)} of {len(planned.cells)} cells are not finished"
         raise UserError(problem, f"see the logs in cells/; {SEARCH} has the others, and the same command goes on")

@@ -80,7 +80,8 @@ def verify(file: str | Path, *, cell: str = "", seed: int = 0, **options: Unpack
     on_gpu = bool(record["environments"][record["cells"][row["cells"][number]]["environment"]].get("gpus"))
     if row["kind"] == "row" and on_gpu != torch.cuda.is_available():
         problem = f"{cell} was trained {'on a GPU' if on_gpu else 'without a GPU'}, where dropout draws other numbers"
-        raise UserError(problem, "verify it on such a machine, or with --cell one that was not trained")
+        where = "with a GPU" if on_gpu else "without a GPU, or with CUDA_VISIBLE_DEVICES set to nothing"
+        raise UserError(problem, f"verify it on a machine {where}, or name a cell that was not trained, with --cell")
     console = options.get("console") or plain_console()
     with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
         options |= {"output": folder, "seeds": int(number) + 1, "rows": [row["base"]]}
