@@ -71,7 +71,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768, help="a multiple of 64")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--models", nargs="+", default=["base", "isotrope/small", "isotrope/tiny"])
+    models = ["base", "isotrope/small", "isotrope/tiny"]
+    parser.add_argument("--models", nargs="+", default=models, help="base is the BERT of random weights")
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -79,7 +80,8 @@ def main(arguments: list[str] | None = None) -> None:
         texts = list(dict.fromkeys(line.strip() for line in islice(file, asked.sentences)))
     with tempfile.TemporaryDirectory() as place:
         made = Path(place)
-        student(made, asked.layers, asked.width, device)
+        if "base" in asked.models:
+            student(made, asked.layers, asked.width, device)
         found = [rates(name, texts, device, asked.rounds, made if name == "base" else None) for name in asked.models]
     show(
         {
