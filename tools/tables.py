@@ -25,7 +25,10 @@ Block = Callable[[], str]
 # page -> its blocks, each by its name
 PAGES: dict[str, dict[str, Block]] = {
     "README.md": {"printed": measured.printed, "quickstart": measured.quickstart, "methods": compared.methods},
-    "docs/findings.md": {"equal": partial(compared.against_simcse, "fair")},
+    "docs/findings.md": {
+        "equal": partial(compared.against_simcse, "fair"),
+        "second": partial(compared.against_simcse, "fair-cold"),
+    },
     "docs/improve.md": {
         "policies": measured.policies,
         "maps": partial(
