@@ -6,7 +6,7 @@ plan know no more than this, so a new kind of candidate is a change of this file
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ _BM25 = (  # as in the preset bm25
     "terms.rank.kind=listnet", "terms.rank.teacher=bm25", "terms.rank.temperature=0.05",
     "terms.rank.teacher_temperature=0.05", "teachers.bm25.kind=bm25",
 )  # fmt: skip
+AVERAGED = 0.5  # of the trained weights; the rest is the model before training
 RANKINGS = "query encoder"  # a training on what teachers rank, which has no preset; documents keep their vectors
 _SHORT = ("pairs.shortest=4", "pairs.longest=10")  # crops of a document that is a single short sentence
 
@@ -109,6 +110,11 @@ class Trial:
         yield self.name, ""
         for step in self.steps:
             yield joined(self.name, step), step
+
+    @property
+    def averaged(self) -> "Trial":
+        """The same training, averaged with the model that it began with."""
+        return replace(self, name=joined(self.name, "averaged"), share=AVERAGED)
 
     @property
     def run(self) -> str:

@@ -107,11 +107,13 @@ def choose_candidate(
     ordered = sorted((name for name in names if gains[name].allowed), key=lambda name: -gains[name].gain)
     if not ordered:
         return AS_IS, gains
-    best, mild = ordered[0], (milder or {}).get(ordered[0])
-    for one in (name for kind in (kept, [mild]) for name in ordered if name in kind):
-        more = drawn[names.index(best)] - drawn[names.index(one)]  # (R,)
-        if interval(more)[0] <= 0:
-            return one, gains
+    best = ordered[0]
+    cheap, mild = next((name for name in ordered if name in kept), best), (milder or {}).get(best, best)
+    for one in (cheap, mild):
+        if one != best and one in ordered:
+            more = drawn[names.index(best)] - drawn[names.index(one)]  # (R,)
+            if interval(more)[0] <= 0:
+                return one, gains
     return best, gains
 
 

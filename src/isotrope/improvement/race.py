@@ -86,10 +86,7 @@ class Race:
             return AS_IS, {}
         alike = {name: self.makers[trial.start].alike(trial) for name, (trial, _) in self.made.items()}
         kept = [name for name, (trial, step) in self.made.items() if for_queries(asdict(trial) | {"step": step})]
-        milder = {  # a training -> the same one averaged
-            joined(trial.name.removesuffix(", averaged"), step): name
-            for name, (trial, step) in self.made.items() if trial.share < 1
-        }  # fmt: skip
+        milder = {name: joined(trial.averaged.name, step) for name, (trial, step) in self.made.items()}
         crossed, of, seed = self.first.crossed, self.first.crossed_of, self.maker.seed
         return choose_in_turn(self.scores, alike, self.documents, crossed, of, kept=kept, milder=milder, seed=seed)
 

@@ -5,7 +5,6 @@ with the start model. If time is left then, recipes that did not fit at first ar
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE
 from isotrope.improvement.candidates import RANKINGS, Trial, joined
@@ -13,7 +12,6 @@ from isotrope.improvement.decide import mean_score
 from isotrope.improvement.race import NO_TEACHER, NO_TIME, Race
 
 MOST_ROUNDS = 8
-AVERAGED = 0.5  # of the trained weights; the rest is the model before training
 
 
 def train_in_turn(race: Race, pooling: str | None, steps: Sequence[str], start: str = "") -> None:
@@ -27,7 +25,7 @@ def train_in_turn(race: Race, pooling: str | None, steps: Sequence[str], start: 
         name = joined(start, recipe, f"{pairs:,} pairs")
         trial = Trial(name, pooling, recipe, pairs, 1.0, () if recipe == RANKINGS else tuple(steps), start)
         if race.run(trial) and average:
-            race.run(replace(trial, name=joined(name, "averaged"), share=AVERAGED))
+            race.run(trial.averaged)
 
     first = race.budget.pairs_in("first", recipes, FIRST_SHARE, 1, most)
     for name, pairs in first.items():
