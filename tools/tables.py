@@ -140,7 +140,7 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "What the papers and we claim: differences in points, with 95 % intervals over seeds.": compared.claims,
         "The study \"fair\" so far: eight settings for each method, drawn by one seed, on isotrope/tiny. The columns "
         "are points of STS-B dev: of the best trial, of the median one, and of the one that tasks made from 1,000 "
-        "Wikipedia articles choose.": compared.tuned,
+        "Wikipedia articles choose. tools/trials.py draws all of them.": compared.tuned,
     }),
     "zoo": ("Untuned methods beside SimCSE", "isotrope study zoo --data DATA --output STUDY", {
         "Points, with 95 % intervals over three seeds. Search is the mean nDCG@10 of SciFact and CACM. \\* is "
