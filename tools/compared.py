@@ -180,24 +180,35 @@ def few() -> str:
     return grid(["what is compared", "row − row", "few, Avg."], rows)
 
 
-def against_simcse(name: str) -> str:
-    """Every trained row of a study against SimCSE, on STS and in search: as they are, and both whitened.
+def against_simcse(*names: str) -> str:
+    """Every trained row against SimCSE of its study, on STS and in search: as they are, and both whitened.
 
-    A star is a difference that is significant after Holm's correction over all differences of the table.
+    Of each study, scores of the untrained model and SimCSE come first; a later study adds the rows that no
+    earlier one has in all seeds. A star is a difference that is significant after Holm's correction over all differences of the table.
     """
     from isotrope.study.statistics import ALPHA, holm
 
-    record, pairs = studies()[name], [(step, column) for step in ("", WHITENED) for column in (STS, SEARCH)]
-    labels = [row["label"] for row in record["rows"] if row["kind"] == "row" and not row["label"].endswith(WHITENED)]
-    labels = [label for label in labels if label != "SimCSE" and scores(record, label, STS)]
-    every = [(label + step, f"SimCSE{step}", column) for label in labels for step, column in pairs]
-    tests = [tested(record, *one) for one in every]
-    starred = ["*" if p is not None and p <= ALPHA else "" for p in holm([one and one.p for one in tests])]
-    shown = [difference(record, *one) + star for one, star in zip(every, starred, strict=True)]
-    rows = [
-        [label, len(scores(record, label, STS)), *shown[len(pairs) * i : len(pairs) * (i + 1)]]
-        for i, label in enumerate(labels)
-    ]
+    judged = [(step, column) for step in ("", WHITENED) for column in (STS, SEARCH)]
+    parts: list[tuple[dict[str, Any], list[str]]] = []
+    shown: set[str] = {"SimCSE"}
+    for record in map(studies().__getitem__, names):
+        labels = [row["label"] for row in record["rows"] if row["kind"] == "row"]
+        labels = [one for one in labels if not one.endswith(WHITENED) and scores(record, one, STS) and one not in shown]
+        if record is not studies()[names[-1]]:
+            whole = len(scores(record, f"SimCSE{WHITENED}", STS))
+            labels = [one for one in labels if len(scores(record, one, STS)) == whole]
+        shown.update(labels)
+        parts.append((record, labels))
+    every = [(of, one + step, f"SimCSE{step}", column) for of, rest in parts for one in rest for step, column in judged]
+    tests = [tested(*one) for one in every]
+    stars = ["*" if p is not None and p <= ALPHA else "" for p in holm([one and one.p for one in tests])]
+    found = iter([difference(*one) + star for one, star in zip(every, stars, strict=True)])
+    rows = []
+    for place, (record, labels) in enumerate(parts):
+        for label in ["Before training", "SimCSE"][min(place, 1) :]:
+            values = [[*scores(record, label + step, column).values()] for step, column in judged]
+            rows.append([f"*{label}*", len(values[0]), *(_spread(one, 0) for one in values)])
+        rows += [[label, len(scores(record, label, STS)), *(next(found) for _ in judged)] for label in labels]
     return grid(["method", "seeds", "STS", "search", "STS, both whitened", "search, both whitened"], rows)
 
 

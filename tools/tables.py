@@ -26,7 +26,7 @@ Block = Callable[[], str]
 PAGES: dict[str, dict[str, Block]] = {
     "README.md": {"printed": measured.printed, "quickstart": measured.quickstart, "methods": compared.methods},
     "docs/findings.md": {
-        "equal": partial(compared.against_simcse, "fair"),
+        "equal": partial(compared.against_simcse, "fair", "fair-cpu"),
         "second": partial(compared.against_simcse, "fair-cold"),
     },
     "docs/improve.md": {

@@ -286,6 +286,8 @@ def test_other_versions_and_other_settings_are_told() -> None:
     near = now | {"scores": then | {"Avg.": then["Avg."] + 0.1}}
     assert compared("x", record, key, then, now).beyond == []
     assert compared("x", record, key, then, near).beyond == ["Avg."]
+    del record["environments"][0]["packages"]["scipy"]  # as in a record of an older isotrope
+    assert compared("x", record, key, then, near).beyond == ["Avg."]
     record["environments"][0]["packages"]["torch"] = "1.0"
     told = str(compared("x", record, key, then, near))
     assert "x: equal to its record within 0.5 points, at most 0.100 apart\nsince then: " in told

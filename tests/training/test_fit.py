@@ -4,6 +4,7 @@ import getpass
 import json
 import os
 import platform
+import re
 import signal
 from collections.abc import Callable
 from importlib.metadata import version
@@ -18,7 +19,7 @@ from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.training.folder import task_cosines, write_cosines
 from isotrope.training.page import dev_curves, loss_curves
-from isotrope.training.processes import PACKAGES, environment
+from isotrope.training.processes import PACKAGES, environment, source
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState, Trainer
 from small_runs import SHORT, Small, logged, same_weights, unfinished
@@ -163,7 +164,20 @@ def test_the_environment_has_versions_and_nothing_of_the_machines_owner(monkeypa
     found = environment()
     assert found["packages"] == {package: version(package) for package in PACKAGES}
     assert found["threads"] == torch.get_num_threads()
+    assert re.fullmatch("[0-9a-f]{16}", found["source"])
     assert not [secret for secret in ("my-own-machine", "somebody", f"{Path.home()}/") if secret in json.dumps(found)]
+
+
+def test_equal_code_has_one_checksum_wherever_it_lies_and_other_code_another(tmp_path: Path) -> None:
+    files = {"a.py": b"x = 1\n", "presets/b.toml": b"[a]\n"}
+    for folder in ("one", "two"):
+        for name, content in files.items():
+            (tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / folder / name).write_bytes(content if folder == "one" else content.replace(b"\n", b"\r\n"))
+    (tmp_path / "two" / "cached.pyc").write_bytes(b"")
+    assert source.__wrapped__(tmp_path / "one") == source.__wrapped__(tmp_path / "two")
+    (tmp_path / "two" / "a.py").write_bytes(b"x = 2\n")
+    assert source.__wrapped__(tmp_path / "one") != source.__wrapped__(tmp_path / "two")
 
 
 def test_a_single_part_is_drawn_under_its_name_and_several_beside_their_sum_or_mean() -> None:

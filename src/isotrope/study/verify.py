@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -101,7 +101,9 @@ def compared(cell: str, record: Record, key: str, then: Mapping[str, float], fou
     """A recorded cell, its key and its scores beside the ``result.json`` of the same cell today."""
     old, new = record["cells"][key], found["environment"]
     machine = record["environments"][old["environment"]]
-    within = PRINTED * (1 if _deciding(machine) == _deciding(new) else ELSEWHERE)
+    packages = machine["packages"].keys() - {"isotrope"}  # an older record names fewer
+    alike = _deciding(machine, packages) == _deciding(new, packages)
+    within = PRINTED * (1 if alike else ELSEWHERE)
     changed = differences(record["settings"][old["settings"]], without_paths(found["settings"]))
     if not changed and found["key"] != key:
         changed = ["other text, pairs, model files or tasks"]
@@ -109,6 +111,6 @@ def compared(cell: str, record: Record, key: str, then: Mapping[str, float], fou
     return Verification(cell, then, found["scores"], within, [*changed, *differences(machine, new)])
 
 
-def _deciding(machine: Mapping[str, Any]) -> list[Any]:
-    found = {**machine, "packages": {**machine.get("packages", {}), "isotrope": ""}}
+def _deciding(machine: Mapping[str, Any], packages: Iterable[str]) -> list[Any]:
+    found = {**machine, "packages": {package: machine["packages"].get(package) for package in packages}}
     return [found.get(name) for name in DECIDES]

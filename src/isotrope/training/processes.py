@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as distributed
+import xxhash
 
 from isotrope.errors import Stopped, UserError
 
@@ -54,7 +55,10 @@ def leave(*, failed: bool) -> None:
     distributed.destroy_process_group()
 
 
-PACKAGES = ("isotrope", "torch", "sentence-transformers", "transformers", "accelerate", "datasets", "numpy", "scipy")
+PACKAGES = (
+    "isotrope", "torch", "sentence-transformers", "transformers", "tokenizers", "accelerate", "datasets", "numpy",
+    "scipy", "scikit-learn",
+)  # fmt: skip
 
 
 def environment() -> dict[str, Any]:
@@ -68,8 +72,19 @@ def environment() -> dict[str, Any]:
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "processes": process_count(),
         "packages": {package: version(package) for package in PACKAGES},
+        "source": source(Path(__file__).parents[1]),
         "commit": commit(Path(__file__)),
     }
+
+
+@cache
+def source(root: Path) -> str:
+    """xxh3 (64 bits, hexadecimal) of a package's code and settings: equal in a checkout, an installation and a copy."""
+    files = sorted(path.relative_to(root).as_posix() for end in ("py", "toml") for path in root.rglob(f"*.{end}"))
+    total = xxhash.xxh3_64()
+    for name in files:
+        total.update(f"{name}\n".encode() + (root / name).read_bytes().replace(b"\r\n", b"\n") + b"\0")
+    return total.hexdigest()
 
 
 @cache
