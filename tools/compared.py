@@ -183,8 +183,8 @@ def few() -> str:
 def against_simcse(*names: str) -> str:
     """Every trained row against SimCSE of its study, on STS and in search: as they are, and both whitened.
 
-    Of each study, scores of the untrained model and SimCSE come first; a later study adds the rows that no
-    earlier one has in all seeds. A star is a difference that is significant after Holm's correction over all differences of the table.
+    Of each study, scores of the untrained model and SimCSE come first. A later study adds the rows that no earlier one
+    has in all seeds. A star is a difference that is significant after Holm's correction over all those of the table.
     """
     from isotrope.study.statistics import ALPHA, holm
 

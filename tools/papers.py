@@ -1,6 +1,7 @@
 """Every equation, table and figure of the three papers: where it is, what covers it, and what is not run and why."""
 
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -26,9 +27,9 @@ def covered(where: str) -> str:
     said, tests = [], dict[str, None]()
     for name, path in LINK.findall(where):
         if path.startswith("studies/"):
-            text = (STUDIES / f"{name}.toml").read_text(encoding="utf-8")
-            rows, claims = (len(re.findall(rf"^\[{kind}\.", text, re.MULTILINE)) for kind in ("rows", "claims"))
-            said.append(f"{rows} rows, {claims} claims" if claims else f"{rows} rows")
+            study = tomllib.loads((STUDIES / f"{name}.toml").read_text(encoding="utf-8"))
+            claims = sum(len(claim.get("each", "1")) for claim in study.get("claims", {}).values())
+            said.append(f"{len(study['rows'])} rows" + (f", {claims} claims" if claims else ""))
         elif path.endswith(".py"):
             tests |= dict.fromkeys(importing(path)[:2])
         else:

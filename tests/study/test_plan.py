@@ -215,6 +215,9 @@ BAD = {
     'title = "t"\n[rows.a]\nsweep = {seed = [1]}\npublished = {STS12 = 1}': "rows.a.published has no effect",
     'title = "t"\n[rows.a]\n[rows.b]\nvectors = true': "rows.b has word vectors, and no file is named",
     'title = "t"\n[rows.b]\nvectors = true\n[run]\nvectors = "missing.tsv"': "missing.tsv",
+    'title = "t"\n[rows.a]\n[rows.b]\ndocuments = "nli"': "rows.b has the documents 'nli', and no file is named",
+    'title = "t"\n[rows.a]\npositive = "x"': "rows.a.positive has no effect",
+    'title = "t"\n[rows.a]\ntrain = false\ndocuments = "nli"': "rows.a.documents has no effect",
     'title = "t"\n[rows.a]\nsweep = {"encoder.pooling" = ["cls"]}\n[figures.f]\nkind = "sweep"\ntitle = ""\n'
     'x = "encoder.pooling"': "figures.f.x = 'encoder.pooling' is unknown",
     'title = "t"\n[rows.a]\n[figures."../f"]\nkind = "bars"\ntitle = ""': "../f",

@@ -231,6 +231,55 @@ def test_word_vectors_are_a_row_where_a_file_is_named(plan: Plan, tmp_path: Path
         plan(rows, vectors=str(tmp_path / "words.txt"))
 
 
+def test_a_row_reads_documents_of_its_own_where_a_file_is_named(
+    plan: Plan, tmp_path: Path, tiny_model: Path, pairs_file: Path
+) -> None:
+    """A step is fitted on them; a training reads their positives; the other rows keep the text of the run."""
+    nli, pairs = tmp_path / "nli.txt", tmp_path / "pairs.tsv"
+    nli.write_text("\n".join(sentences(40, seed=5)) + "\n", encoding="utf-8")
+    both = zip(sentences(40, seed=6), sentences(40, seed=7), strict=True)
+    pairs.write_text("text\ttranslation\n" + "".join(f"{a}\t{b}\n" for a, b in both), encoding="utf-8")
+    rows = """
+    [rows.NLI]
+    train = false
+    then = "whitening:k=4"
+    documents = "nli"
+    published = {"Avg." = 66.28}
+    [rows.BT]
+    preset = "contrastive-bt"
+    set = ["terms.translated.size=8", "train.max_length=32"]
+    documents = "translations"
+    positive = "translation"
+    published = {"Avg." = 62.63}
+    [rows.raw]
+    train = false
+    [claims.c]
+    each = ["NLI", "BT"]
+    better = "{}"
+    than = "raw"
+    text = "{} helps"
+    """
+    without = plan(rows)
+    assert list(without.rows) == ["raw"]
+    assert sorted(study_record(without)["references"]) == ["BT", "NLI"]
+    assert not study_record(without)["claims"]
+    with pytest.raises(UserError, match=r"run\.row_documents\.nil has no effect"):
+        plan(rows, row_documents={"nil": str(nli)})
+    with pytest.raises(UserError, match=r"missing\.txt does not exist"):
+        plan(rows, row_documents={"nli": "missing.txt"})
+    made = plan(rows, row_documents={"nli": str(nli), "translations": str(pairs)})
+    assert len(made.corpora) == 3
+    assert set(without.cells) < set(made.cells), "the other rows are the same cells"
+    cells = {cell.label: cell for cell in made.cells.values()}
+    found = {label: run_cell(cells[label]) for label in ("NLI", "BT")}
+    ((_, white),) = cells["NLI"].cosines().values()
+    step = Whitening(k=4).behind(load(tiny_model, "mean")).fit(sentences(40, seed=5))
+    np.testing.assert_allclose(white, cosines_of(step, pairs_file), atol=1e-4)
+    assert found["BT"]["data"]["corpus"]["rows"] == 40
+    assert [claim["claim"] for claim in study_record(made)["claims"]] == ["c: NLI", "c: BT"]
+    assert str(tmp_path) not in json.dumps(study_record(made))
+
+
 def test_vectors_are_remembered_until_they_are_asked_for_anew(tiny_model: Path, plan: Plan) -> None:
     encoder = load(tiny_model, "mean")
     for then in ("", "whitening:k=4"):

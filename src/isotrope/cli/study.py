@@ -32,6 +32,10 @@ def _sweeps(given: list[str]) -> dict[str, list[Any]]:
     labels=Word("Labelled pairs that judge: sts, stsb, stsb-dev, dev-half, none."),
     seeds=Word("Seeds of each row: 0, 1, 2, …; default: the study's.", low=1),
     sweep=Word("key=value,value: every row with each value.", read=_sweeps),
+    row_documents=Word(
+        "NAME=FILE: text for the rows with documents = NAME; again for more.",
+        read=lambda given: dict(named("--row-documents", given, "NAME=FILE", "write, for example, nli=nli.txt")),
+    ),
     threads=Word("Processor threads for each run.", low=1),
     seed=Word("Of verify: the seed that draws the cell.", low=0),
 )
@@ -44,6 +48,7 @@ def study(
     data: str | None = None,
     model: str | None = None,
     vectors: str | None = None,
+    row_documents: Mapping[str, str] | None = None,
     sentences: int | None = None,
     seeds: int | None = None,
     dev: Sequence[str] = (),
@@ -82,7 +87,7 @@ def study(
     options = Options(
         output=output, documents=documents, data=data, model=model, vectors=vectors, sentences=sentences, dev=dev,
         rows=_rows(file, rows), overrides=overrides, workers=workers, threads=threads, restart=restart, console=console,
-        seeds=seeds, labels=labels, sweep=sweep, tuned=tuned,
+        seeds=seeds, labels=labels, sweep=sweep, tuned=tuned, row_documents=row_documents,
     )  # fmt: skip
     idle: dict[str, Any] = {"--seeds": seeds, "--labels": labels, "--sweep": sweep} if search else {}
     idle |= {"--seeds": seeds, "--rows": rows, "--search": search} if name else {"--cell": cell, "--seed": seed}
@@ -117,6 +122,8 @@ def _rows(file: str, given: Sequence[str]) -> list[str]:
     from isotrope.study.rows import expand_rows
     from isotrope.study.spec import read_study
 
-    entries = expand_rows(read_study(file)).values() if given else ()
-    known = {name for entry in entries for name in (entry.label, entry.base)}
+    if not given:
+        return []
+    spec = read_study(file)
+    known = {name for entry in expand_rows(spec).values() for name in (entry.label, entry.base)} | spec.reference.keys()
     return [name.strip() for text in given for name in ([text] if text in known else text.split(","))]

@@ -53,9 +53,8 @@ class StudyPlan:
         self.spec, self.place, run = spec, place, spec.run
         self.read, self.pairs = cache(read_preset), cache(self._pairs)
         self.checksum = cache(lambda name: file_checksum(Path(name)) if Path(name).is_file() else files_checksum(name))
-        files = corpus_files(run.corpus, place.data)
-        self.corpus = text.open(files, split=run.split, keep_duplicates=run.keep_duplicates)
-        self.text = self.corpus.texts().key
+        self.opened = cache(self._opened)
+        self.opened("", "")  # which refuses what is not there
         self.documents = text.open(corpus_files(run.documents, place.data)) if run.documents else None
         if self.documents and not make_document_tasks([*self.documents.documents().each()]).tasks:
             remedy = f"name at least {FEWEST_TEXTS} documents of {FEWEST_WORDS} words or more"
@@ -83,10 +82,10 @@ class StudyPlan:
     def _cell(self, entry: PlannedRow, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
         """Add a cell, and the cells that it needs, to the plan -> its key."""
         row, run, made = entry.row, self.spec.run, self.cells
+        corpus, recipe = self.opened(row.documents, row.positive), self.read(row.preset, row.set)
         check_step(row.then, words=row.vectors)
         if row.then and row.train:
             return self._behind(entry, seed, backbone)
-        recipe = self.read(row.preset, row.set)
         needs: dict[str, None] = {}  # in order
 
         def own(name: str) -> str:
@@ -134,12 +133,13 @@ class StudyPlan:
         if row.vectors:
             WordVectors(start)  # which refuses what is no such file
         judging, selecting = self.pairs(tuple(recipe.train.select))
+        read = corpus.documents if recipe.pairs else corpus.texts
         others = {start, *(model for models in teachers.values() for model in models)} - needs.keys() - {STUDENT}
         decides = {
             "files": {name: self.checksum(name) for name in sorted(others)},
             "settings": {k: v for k, v in settings.items() if row.train or run.positives or k == "encoder"},
             "seed": seed, "threads": run.threads, "train": row.train, "test": judging, "suites": self.measured_on,
-            "text": [self.text, row.sentences] if row.train or row.then or run.positives else None,
+            "text": [read().key, row.sentences] if row.train or row.then or run.positives else None,
             "dev": selecting if row.train else None,
         } | ({"then": row.then} if row.then else {}) | ({"positives": True} if run.positives else {})  # fmt: skip
         if self.documents:
@@ -149,7 +149,7 @@ class StudyPlan:
         cell = Cell(
             entry.label, key, self._folder(row, seed, key), row, run, settings, overrides, path(start),
             {label: tuple(map(path, models)) for label, models in teachers.items()},
-            seed, row.sentences, self.corpus, self.place.data, keep_model, self.documents, tuple(needs),
+            seed, row.sentences, corpus, self.place.data, keep_model, self.documents, tuple(needs),
         )  # fmt: skip
         made[key] = replace(made.get(key, cell), keep_model=keep_model or made.get(key, cell).keep_model)
         return key
@@ -167,6 +167,19 @@ class StudyPlan:
             teachers={}, keep_model=self.spec.run.keep_models,
         )  # fmt: skip
         return key
+
+    @property
+    def corpora(self) -> list[text.Opened]:
+        """All text that cells learn from."""
+        return [*{id(cell.corpus): cell.corpus for cell in self.cells.values()}.values()]
+
+    def _opened(self, documents: str, positive: str) -> text.Opened:
+        """The text of the run, or the row's own."""
+        run = self.spec.run
+        named = (run.row_documents[documents],) if documents else run.corpus
+        split = None if documents else run.split
+        files = corpus_files(named, self.place.data)
+        return text.open(files, positive=positive or None, split=split, keep_duplicates=run.keep_duplicates)
 
     def _folder(self, row: RowSettings, seed: int, key: str) -> Path:
         return self.place.output / "cells" / f"{Path(row.preset).stem}-seed-{seed}-{key[:8]}"

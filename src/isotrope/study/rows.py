@@ -45,7 +45,7 @@ def expand_rows(
                 problem = f"study {spec.name}: two rows are called {label!r}"
                 raise UserError(problem, "rename one, or name each value once")
             settings = [f"{key}={json.dumps(value)}" for key, value in at.items() if key != SENTENCES]
-            own = {"set": (*row.set, *settings), SENTENCES: _count(spec, label, at.get(SENTENCES, row.sentences))}
+            own = {"set": (*row.set, *settings), SENTENCES: _count(spec, label, at.get(SENTENCES, row.sentences), row)}
             everything[label] = PlannedRow(label, row.model_copy(update=own), base, at)
     _check_names(spec, everything, only)
     return {label: entry for label, entry in everything.items() if not only or {label, entry.base} & set(only)}
@@ -53,7 +53,8 @@ def expand_rows(
 
 def training(row: RowSettings) -> str:
     """Equal for rows with the same training, whatever their ``then``."""
-    return row.model_dump_json(include={"preset", "set", "teachers", "sweep", "sentences", "scale", "search"})
+    reads = {"sentences", "documents", "positive"}
+    return row.model_dump_json(include={"preset", "set", "teachers", "sweep", "scale", "search"} | reads)
 
 
 def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = (), *, search: bool = False) -> Spec:
@@ -91,6 +92,9 @@ def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = (), *, search
 
 def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[str]) -> None:
     rows = {*entries, *(entry.base for entry in entries.values())}
+    if printed := [name for name in only if name in spec.reference.keys() - rows]:
+        remedy = "name other rows, or the file of its text with --row-documents or of its vectors with --vectors"
+        raise UserError(f"study {spec.name}: --rows: {printed[0]!r} has printed numbers alone", remedy)
     swept = {k for entry in entries.values() for k, value in entry.at.items() if isinstance(value, int | float)}
     named = [("--rows:", name, rows) for name in only]
     named += [("run.baseline =", spec.run.baseline, rows)] if spec.run.baseline else []
@@ -115,9 +119,9 @@ def check_step(then: str, words: bool) -> None:
         raise UserError(f"then = {then!r} is not possible", remedy)
 
 
-def _count(spec: Spec, label: str, asked: Any) -> int | None:
-    """How many sentences a row takes. A number up to 1 is a share of the run's sentences."""
-    common = spec.run.sentences
+def _count(spec: Spec, label: str, asked: Any, row: RowSettings) -> int | None:
+    """How many sentences a row takes. Up to 1 it is a share of the run's; documents of its own are read whole."""
+    common = None if row.documents else spec.run.sentences
     if asked is None:
         return common
     if not isinstance(asked, int | float) or asked <= 0 or (asked <= 1 and common is None):

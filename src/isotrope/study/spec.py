@@ -54,6 +54,7 @@ class CommonSettings(_Record):
     seeds: Count = 5  # each row is trained with the seeds 0 … seeds − 1
     backbone: str | None = None  # instead of the presets' own
     vectors: str = ""  # a file of word vectors, for the rows that take it
+    row_documents: dict[str, str] = {}  # a row's ``documents`` -> the file or folder that is its text
     dev: Names | None = None  # as in isotrope train; None: as each preset says
     # dev-half: half of one's own dev pairs; stsb-dev: for figures alone, since these pairs select too
     test: Literal["sts", "stsb", "stsb-dev", "dev-half", "none"] = "sts"
@@ -123,7 +124,10 @@ class RowSettings(Reference):
     scale: Annotated[tuple[Literal["train.eval_steps", "train.save_steps"], ...], Listed] = ()  # shrink with the share
     then: str = ""  # a step behind the model, as whitening:k=128; on the row's sentences, with fit=target on the test's
     train: bool = True  # False: the backbone as it is, read with the preset's pooling
-    vectors: bool = False  # True: the word vectors of run.vectors, averaged; without that file, published numbers alone
+    # without their file, these two have published numbers alone
+    vectors: bool = False  # True: the word vectors of run.vectors, averaged
+    documents: str = ""  # a name in run.row_documents: the row reads these, and not run.corpus
+    positive: str = ""  # with ``documents``: the column of a positive for each text
 
 
 class Claim(_Record):
@@ -222,21 +226,26 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     for key in _idle(spec):
         remedy = "leave it out: rows that are swept, not trained, or of word vectors do not read every key"
         raise UserError(f"study {name}: {key} has no effect", remedy)
-    return _with_vectors(spec)
+    return _with_files(spec)
 
 
-def _with_vectors(spec: Spec) -> Spec:
-    """The study, its rows of word vectors as rows that are not trained; without a file, references without claims."""
-    named = {label: row for label, row in spec.rows.items() if row.vectors}
-    if spec.run.vectors:
-        words = {label: row.model_copy(update={"train": False}) for label, row in named.items()}
-        return spec.model_copy(update={"rows": spec.rows | words})
-    rows = {label: row for label, row in spec.rows.items() if not row.vectors}
-    for label, row in named.items():
-        if not (row.published and rows):
-            problem = f"study {spec.name}: rows.{label} has word vectors, and no file is named"
-            raise UserError(problem, "add --vectors FILE, or run.vectors")
+def _with_files(spec: Spec) -> Spec:
+    """The study, its rows of word vectors as rows that are not trained. Without their file, rows are references."""
+    run = spec.run
+    words = {label: row.model_copy(update={"train": False}) for label, row in spec.rows.items() if row.vectors}
+    rows = spec.rows | words
+    needed = {label: ("word vectors", "vectors", "--vectors FILE") for label in words if not run.vectors}
+    for label, row in rows.items():
+        if row.documents and row.documents not in run.row_documents:
+            what = f"the documents {row.documents!r}"
+            needed[label] = what, f"row_documents.{row.documents}", f"--row-documents {row.documents}=FILE"
+    for label, (what, key, option) in needed.items():
+        if not rows[label].published or needed.keys() == rows.keys():
+            problem = f"study {spec.name}: rows.{label} has {what}, and no file is named"
+            raise UserError(problem, f"add {option}, or run.{key}")
+    named = {label: rows[label] for label in needed}
     claims = {label: one for label, one in spec.claims.items() if not {one.better, one.than} & named.keys()}
+    rows = {label: row for label, row in rows.items() if label not in named}
     return spec.model_copy(update={"rows": rows, "reference": {**named, **spec.reference}, "claims": claims})
 
 
@@ -244,12 +253,14 @@ def _idle(spec: Spec) -> Iterator[str]:
     """The keys that have no effect."""
     if spec.run.vectors and not any(row.vectors for row in spec.rows.values()):
         yield "run.vectors"
+    known = {row.documents for row in spec.rows.values()}
+    yield from (f"run.row_documents.{name}" for name in spec.run.row_documents if name not in known)
     for label, row in spec.rows.items():
         idle = {"published"} if row.sweep else set[str]()
         if row.vectors:
-            idle = {"preset", "set", "teachers", "sweep", "train", "search"}
+            idle = {"preset", "set", "teachers", "sweep", "train", "search", "documents"}
         elif not row.train:  # a step in ``then`` is fitted on the sentences, which a sweep may set
-            idle |= {"scale", "teachers", "search"} | (set() if row.then else {"sentences", "sweep"})
-        if spec.search is None:
-            idle |= {"search"}
+            idle |= {"scale", "teachers", "search"} | (set() if row.then else {"sentences", "sweep", "documents"})
+        idle |= {"search"} if spec.search is None else set()
+        idle |= set() if row.documents else {"positive"}
         yield from (f"rows.{label}.{key}" for key in sorted(row.model_fields_set & idle))

@@ -31,12 +31,13 @@ SEARCH, SEARCH_SELF_MADE = "search.toml", "search-self-made.toml"
 
 
 class Options(TypedDict, total=False):
-    """The study's file decides what is left out; the first eight after ``output`` replace keys of its ``[run]``."""
+    """The study's file decides what is left out; the first nine after ``output`` replace keys of its ``[run]``."""
 
     output: Required[str | Path]  # the study's folder
     documents: Sequence[str] | None  # text to learn from, as ``run.corpus``
     model: str | None  # what to begin with, in place of every preset's
     vectors: str | None  # a file of word vectors, for the rows that take it
+    row_documents: Mapping[str, str] | None  # name -> file or folder, for the rows with these ``documents``
     sentences: int | None  # of a run
     dev: Sequence[str] | None  # pairs that select
     seeds: int | None  # how many, from 0
@@ -59,7 +60,7 @@ def with_options(file: str | Path, options: Options, *, search: bool = False, **
         "backbone": options.get("model"),
         "dev": options.get("dev") or None,
         "test": options.get("labels"),
-        **{key: options.get(key) for key in ("vectors", "sentences", "seeds", "threads")},
+        **{key: options.get(key) for key in ("vectors", "row_documents", "sentences", "seeds", "threads")},
     }
     data = str(options.get("data") or os.environ.get("ISOTROPE_DATA") or "") or None
     spec, tuned = read_study(file, changes | run), options.get("tuned")
@@ -92,7 +93,7 @@ def study(file: str | Path, **options: Unpack[Options]) -> Study:
     console = options.get("console") or plain_console()
     with watch("planning", console):
         planned = StudyPlan(*with_options(file, options), options.get("rows", ()), options.get("sweep"))
-    job = Job(options["output"], "study", {}, [planned.corpus], restart=options.get("restart", False))
+    job = Job(options["output"], "study", {}, planned.corpora, restart=options.get("restart", False))
     with job.held():  # it has no identity, since more rows and seeds, and other studies, add cells
         job.begin()
         try:
@@ -164,7 +165,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     documents = search.documents or spec.run.documents
     run = spec.run.model_copy(update={"baseline": "", "test": test, "documents": documents})
     planned = StudyPlan(spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}}), place)
-    job = Job(options["output"], "study", {}, [planned.corpus], restart=options.get("restart", False))
+    job = Job(options["output"], "study", {}, planned.corpora, restart=options.get("restart", False))
     with job.held():
         job.begin()
         failed = run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
