@@ -229,7 +229,9 @@ def test_numbers_of_repeated_words() -> None:
     assert all(abs(number - 2000) < 200 for number in numbers.values())
     assert int(repeats(among, 0.32, room, seeded()).sum(dim=1).max()) == 1
     assert not repeats(among, 0.32, -4 * room, seeded()).any()
-    assert int(repeats(among, 0.32, 2 * room, seeded()).sum(dim=1).max()) == 2
+    few = Counter(repeats(among, 0.32, 2 * room, seeded()).sum(dim=1).tolist())
+    assert set(few) == {0, 1, 2}
+    assert all(abs(number - 8000 / 3) < 250 for number in few.values()), "as likely too where the room ends them"
     said = Repeat(1.0, most=2)(features([10] * 50), seeded())["attention_mask"].sum(dim=1) - 12
     assert set(said.tolist()) == {0, 1, 2}
 

@@ -18,11 +18,11 @@ from isotrope.types import Count, Fraction
 def repeats(among: Tensor, ratio: float, room: Tensor, generator: torch.Generator) -> Tensor:
     """Which of the n tokens ``among`` are said twice: 0 to max(2, ⌊ratio·n⌋), all numbers as likely. (N, L) bool.
 
-    No sentence becomes longer by more than its ``room`` (N, 1).
+    No sentence becomes longer by more than its ``room`` (N, 1): then the numbers end there.
     """
-    most = share(ratio, among).clamp(min=2)  # (N, 1)
+    most = share(ratio, among).clamp(min=2).minimum(room).clamp(min=0)  # (N, 1)
     count = (torch.rand(len(among), 1, generator=generator).to(among.device) * (most + 1)).long()
-    return chosen(among, count.minimum(room), generator)
+    return chosen(among, count, generator)
 
 
 def deleted(among: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
