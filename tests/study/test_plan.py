@@ -215,9 +215,16 @@ BAD = {
     'title = "t"\n[rows.a]\nsweep = {seed = [1]}\npublished = {STS12 = 1}': "rows.a.published has no effect",
     'title = "t"\n[rows.a]\n[rows.b]\nvectors = true': "rows.b has word vectors, and no file is named",
     'title = "t"\n[rows.b]\nvectors = true\n[run]\nvectors = "missing.tsv"': "missing.tsv",
-    'title = "t"\n[rows.a]\n[rows.b]\ndocuments = "nli"': "rows.b has the documents 'nli', and no file is named",
+    'title = "t"\n[rows.a]\n[rows.b]\ndocuments = "nli"': "rows.b has documents 'nli', and no file is named",
     'title = "t"\n[rows.a]\npositive = "x"': "rows.a.positive has no effect",
     'title = "t"\n[rows.a]\ntrain = false\ndocuments = "nli"': "rows.a.documents has no effect",
+    'title = "t"\n[rows.a]\ntrain = false\nthen = "flow:fit=target"\ndocuments = "nli"': "rows.a.documents has no",
+    'title = "t"\n[rows.a]\ndocuments = "nli"\nsweep = {sentences = [9]}': "rows.a.sweep.sentences has no effect",
+    'title = "t"\n[rows.a]\n[rows.b]\ndocuments = "nli"\npublished = {"Avg." = 1}\n[teachers.c]\npreset = "simcse"\n'
+    'tuned = "b"': "the trained row teachers.c.tuned = 'b' is unknown",
+    'title = "t"\n[rows.a]\n[rows.b]\ndocuments = "nli"\npublished = {"Avg." = 1}\n[run]\nbaseline = "b"': (
+        "run.baseline = 'b' has printed numbers alone: name its documents 'nli' with --row-documents nli=FILE"
+    ),
     'title = "t"\n[rows.a]\nsweep = {"encoder.pooling" = ["cls"]}\n[figures.f]\nkind = "sweep"\ntitle = ""\n'
     'x = "encoder.pooling"': "figures.f.x = 'encoder.pooling' is unknown",
     'title = "t"\n[rows.a]\n[figures."../f"]\nkind = "bars"\ntitle = ""': "../f",

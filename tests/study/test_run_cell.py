@@ -263,8 +263,12 @@ def test_a_row_reads_documents_of_its_own_where_a_file_is_named(
     assert list(without.rows) == ["raw"]
     assert sorted(study_record(without)["references"]) == ["BT", "NLI"]
     assert not study_record(without)["claims"]
-    with pytest.raises(UserError, match=r"run\.row_documents\.nil has no effect"):
+    with pytest.raises(UserError, match=r"row_documents: 'nil' is unknown") as misspelt:
         plan(rows, row_documents={"nil": str(nli)})
+    assert "did you mean 'nli'?" in misspelt.value.remedy
+    with pytest.raises(UserError, match="'NLI' has printed numbers alone") as printed:
+        plan(rows, only=("NLI",))
+    assert printed.value.remedy == "name its documents 'nli' with --row-documents nli=FILE"
     with pytest.raises(UserError, match=r"missing\.txt does not exist"):
         plan(rows, row_documents={"nli": "missing.txt"})
     made = plan(rows, row_documents={"nli": str(nli), "translations": str(pairs)})
@@ -278,6 +282,10 @@ def test_a_row_reads_documents_of_its_own_where_a_file_is_named(
     assert found["BT"]["data"]["corpus"]["rows"] == 40
     assert [claim["claim"] for claim in study_record(made)["claims"]] == ["c: NLI", "c: BT"]
     assert str(tmp_path) not in json.dumps(study_record(made))
+    assert study_record(made)["note"].endswith("A row with documents of its own reads all of them.")
+    nli.write_text("one\ntwo\nthree\n", encoding="utf-8")
+    with pytest.raises(UserError, match="row 'few': 3 sentences do not fill a batch of 16"):
+        plan('[rows.few]\ndocuments = "nli"', row_documents={"nli": str(nli)})
 
 
 def test_vectors_are_remembered_until_they_are_asked_for_anew(tiny_model: Path, plan: Plan) -> None:

@@ -23,6 +23,16 @@ def _sweeps(given: list[str]) -> dict[str, list[Any]]:
     return found
 
 
+def _files(given: list[str]) -> dict[str, str]:
+    """``nli=nli.txt`` -> {nli: nli.txt}."""
+    found: dict[str, str] = {}
+    for name, file in named("--row-documents", given, "NAME=FILE", "write, for example, nli=nli.txt"):
+        if name in found:
+            raise UserError(f"--row-documents {name} is named twice", "name one file or folder")
+        found[name] = file
+    return found
+
+
 @command(
     overrides=Word("key=value: change a setting, in every row that has the key; again for more.", "set", many=True),
     sentences=Word("Texts of each run; default: the study's.", low=2),
@@ -34,7 +44,7 @@ def _sweeps(given: list[str]) -> dict[str, list[Any]]:
     sweep=Word("key=value,value: every row with each value.", read=_sweeps),
     row_documents=Word(
         "NAME=FILE: text for the rows with documents = NAME; again for more.",
-        read=lambda given: dict(named("--row-documents", given, "NAME=FILE", "write, for example, nli=nli.txt")),
+        read=_files,
     ),
     threads=Word("Processor threads for each run.", low=1),
     seed=Word("Of verify: the seed that draws the cell.", low=0),
@@ -86,7 +96,8 @@ def study(
         file = name
     options = Options(
         output=output, documents=documents, data=data, model=model, vectors=vectors, sentences=sentences, dev=dev,
-        rows=_rows(file, rows), overrides=overrides, workers=workers, threads=threads, restart=restart, console=console,
+        rows=_rows(file, rows, vectors=vectors, row_documents=row_documents), overrides=overrides, workers=workers,
+        threads=threads, restart=restart, console=console,
         seeds=seeds, labels=labels, sweep=sweep, tuned=tuned, row_documents=row_documents,
     )  # fmt: skip
     idle: dict[str, Any] = {"--seeds": seeds, "--labels": labels, "--sweep": sweep} if search else {}
@@ -117,13 +128,13 @@ def study(
         raise UserError(problem, f"see {done.pages[0]}; when that is fixed, the same command runs them")
 
 
-def _rows(file: str, given: Sequence[str]) -> list[str]:
+def _rows(file: str, given: Sequence[str], **files: Any) -> list[str]:
     """The names given, whole where the study has such a row, else separated by commas."""
     from isotrope.study.rows import expand_rows
     from isotrope.study.spec import read_study
 
     if not given:
         return []
-    spec = read_study(file)
+    spec = read_study(file, files)
     known = {name for entry in expand_rows(spec).values() for name in (entry.label, entry.base)} | spec.reference.keys()
     return [name.strip() for text in given for name in ([text] if text in known else text.split(","))]

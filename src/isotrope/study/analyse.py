@@ -17,6 +17,8 @@ from isotrope.study.rows import PlannedRow
 from isotrope.study.spec import Claim, Reference, RowSettings
 from isotrope.study.statistics import ALPHA, FEWEST_SEEDS, holm, paired_test, seeds_needed, spread_test
 
+OWN = "A row with documents of its own reads all of them."
+
 
 def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Record:
     """Everything that the study's pages show, from its finished cells; ``failed`` is key -> why.
@@ -57,7 +59,8 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
     begun = {label: plan.cells[next(iter(keys.values()))].settings["base"] for label, keys in plan.rows.items()}
     compared = [label for label in entries if label in trained or begun[label] == begun[baseline]]
     record: Record = {
-        **spec.model_dump(include={"name", "title", "source", "note"}),
+        **spec.model_dump(include={"name", "title", "source"}),
+        "note": " ".join(filter(None, [spec.note, OWN if any(row.documents for row in spec.rows.values()) else ""])),
         "scale": {
             **spec.run.model_dump(include={"sentences", "seeds", "test"}),
             "backbones": sorted({without_paths(str(cell.settings["base"])) for cell in plan.cells.values()}),

@@ -24,7 +24,7 @@ from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell
 from isotrope.study.rows import PlannedRow, check_step, expand_rows
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
-from isotrope.training.inputs import STUDENT
+from isotrope.training.inputs import STUDENT, refuse_without_effect, training_text
 from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
 
 
@@ -54,7 +54,6 @@ class StudyPlan:
         self.read, self.pairs = cache(read_preset), cache(self._pairs)
         self.checksum = cache(lambda name: file_checksum(Path(name)) if Path(name).is_file() else files_checksum(name))
         self.opened = cache(self._opened)
-        self.opened("", "")  # which refuses what is not there
         self.documents = text.open(corpus_files(run.documents, place.data)) if run.documents else None
         if self.documents and not make_document_tasks([*self.documents.documents().each()]).tasks:
             remedy = f"name at least {FEWEST_TEXTS} documents of {FEWEST_WORDS} words or more"
@@ -116,9 +115,12 @@ class StudyPlan:
         overrides = self._overrides(row, recipe, base)
         recipe = self.read(row.preset, overrides)
         check_runnable(recipe)
-        if row.train and row.sentences is not None and row.sentences < recipe.train.batch_size:
-            problem = f"{row.sentences} sentences do not fill a batch of {recipe.train.batch_size}"
-            raise UserError(problem, "take more sentences, or a smaller train.batch_size")
+        if row.train:
+            refuse_without_effect(corpus, recipe)
+            count = len(training_text(corpus, recipe, None)) if row.sentences is None else row.sentences
+            if count < recipe.train.batch_size:
+                problem = f"{count} sentences do not fill a batch of {recipe.train.batch_size}"
+                raise UserError(problem, "take more sentences, or a smaller train.batch_size")
         for label in row.teachers:
             check_known(f"preset {recipe.name}: the teacher", label, recipe.teachers)
         teachers = {

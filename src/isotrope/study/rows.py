@@ -12,7 +12,7 @@ from isotrope.errors import UserError, check_known
 from isotrope.post.fitted import TARGET
 from isotrope.post.names import post_step
 from isotrope.post.sif import Sif
-from isotrope.study.spec import RowSettings, Spec
+from isotrope.study.spec import RowSettings, Spec, missing_file
 
 SENTENCES = "sentences"  # the one key of a sweep that is not a preset's
 
@@ -37,7 +37,11 @@ def expand_rows(
     everything: dict[str, PlannedRow] = {}
     for base, row in spec.rows.items():
         swept = {**row.sweep, **(sweep or {})}.items()  # an untrained row has no other keys than its step's sentences
-        axes = {key: values for key, values in swept if row.train or (row.then and key == SENTENCES)}
+        axes = {
+            key: values
+            for key, values in swept
+            if (row.train or (row.then and key == SENTENCES)) and not (row.documents and key == SENTENCES)
+        }
         for values in itertools.product(*axes.values()):
             at = dict(zip(axes, values, strict=True))
             label = ", ".join([base, *(f"{key.rsplit('.', 1)[-1]} = {_short(value)}" for key, value in at.items())])
@@ -92,9 +96,6 @@ def with_tuned(spec: Spec, file: str | Path, only: Sequence[str] = (), *, search
 
 def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[str]) -> None:
     rows = {*entries, *(entry.base for entry in entries.values())}
-    if printed := [name for name in only if name in spec.reference.keys() - rows]:
-        remedy = "name other rows, or the file of its text with --row-documents or of its vectors with --vectors"
-        raise UserError(f"study {spec.name}: --rows: {printed[0]!r} has printed numbers alone", remedy)
     swept = {k for entry in entries.values() for k, value in entry.at.items() if isinstance(value, int | float)}
     named = [("--rows:", name, rows) for name in only]
     named += [("run.baseline =", spec.run.baseline, rows)] if spec.run.baseline else []
@@ -104,6 +105,10 @@ def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[s
         named += [(f"figures.{label}.rows:", name, rows) for name in figure.rows]
         named += [(f"figures.{label}.x =", figure.x, swept)] if figure.kind == "sweep" else []
     for place, name, known in named:
+        if name in spec.reference.keys() - rows:
+            file = missing_file(spec.reference[name], spec.run)
+            remedy = f"name its {file[0]} with {file[1]}" if file else "name a row that is run"
+            raise UserError(f"study {spec.name}: {place} {name!r} has printed numbers alone", remedy)
         check_known(f"study {spec.name}: {place}", name, sorted(known))
 
 

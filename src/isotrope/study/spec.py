@@ -213,54 +213,71 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     tables.setdefault("name", Path(name).stem)
     given = {key: value for key, value in (changes or {}).items() if value is not None}
     if given and isinstance(tables.setdefault("run", {}), dict):
-        tables["run"] |= given
+        known = tables["run"].get("row_documents") if "row_documents" in given else None
+        tables["run"] |= given | ({"row_documents": known | given["row_documents"]} if isinstance(known, dict) else {})
     try:
         spec = Spec(**tables)
     except ValidationError as error:
         mistake = explain(error, Spec)
         raise UserError(f"study {name}: {mistake.problem}", mistake.remedy) from error
-    for label, teacher in spec.teachers.items():
-        if teacher.tuned:
-            trained = [row for row, of in spec.rows.items() if of.train and not of.vectors]
-            check_known(f"study {name}: the trained row teachers.{label}.tuned =", teacher.tuned, trained)
     for key in _idle(spec):
         remedy = "leave it out: rows that are swept, not trained, or of word vectors do not read every key"
         raise UserError(f"study {name}: {key} has no effect", remedy)
-    return _with_files(spec)
+    for one in spec.run.row_documents:
+        named = {row.documents for row in spec.rows.values()} - {""}
+        check_known(f"study {name}: row_documents:", one, sorted(named), ", or leave it out")
+    spec = _with_files(spec)
+    for label, teacher in spec.teachers.items():
+        if teacher.tuned:
+            trained = [row for row, of in spec.rows.items() if of.train]
+            check_known(f"study {name}: the trained row teachers.{label}.tuned =", teacher.tuned, trained)
+    return spec
+
+
+def missing_file(row: Reference, run: CommonSettings) -> tuple[str, str] | None:
+    """What a row reads of which no file is named, and the option that names it; None if nothing is missing."""
+    if not isinstance(row, RowSettings):
+        return None
+    if row.vectors:
+        return None if run.vectors else ("word vectors", "--vectors FILE")
+    found = not row.documents or row.documents in run.row_documents
+    return None if found else (f"documents {row.documents!r}", f"--row-documents {row.documents}=FILE")
 
 
 def _with_files(spec: Spec) -> Spec:
     """The study, its rows of word vectors as rows that are not trained. Without their file, rows are references."""
-    run = spec.run
     words = {label: row.model_copy(update={"train": False}) for label, row in spec.rows.items() if row.vectors}
-    rows = spec.rows | words
-    needed = {label: ("word vectors", "vectors", "--vectors FILE") for label in words if not run.vectors}
-    for label, row in rows.items():
-        if row.documents and row.documents not in run.row_documents:
-            what = f"the documents {row.documents!r}"
-            needed[label] = what, f"row_documents.{row.documents}", f"--row-documents {row.documents}=FILE"
-    for label, (what, key, option) in needed.items():
-        if not rows[label].published or needed.keys() == rows.keys():
-            problem = f"study {spec.name}: rows.{label} has {what}, and no file is named"
-            raise UserError(problem, f"add {option}, or run.{key}")
-    named = {label: rows[label] for label in needed}
-    claims = {label: one for label, one in spec.claims.items() if not {one.better, one.than} & named.keys()}
-    rows = {label: row for label, row in rows.items() if label not in named}
-    return spec.model_copy(update={"rows": rows, "reference": {**named, **spec.reference}, "claims": claims})
+    rows = {label: row for label, row in (spec.rows | words).items() if not missing_file(row, spec.run)}
+    lost = {label: row for label, row in spec.rows.items() if label not in rows}
+    for label, row in lost.items():
+        if not (row.published and rows) and (missing := missing_file(row, spec.run)):
+            problem = f"study {spec.name}: rows.{label} has {missing[0]}, and no file is named"
+            raise UserError(problem, f"add {missing[1]}, or the key in [run]")
+    claims = {label: one for label, one in spec.claims.items() if not {one.better, one.than} & lost.keys()}
+    shown = {label: [row for row in one.rows if row not in lost] for label, one in spec.figures.items()}
+    figures = {
+        label: one.model_copy(update={"rows": tuple(shown[label])})
+        for label, one in spec.figures.items()
+        if shown[label] or not one.rows
+    }
+    found = {"rows": rows, "reference": {**lost, **spec.reference}, "claims": claims, "figures": figures}
+    return spec.model_copy(update=found)
 
 
 def _idle(spec: Spec) -> Iterator[str]:
     """The keys that have no effect."""
     if spec.run.vectors and not any(row.vectors for row in spec.rows.values()):
         yield "run.vectors"
-    known = {row.documents for row in spec.rows.values()}
-    yield from (f"run.row_documents.{name}" for name in spec.run.row_documents if name not in known)
     for label, row in spec.rows.items():
         idle = {"published"} if row.sweep else set[str]()
         if row.vectors:
             idle = {"preset", "set", "teachers", "sweep", "train", "search", "documents"}
         elif not row.train:  # a step in ``then`` is fitted on the sentences, which a sweep may set
-            idle |= {"scale", "teachers", "search"} | (set() if row.then else {"sentences", "sweep", "documents"})
+            idle |= {"scale", "teachers", "search"} | (set() if row.then else {"sentences", "sweep"})
         idle |= {"search"} if spec.search is None else set()
-        idle |= set() if row.documents else {"positive"}
+        fitted = row.then and "fit=target" not in row.then
+        idle |= {"documents"} if not (row.train or fitted) else set()
+        idle |= {"positive"} if not (row.train and row.documents) else set()
+        if row.documents and "sentences" in row.sweep:
+            yield f"rows.{label}.sweep.sentences"
         yield from (f"rows.{label}.{key}" for key in sorted(row.model_fields_set & idle))

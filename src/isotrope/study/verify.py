@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -101,16 +101,23 @@ def compared(cell: str, record: Record, key: str, then: Mapping[str, float], fou
     """A recorded cell, its key and its scores beside the ``result.json`` of the same cell today."""
     old, new = record["cells"][key], found["environment"]
     machine = record["environments"][old["environment"]]
-    packages = machine["packages"].keys() - {"isotrope"}  # an older record names fewer
-    alike = _deciding(machine, packages) == _deciding(new, packages)
+    alike = _deciding(machine, machine) == _deciding(new, machine)
     within = PRINTED * (1 if alike else ELSEWHERE)
     changed = differences(record["settings"][old["settings"]], without_paths(found["settings"]))
     if not changed and found["key"] != key:
         changed = ["other text, pairs, model files or tasks"]
     then = {column: score for column, score in then.items() if column not in COST}
-    return Verification(cell, then, found["scores"], within, [*changed, *differences(machine, new)])
+    changed += differences(machine, _named(new, machine))
+    return Verification(cell, then, found["scores"], within, changed)
 
 
-def _deciding(machine: Mapping[str, Any], packages: Iterable[str]) -> list[Any]:
-    found = {**machine, "packages": {package: machine["packages"].get(package) for package in packages}}
+def _named(machine: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record names of a machine: an older one names fewer things and packages."""
+    packages = {name: machine["packages"].get(name) for name in record["packages"]}
+    return {name: machine.get(name) for name in record} | {"packages": packages}
+
+
+def _deciding(machine: Mapping[str, Any], record: Mapping[str, Any]) -> list[Any]:
+    found = _named(machine, record)
+    found["packages"]["isotrope"] = ""
     return [found.get(name) for name in DECIDES]

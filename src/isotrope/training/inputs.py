@@ -79,7 +79,7 @@ def read_inputs(
     own = [f"encoder.{tomli_w.dumps({key: value})}" for key, value in given.items() if value is not None]
     resolved = resolved_preset(preset, model, [*overrides, *own], teachers or {})
     _check(resolved)
-    _refuse_without_effect(text, resolved, held_out)
+    refuse_without_effect(text, resolved, held_out)
     searched, data = labels if isinstance(labels, Domain) else None, data or os.environ.get("ISOTROPE_DATA")
     judging, selecting = named_pairs(dev, resolved.train.select, labels, data)
     corpus = training_text(text, resolved, sentences, seed, held_out)
@@ -166,7 +166,8 @@ def check_fsdp(preset: Preset) -> None:
         raise UserError(f"train.fsdp = true does not go with {name}", "change that, or set train.fsdp = false")
 
 
-def _refuse_without_effect(text: Opened, preset: Preset, held_out: int) -> None:
+def refuse_without_effect(text: Opened, preset: Preset, held_out: int = 0) -> None:
+    """Refuse columns, splits and held-out documents that the preset does not read."""
     if preset.pairs is None:
         why = "reads texts, not documents, and positives only from a column"
         prompt = None if text.positive else preset.encoder.positive_prompt

@@ -79,8 +79,8 @@ def environment() -> dict[str, Any]:
 
 @cache
 def source(root: Path) -> str:
-    """xxh3 (64 bits, hexadecimal) of a package's code and settings: equal in a checkout, an installation and a copy."""
-    files = sorted(path.relative_to(root).as_posix() for end in ("py", "toml") for path in root.rglob(f"*.{end}"))
+    """xxh3 (64 bits, hexadecimal) of a package's code and presets: equal in a checkout, an installation and a copy."""
+    files = sorted(path.relative_to(root).as_posix() for path in (*root.rglob("*.py"), *root.glob("presets/*.toml")))
     total = xxhash.xxh3_64()
     for name in files:
         total.update(f"{name}\n".encode() + (root / name).read_bytes().replace(b"\r\n", b"\n") + b"\0")
