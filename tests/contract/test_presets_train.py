@@ -109,6 +109,7 @@ def settings(preset: Preset) -> list[str]:
     if preset.peers and "layers" in preset.peers:  # two layers and the embeddings
         chosen += ["peers.layers.count=3", "peers.layers.on=[1, 2, 3]", "views.passes=4"]
     chosen += [f"terms.{label}.size=64" for label in ("self_guided", "translated") if label in preset.terms]
+    chosen += ["terms.diffcse.generator=isotrope/tiny"] if preset.name == "diffcse-bert-base" else []  # of these tokens
     if preset.pairs and preset.pairs.kind == "spans":  # of as many words as are read
         chosen += ["pairs.shortest=2", "pairs.longest=8"]
     if "sgw" in preset.views:
