@@ -282,7 +282,7 @@ def test_a_row_reads_documents_of_its_own_where_a_file_is_named(
     assert found["BT"]["data"]["corpus"]["rows"] == 40
     assert [claim["claim"] for claim in study_record(made)["claims"]] == ["c: NLI", "c: BT"]
     assert str(tmp_path) not in json.dumps(study_record(made))
-    assert study_record(made)["note"].endswith("A row with documents of its own reads all of them.")
+    assert study_record(made)["note"].endswith("reads all of them, unless it has a number of sentences.")
     nli.write_text("one\ntwo\nthree\n", encoding="utf-8")
     with pytest.raises(UserError, match="row 'few': 3 sentences do not fill a batch of 16"):
         plan('[rows.few]\ndocuments = "nli"', row_documents={"nli": str(nli)})

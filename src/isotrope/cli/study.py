@@ -42,10 +42,7 @@ def _files(given: list[str]) -> dict[str, str]:
     labels=Word("Labelled pairs that judge: sts, stsb, stsb-dev, dev-half, none."),
     seeds=Word("Seeds of each row: 0, 1, 2, …; default: the study's.", low=1),
     sweep=Word("key=value,value: every row with each value.", read=_sweeps),
-    row_documents=Word(
-        "NAME=FILE: text for the rows with documents = NAME; again for more.",
-        read=_files,
-    ),
+    row_documents=Word("NAME=FILE: text for the rows with documents = NAME; again for more.", read=_files),
     threads=Word("Processor threads for each run.", low=1),
     seed=Word("Of verify: the seed that draws the cell.", low=0),
 )
@@ -97,8 +94,8 @@ def study(
     options = Options(
         output=output, documents=documents, data=data, model=model, vectors=vectors, sentences=sentences, dev=dev,
         rows=_rows(file, rows, vectors=vectors, row_documents=row_documents), overrides=overrides, workers=workers,
-        threads=threads, restart=restart, console=console,
-        seeds=seeds, labels=labels, sweep=sweep, tuned=tuned, row_documents=row_documents,
+        threads=threads, restart=restart, console=console, seeds=seeds, labels=labels, sweep=sweep, tuned=tuned,
+        row_documents=row_documents,
     )  # fmt: skip
     idle: dict[str, Any] = {"--seeds": seeds, "--labels": labels, "--sweep": sweep} if search else {}
     idle |= {"--seeds": seeds, "--rows": rows, "--search": search} if name else {"--cell": cell, "--seed": seed}

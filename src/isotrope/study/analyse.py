@@ -17,7 +17,7 @@ from isotrope.study.rows import PlannedRow
 from isotrope.study.spec import Claim, Reference, RowSettings
 from isotrope.study.statistics import ALPHA, FEWEST_SEEDS, holm, paired_test, seeds_needed, spread_test
 
-OWN = "A row with documents of its own reads all of them."
+OWN = "A row with documents of its own reads all of them, unless it has a number of sentences."
 
 
 def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Record:
