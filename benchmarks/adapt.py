@@ -1,17 +1,21 @@
-"""A good model (all-MiniLM-L6-v2) adapted to a domain's unlabelled text: what it learns there, what it forgets.
+"""A good model (all-MiniLM-L6-v2) adapted to a domain's unlabelled text: what it learns there, what
+it forgets.
 
-Four methods on the same sentences, batches of 64, 32 tokens, one epoch, dropout 0.1, bf16, one seed: isotrope's preset
-`adapt`, its `simcse` (on the model's own pooling), and sentence-transformers' MultipleNegativesRankingLoss (`mnrl`, its
-SimCSE) and GISTEmbedLoss (`gist`, guided by the model as it was), both on a duplicated column. All are trained by
-`isotrope.train`. The committed results of `mnrl` and `gist` are from sentence-transformers' own trainer. Its steps are
-the same (tests/objective/test_outside.py), but its order of the sentences and its dropout masks are others.
+Four methods on the same sentences, batches of 64, 32 tokens, one epoch, dropout 0.1, bf16, one
+seed: isotrope's preset `adapt`, its `simcse` (on the model's own pooling), and
+sentence-transformers' MultipleNegativesRankingLoss (`mnrl`, its SimCSE) and GISTEmbedLoss (`gist`,
+guided by the model as it was), both on a duplicated column. All are trained by `isotrope.train`.
+The committed results of `mnrl` and `gist` are from sentence-transformers' own trainer. Its steps
+are the same (tests/objective/test_outside.py), but its order of the sentences and its dropout masks
+are others.
 
     python benchmarks/adapt.py RUNS --data DATA            # the table's eight cells, on the domains' "test" setting
     python benchmarks/adapt.py RUNS --data DATA --tune     # the grid that chose the settings, on "dev"
     python benchmarks/adapt.py                             # only the table in docs/methods/adapt.md, from the results
 
-A cell's result is written to docs/results/adapt when it is done and never computed again; a stopped call goes on.
-"dev" measures SciFact among the abstracts that its train claims cite, at 128 tokens, and STS-B dev alone.
+A cell's result is written to docs/results/adapt when it is done and never computed again; a stopped
+call goes on. "dev" measures SciFact among the abstracts that its train claims cite, at 128 tokens,
+and STS-B dev alone.
 """
 
 import argparse
@@ -53,8 +57,10 @@ LOSS = "loss=sentence_transformers.sentence_transformer.losses:"
 CHANGES = {
     "simcse": ["encoder.pooling=mean"],  # the model's own
     "mnrl": [*OUTSIDE, "teachers=false", LOSS + "MultipleNegativesRankingLoss"],
-    # At its defaults GIST does not train on a text that is given twice. The guide finds every positive at cosine 1, so
-    # without a margin nothing is filtered, not even the anchor among the anchors; with one, a temperature of .01 leaves
+    # At its defaults GIST does not train on a text that is given twice. The guide finds every
+    # positive at cosine 1, so
+    # without a margin nothing is filtered, not even the anchor among the anchors; with one, a
+    # temperature of .01 leaves
     # a loss of 0. So it gets the threshold and the temperature of `adapt`.
     "gist": [*OUTSIDE, LOSS + "GISTEmbedLoss", "loss_options.guide=before", "loss_options.temperature=0.05",
              "loss_options.margin=0.2"],
@@ -80,7 +86,9 @@ def text(domain: str, data: str, count: int, folder: Path) -> Path:
     whole, chosen = folder / f"{domain}.txt", folder / f"{domain}-{count}.txt"
     if not chosen.is_file():
         whole.write_text(
-            "\n".join(" ".join(s.split()) for s in unlabelled(Path(data) / "domain", domain)) + "\n", encoding="utf-8"
+            "\n".join(" ".join(s.split()) for s in unlabelled(Path(data) / "domain", domain))
+            + "\n",
+            encoding="utf-8",
         )
         corpus = cleaned(whole)
         rows = Permutation(len(corpus), SEED)[np.arange(min(count, len(corpus)))]
@@ -89,11 +97,16 @@ def text(domain: str, data: str, count: int, folder: Path) -> Path:
 
 
 def unlabelled(folder: Path, domain: str) -> list[str]:
-    """Every sentence of every abstract of SciFact (those that the test's claims cite too, but no claim), or Banking77's
-    train split's queries."""
+    """Every sentence of every abstract of SciFact (those that the test's claims cite too, but no
+    claim), or Banking77's train split's queries.
+    """
     if domain == "Banking77":
         return banking_queries(folder / "banking77", "train")[0]
-    return [sentence for _, sentences in scifact_abstracts(folder / "scifact").values() for sentence in sentences]
+    return [
+        sentence
+        for _, sentences in scifact_abstracts(folder / "scifact").values()
+        for sentence in sentences
+    ]
 
 
 def cleaned(path: Path) -> Texts:
@@ -103,13 +116,25 @@ def cleaned(path: Path) -> Texts:
 def train(method: str, rate: float, corpus: Path, folder: Path, overrides: list[str]) -> Path:
     """The model's folder."""
     settings = [
-        f"train.learning_rate={rate}", f"train.batch_size={BATCH}", f"train.max_length={LENGTH}",
-        "train.precision=bf16", "train.eval_steps=100000", *CHANGES.get(method, []), *overrides,
-    ]  # fmt: skip
+        f"train.learning_rate={rate}",
+        f"train.batch_size={BATCH}",
+        f"train.max_length={LENGTH}",
+        "train.precision=bf16",
+        "train.eval_steps=100000",
+        *CHANGES.get(method, []),
+        *overrides,
+    ]
     run = isotrope.train(
-        corpus, output=folder, preset="simcse" if method == "simcse" else "adapt", model=BACKBONE, dev="none",
-        labels="none", seed=SEED, overrides=settings, console=Console(),
-    )  # fmt: skip
+        corpus,
+        output=folder,
+        preset="simcse" if method == "simcse" else "adapt",
+        model=BACKBONE,
+        dev="none",
+        labels="none",
+        seed=SEED,
+        overrides=settings,
+        console=Console(),
+    )
     return run.folder / "model"
 
 
@@ -118,13 +143,21 @@ def dev_corpus(domain: Domain) -> Domain:
     if domain.own:
         return domain
     cited = np.unique(domain.grades.indices)
-    return Domain(domain.name, domain.queries, [domain.corpus[i] for i in cited], csr_array(domain.grades[:, cited]))
+    return Domain(
+        domain.name,
+        domain.queries,
+        [domain.corpus[i] for i in cited],
+        csr_array(domain.grades[:, cited]),
+    )
 
 
 def measure(model: str, domain: str, setting: str, data: str, kept: Path) -> dict[str, Any]:
     """Per query the retrieval measures, per pair the cosines; kept in a file."""
     if not kept.is_file():
-        encoder, texts = Bf16(model, 128 if setting == "dev" else None), load_domain(data, domain, setting)
+        encoder, texts = (
+            Bf16(model, 128 if setting == "dev" else None),
+            load_domain(data, domain, setting),
+        )
         texts = dev_corpus(texts) if setting == "dev" else texts
         sets = sts(setting, data)
         queries, corpus = search_vectors(encoder, texts.queries, texts.corpus)
@@ -144,7 +177,14 @@ def sts(setting: str, data: str) -> Any:
     return {task: {"test": s["dev"]} if setting == "dev" else s for task, s in sets.items()}
 
 
-def cell(domain: str, method: str, rate: float, setting: str, args: argparse.Namespace, overrides: list[str]) -> None:
+def cell(
+    domain: str,
+    method: str,
+    rate: float,
+    setting: str,
+    args: argparse.Namespace,
+    overrides: list[str],
+) -> None:
     """Train, measure, compare, write."""
     tuned = f"-{rate:g}" + "".join(f"-{o}" for o in overrides) if setting == "dev" else ""
     name = f"{domain}-{method}{tuned}"
@@ -159,12 +199,26 @@ def cell(domain: str, method: str, rate: float, setting: str, args: argparse.Nam
     old = measure(BACKBONE, domain, setting, args.data, folder / f"{domain}-before.npz")
     new = measure(str(model), domain, setting, args.data, folder / f"{name}.npz")
     result: dict[str, Any] = {
-        "domain": domain, "method": method, "backbone": BACKBONE, "setting": setting, "learning_rate": rate,
-        "overrides": overrides, "sentences": len(cleaned(corpus)), "batch_size": BATCH, "max_length": LENGTH,
-        "precision": "bf16", "seed": SEED, "seconds": trained,
-        "retrieval": {key.split("/")[1]: asdict(compare_means(old[key], new[key])) for key in old if "query/" in key},
-        "sts": asdict(compare(pairs(old), pairs(new))), "environment": environment(),
-    }  # fmt: skip
+        "domain": domain,
+        "method": method,
+        "backbone": BACKBONE,
+        "setting": setting,
+        "learning_rate": rate,
+        "overrides": overrides,
+        "sentences": len(cleaned(corpus)),
+        "batch_size": BATCH,
+        "max_length": LENGTH,
+        "precision": "bf16",
+        "seed": SEED,
+        "seconds": trained,
+        "retrieval": {
+            key.split("/")[1]: asdict(compare_means(old[key], new[key]))
+            for key in old
+            if "query/" in key
+        },
+        "sts": asdict(compare(pairs(old), pairs(new))),
+        "environment": environment(),
+    }
     target.parent.mkdir(parents=True, exist_ok=True)
     write_json(target, result)
     changes = {"ndcg@10": result["retrieval"]["ndcg@10"], "STS": result["sts"]}
@@ -176,7 +230,9 @@ def cell(domain: str, method: str, rate: float, setting: str, args: argparse.Nam
 
 
 def chosen(method: str) -> float:
-    """The rate that moved nDCG@10 and STS-B together furthest up, on the dev settings of both domains."""
+    """The rate that moved nDCG@10 and STS-B together furthest up, on the dev settings of both
+    domains.
+    """
     gains = {}
     for rate in RATES:
         found = []
@@ -191,12 +247,18 @@ def chosen(method: str) -> float:
 
 
 def pairs(found: dict[str, Any]) -> dict[str, Any]:
-    return {key[5:]: (found[key], found["cosine/" + key[5:]]) for key in found if key.startswith("gold/")}
+    return {
+        key[5:]: (found[key], found["cosine/" + key[5:]])
+        for key in found
+        if key.startswith("gold/")
+    }
 
 
 def table() -> str:
     """The committed cells of the "test" setting, before and after."""
-    rows = ["| domain | method | nDCG@10 | change (95 %) | p | STS, seven sets | change (95 %) | p |"]
+    rows = [
+        "| domain | method | nDCG@10 | change (95 %) | p | STS, seven sets | change (95 %) | p |"
+    ]
     rows += ["|---|---|--:|--:|--:|--:|--:|--:|"]
     for path in (RESULTS / f"{domain}-{method}.json" for domain in DOMAINS for method in METHODS):
         if path.is_file():
@@ -207,8 +269,12 @@ def table() -> str:
 
 
 def change(c: dict[str, Any]) -> str:
-    before, after, difference, low, high = (100 * c[k] for k in ("before", "after", "difference", "low", "high"))
-    return f"{before:.2f} → {after:.2f} | {difference:+.2f} ({low:+.2f} … {high:+.2f}) | {c['p']:.3g}"
+    before, after, difference, low, high = (
+        100 * c[k] for k in ("before", "after", "difference", "low", "high")
+    )
+    return (
+        f"{before:.2f} → {after:.2f} | {difference:+.2f} ({low:+.2f} … {high:+.2f}) | {c['p']:.3g}"
+    )
 
 
 def page() -> str:
@@ -218,23 +284,47 @@ def page() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "runs", type=Path, nargs="?", help="folder for models and what they measured; may be deleted afterwards"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--data", default=os.environ.get("ISOTROPE_DATA"), help="folder that holds domain/ and senteval/"
+        "runs",
+        type=Path,
+        nargs="?",
+        help="folder for models and what they measured; may be deleted afterwards",
     )
-    parser.add_argument("--tune", action="store_true", help="the grid of learning rates, on the dev settings")
-    parser.add_argument("--domain", choices=DOMAINS, action="append", help="one of them; by default both")
-    parser.add_argument("--method", choices=METHODS, action="append", help="some of them; by default all")
-    parser.add_argument("--rate", type=float, action="append", help="with --tune: instead of the grid")
-    parser.add_argument("--set", action="append", default=[], help="with --tune: key=value over the preset's keys")
+    parser.add_argument(
+        "--data",
+        default=os.environ.get("ISOTROPE_DATA"),
+        help="folder that holds domain/ and senteval/",
+    )
+    parser.add_argument(
+        "--tune", action="store_true", help="the grid of learning rates, on the dev settings"
+    )
+    parser.add_argument(
+        "--domain", choices=DOMAINS, action="append", help="one of them; by default both"
+    )
+    parser.add_argument(
+        "--method", choices=METHODS, action="append", help="some of them; by default all"
+    )
+    parser.add_argument(
+        "--rate", type=float, action="append", help="with --tune: instead of the grid"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], help="with --tune: key=value over the preset's keys"
+    )
     args = parser.parse_args()
     for domain in (args.domain or DOMAINS) if args.runs else ():
         for method in args.method or METHODS:
             for rate in (args.rate or RATES) if args.tune else [chosen(method)]:
-                cell(domain, method, rate, "dev" if args.tune else "test", args, args.set if args.tune else [])
+                cell(
+                    domain,
+                    method,
+                    rate,
+                    "dev" if args.tune else "test",
+                    args,
+                    args.set if args.tune else [],
+                )
                 PAGE.write_text(page(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
 

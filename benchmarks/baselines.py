@@ -1,15 +1,18 @@
-"""What whitening and flow do to a raw backbone on STS, and how models rank: the papers' baselines, measured here.
+"""What whitening and flow do to a raw backbone on STS, and how models rank: the papers' baselines,
+measured here.
 
     python benchmarks/baselines.py sts --data DATA --corpus wiki_train_00.txt.xz     # docs/results/baselines.json
     python benchmarks/baselines.py ranking --data DATA                               # docs/results/ranking.json
 
-sts: BERT-whitening (256 and 128 dimensions) and BERT-flow behind isotrope/tiny with mean pooling and with the average
-of embeddings and last layer. Each is fitted three times: on the sentences of all seven sets ("target"), of each set by
-itself ("each set", as BERT-flow's paper has it), and on the first 20,000 sentences of a corpus. Beside each stands the
-paired bootstrap against the backbone itself. Sentences are encoded once a backbone.
+sts: BERT-whitening (256 and 128 dimensions) and BERT-flow behind isotrope/tiny with mean pooling
+and with the average of embeddings and last layer. Each is fitted three times: on the sentences of
+all seven sets ("target"), of each set by itself ("each set", as BERT-flow's paper has it), and on
+the first 20,000 sentences of a corpus. Beside each stands the paired bootstrap against the backbone
+itself. Sentences are encoded once a backbone.
 
-ranking: KCC and NDCG of the hash encoder (below), isotrope/tiny and, where it is installed, all-MiniLM-L6-v2, with the
-default choices, and their average over the seven sets under every other choice that RankCSE's appendix G leaves open.
+ranking: KCC and NDCG of the hash encoder (below), isotrope/tiny and, where it is installed,
+all-MiniLM-L6-v2, with the default choices, and their average over the seven sets under every other
+choice that RankCSE's appendix G leaves open.
 """
 
 import argparse
@@ -45,7 +48,9 @@ class Hash:
     """A word is 64 normal numbers seeded by its checksum, a sentence the mean of its words."""
 
     def encode(self, sentences: list[str]) -> np.ndarray:
-        return np.stack([np.mean([self.word(w) for w in s.lower().split() or ["."]], axis=0) for s in sentences])
+        return np.stack(
+            [np.mean([self.word(w) for w in s.lower().split() or ["."]], axis=0) for s in sentences]
+        )
 
     def word(self, word: str) -> np.ndarray:
         generator = np.random.Generator(np.random.PCG64(zlib.crc32(word.encode())))
@@ -67,7 +72,12 @@ class Remembered:
 
 def sts(data: str, corpus: str) -> dict[str, Any]:
     sets = {task: load_sts(data, task, ("test",)) for task in STS_TASKS}
-    texts = [s for parts in sets.values() for pairs in parts.values() for s in (*pairs.first, *pairs.second)]
+    texts = [
+        s
+        for parts in sets.values()
+        for pairs in parts.values()
+        for s in (*pairs.first, *pairs.second)
+    ]
     wiki = step(f"whitening:fit={corpus},sentences={SENTENCES}").corpus()
     rows = []
     for backbone in BACKBONES:
@@ -78,14 +88,23 @@ def sts(data: str, corpus: str) -> dict[str, Any]:
             one = step(text)
             fitted = {
                 "target": similarities(one.behind(table), sets),
-                "each set": {task: similarities(one.behind(table), {task: sets[task]})[task] for task in sets},
+                "each set": {
+                    task: similarities(one.behind(table), {task: sets[task]})[task] for task in sets
+                },
                 Path(corpus).name: similarities(one.behind(table).fit(wiki), sets),
             }
             for where, cosines in fitted.items():
                 after = main_pairs(sets, cosines)
-                rows.append({"name": f"{backbone}+{text}", "fitted_on": where} | scores(before, after))
+                rows.append(
+                    {"name": f"{backbone}+{text}", "fitted_on": where} | scores(before, after)
+                )
                 print(json.dumps(rows[-1]))
-    return {"rows": rows, "sentences": SENTENCES, "resamples": RESAMPLES, "target_sentences": len(set(texts))}
+    return {
+        "rows": rows,
+        "sentences": SENTENCES,
+        "resamples": RESAMPLES,
+        "target_sentences": len(set(texts)),
+    }
 
 
 def step(text: str) -> PostStep:
@@ -108,13 +127,17 @@ def ranking(data: str) -> dict[str, Any]:
             continue
         remembered = Remembered(Hash() if name == "hash" else open_encoder(name))
         result: dict[str, Any] = {
-            setting: brief(rank_sets(remembered, {t: load_sts(data, t, splits).values() for t in STS_TASKS}))
+            setting: brief(
+                rank_sets(remembered, {t: load_sts(data, t, splits).values() for t in STS_TASKS})
+            )
             for setting, splits in RANKING_SETTINGS.items()
         }
         result["choices"] = []
         for other in OTHER_CHOICES:
             found = rank_sets(
-                remembered, {t: load_sts(data, t, ("test",)).values() for t in STS_TASKS}, RankingChoices(**other)
+                remembered,
+                {t: load_sts(data, t, ("test",)).values() for t in STS_TASKS},
+                RankingChoices(**other),
             )
             result["choices"].append({"choices": other, **average(found)})
         models[name] = result
@@ -125,15 +148,21 @@ def ranking(data: str) -> dict[str, Any]:
 def brief(result: dict[str, Any]) -> dict[str, Any]:
     """Without the values of each list, and with the average over the sets."""
     keys = ("kendall", "ndcg", "lists", "pairs", "constant")
-    return {task: {key: one[key] for key in keys} for task, one in result.items()} | {"average": average(result)}
+    return {task: {key: one[key] for key in keys} for task, one in result.items()} | {
+        "average": average(result)
+    }
 
 
 def average(result: dict[str, Any]) -> dict[str, float]:
-    return {key: float(np.mean([one[key] for one in result.values()])) for key in ("kendall", "ndcg")}
+    return {
+        key: float(np.mean([one[key] for one in result.values()])) for key in ("kendall", "ndcg")
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["sts", "ranking"])
     parser.add_argument("--data", required=True)
     parser.add_argument("--corpus", help="for sts: a file with a sentence a line")

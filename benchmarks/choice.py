@@ -1,17 +1,19 @@
-"""Does `isotrope improve` choose well? Its choices without labels, judged by labels that it never sees.
+"""Does `isotrope improve` choose well? Its choices without labels, judged by labels that it never
+sees.
 
     python benchmarks/choice.py WORK --data DATA                       # all cells; one that is done is not run again
     python benchmarks/choice.py WORK --data DATA --only minilm CACM    # cells whose names hold all these words
 
-A cell is a start model and a collection. `improve` gets the collection's documents (2,500 at most: all that are
-relevant to a query, and others at random), no query and no label. Then labels judge every candidate of the race:
-nDCG@10 of at most 300 queries, all texts cut at 128 tokens. Where there are classes, a text of the query's class is
-relevant. Beside the choice stand fixed policies: keep, whiten always, crops always, TSDAE always, and the best on
-STS-B's dev set.
+A cell is a start model and a collection. `improve` gets the collection's documents (2,500 at most:
+all that are relevant to a query, and others at random), no query and no label. Then labels judge
+every candidate of the race: nDCG@10 of at most 300 queries, all texts cut at 128 tokens. Where
+there are classes, a text of the query's class is relevant. Beside the choice stand fixed policies:
+keep, whiten always, crops always, TSDAE always, and the best on STS-B's dev set.
 
     python benchmarks/choice.py WORK --data DATA --tsdae               # adds TSDAE to the cells that are done
 
-TSDAE is sentence-transformers' loss, one pass over the documents; it takes architectures like BERT's alone.
+TSDAE is sentence-transformers' loss, one pass over the documents; it takes architectures like
+BERT's alone.
 """
 
 import argparse
@@ -54,7 +56,8 @@ from isotrope.types import Vector
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "choice"
 DOCUMENTS, QUERIES, SEED = 2500, 300, 0
 MODELS: dict[str, tuple[str, str | None, float, float, tuple[str, ...]]] = {
-    # name -> model, pooling, minutes for long documents, minutes for single sentences, teachers; on two cores
+    # name -> model, pooling, minutes for long documents, minutes for single sentences, teachers; on
+    # two cores
     "tiny": ("isotrope/tiny", None, 8.0, 3.0, ()),
     "small": ("isotrope/small", None, 8.0, 3.0, ()),
     "small-taught": ("isotrope/small", None, 8.0, 3.0, ("isotrope/minilm",)),
@@ -75,14 +78,22 @@ def collection(data: str, name: str) -> tuple[Domain, list[str]]:
     """Queries with their relevant documents, and the documents' titles ("" where there is none)."""
     if name in CLASSES:
         parts = load_transfer(data, name).values()  # TREC has two
-        texts, labels = ([one for part in parts for one in getattr(part, side)] for side in ("first", "labels"))
+        texts, labels = (
+            [one for part in parts for one in getattr(part, side)] for side in ("first", "labels")
+        )
         return halves(name, texts, [str(label) for label in labels]), []
     domain = load_domain(data, name, "test")
     titles = [""] * len(domain.corpus)
     if name == "SciFact":
-        titles = [title for title, _ in scifact_abstracts(Path(data) / "domain" / "scifact").values()]
+        titles = [
+            title for title, _ in scifact_abstracts(Path(data) / "domain" / "scifact").values()
+        ]
     elif name == "CACM":
-        rows = (Path(data) / "domain" / "cacm" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+        rows = (
+            (Path(data) / "domain" / "cacm" / "corpus.jsonl")
+            .read_text(encoding="utf-8")
+            .splitlines()
+        )
         titles = [json.loads(row)["title"] or "" for row in rows]
     if domain.own:  # one half of the texts searches the other
         assert domain.labels is not None
@@ -99,7 +110,9 @@ def halves(name: str, texts: Sequence[str], labels: Sequence[str]) -> Domain:
 
 
 def part_of(domain: Domain, titles: list[str]) -> tuple[Domain, list[str]]:
-    """At most 300 queries and 2,500 documents: relevant ones first, where most are not relevant to any query."""
+    """At most 300 queries and 2,500 documents: relevant ones first, where most are not relevant to
+    any query.
+    """
     generator = np.random.default_rng(SEED)
     asked = np.sort(generator.permutation(np.flatnonzero(np.diff(domain.grades.indptr)))[:QUERIES])
     grades = csr_array(domain.grades[asked])
@@ -109,7 +122,9 @@ def part_of(domain: Domain, titles: list[str]) -> tuple[Domain, list[str]]:
         order = np.concatenate([found, np.setdiff1d(order, found, assume_unique=True)])
     kept = generator.permutation(order[:DOCUMENTS])
     queries, corpus = [domain.queries[i] for i in asked], [domain.corpus[i] for i in kept]
-    cut_down = replace(domain, queries=queries, corpus=corpus, grades=csr_array(grades[:, kept]), labels=None)
+    cut_down = replace(
+        domain, queries=queries, corpus=corpus, grades=csr_array(grades[:, kept]), labels=None
+    )
     return cut_down, [titles[i] for i in kept] if titles else [""] * len(kept)
 
 
@@ -119,10 +134,14 @@ def write_documents(domain: Domain, titles: Sequence[str], path: Path) -> None:
         {"title": title, "text": text.removeprefix(title).strip()}
         for text, title in zip(domain.corpus, titles, strict=True)
     )
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+    )
 
 
-def cell(data: str, name: str, model_name: str, work: Path, factor: float, console: Console) -> dict[str, Any]:
+def cell(
+    data: str, name: str, model_name: str, work: Path, factor: float, console: Console
+) -> dict[str, Any]:
     """Improve one model for one collection, and judge all candidates by labels."""
     model, pooling, long, short, teachers = MODELS[model_name]
     minutes = factor * (long if name in LONG else short)
@@ -132,33 +151,59 @@ def cell(data: str, name: str, model_name: str, work: Path, factor: float, conso
     if not documents.is_file():
         write_documents(domain, titles, documents)
     found = isotrope.improve(
-        model, documents, output=work / "improved", minutes=minutes, seed=SEED, pooling=pooling, teachers=teachers,
+        model,
+        documents,
+        output=work / "improved",
+        minutes=minutes,
+        seed=SEED,
+        pooling=pooling,
+        teachers=teachers,
         console=console,
-    )  # fmt: skip
-    tasks: tuple[OwnTask, PairTask] = OwnTask(domain), PairTask(load_sts(data, "STSBenchmark", ["dev"])["dev"])
+    )
+    tasks: tuple[OwnTask, PairTask] = (
+        OwnTask(domain),
+        PairTask(load_sts(data, "STSBenchmark", ["dev"])["dev"]),
+    )
     began = time.monotonic()
     labels, sts, race = judged(found, model, documents, tasks)
     record = found.record
     return {
-        "model": model_name, "collection": name, "minutes": minutes, "seconds": record["seconds"],
+        "model": model_name,
+        "collection": name,
+        "minutes": minutes,
+        "seconds": record["seconds"],
         "processor_time": Budget.clock.now is time.process_time,
-        "judging_seconds": time.monotonic() - began, "teachers": record["teachers"], "hybrid": record["hybrid"],
-        "documents": len(domain.corpus), "queries": len(labels[AS_IS]),
-        "titled": sum(map(bool, titles)), "judged_by": record["judged_by"], "left_out": record["left_out"],
-        "choice": found.choice, "policies": policies(found, labels, sts, race.made),
-        "similarity": record["similarity"], "environment": environment(),
+        "judging_seconds": time.monotonic() - began,
+        "teachers": record["teachers"],
+        "hybrid": record["hybrid"],
+        "documents": len(domain.corpus),
+        "queries": len(labels[AS_IS]),
+        "titled": sum(map(bool, titles)),
+        "judged_by": record["judged_by"],
+        "left_out": record["left_out"],
+        "choice": found.choice,
+        "policies": policies(found, labels, sts, race.made),
+        "similarity": record["similarity"],
+        "environment": environment(),
         "candidates": {
-            of: {"labels": float(scores.mean()), "sts": sts[of], "tasks": (tasks_of := record["table"][of]),
-                 "self_made": float(np.mean([tasks_of[task] for task in judging(tasks_of)]))}
-            for of, scores in labels.items() if of in record["table"]
+            of: {
+                "labels": float(scores.mean()),
+                "sts": sts[of],
+                "tasks": (tasks_of := record["table"][of]),
+                "self_made": float(np.mean([tasks_of[task] for task in judging(tasks_of)])),
+            }
+            for of, scores in labels.items()
+            if of in record["table"]
         },
-    }  # fmt: skip
+    }
 
 
 def judged(
     found: Improvement, model: str, documents: Path, tasks: tuple[OwnTask, PairTask]
 ) -> tuple[dict[str, Vector], dict[str, float], Race]:
-    """Candidate or hybrid search -> nDCG@10 of each query; candidate -> STS-B dev; the race, which makes models."""
+    """Candidate or hybrid search -> nDCG@10 of each query; candidate -> STS-B dev; the race, which
+    makes models.
+    """
     record = found.record
     opened = text.open(documents)
     collection = opened.documents()
@@ -176,31 +221,50 @@ def judged(
     for name, candidates in encoders.items():
         known = known_by(race.model(name), *texts_read(tasks, race.basis, ()), JUDGED_LENGTH)
         for candidate, step in candidates.items():
-            encoder = race.kept.step(race.made[name][0], candidate).searching(known) if step else known
+            encoder = (
+                race.kept.step(race.made[name][0], candidate).searching(known) if step else known
+            )
             labels[candidate] = tasks[0].score(encoder)
             sts[candidate] = float(tasks[1].score(encoder).mean())
         if name == AS_IS:
-            labels |= {search: of[tasks[0].name] for search, of in hybrid_scores(known, tasks[:1]).items()}
+            labels |= {
+                search: of[tasks[0].name] for search, of in hybrid_scores(known, tasks[:1]).items()
+            }
     return labels, sts, race
 
 
 def with_tsdae(
-    done: dict[str, Any], data: str, name: str, model_name: str, work: Path, _factor: float, console: Console
+    done: dict[str, Any],
+    data: str,
+    name: str,
+    model_name: str,
+    work: Path,
+    _factor: float,
+    console: Console,
 ) -> dict[str, Any]:
     """A cell that is done, with the policy TSDAE; as it was, if TSDAE cannot train this model."""
     if "TSDAE" in done["policies"]:
         return done
     model, pooling, *_ = MODELS[model_name]
     texts = work / "tsdae.txt"
-    rows = [json.loads(line) for line in (work / "documents.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (work / "documents.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     lines = [" ".join(f"{row['title']} {row['text']}".split()) for row in rows]
     texts.write_text("\n".join(lines) + "\n", encoding="utf-8")
     try:
         run = isotrope.train(
-            texts, output=work / "tsdae", preset="simcse", model=model, dev="none", labels="none", seed=SEED,
+            texts,
+            output=work / "tsdae",
+            preset="simcse",
+            model=model,
+            dev="none",
+            labels="none",
+            seed=SEED,
             console=console,
             overrides=[*TSDAE, "train.epochs=1", f"encoder.pooling={pooling or 'mean'}"],
-        )  # fmt: skip
+        )
     except UserError as error:
         console.print(f"TSDAE: {error.problem}")
         return done
@@ -209,41 +273,62 @@ def with_tsdae(
     nothing = Basis([], PseudoQueries(), SEED)
     for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(run.folder / "model")):
         with cut(encoder, JUDGED_LENGTH):
-            of.append(measure_trial(encoder, Trial(AS_IS, steps=()), [task], nothing, {}).scores[AS_IS][task.name])
+            of.append(
+                measure_trial(encoder, Trial(AS_IS, steps=()), [task], nothing, {}).scores[AS_IS][
+                    task.name
+                ]
+            )
     policy = {"candidate": "TSDAE", "texts": len(lines), **asdict(compare_means(of[0], of[1]))}
     return done | {"policies": done["policies"] | {"TSDAE": policy}}
 
 
 def policies(
-    found: Improvement, labels: dict[str, Vector], sts: dict[str, float], made: dict[str, tuple[Trial, str]]
+    found: Improvement,
+    labels: dict[str, Vector],
+    sts: dict[str, float],
+    made: dict[str, tuple[Trial, str]],
 ) -> dict[str, dict[str, Any]]:
     """Policy -> the candidate that it takes, and by how much labels change against keep."""
     best = max(found.record["table"], key=lambda name: labels[name].mean())
-    crops = {n: of.pairs for n, (of, step) in made.items() if of.recipe == "crops" and of.share == 1 and not step}
+    crops = {
+        n: of.pairs
+        for n, (of, step) in made.items()
+        if of.recipe == "crops" and of.share == 1 and not step
+    }
     taken: dict[str, str | None] = {
         "improve": found.choice,
         "the best by labels": best,
         "keep": AS_IS,
         "map": "query map",
         "hybrid": (found.record["hybrid"] or {}).get("name"),  # the model as it is, with BM25
-        "whiten": next((n for n, (of, step) in made.items() if step == "full whitening" and not of.recipe), None),
+        "whiten": next(
+            (n for n, (of, step) in made.items() if step == "full whitening" and not of.recipe),
+            None,
+        ),
         "crops": max(crops, key=crops.__getitem__, default=None),
         "the best by STS-B dev": max(sts, key=sts.__getitem__),
     }
     return {
         policy: {"candidate": name, **asdict(compare_means(labels[AS_IS], labels[name]))}
-        for policy, name in taken.items() if name is not None and name in labels
-    }  # fmt: skip
+        for policy, name in taken.items()
+        if name is not None and name in labels
+    }
 
 
 def main(judge: Callable[..., dict[str, Any]] = cell) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("work", type=Path, help="a folder for the races")
     parser.add_argument("--data", required=True)
     parser.add_argument("--only", nargs="*", default=[], help="words in the cells' names")
     parser.add_argument("--results", type=Path, default=RESULTS, help="a folder for the records")
-    parser.add_argument("--factor", type=float, default=1.0, help="of the minutes: 2 gives one core the same work")
-    parser.add_argument("--processor-time", action="store_true", help="count it, not the clock's: beside other work")
+    parser.add_argument(
+        "--factor", type=float, default=1.0, help="of the minutes: 2 gives one core the same work"
+    )
+    parser.add_argument(
+        "--processor-time", action="store_true", help="count it, not the clock's: beside other work"
+    )
     parser.add_argument("--tsdae", action="store_true", help="add TSDAE to the cells that are done")
     args = parser.parse_args()
     if args.processor_time:
@@ -255,7 +340,9 @@ def main(judge: Callable[..., dict[str, Any]] = cell) -> None:
             place = f"{model}-{name.lower()}"
             target = args.results / f"{place}.json"
             words = [word.lower() for word in args.only]
-            if target.is_file() != args.tsdae or not all(word in (model, name.lower()) for word in words):
+            if target.is_file() != args.tsdae or not all(
+                word in (model, name.lower()) for word in words
+            ):
                 continue
             console.rule(place)
             asked = (args.data, name, model, args.work / place, args.factor, console)

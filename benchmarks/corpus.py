@@ -1,18 +1,22 @@
-"""What a corpus costs: memory as it grows, and its tokens, ahead of time and within the step; prints JSON.
+"""What a corpus costs: memory as it grows, and its tokens, ahead of time and within the step;
+prints JSON.
 
     python benchmarks/corpus.py [--lines 500000 1500000 5000000] [--output FILE.json]
 
-Each size is a process of its own, on a file of generated lines. It first does everything once on a small corpus, with
-isotrope/tiny in memory; what it needs beyond that, divided by the lines, is ``bytes_a_line``:
+Each size is a process of its own, on a file of generated lines. It first does everything once on a
+small corpus, with isotrope/tiny in memory; what it needs beyond that, divided by the lines, is
+``bytes_a_line``:
 
 - ``opening``: the peak of resident memory while the file is cleaned, deduplicated and written to the cache;
 - ``training``: anonymous memory, which only the process itself can free, after its tokens were made and 2000 batches
-  of 64 random rows came through isotrope's sampler and collator. Pages of mapped files are not counted here, since the
-  system takes them back when it needs the memory; they stand under ``mapped_mb``;
+  of 64 random rows came through isotrope's sampler and collator. Pages of mapped files are not
+counted here, since the   system takes them back when it needs the memory; they stand under
+``mapped_mb``;
 - ``teacher``: the same after 2000 look-ups in a mapped file of embeddings, 384 numbers a line.
 
-``slope`` is the growth from the smallest corpus to the largest, a line. ``tokens`` compares a batch of 64 sentences
-from the store with one that sentence-transformers' collator makes from text, in milliseconds of processor time.
+``slope`` is the growth from the smallest corpus to the largest, a line. ``tokens`` compares a batch
+of 64 sentences from the store with one that sentence-transformers' collator makes from text, in
+milliseconds of processor time.
 """
 
 import argparse
@@ -55,7 +59,9 @@ def memory(field: str) -> int:
 def generate(path: Path, begin: int, count: int) -> Path:
     """Distinct lines of six words."""
     with path.open("w", encoding="utf-8") as file:
-        file.writelines(f"the generated sentence of number {i}\n" for i in range(begin, begin + count))
+        file.writelines(
+            f"the generated sentence of number {i}\n" for i in range(begin, begin + count)
+        )
     return path
 
 
@@ -67,11 +73,16 @@ def read(model: SentenceTransformer, corpus: Texts) -> None:
 
 
 def teach(lines: int, folder: Path) -> None:
-    """A teacher's side of it. The file is sparse, so that it fills no disk; its pages are mapped as any others."""
+    """A teacher's side of it. The file is sparse, so that it fills no disk; its pages are mapped as
+    any others.
+    """
     path = folder / f"{lines}.bin"
     with path.open("wb") as file:
         file.truncate(4 * WIDTH * lines)
-    store = looked_up(np.memmap(path, np.float32, "r", shape=(lines, WIDTH)), Visited(range(lines), np.arange(lines)))
+    store = looked_up(
+        np.memmap(path, np.float32, "r", shape=(lines, WIDTH)),
+        Visited(range(lines), np.arange(lines)),
+    )
     for rows in islice(PermutedBatches(range(lines), BATCH, seed=1), BATCHES):
         store(Batch(torch.tensor(rows), torch.Generator()))
 
@@ -79,7 +90,10 @@ def teach(lines: int, folder: Path) -> None:
 def one(lines: int, folder: Path) -> dict[str, Any]:
     """A corpus of so many lines, in this process."""
     cache, model = folder / "corpora", load("isotrope/tiny", device="cpu")
-    read(model, read_texts(find_sources([generate(folder / "small.txt", 0, SMALL)]), Columns(), cache))
+    read(
+        model,
+        read_texts(find_sources([generate(folder / "small.txt", 0, SMALL)]), Columns(), cache),
+    )
     teach(SMALL, folder)
     file = generate(folder / "big.txt", SMALL, lines)
     before, peak, mapped = memory("RssAnon"), memory("VmHWM"), memory("RssFile")
@@ -89,7 +103,11 @@ def one(lines: int, folder: Path) -> dict[str, Any]:
     read(model, corpus)
     seconds, training = time.perf_counter() - began, memory("RssAnon") - before
     teach(lines, folder)
-    found = {"opening": opening, "training": training, "teacher": memory("RssAnon") - before - training}
+    found = {
+        "opening": opening,
+        "training": training,
+        "teacher": memory("RssAnon") - before - training,
+    }
     return {
         "lines": len(corpus),
         "bytes": found,
@@ -103,9 +121,14 @@ def one(lines: int, folder: Path) -> dict[str, Any]:
 def tokens(folder: Path) -> dict[str, float]:
     """Milliseconds a batch: from the store, and from text."""
     model = load("isotrope/tiny", device="cpu")
-    corpus = read_texts(find_sources([generate(folder / "text.txt", 0, SMALL)]), Columns(), folder / "corpora")
+    corpus = read_texts(
+        find_sources([generate(folder / "text.txt", 0, SMALL)]), Columns(), folder / "corpora"
+    )
     plain = SentenceTransformerDataCollator(model.preprocess, max_length=LENGTH)
-    systems = {"store": token_data(model, corpus, None, LENGTH, Console(quiet=True)), "text": (corpus.dataset, plain)}
+    systems = {
+        "store": token_data(model, corpus, None, LENGTH, Console(quiet=True)),
+        "text": (corpus.dataset, plain),
+    }
     found = {}
     for name, (dataset, collator) in systems.items():
         times = []
@@ -124,21 +147,29 @@ def measure(sizes: list[int]) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             environment = os.environ | {"ISOTROPE_CACHE": folder}
             command = [sys.executable, __file__, "--one", str(lines), folder]
-            done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+            done = subprocess.run(
+                command, env=environment, check=True, stdout=subprocess.PIPE, text=True
+            )
             rows.append(json.loads(done.stdout.splitlines()[-1]))
     first, last = rows[0], rows[-1]
     more = max(1, last["lines"] - first["lines"])
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ISOTROPE_CACHE"] = folder
         batch = tokens(Path(folder))
-    slope = {name: round((last["bytes"][name] - size) / more, 2) for name, size in first["bytes"].items()}
+    slope = {
+        name: round((last["bytes"][name] - size) / more, 2) for name, size in first["bytes"].items()
+    }
     return {"sizes": rows, "slope": slope, "tokens": batch}
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--lines", type=int, nargs="+", default=[500_000, 1_500_000, 5_000_000])
-    parser.add_argument("--one", nargs=2, metavar=("LINES", "FOLDER"), help="one size, in this process")
+    parser.add_argument(
+        "--one", nargs=2, metavar=("LINES", "FOLDER"), help="one size, in this process"
+    )
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
     disable_progress_bars()

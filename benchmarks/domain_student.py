@@ -1,10 +1,11 @@
-"""How much of its search does a teacher's student keep, if it has read one domain's documents and nothing else?
+"""How much of its search does a teacher's student keep, if it has read one domain's documents and
+nothing else?
 
     python benchmarks/domain_student.py WORK --data DATA      # docs/results/compress/scifact.json
 
-all-MiniLM-L6-v2 is compressed on SciFact's abstracts: no query, no label. Then `isotrope improve` trains the student on
-the same abstracts. Labels judge each model: nDCG@10 of the 300 test queries, all texts cut at 128 tokens. A run that
-was stopped goes on.
+all-MiniLM-L6-v2 is compressed on SciFact's abstracts: no query, no label. Then `isotrope improve`
+trains the student on the same abstracts. Labels judge each model: nDCG@10 of the 300 test queries,
+all texts cut at 128 tokens. A run that was stopped goes on.
 """
 
 import argparse
@@ -34,7 +35,9 @@ def searched(encoder: Encoder, task: OwnTask) -> Vector:
 
 def main() -> None:
     """Compress, improve, and judge all four models."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("work", type=Path, help="a folder for the runs")
     parser.add_argument("--data", required=True)
     given = parser.parse_args()
@@ -44,10 +47,17 @@ def main() -> None:
     if not documents.is_file():
         write_documents(domain, titles, documents)
     student = isotrope.compress(
-        TEACHER, documents, student=STUDENT, output=given.work / "student", preset="distil-documents",
-        overrides=OVERRIDES, dev="none",
-    )  # fmt: skip
-    better = isotrope.improve(student.folder / "model", documents, output=given.work / "better", minutes=MINUTES)
+        TEACHER,
+        documents,
+        student=STUDENT,
+        output=given.work / "student",
+        preset="distil-documents",
+        overrides=OVERRIDES,
+        dev="none",
+    )
+    better = isotrope.improve(
+        student.folder / "model", documents, output=given.work / "better", minutes=MINUTES
+    )
     task = OwnTask(domain)
     teacher = isotrope.load(TEACHER)
     models: dict[str, Encoder] = {
@@ -60,14 +70,22 @@ def main() -> None:
     write_json(
         RESULT,
         {
-            "collection": task.name, "queries": len(of["teacher"]), "length": LENGTH, "student": STUDENT,
-            "overrides": OVERRIDES, "minutes": MINUTES, "choice": better.choice,
+            "collection": task.name,
+            "queries": len(of["teacher"]),
+            "length": LENGTH,
+            "student": STUDENT,
+            "overrides": OVERRIDES,
+            "minutes": MINUTES,
+            "choice": better.choice,
             "ndcg@10": {name: float(cases.mean()) for name, cases in of.items()},
-            "to the teacher": {name: asdict(compare_means(of["teacher"], cases)) for name, cases in of.items()},
+            "to the teacher": {
+                name: asdict(compare_means(of["teacher"], cases)) for name, cases in of.items()
+            },
             "by improve": asdict(compare_means(of["student"], of["student, then improve"])),
-            "cost": student.record["compression"]["cost"], "environment": environment(),
+            "cost": student.record["compression"]["cost"],
+            "environment": environment(),
         },
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""Bulk encoding by size and by engine: time, the memory of the command, and whether the files are the same.
+"""Bulk encoding by size and by engine: time, the memory of the command, and whether the files are
+the same.
 
     python benchmarks/engines.py WORK --data DATA      # docs/results/performance/engines.json; 1 hour on two cores
 
-The model has one layer and random weights, so that everything but the model is what costs. A line is four to eight
-words of Wikipedia. One process with one thread encodes 10⁵, 10⁶ and 10⁷ lines: their cost a line is what docs/encode.md
-counts with. Then two Ray workers with one thread each encode the 10⁷ lines, and one of them is killed in the middle.
-Last, one process with two threads and the two workers take turns on 10⁶ lines: the ratio of their speed.
+The model has one layer and random weights, so that everything but the model is what costs. A line
+is four to eight words of Wikipedia. One process with one thread encodes 10⁵, 10⁶ and 10⁷ lines:
+their cost a line is what docs/encode.md counts with. Then two Ray workers with one thread each
+encode the 10⁷ lines, and one of them is killed in the middle. Last, one process with two threads
+and the two workers take turns on 10⁶ lines: the ratio of their speed.
 """
 
 import argparse
@@ -32,7 +34,9 @@ from isotrope.encoder.locate import locate
 from isotrope.store.atomic import write_json
 from isotrope.training.processes import environment
 
-RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "performance" / "engines.json"
+RESULT = (
+    Path(__file__).resolve().parent.parent / "docs" / "results" / "performance" / "engines.json"
+)
 SIZES = (10**5, 10**6, 10**7)
 WIDTH, WORKERS, ROUNDS = 32, 2, 3
 PAUSE = 0.5  # seconds between two looks
@@ -42,7 +46,12 @@ def make_model(folder: Path) -> None:
     """One layer over the vocabulary of isotrope/tiny, saved as a plain encoder."""
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(locate("isotrope/tiny"))
-    shape = {"hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": 1, "num_attention_heads": 2}
+    shape = {
+        "hidden_size": WIDTH,
+        "intermediate_size": 2 * WIDTH,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
     BertModel(BertConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(folder / "raw")
     tokenizer.save_pretrained(folder / "raw")
     model: SentenceTransformer = load(folder / "raw", "mean")
@@ -56,7 +65,9 @@ def windows(data: Path) -> Iterator[str]:
         with lzma.open(path, "rt", encoding="utf-8") as file:
             for line in file:
                 words = line.split()
-                for start, size in zip(generator.random(10), generator.integers(4, 9, 10), strict=True):
+                for start, size in zip(
+                    generator.random(10), generator.integers(4, 9, 10), strict=True
+                ):
                     first = int(start * max(1, len(words) - size))
                     yield " ".join(words[first : first + size])
 
@@ -74,36 +85,60 @@ def write_lines(data: Path, folder: Path) -> None:
 
 def checksums(folder: Path) -> dict[str, str]:
     """Of every file that holds vectors."""
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.parquet"))}
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.glob("*.parquet"))
+    }
 
 
 def run(work: Path, size: int, threads: int, *options: str, kill: bool = False) -> dict[str, Any]:
     """Encode in a new process. Seconds, the command's own memory, and what it wrote."""
     output = work / "vectors"
     shutil.rmtree(output, ignore_errors=True)
-    command = [sys.executable, "-m", "isotrope", "encode", str(work / "model"), str(work / f"{size}.txt")]
+    command = [
+        sys.executable,
+        "-m",
+        "isotrope",
+        "encode",
+        str(work / "model"),
+        str(work / f"{size}.txt"),
+    ]
     began = time.monotonic()
     running = subprocess.Popen(
-        [*command, "--output", str(output), *options], env=os.environ | {"OMP_NUM_THREADS": str(threads)}
+        [*command, "--output", str(output), *options],
+        env=os.environ | {"OMP_NUM_THREADS": str(threads)},
     )
     process, looks, killed = psutil.Process(running.pid), list[tuple[float, int]](), 0
     while running.poll() is None:
         looks.append((done_of(output), process.memory_info().rss))
         if kill and not killed and looks[-1][0] > size / 2:
-            actors = [child for child in process.children(recursive=True) if "_Actor" in " ".join(child.cmdline())]
+            actors = [
+                child
+                for child in process.children(recursive=True)
+                if "_Actor" in " ".join(child.cmdline())
+            ]
             actors[0].kill()
             killed = 1
         time.sleep(PAUSE)
     seconds = time.monotonic() - began
     if running.returncode:
         raise SystemExit(running.returncode)
-    halves = [[held for done, held in looks if low < done <= high] for low, high in ((0, size / 2), (size / 2, size))]
+    halves = [
+        [held for done, held in looks if low < done <= high]
+        for low, high in ((0, size / 2), (size / 2, size))
+    ]
     return {
-        "lines": size, "threads": threads, "options": options, "seconds": seconds, "lines_a_second": size / seconds,
-        "killed": killed, "memory_mb": max(held for _, held in looks) / 1e6,
-        "memory_mb_of_each_half": [max(half, default=0) / 1e6 for half in halves], "files": checksums(output),
+        "lines": size,
+        "threads": threads,
+        "options": options,
+        "seconds": seconds,
+        "lines_a_second": size / seconds,
+        "killed": killed,
+        "memory_mb": max(held for _, held in looks) / 1e6,
+        "memory_mb_of_each_half": [max(half, default=0) / 1e6 for half in halves],
+        "files": checksums(output),
         "bytes": sum(path.stat().st_size for path in output.glob("*.parquet")),
-    }  # fmt: skip
+    }
 
 
 def done_of(output: Path) -> int:
@@ -113,7 +148,9 @@ def done_of(output: Path) -> int:
 
 def main() -> None:
     """Every run; the result is written after each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("work", type=Path, help="a new folder for text and vectors, 4 GB")
     parser.add_argument("--data", type=Path, required=True)
     given = parser.parse_args()
@@ -128,7 +165,10 @@ def main() -> None:
     record["ray"] = run(given.work, SIZES[-1], WORKERS, *ray, kill=True)
     record["equal"] = record["ray"]["files"] == record["one"][-1]["files"]
     write_json(RESULT, record)
-    both = [(run(given.work, SIZES[1], WORKERS), run(given.work, SIZES[1], WORKERS, *ray)) for _ in range(ROUNDS)]
+    both = [
+        (run(given.work, SIZES[1], WORKERS), run(given.work, SIZES[1], WORKERS, *ray))
+        for _ in range(ROUNDS)
+    ]
     record["ratio"] = sorted(one["seconds"] / workers["seconds"] for one, workers in both)
     for found in (*record["one"], record["ray"]):
         del found["files"]  # their equality is kept

@@ -1,4 +1,5 @@
-"""Evaluation beside the original's: seven STS sets on one encoder, and transfer on CR at 64, 384 and 768 dimensions.
+"""Evaluation beside the original's: seven STS sets on one encoder, and transfer on CR at 64, 384
+and 768 dimensions.
 
     python benchmarks/evaluation.py --data DATA [--repetitions 3] [--fits 4] [--output FILE.json]
 
@@ -17,7 +18,9 @@ from isotrope.training.processes import environment
 from timing import show
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--fits", type=int, default=4)
@@ -26,5 +29,8 @@ if __name__ == "__main__":
     seven = sts.measure("isotrope/tiny", "mean", given.data, given.repetitions)
     torch.set_num_threads(1)
     transfer.warm_up(given.data)
-    cr = [transfer.measure(given.data, size, given.fits, CLASSIFIER_SETTINGS["test"]) for size in (64, 384, 768)]
+    cr = [
+        transfer.measure(given.data, size, given.fits, CLASSIFIER_SETTINGS["test"])
+        for size in (64, 384, 768)
+    ]
     show({"sts": seven, "transfer": cr, "environment": environment()}, given.output)

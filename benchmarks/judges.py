@@ -1,13 +1,15 @@
-"""Would lists that several searches agree on judge better than the document that a query was taken from?
+"""Would lists that several searches agree on judge better than the document that a query was taken
+from?
 
     python benchmarks/judges.py WORK                       # after benchmarks/choice.py with the same WORK
 
-Three judges replay each race of benchmarks/choice.py, and labels that none of them sees judge their choices. "source"
-is what `improve` uses: a pseudo-query shall find its own document. "fused" grades ten documents, by reciprocal rank
-fusion (Cormack et al., SIGIR 2009) of BM25, the teachers and the other trainings of the race. A candidate and "keep"
-have no vote on each other, nor has the encoder that the candidate was made from, because siblings agree. "hybrid"
-grades the ten that the model and BM25 find together, if that search gains significantly; else it is "source". "half"
-is the mean of source and fused, and "half hybrid" that of source and hybrid. nDCG@10 is measured against the ten.
+Three judges replay each race of benchmarks/choice.py, and labels that none of them sees judge their
+choices. "source" is what `improve` uses: a pseudo-query shall find its own document. "fused" grades
+ten documents, by reciprocal rank fusion (Cormack et al., SIGIR 2009) of BM25, the teachers and the
+other trainings of the race. A candidate and "keep" have no vote on each other, nor has the encoder
+that the candidate was made from, because siblings agree. "hybrid" grades the ten that the model and
+BM25 find together, if that search gains significantly; else it is "source". "half" is the mean of
+source and fused, and "half hybrid" that of source and hybrid. nDCG@10 is measured against the ten.
 """
 
 import argparse
@@ -55,7 +57,9 @@ def graded(votes: Matrix) -> csr_array:
     """The ten best of each row, graded from 10 to 1: (Q, A)."""
     best = np.argsort(-votes, axis=1, kind="stable")[:, :GRADED]  # (Q, 10)
     grades = np.zeros(votes.shape)
-    np.put_along_axis(grades, best, np.arange(GRADED, GRADED - best.shape[1], -1, dtype=float)[None], axis=1)
+    np.put_along_axis(
+        grades, best, np.arange(GRADED, GRADED - best.shape[1], -1, dtype=float)[None], axis=1
+    )
     return csr_array(grades)
 
 
@@ -71,8 +75,12 @@ def agreement(task: SelfMadeTask, reference: csr_array, search: Search) -> Vecto
 
 def reading(tasks: Sequence[SelfMadeTask], known: Known) -> dict[str, Search]:
     """Task -> the search of a model that has read it."""
-    return {task.name: by_cosine(known.encode_query(task.queries), known.encode_document(task.candidates))
-            for task in tasks}  # fmt: skip
+    return {
+        task.name: by_cosine(
+            known.encode_query(task.queries), known.encode_document(task.candidates)
+        )
+        for task in tasks
+    }
 
 
 def replayed(cell: dict[str, Any], work: Path) -> dict[str, Any]:
@@ -103,7 +111,9 @@ def replayed(cell: dict[str, Any], work: Path) -> dict[str, Any]:
             after = race.kept.step(trial, candidate).searching(known) if step else known
             searches[candidate] = reading(tasks, after)
     bm25 = {task.name: Bm25Index.of(task.candidates).search(task.queries) for task in tasks}
-    others = [reading(tasks, known_by(load(teacher), *texts, JUDGED_LENGTH)) for teacher in teachers]
+    others = [
+        reading(tasks, known_by(load(teacher), *texts, JUDGED_LENGTH)) for teacher in teachers
+    ]
     others.append(bm25)
 
     def voters(candidate: str) -> Iterator[dict[str, Search]]:
@@ -117,20 +127,36 @@ def replayed(cell: dict[str, Any], work: Path) -> dict[str, Any]:
         for judge in JUDGES:
             changes[judge][AS_IS][task.name] = np.zeros(task.size)
         before = task.score_search(searches[AS_IS][task.name])
-        share = HYBRIDS[record["hybrid"]["name"]] if record["hybrid"] and record["hybrid"]["low"] > 0 else 0.0
-        hybrid_search = search_with([searches[AS_IS][task.name], bm25[task.name]], [1 - share, share])
+        share = (
+            HYBRIDS[record["hybrid"]["name"]]
+            if record["hybrid"] and record["hybrid"]["low"] > 0
+            else 0.0
+        )
+        hybrid_search = search_with(
+            [searches[AS_IS][task.name], bm25[task.name]], [1 - share, share]
+        )
         together = graded(hybrid_search(slice(None)).astype(np.float64))
         for name in trials:
             if name == AS_IS:
                 continue
             reference = fused([voter[task.name] for voter in voters(name)])
-            own, kept = (agreement(task, reference, searches[one][task.name]) for one in (name, AS_IS))
+            own, kept = (
+                agreement(task, reference, searches[one][task.name]) for one in (name, AS_IS)
+            )
             source = task.score_search(searches[name][task.name]) - before
             hybrid = source
             if share:
-                nearer, before_it = (agreement(task, together, searches[one][task.name]) for one in (name, AS_IS))
+                nearer, before_it = (
+                    agreement(task, together, searches[one][task.name]) for one in (name, AS_IS)
+                )
                 hybrid = nearer - before_it
-            found_by = (source, own - kept, (source + own - kept) / 2, hybrid, (source + hybrid) / 2)
+            found_by = (
+                source,
+                own - kept,
+                (source + own - kept) / 2,
+                hybrid,
+                (source + hybrid) / 2,
+            )
             for judge, change in zip(JUDGES, found_by, strict=True):
                 changes[judge].setdefault(name, {})[task.name] = change
     alike = {name: maker.alike(trial) for name, trial in trials.items()}
@@ -141,16 +167,28 @@ def replayed(cell: dict[str, Any], work: Path) -> dict[str, Any]:
     for judge, scores in changes.items():
         choice, gains = choose_candidate(scores, alike, documents, seed=SEED)
         names = [name for name in gains if name in labels]
-        order = kendalltau([gains[name].gain for name in names], [labels[name] for name in names]).statistic
+        order = kendalltau(
+            [gains[name].gain for name in names], [labels[name] for name in names]
+        ).statistic
         told[judge] = {
-            "choice": choice, "gain": labels[choice] - labels[AS_IS], "regret": max(labels.values()) - labels[choice],
-            "order": float(order), "wrong_keep": choice == AS_IS and best["low"] > 0,
-        }  # fmt: skip
-    return {"model": cell["model"], "collection": cell["collection"], "candidates": len(trials), "judges": told}
+            "choice": choice,
+            "gain": labels[choice] - labels[AS_IS],
+            "regret": max(labels.values()) - labels[choice],
+            "order": float(order),
+            "wrong_keep": choice == AS_IS and best["low"] > 0,
+        }
+    return {
+        "model": cell["model"],
+        "collection": cell["collection"],
+        "candidates": len(trials),
+        "judges": told,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("work", type=Path, help="the folder that benchmarks/choice.py had")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder with its records")
     args = parser.parse_args()
@@ -160,12 +198,19 @@ def main() -> None:
     for model in MODELS:
         for name in (*RETRIEVAL, *CLASSES):
             place = f"{model}-{name.lower()}"
-            if place in done or not ((args.results / f"{place}.json").is_file() and (args.work / place).is_dir()):
+            if place in done or not (
+                (args.results / f"{place}.json").is_file() and (args.work / place).is_dir()
+            ):
                 continue
-            done[place] = replayed(json.loads((args.results / f"{place}.json").read_text()), args.work / place)
+            done[place] = replayed(
+                json.loads((args.results / f"{place}.json").read_text()), args.work / place
+            )
             print(
                 place,
-                {judge: (of["choice"], f"{100 * of['gain']:+.2f}") for judge, of in done[place]["judges"].items()},
+                {
+                    judge: (of["choice"], f"{100 * of['gain']:+.2f}")
+                    for judge, of in done[place]["judges"].items()
+                },
             )
             write_json(target, done)
 

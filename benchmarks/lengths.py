@@ -1,8 +1,10 @@
-"""How many lines of a text are longer than the cut of training, and how many are duplicates: prints JSON.
+"""How many lines of a text are longer than the cut of training, and how many are duplicates: prints
+JSON.
 
     python benchmarks/lengths.py wiki1m_for_simcse.head1280000bytes.txt.xz wiki_train_00.txt.xz [--output FILE.json]
 
-Tokens are those of isotrope/minilm, which has BERT's uncased vocabulary; [CLS] and [SEP] count. All lines are read.
+Tokens are those of isotrope/minilm, which has BERT's uncased vocabulary; [CLS] and [SEP] count. All
+lines are read.
 """
 
 import argparse
@@ -20,12 +22,21 @@ MODEL, LIMIT = "isotrope/minilm", 32
 
 
 def measure(text: Path, reader: TextReader) -> dict[str, int | float]:
-    """Of one file: the lines that cleaning keeps, those it drops as duplicates, and the long ones among the kept."""
+    """Of one file: the lines that cleaning keeps, those it drops as duplicates, and the long ones
+    among the kept.
+    """
     with tempfile.TemporaryDirectory() as folder:
         corpus = read_texts(find_sources([text]), Columns(), Path(folder))
-        longer = sum(len(ids) > LIMIT for ids in map(reader.tokenizer.encode, corpus.dataset["text"]))
+        longer = sum(
+            len(ids) > LIMIT for ids in map(reader.tokenizer.encode, corpus.dataset["text"])
+        )
         dropped = corpus.report.dropped["duplicate"]
-        return {"kept": len(corpus), "duplicates": dropped, "longer": longer, "share": round(longer / len(corpus), 4)}
+        return {
+            "kept": len(corpus),
+            "duplicates": dropped,
+            "longer": longer,
+            "share": round(longer / len(corpus), 4),
+        }
 
 
 def main() -> None:
@@ -37,7 +48,11 @@ def main() -> None:
     assert reader is not None
     reader.tokenizer.no_truncation()
     reader.tokenizer.no_padding()
-    show({"model": MODEL, "limit": LIMIT} | {text.name: measure(text, reader) for text in asked.texts}, asked.output)
+    show(
+        {"model": MODEL, "limit": LIMIT}
+        | {text.name: measure(text, reader) for text in asked.texts},
+        asked.output,
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""The memory of one SimCSE step, plain and with gradient caching; each case in a process of its own; prints JSON.
+"""The memory of one SimCSE step, plain and with gradient caching; each case in a process of its
+own; prints JSON.
 
     python benchmarks/memory.py tiny wiki_train_00.txt.xz [--cases 128 1024 1024/128 4096/128] [--output FILE.json]
 
-A case is a batch of N sentences of at most 32 tokens (two passes with dropout .1, loss, backward, clipping, AdamW);
-N/m passes at most m sentences through the encoder at a time. The resident memory's peak is read after a step of 8
-sentences, when model, gradients and the optimizer's state are there, and at the end; ``above`` is what the batch took.
+A case is a batch of N sentences of at most 32 tokens (two passes with dropout .1, loss, backward,
+clipping, AdamW); N/m passes at most m sentences through the encoder at a time. The resident
+memory's peak is read after a step of 8 sentences, when model, gradients and the optimizer's state
+are there, and at the end; ``above`` is what the batch took.
 """
 
 import argparse
@@ -86,14 +88,18 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("shape", choices=["minilm", "tiny"])
     parser.add_argument("text", type=Path)
     parser.add_argument("--cases", nargs="+", default=CASES, metavar="BATCH[/MINI]")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--cpu-time", action="store_true", help="processor time of one thread, on a busy machine")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="processor time of one thread, on a busy machine"
+    )
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
     clock.cpu_time = asked.cpu_time
@@ -101,6 +107,10 @@ if __name__ == "__main__":
     torch.set_num_threads(asked.threads)
     if asked.one:
         size, _, mini = asked.one.partition("/")
-        print(json.dumps(case(asked.shape, asked.text, int(size), int(mini) if mini else None, asked.steps)))
+        print(
+            json.dumps(
+                case(asked.shape, asked.text, int(size), int(mini) if mini else None, asked.steps)
+            )
+        )
     else:
         show(measure(asked), asked.output)

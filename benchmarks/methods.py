@@ -1,16 +1,19 @@
-"""A step of each method beside SimCSE's, and the share of a run that dev selection takes; prints JSON.
+"""A step of each method beside SimCSE's, and the share of a run that dev selection takes; prints
+JSON.
 
     python benchmarks/methods.py tiny wiki_train_00.txt.xz --data DATA [--repetitions 5] [--steps 6] [--output FILE]
     python benchmarks/methods.py minilm wiki_train_00.txt.xz --data DATA --repetitions 3 --steps 4
     python benchmarks/methods.py tiny wiki_train_00.txt.xz --data DATA --methods zoo --output zoo-tiny.json
 
-Each method is its preset, head included, through isotrope's trainer, at batch 64 and length 32 from the same backbone,
-on the same sentences, turn by turn. ``--methods zoo``: the further methods of docs/methods/others.md, or name presets;
-SimCSE runs with them. One that reads a template has its own length. Teachers are two, isotrope/tiny and
-all-MiniLM-L6-v2 (DCLR's complementary model is the first); their embeddings of the sentences are made before the clock
-runs. SGW has two channels a group, as the paper has them. A ratio is a method's time over SimCSE's.
+Each method is its preset, head included, through isotrope's trainer, at batch 64 and length 32 from
+the same backbone, on the same sentences, turn by turn. ``--methods zoo``: the further methods of
+docs/methods/others.md, or name presets; SimCSE runs with them. One that reads a template has its
+own length. Teachers are two, isotrope/tiny and all-MiniLM-L6-v2 (DCLR's complementary model is the
+first); their embeddings of the sentences are made before the clock runs. SGW has two channels a
+group, as the paper has them. A ratio is a method's time over SimCSE's.
 
-``selection``: seconds of one evaluation on STS-B's dev set (DATA holds ``senteval/``) beside those of 125 steps.
+``selection``: seconds of one evaluation on STS-B's dev set (DATA holds ``senteval/``) beside those
+of 125 steps.
 """
 
 import argparse
@@ -30,7 +33,19 @@ from step import BATCH, DROPOUT, LENGTH, Ours
 from timing import clock, interleave, lines, ratio, show
 
 METHODS = ["rankcse-listnet", "rankcse-listmle", "whitenedcse", "dclr", "all-three"]
-ZOO = ["consert", "mixcse", "arccse", "esimcse", "mocose", "ct", "promptbert", "sncse", "pcl", "vascl", "sg-opt"]
+ZOO = [
+    "consert",
+    "mixcse",
+    "arccse",
+    "esimcse",
+    "mocose",
+    "ct",
+    "promptbert",
+    "sncse",
+    "pcl",
+    "vascl",
+    "sg-opt",
+]
 ZOO += ["tsdae", "diffcse", "infocse", "isbert", "paser"]
 TEACHERS = {"rank": ["isotrope/tiny", "isotrope/minilm"], "guide": ["isotrope/tiny"]}
 EVERY = 125  # steps between two evaluations, as WhitenedCSE and RankCSE have it
@@ -64,7 +79,9 @@ def selection(name: str, data: Path, repetitions: int, step: float) -> dict[str,
     return {"evaluation": round(seconds, 3), "steps": EVERY, "share": round(share, 4)}
 
 
-def measure(shape: str, path: Path, data: Path, repetitions: int, steps: int, methods: list[str]) -> dict[str, Any]:
+def measure(
+    shape: str, path: Path, data: Path, repetitions: int, steps: int, methods: list[str]
+) -> dict[str, Any]:
     """SimCSE and these methods on the first lines of the text."""
     name = f"isotrope/{shape}"
     size = BATCH * (steps + 1)
@@ -73,7 +90,9 @@ def measure(shape: str, path: Path, data: Path, repetitions: int, steps: int, me
     with tempfile.TemporaryDirectory() as place:
         os.environ["ISOTROPE_CACHE"] = place
         given = (lambda repetition: texts[repetition * size : (repetition + 1) * size], Path(place))
-        times = interleave({m: Ours(prepare(m, name, width), *given) for m in ["simcse", *methods]}, repetitions)
+        times = interleave(
+            {m: Ours(prepare(m, name, width), *given) for m in ["simcse", *methods]}, repetitions
+        )
     seconds = {method: sorted(found)[len(found) // 2] for method, found in times.items()}
     return {
         "shape": shape,
@@ -89,7 +108,9 @@ def measure(shape: str, path: Path, data: Path, repetitions: int, steps: int, me
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("shape", choices=["minilm", "tiny"])
     parser.add_argument("text", type=Path)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("ISOTROPE_DATA", ".")))
@@ -97,11 +118,21 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=6, help="timed ones a repetition")
     parser.add_argument("--methods", nargs="+", default=METHODS, help="presets, or zoo")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--cpu-time", action="store_true", help="processor time of one thread, on a busy machine")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="processor time of one thread, on a busy machine"
+    )
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
     disable_progress_bars()
     clock.cpu_time = asked.cpu_time
     torch.set_num_threads(1 if asked.cpu_time else asked.threads)
-    methods = [name for given in asked.methods for name in (ZOO if given == "zoo" else [given]) if name != "simcse"]
-    show(measure(asked.shape, asked.text, asked.data, asked.repetitions, asked.steps, methods), asked.output)
+    methods = [
+        name
+        for given in asked.methods
+        for name in (ZOO if given == "zoo" else [given])
+        if name != "simcse"
+    ]
+    show(
+        measure(asked.shape, asked.text, asked.data, asked.repetitions, asked.steps, methods),
+        asked.output,
+    )

@@ -1,10 +1,12 @@
-"""How far DCLR's gradient ascent (Eq. 3) moves its noise, and what that does to the losses: prints JSON.
+"""How far DCLR's gradient ascent (Eq. 3) moves its noise, and what that does to the losses: prints
+JSON.
 
     python benchmarks/noise_ascent.py
 
-N = 128 anchors and K = 128 noise vectors of D = 768 dimensions; anchors with mean cosine 0 (isotropic) and .5 (a cone,
-as encoders have it), positives at cosine .9, τ = .05, four steps. Means over ten draws, after 0 … 4 steps:
-``degrees`` moved, ``non_uniformity`` (Eq. 2) as a change, ``noise_in_infonce`` = InfoNCE with the noise minus without.
+N = 128 anchors and K = 128 noise vectors of D = 768 dimensions; anchors with mean cosine 0
+(isotropic) and .5 (a cone, as encoders have it), positives at cosine .9, τ = .05, four steps. Means
+over ten draws, after 0 … 4 steps: ``degrees`` moved, ``non_uniformity`` (Eq. 2) as a change,
+``noise_in_infonce`` = InfoNCE with the noise minus without.
 """
 
 import json
@@ -17,7 +19,8 @@ from isotrope.scores.noise import ascend, non_uniformity
 from isotrope.terms.infonce import infonce
 
 N, K, D, TEMPERATURE, STEPS, DRAWS = 128, 128, 768, 0.05, 4, 10
-SIZES = [(1e-3, False), (1e-1, False), (1e-3, True), (1e-2, True), (1e-1, True)]  # the first is the paper's
+# the first is the paper's
+SIZES = [(1e-3, False), (1e-1, False), (1e-3, True), (1e-2, True), (1e-1, True)]
 
 
 def embeddings(cone: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -41,7 +44,8 @@ def measure(step_size: float, relative: bool, cone: float) -> dict[str, object]:
         plain[seed] = infonce(unit @ F.normalize(positive, dim=1).T, TEMPERATURE)
         for count in range(STEPS + 1):
             moved = ascend(noise, anchor, positive, TEMPERATURE, step, count)
-            chord = (F.normalize(moved, dim=1) - F.normalize(noise, dim=1)).norm(dim=1)  # exact at small angles too
+            # exact at small angles too
+            chord = (F.normalize(moved, dim=1) - F.normalize(noise, dim=1)).norm(dim=1)
             angles[seed, count] = torch.rad2deg(2 * torch.asin(chord / 2)).mean()
             uniform[seed, count] = non_uniformity(moved, anchor, positive, TEMPERATURE)
             candidates = F.normalize(torch.cat([positive, moved]), dim=1)
@@ -51,10 +55,14 @@ def measure(step_size: float, relative: bool, cone: float) -> dict[str, object]:
         return [float(f"{value:.4g}") for value in values.mean(dim=0).tolist()]
 
     return {
-        "step_size": step_size, "relative": relative, "mean_cosine": cone, "degrees": rounded(angles),
-        "non_uniformity": rounded(uniform - uniform[:, :1]), "noise_in_infonce": rounded(added),
+        "step_size": step_size,
+        "relative": relative,
+        "mean_cosine": cone,
+        "degrees": rounded(angles),
+        "non_uniformity": rounded(uniform - uniform[:, :1]),
+        "noise_in_infonce": rounded(added),
         "infonce": rounded(plain[:, None])[0],
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""How many tokens a forward pass should have on a CPU: time of encoding, over that of passes of 32 texts.
+"""How many tokens a forward pass should have on a CPU: time of encoding, over that of passes of 32
+texts.
 
     python benchmarks/passes.py DATA [--repetitions 5]      # docs/results/performance/passes.json
 
-All sizes take turns, with one thread, on abstracts cut at 128 and 256 tokens and on single sentences.
+All sizes take turns, with one thread, on abstracts cut at 128 and 256 tokens and on single
+sentences.
 """
 
 import argparse
@@ -36,14 +38,18 @@ def measure(data: Path, repetitions: int) -> dict[str, object]:
     for name in MODELS:
         model, own = load(name, device="cpu", frozen=True), dict[str, object]()
         for kind, (texts, length) in kinds.items():
-            systems = {str(size): partial(seconds, model, texts, length, size) for size in (*SIZES, ALL)}
+            systems = {
+                str(size): partial(seconds, model, texts, length, size) for size in (*SIZES, ALL)
+            }
             times = interleave(systems, repetitions)
             own[kind] = {str(size): ratio(times, str(size), str(ALL)) for size in SIZES}
         found[name] = own
     return found
 
 
-def seconds(model: SentenceTransformer, texts: list[str], length: int, size: int, repetition: int) -> float:
+def seconds(
+    model: SentenceTransformer, texts: list[str], length: int, size: int, repetition: int
+) -> float:
     """Of encoding texts, cut at ``length`` tokens, in passes of ``size`` tokens."""
     embed.TOKENS = size
     with cut(model, length):
@@ -54,13 +60,17 @@ def seconds(model: SentenceTransformer, texts: list[str], length: int, size: int
 
 def main() -> None:
     """Measure, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
     parser.add_argument("--repetitions", type=int, default=5)
     given = parser.parse_args()
     torch.set_num_threads(1)
     clock.cpu_time = True
-    RESULT.write_text(json.dumps(measure(given.data, given.repetitions), indent=1) + "\n", encoding="utf-8")
+    RESULT.write_text(
+        json.dumps(measure(given.data, given.repetitions), indent=1) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

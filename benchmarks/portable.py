@@ -1,12 +1,14 @@
-"""The same 100 texts through every kind of saved model, in several environments and as ONNX; writes JSON and a table.
+"""The same 100 texts through every kind of saved model, in several environments and as ONNX; writes
+JSON and a table.
 
     python benchmarks/portable.py --work runs/portable --output docs/results/portable
 
-Each environment is a virtual environment of its own, made with pip in WORK the first time. A model is saved once, by
-isotrope. Each environment loads the folder with plain sentence-transformers. The last two columns are the graph that
-`isotrope export` writes, and sentence-transformers' own ``backend="onnx"``. A cell is the largest distance between a
-vector and the one that the model gave before it was saved, as a part of that vector's length; or the error's line. The
-exit code is 1 if a distance is above 1e-4: a model must be equal, or refused.
+Each environment is a virtual environment of its own, made with pip in WORK the first time. A model
+is saved once, by isotrope. Each environment loads the folder with plain sentence-transformers. The
+last two columns are the graph that `isotrope export` writes, and sentence-transformers' own
+``backend="onnx"``. A cell is the largest distance between a vector and the one that the model gave
+before it was saved, as a part of that vector's length; or the error's line. The exit code is 1 if a
+distance is above 1e-4: a model must be equal, or refused.
 """
 
 import argparse
@@ -45,10 +47,15 @@ ENVIRONMENTS = {
     "ST 5.7, transformers 5.23": ["sentence-transformers==5.7.0", "transformers==5.23.0"],
     "ST 6.2, transformers 5.23": ["sentence-transformers==6.2.0", "transformers==5.23.0"],
     "isotrope export": [],
-    'backend="onnx"': ["sentence-transformers==5.7.0", "transformers==4.57.6", "optimum-onnx[onnxruntime]==0.1.0"],
+    'backend="onnx"': [
+        "sentence-transformers==5.7.0",
+        "transformers==4.57.6",
+        "optimum-onnx[onnxruntime]==0.1.0",
+    ],
 }
 POOLINGS = ("mean", "cls", "first_last", "first_layer_last", "last_two")
-KINDS = ("Bert", "DistilBert", "MPNet", "Roberta", "Electra", "ModernBert", "Qwen3")  # random weights, two layers
+# random weights, two layers
+KINDS = ("Bert", "DistilBert", "MPNet", "Roberta", "Electra", "ModernBert", "Qwen3")
 BEGINNINGS = (
     "The old bridge over the river", "A letter from the ministry", "My neighbour's youngest daughter",
     "In 1987, the first computer of our school", "This recipe for lentil soup", "Every train that leaves after 9:45 pm",
@@ -63,7 +70,8 @@ ENDINGS = (
     "belongs to a group of eleven that the museum bought from a dealer in Zürich.", "made us laugh, twice.",
 )  # fmt: skip
 TEXTS = [
-    " ".join([f"{beginning} {ending}"] * (16 if i % 50 == 0 else 1))  # two are longer than MiniLM reads
+    # two are longer than MiniLM reads
+    " ".join([f"{beginning} {ending}"] * (16 if i % 50 == 0 else 1))
     for i, (beginning, ending) in enumerate(product(BEGINNINGS, ENDINGS))
 ]
 CHILD = """
@@ -87,13 +95,28 @@ json.dump(refused, open(target + "/refused.json", "w"))
 def random_model(kind: str, folder: Path, layer_types: list[str] | None = None) -> Path:
     """A small encoder of random weights, with the shipped model's tokenizer."""
     words = load("isotrope/tiny", device="cpu").tokenizer
-    shape: dict[str, Any] = {"vocab_size": len(words), "max_position_embeddings": 140, "pad_token_id": 0}
+    shape: dict[str, Any] = {
+        "vocab_size": len(words),
+        "max_position_embeddings": 140,
+        "pad_token_id": 0,
+    }
     if kind == "DistilBert":
         shape |= {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
     else:
-        shape |= {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+        shape |= {
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 64,
+        }
     if kind == "ModernBert":
-        shape |= {"local_attention": 6, "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3}
+        shape |= {
+            "local_attention": 6,
+            "bos_token_id": 2,
+            "cls_token_id": 2,
+            "eos_token_id": 3,
+            "sep_token_id": 3,
+        }
         shape |= {"layer_types": layer_types or ["full_attention", "sliding_attention"]}
     if kind == "Qwen3":
         shape |= {"num_key_value_heads": 2, "head_dim": 16}
@@ -117,9 +140,14 @@ def models(work: Path) -> Iterator[tuple[str, SentenceTransformer]]:
         yield f"{name} whitened", whitened(load(f"isotrope/{source}", pooling, device="cpu"))
     yield "minilm normalized", load("isotrope/minilm", normalize=True, device="cpu")
     for kind in KINDS:
-        yield f"{kind} first_last", load(random_model(kind, work / "random" / kind), "first_last", device="cpu")
+        yield (
+            f"{kind} first_last",
+            load(random_model(kind, work / "random" / kind), "first_last", device="cpu"),
+        )
     yield "Bert cls_head", load(work / "random" / "Bert", "cls_head", device="cpu")
-    folder = random_model("ModernBert", work / "random" / "local", layer_types=["sliding_attention", "full_attention"])
+    folder = random_model(
+        "ModernBert", work / "random" / "local", layer_types=["sliding_attention", "full_attention"]
+    )
     yield "ModernBert, a local layer first", load(folder, "mean", device="cpu")
 
 
@@ -138,7 +166,9 @@ def whitened(encoder: SentenceTransformer) -> SentenceTransformer:
 
 def python_of(name: str, packages: list[str], work: Path) -> Path:
     """The interpreter of an environment, which is made the first time."""
-    folder = work / "venvs" / "".join(c if c.isalnum() or c == "." else "-" for c in name).strip("-")
+    folder = (
+        work / "venvs" / "".join(c if c.isalnum() or c == "." else "-" for c in name).strip("-")
+    )
     python = folder / "bin" / "python"
     if not (folder / "installed").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
@@ -150,8 +180,13 @@ def python_of(name: str, packages: list[str], work: Path) -> Path:
 
 def elsewhere(name: str, work: Path, target: Path) -> dict[str, str]:
     """Every model in another environment: vectors into ``target``; the refusals."""
-    python, options = python_of(name, ENVIRONMENTS[name], work), {"backend": "onnx"} if "onnx" in name else {}
-    subprocess.run([str(python), "-c", CHILD, str(work), str(target), json.dumps(options)], check=True)
+    python, options = (
+        python_of(name, ENVIRONMENTS[name], work),
+        {"backend": "onnx"} if "onnx" in name else {},
+    )
+    subprocess.run(
+        [str(python), "-c", CHILD, str(work), str(target), json.dumps(options)], check=True
+    )
     refused: dict[str, str] = json.loads((target / "refused.json").read_text())
     return {model: error.replace(f"{work}/", "") for model, error in refused.items()}
 
@@ -170,7 +205,9 @@ def exported(names: list[str], work: Path, target: Path) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--work", type=Path, default=Path("runs/portable"))
     parser.add_argument("--output", type=Path, default=Path("docs/results/portable"))
     arguments = parser.parse_args()
@@ -188,7 +225,9 @@ def main() -> None:
         target = work / "vectors" / environment.replace('"', "")
         target.mkdir(parents=True, exist_ok=True)
         refused = (
-            elsewhere(environment, work, target) if ENVIRONMENTS[environment] else exported(list(before), work, target)
+            elsewhere(environment, work, target)
+            if ENVIRONMENTS[environment]
+            else exported(list(before), work, target)
         )
         for name, expected in before.items():
             apart = refused.get(name) or farthest_apart(np.load(target / f"{name}.npy"), expected)
@@ -199,19 +238,32 @@ def main() -> None:
             "command": "python benchmarks/portable.py",
             "torch": TORCH,
             "environments": ENVIRONMENTS,
-            "texts": {"count": len(TEXTS), "sha256": sha256(json.dumps(TEXTS).encode()).hexdigest()},
+            "texts": {
+                "count": len(TEXTS),
+                "sha256": sha256(json.dumps(TEXTS).encode()).hexdigest(),
+            },
             "largest": FARTHEST,
             "models": cells,
         },
     )
     write_text(arguments.output / "table.md", table(cells))
     console.print(table(cells))
-    sys.exit(any(not cell <= FARTHEST for row in cells.values() for cell in row.values() if not isinstance(cell, str)))
+    sys.exit(
+        any(
+            not cell <= FARTHEST
+            for row in cells.values()
+            for cell in row.values()
+            if not isinstance(cell, str)
+        )
+    )
 
 
 def table(cells: dict[str, dict[str, float | str]]) -> str:
     """Markdown: =, refused, or the distance."""
-    lines = ["| saved model | " + " | ".join(ENVIRONMENTS) + " |", "|---" * (len(ENVIRONMENTS) + 1) + "|"]
+    lines = [
+        "| saved model | " + " | ".join(ENVIRONMENTS) + " |",
+        "|---" * (len(ENVIRONMENTS) + 1) + "|",
+    ]
     for name, row in cells.items():
         shown = [
             "refused" if isinstance(cell, str) else "=" if cell <= FARTHEST else f"**{cell:.2g}**"

@@ -2,8 +2,8 @@
 
     python benchmarks/race.py WORK --data DATA      # docs/results/improve/wikipedia.json; needs 20 minutes
 
-The documents are Wikipedia's articles. The memory is the resident memory of the command and of all processes that it
-starts, looked at five times a second.
+The documents are Wikipedia's articles. The memory is the resident memory of the command and of all
+processes that it starts, looked at five times a second.
 """
 
 import argparse
@@ -34,7 +34,9 @@ def write_documents(data: Path, target: Path) -> None:
         files = [stack.enter_context(lzma.open(path, "rt", encoding="utf-8")) for path in paths]
         rows = list(map(json.loads, islice(chain.from_iterable(files), DOCUMENTS)))
     pages = ({"title": row["title"], "text": "\n\n".join(row["paragraphs"])} for row in rows)
-    target.write_text("".join(json.dumps(page, ensure_ascii=False) + "\n" for page in pages), encoding="utf-8")
+    target.write_text(
+        "".join(json.dumps(page, ensure_ascii=False) + "\n" for page in pages), encoding="utf-8"
+    )
 
 
 def held(process: psutil.Process) -> int:
@@ -50,14 +52,25 @@ def held(process: psutil.Process) -> int:
 
 def main() -> None:
     """Run the command, watch it, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("work", type=Path, help="a new folder for the documents and the run")
     parser.add_argument("--data", type=Path, required=True)
     given = parser.parse_args()
     given.work.mkdir(parents=True)
     documents, output = given.work / "documents.jsonl", given.work / "better"
     write_documents(given.data, documents)
-    command = [sys.executable, "-m", "isotrope", "improve", MODEL, str(documents), "--output", str(output)]
+    command = [
+        sys.executable,
+        "-m",
+        "isotrope",
+        "improve",
+        MODEL,
+        str(documents),
+        "--output",
+        str(output),
+    ]
     began, peak = time.monotonic(), 0
     running = subprocess.Popen([*command, "--minutes", str(MINUTES)])
     watched = psutil.Process(running.pid)
@@ -71,11 +84,17 @@ def main() -> None:
     write_json(
         RESULT,
         {
-            "model": MODEL, "documents": DOCUMENTS, "minutes": MINUTES,
-            "seconds": seconds, "peak_memory_mb": peak / 1e6, "choice": found["choice"],
-            "judged_by": found["judged_by"], "left_out": found["left_out"], "environment": environment(),
+            "model": MODEL,
+            "documents": DOCUMENTS,
+            "minutes": MINUTES,
+            "seconds": seconds,
+            "peak_memory_mb": peak / 1e6,
+            "choice": found["choice"],
+            "judged_by": found["judged_by"],
+            "left_out": found["left_out"],
+            "environment": environment(),
         },
-    )  # fmt: skip
+    )
     print(f"{seconds / 60:.1f} minutes, at most {peak / 1e9:.2f} GB")
 
 

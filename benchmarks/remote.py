@@ -1,11 +1,13 @@
-"""What it costs to train on a corpus in an object store: memory, and the time until the first step; writes JSON.
+"""What it costs to train on a corpus in an object store: memory, and the time until the first step;
+writes JSON.
 
     python benchmarks/remote.py FOLDER [--gigabytes 5] [--output docs/results/performance/remote.json]
 
-A corpus of JSON Lines, four kilobytes a text, is uploaded to an object store on this machine (moto's, a process of its
-own) as objects of 100 MB. ``isotrope train`` trains isotrope/tiny for 100 steps on a sample of it, in a second process,
-whose memory is looked at twice a second. ``anonymous`` is what only the process itself can free. Then it trains on one
-of the objects: the size of the corpus is no reason for memory that this needs, too. A last corpus is small: it is read
+A corpus of JSON Lines, four kilobytes a text, is uploaded to an object store on this machine
+(moto's, a process of its own) as objects of 100 MB. ``isotrope train`` trains isotrope/tiny for 100
+steps on a sample of it, in a second process, whose memory is looked at twice a second.
+``anonymous`` is what only the process itself can free. Then it trains on one of the objects: the
+size of the corpus is no reason for memory that this needs, too. A last corpus is small: it is read
 from the store and from the disk, and the ratio is what the way costs. All are deleted in the end.
 """
 
@@ -32,13 +34,17 @@ from timing import show
 
 STEPS, BATCH, EVERY = 100, 8, 0.5
 PART = 100_000_000  # bytes of an object
-PHASES = ("checked", "read", "making tokens", "trained", "saving the model")  # how the lines of the command begin
+# how the lines of the command begin
+PHASES = ("checked", "read", "making tokens", "trained", "saving the model")
 
 
 def corpus_parts(size: int) -> Iterator[bytes]:
     """JSON Lines of distinct texts, four kilobytes each, in parts of 100 MB; so many bytes in all."""
     generator = random.Random(0)
-    words = ["".join(generator.choices("aeioubcdfglmnprst", k=generator.randint(2, 9))) for _ in range(5000)]
+    words = [
+        "".join(generator.choices("aeioubcdfglmnprst", k=generator.randint(2, 9)))
+        for _ in range(5000)
+    ]
     texts = [" ".join(generator.choices(words, k=640)) for _ in range(1000)]
     number = 0
     for _ in range(size // PART):
@@ -52,13 +58,22 @@ def corpus_parts(size: int) -> Iterator[bytes]:
 
 @contextmanager
 def object_store() -> Iterator[fsspec.AbstractFileSystem]:
-    """An object store with the bucket ``corpus``, in a process of its own, which this one and its children find."""
+    """An object store with the bucket ``corpus``, in a process of its own, which this one and its
+    children find.
+    """
     code = "from moto.server import ThreadedMotoServer as S; s = S('127.0.0.1', 0, verbose=False); s.start(); "
     code += "print(s.get_host_and_port()[1], flush=True); s._thread.join()"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout
-    os.environ |= {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
-    os.environ |= {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{int(process.stdout.readline())}", "no_proxy": "127.0.0.1"}
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    os.environ |= {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{int(process.stdout.readline())}",
+        "no_proxy": "127.0.0.1",
+    }
     try:
         system = fsspec.filesystem("s3")
         system.mkdir("corpus")
@@ -70,8 +85,25 @@ def object_store() -> Iterator[fsspec.AbstractFileSystem]:
 
 def train(url: str, folder: Path) -> dict[str, Any]:
     """A training of 100 steps, and the memory of its process in each phase."""
-    command = [sys.executable, "-m", "isotrope", "train", url, "--model", "isotrope/tiny", "--text", "text"]
-    command += ["--sentences", str(STEPS * BATCH), "--set", f"train.batch_size={BATCH}", "--set", "train.epochs=1"]
+    command = [
+        sys.executable,
+        "-m",
+        "isotrope",
+        "train",
+        url,
+        "--model",
+        "isotrope/tiny",
+        "--text",
+        "text",
+    ]
+    command += [
+        "--sentences",
+        str(STEPS * BATCH),
+        "--set",
+        f"train.batch_size={BATCH}",
+        "--set",
+        "train.epochs=1",
+    ]
     command += ["--dev", "none", "--labels", "none", "--output", str(folder / "run")]
     began, log = time.perf_counter(), folder / "log.txt"
     with log.open("w") as file:
@@ -85,14 +117,23 @@ def train(url: str, folder: Path) -> dict[str, Any]:
         time.sleep(EVERY)
     if process.returncode:
         raise SystemExit(log.read_text(encoding="utf-8"))
-    rounded = [[round(seconds, 1), phase, round(rss), round(anonymous)] for seconds, phase, rss, anonymous in looks]
+    rounded = [
+        [round(seconds, 1), phase, round(rss), round(anonymous)]
+        for seconds, phase, rss, anonymous in looks
+    ]
     return {
         "seconds": round(time.perf_counter() - began, 1),
         "seconds_until_the_first_line_of_steps": next(
             (round(look[0], 1) for look in looks if look[1] == "trained"), None
         ),
-        "phases": {phase: summary([look for look in looks if look[1] == phase]) for phase in ("start", *PHASES)},
-        "looks": {"columns": ["seconds", "phase", "resident MB", "anonymous MB"], "rows": thinned(rounded)},
+        "phases": {
+            phase: summary([look for look in looks if look[1] == phase])
+            for phase in ("start", *PHASES)
+        },
+        "looks": {
+            "columns": ["seconds", "phase", "resident MB", "anonymous MB"],
+            "rows": thinned(rounded),
+        },
         "kept_mb": {path.name: size_of(path) for path in sorted((folder / "cache").iterdir())},
     }
 
@@ -127,7 +168,9 @@ def size_of(path: Path) -> float:
 
 
 def ratio(url: str, path: Path, folder: Path) -> dict[str, float]:
-    """Processor time to open a small corpus from the server and from the disk, the best of three; no cache is used."""
+    """Processor time to open a small corpus from the server and from the disk, the best of three;
+    no cache is used.
+    """
     found: dict[str, float] = {}
     for turn in range(3):
         for name, place in (("url", url), ("disk", str(path))):
@@ -135,7 +178,10 @@ def ratio(url: str, path: Path, folder: Path) -> dict[str, float]:
             began = time.process_time()
             read_texts(find_sources([place]), Columns("text"), folder / f"{name}-{turn}")
             found[name] = min(found.get(name, 1e9), round(time.process_time() - began, 2))
-    return found | {"megabytes": round(path.stat().st_size / 1e6, 1), "ratio": round(found["url"] / found["disk"], 2)}
+    return found | {
+        "megabytes": round(path.stat().st_size / 1e6, 1),
+        "ratio": round(found["url"] / found["disk"], 2),
+    }
 
 
 def measure(folder: Path, size: int) -> dict[str, Any]:
@@ -152,17 +198,24 @@ def measure(folder: Path, size: int) -> dict[str, Any]:
             for number, part in enumerate(corpus_parts(size)):
                 store.pipe_file(f"corpus/large/{number:03}.jsonl", part)
                 rows += part.count(b"\n")
-            found: dict[str, Any] = {"gigabytes": round(store.du("corpus/large") / 1e9, 2), "rows": rows}
+            found: dict[str, Any] = {
+                "gigabytes": round(store.du("corpus/large") / 1e9, 2),
+                "rows": rows,
+            }
             found |= {"training": train("s3://corpus/large/", folder / "work")}
             shutil.rmtree(folder / "work/run")
-            found |= {"training_on_one_object": train("s3://corpus/large/000.jsonl", folder / "work")}
+            found |= {
+                "training_on_one_object": train("s3://corpus/large/000.jsonl", folder / "work")
+            }
             return found | {"opening": ratio("s3://corpus/small.jsonl", small, folder / "work")}
     finally:
         shutil.rmtree(folder / "work")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gigabytes", type=float, default=5.0)
     parser.add_argument("--output", type=Path)

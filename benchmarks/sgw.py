@@ -2,12 +2,14 @@
 
     python benchmarks/sgw.py [--repetitions 15] [--output FILE.json]
 
-One feature (64, 768) whitened three times, with other shuffles, forward and backward to the feature. For k = 384, 256,
-192, 96 groups (2, 3, 4, 8 channels) stand side by side ``equation``, isotrope's `group_whiten`; ``step``, the whole
-view step of a training batch, which draws the shuffles and follows the momentum statistics as well; ``views``, one
-batched `eigh` a view; and ``groups``, an `eigh` a group. The last two are plain autograd, as one would write them.
-``difference`` is the largest between the results of ``equation`` and the two. ``eigen_milliseconds`` times the
-eigenvectors alone, of all groups and views at once, by ours up to 2 channels and by LAPACK.
+One feature (64, 768) whitened three times, with other shuffles, forward and backward to the
+feature. For k = 384, 256, 192, 96 groups (2, 3, 4, 8 channels) stand side by side ``equation``,
+isotrope's `group_whiten`; ``step``, the whole view step of a training batch, which draws the
+shuffles and follows the momentum statistics as well; ``views``, one batched `eigh` a view; and
+``groups``, an `eigh` a group. The last two are plain autograd, as one would write them.
+``difference`` is the largest between the results of ``equation`` and the two.
+``eigen_milliseconds`` times the eigenvectors alone, of all groups and views at once, by ours up to
+2 channels and by LAPACK.
 """
 
 import argparse
@@ -57,7 +59,9 @@ def by_groups(z: Tensor, groups: int, orders: Tensor) -> Tensor:
 def measure(groups: int, repetitions: int) -> dict[str, Any]:
     """Milliseconds and ratios for one number of groups."""
     draw = torch.Generator().manual_seed(0)
-    z = (torch.randn(BATCH, DIM, generator=draw) @ torch.randn(DIM, DIM, generator=draw)).requires_grad_()
+    z = (
+        torch.randn(BATCH, DIM, generator=draw) @ torch.randn(DIM, DIM, generator=draw)
+    ).requires_grad_()
     weight = torch.randn(VIEWS, BATCH, DIM, generator=draw)
     orders = torch.stack([torch.randperm(DIM, generator=draw) for _ in range(VIEWS)])
     component = SGW(groups, copies=VIEWS).build(BuildContext(DIM)).train()
@@ -114,10 +118,14 @@ def decompositions(z: Tensor, groups: int, orders: Tensor, repetitions: int) -> 
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repetitions", type=int, default=15)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--cpu-time", action="store_true", help="processor time of one thread, on a busy machine")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="processor time of one thread, on a busy machine"
+    )
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
     clock.cpu_time = asked.cpu_time

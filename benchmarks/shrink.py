@@ -2,8 +2,9 @@
 
     python benchmarks/shrink.py --data DATA
 
-nDCG@10 on three collections, cut down to 2,500 documents and 300 queries, texts of 128 tokens at most. The step is
-fitted on 500, 1,000, 2,000 or all of the documents, with the plain covariance and with the shrunk one.
+nDCG@10 on three collections, cut down to 2,500 documents and 300 queries, texts of 128 tokens at
+most. The step is fitted on 500, 1,000, 2,000 or all of the documents, with the plain covariance and
+with the shrunk one.
 """
 
 import argparse
@@ -48,12 +49,21 @@ def measured(model: str, name: str, data: str) -> dict[str, Any]:
                 except UserError:  # too few texts for the dimensions
                     continue
                 score = task.score(Known(texts, (known.vectors - mean) @ matrix)).mean()
-                rows.append({"texts": count, "exponent": exponent, "shrink": shrink, "score": float(score)})
-    return {"model": model, "collection": name, "as it is": float(task.score(known).mean()), "rows": rows}
+                rows.append(
+                    {"texts": count, "exponent": exponent, "shrink": shrink, "score": float(score)}
+                )
+    return {
+        "model": model,
+        "collection": name,
+        "as it is": float(task.score(known).mean()),
+        "rows": rows,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", required=True)
     data = parser.parse_args().data
     found = [measured(model, name, data) for model in MODELS for name in COLLECTIONS]
@@ -61,7 +71,12 @@ def main() -> None:
     for of in found:
         print(of["model"], of["collection"], f"as it is {100 * of['as it is']:.2f}")
         for row in of["rows"]:
-            print(row["texts"], row["exponent"], "shrunk" if row["shrink"] else "plain", f"{100 * row['score']:.2f}")
+            print(
+                row["texts"],
+                row["exponent"],
+                "shrunk" if row["shrink"] else "plain",
+                f"{100 * row['score']:.2f}",
+            )
 
 
 if __name__ == "__main__":

@@ -4,15 +4,17 @@
     python benchmarks/small.py begin STUDENT --output start    # a student to begin with: more tokens, fewer numbers
     python benchmarks/small.py ship MODEL        # src/isotrope/models/small: the same weights with 16 bits
 
-STS is the papers' protocol; transfer is SentEval's, in its setting for prototypes. In search and clustering a model
-reads the first 128 tokens of a text, in bf16. Time and memory are those of `isotrope compress`: one thread, both models
-in turns, on abstracts of SciFact. What the file has already is not measured again; time and memory are.
+STS is the papers' protocol; transfer is SentEval's, in its setting for prototypes. In search and
+clustering a model reads the first 128 tokens of a text, in bf16. Time and memory are those of
+`isotrope compress`: one thread, both models in turns, on abstracts of SciFact. What the file has
+already is not measured again; time and memory are.
 
-isotrope/small was made in four trainings. The first student keeps 16,000 tokens. The second one begins as the first,
-with 27,000 tokens of 256 numbers each, and learns the teacher's vectors alone. It was stopped behind step 2,000 of
-5,243, because the machine was busy, and the third one goes on from there with a lower learning rate. The fourth one
-goes on with new texts and the high rate; what ships is the mean of its weights and the third one's. The first one was
-trained before BERT's unused tokens gave their places to words, so now it would have 994 words more.
+isotrope/small was made in four trainings. The first student keeps 16,000 tokens. The second one
+begins as the first, with 27,000 tokens of 256 numbers each, and learns the teacher's vectors alone.
+It was stopped behind step 2,000 of 5,243, because the machine was busy, and the third one goes on
+from there with a lower learning rate. The fourth one goes on with new texts and the high rate; what
+ships is the mean of its weights and the third one's. The first one was trained before BERT's unused
+tokens gave their places to words, so now it would have 994 words more.
 
     python benchmarks/small_text.py first DATA first.txt
     isotrope compress isotrope/minilm first.txt --student layers:2,vocabulary:16000,inner:768 --output first \\
@@ -67,7 +69,10 @@ SEARCHED, CLUSTERED = ("SciFact", "CACM", "NPL"), "Banking77"
 def similar(model: Encoder, data: Path) -> dict[str, Any]:
     """Spearman on each STS set, as fractions, and the papers' mean."""
     sts = evaluate(model, "sts", data)
-    return {"sts": main_scores("sts", sts), "sts_average": sum(main_scores("sts", sts).values()) / len(sts)}
+    return {
+        "sts": main_scores("sts", sts),
+        "sts_average": sum(main_scores("sts", sts).values()) / len(sts),
+    }
 
 
 def searched(model: Encoder, data: Path) -> dict[str, Any]:
@@ -76,7 +81,11 @@ def searched(model: Encoder, data: Path) -> dict[str, Any]:
         search = evaluate(model, "retrieval", data, [*SEARCHED, CLUSTERED])
     found = {task: search[task]["ndcg@10"] for task in SEARCHED}
     mean = sum(found.values()) / len(found)
-    return {"ndcg@10": found, "ndcg@10_average": mean, "v_measure": {CLUSTERED: search[CLUSTERED]["v_measure"]}}
+    return {
+        "ndcg@10": found,
+        "ndcg@10_average": mean,
+        "v_measure": {CLUSTERED: search[CLUSTERED]["v_measure"]},
+    }
 
 
 def classified(model: Encoder, data: Path) -> dict[str, Any]:
@@ -86,7 +95,8 @@ def classified(model: Encoder, data: Path) -> dict[str, Any]:
     return {"transfer_fast": found, "transfer_fast_average": sum(seven) / len(seven)}
 
 
-MEASURED = {"sts": similar, "ndcg@10": searched, "transfer_fast": classified}  # the first key of each -> what it is of
+# the first key of each -> what it is of
+MEASURED = {"sts": similar, "ndcg@10": searched, "transfer_fast": classified}
 
 
 def on_disk(name: str) -> int:
@@ -95,8 +105,12 @@ def on_disk(name: str) -> int:
 
 
 def stored(name: str) -> int:
-    """Bytes of a model's weights, with as many bits as they are stored with. MTEB calls this memory usage."""
-    return sum(value.nbytes for value in load_file(Path(locate(name)) / "model.safetensors").values())
+    """Bytes of a model's weights, with as many bits as they are stored with. MTEB calls this memory
+    usage.
+    """
+    return sum(
+        value.nbytes for value in load_file(Path(locate(name)) / "model.safetensors").values()
+    )
 
 
 AT_REST = """
@@ -113,7 +127,9 @@ print(resident() - before)
 
 
 def at_rest(name: str) -> int:
-    """Bytes that a process holds for a loaded model while it encodes nothing: weights and tokenizer."""
+    """Bytes that a process holds for a loaded model while it encodes nothing: weights and
+    tokenizer.
+    """
     command = [sys.executable, "-c", AT_REST, name]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
@@ -133,7 +149,9 @@ def measure(data: Path) -> None:
                 RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if SHIPPED.is_dir():
         texts = load_domain(data, SEARCHED[0], "test").corpus[:TIMED]
-        found["cost"] = costs(load(TEACHER, frozen=True), load(STUDENT, frozen=True), [TEACHER, STUDENT], texts)
+        found["cost"] = costs(
+            load(TEACHER, frozen=True), load(STUDENT, frozen=True), [TEACHER, STUDENT], texts
+        )
         sizes = {"on_disk": on_disk, "stored": stored, "at_rest": at_rest}
         found["cost"] |= {key: [of(TEACHER), of(STUDENT)] for key, of in sizes.items()}
         found["cost"]["one_text"] = [peak_memory(name, texts[:1]) for name in (TEACHER, STUDENT)]
@@ -141,15 +159,20 @@ def measure(data: Path) -> None:
 
 
 def begin(earlier: Path, output: Path) -> None:
-    """Write what the second training begins with: a student of few tokens, with more of them, of fewer numbers each.
+    """Write what the second training begins with: a student of few tokens, with more of them, of
+    fewer numbers each.
 
-    The tokens that it lacks come from the teacher, whose vectors of tokens are still like the student's.
+    The tokens that it lacks come from the teacher, whose vectors of tokens are still like the
+    student's.
     """
     student, teacher = (load(str(name), dropout=0.0).float() for name in (earlier, TEACHER))
     known = student[0].auto_model.get_input_embeddings().weight.detach()
     whole = teacher[0].auto_model.get_input_embeddings().weight.detach().clone()
     places = teacher.tokenizer.get_vocab()
-    own, there = zip(*((number, places[token]) for token, number in student.tokenizer.get_vocab().items()), strict=True)
+    own, there = zip(
+        *((number, places[token]) for token, number in student.tokenizer.get_vocab().items()),
+        strict=True,
+    )
     whole[list(there)] = known[list(own)]
     student[0].auto_model.resize_token_embeddings(len(whole), mean_resizing=False)
     student[0].auto_model.get_input_embeddings().weight.data.copy_(whole)
@@ -160,24 +183,35 @@ def begin(earlier: Path, output: Path) -> None:
 
 
 def ship(trained: Path, output: Path, beside: Path | None = None) -> None:
-    """Copy a model, with weights of 16 bits; its configuration says 32, so that it computes with these.
+    """Copy a model, with weights of 16 bits; its configuration says 32, so that it computes with
+    these.
 
     Its weights, or the mean of its weights and those of a model ``beside`` it.
     """
     shutil.copytree(trained, output)
-    weights, others = (load_file(folder / "model.safetensors") for folder in (trained, beside or trained))
-    means = {name: ((value.float() + others[name].float()) / 2).half() for name, value in weights.items()}
+    weights, others = (
+        load_file(folder / "model.safetensors") for folder in (trained, beside or trained)
+    )
+    means = {
+        name: ((value.float() + others[name].float()) / 2).half() for name, value in weights.items()
+    }
     save_file(means, output / "model.safetensors", metadata={"format": "pt"})
 
 
 def main() -> None:
     """Measure, begin, or ship."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["measure", "begin", "ship"])
-    parser.add_argument("folder", type=Path, help="the data folder, or the folder of the trained model")
+    parser.add_argument(
+        "folder", type=Path, help="the data folder, or the folder of the trained model"
+    )
     parser.add_argument("--output", type=Path, default=SHIPPED, help="a new folder for the model")
     parser.add_argument(
-        "--beside", type=Path, help="another model, whose weights have an equal share in what is shipped"
+        "--beside",
+        type=Path,
+        help="another model, whose weights have an equal share in what is shipped",
     )
     given = parser.parse_args()
     torch.set_num_threads(1)

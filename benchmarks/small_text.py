@@ -1,12 +1,14 @@
-"""The texts that isotrope/small learns from, one a line: Wikipedia as sentences, passages, and texts like queries.
+"""The texts that isotrope/small learns from, one a line: Wikipedia as sentences, passages, and
+texts like queries.
 
     python benchmarks/small_text.py first DATA first.txt
     python benchmarks/small_text.py second DATA second.txt
     python benchmarks/small_text.py third DATA third.txt
 
-The first one has short sentences, since a short text costs little time, and paragraphs. The second one has passages of
-all lengths, which teach search from its documents' side, and titles, questions about titles, and spans without a
-beginning or an end, which teach it from the queries' side. The third one has more of them, drawn again.
+The first one has short sentences, since a short text costs little time, and paragraphs. The second
+one has passages of all lengths, which teach search from its documents' side, and titles, questions
+about titles, and spans without a beginning or an end, which teach it from the queries' side. The
+third one has more of them, drawn again.
 """
 
 import argparse
@@ -19,7 +21,13 @@ from pathlib import Path
 from typing import Any
 
 FIRST = {"sentences": 100_000, "paragraphs": 20_000}
-MIXED = {"sentences": 60_000, "passages": 36_000, "spans": 30_000, "titles": 14_000, "questions": 10_000}
+MIXED = {
+    "sentences": 60_000,
+    "passages": 36_000,
+    "spans": 30_000,
+    "titles": 14_000,
+    "questions": 10_000,
+}
 SECOND = 50_000  # of these, drawn: as many as an hour has time for
 THIRD = 1.1  # times as many as these, where there are so many
 LONGEST, SHORTEST = 90, 20  # words of a paragraph or passage; about 120 tokens
@@ -37,11 +45,17 @@ def sentences(folder: Path, longest: int) -> Iterator[str]:
     """The sentences of 4 words to the longest, without those that have lost a formula."""
     for file in sorted(folder.glob("wiki_train_*.txt.xz")):
         with lzma.open(file, "rt", encoding="utf-8") as lines:
-            yield from (line.strip() for line in lines if 4 <= len(line.split()) <= longest and "formula_" not in line)
+            yield from (
+                line.strip()
+                for line in lines
+                if 4 <= len(line.split()) <= longest and "formula_" not in line
+            )
 
 
 def drawn(folder: Path, count: int, longest: int, draw: random.Random) -> list[str]:
-    """So many sentences. Each file begins with other articles, so many more are read than are drawn."""
+    """So many sentences. Each file begins with other articles, so many more are read than are
+    drawn.
+    """
     return draw.sample(list(islice(sentences(folder, longest), 8 * count)), count)
 
 
@@ -53,7 +67,9 @@ def articles(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def paragraphs(folder: Path) -> Iterator[str]:
-    """The first piece of 20 to 90 words of each paragraph; the first one of an article has its title before it."""
+    """The first piece of 20 to 90 words of each paragraph; the first one of an article has its
+    title before it.
+    """
     for article in articles(folder):
         for number, paragraph in enumerate(article["paragraphs"]):
             words = paragraph.split()[:LONGEST]
@@ -67,7 +83,9 @@ def words_of(article: dict[str, Any]) -> list[str]:
 
 
 def passage(article: dict[str, Any], draw: random.Random) -> str:
-    """20 to 90 words from a place of an article that is drawn, sometimes behind its title; or nothing."""
+    """20 to 90 words from a place of an article that is drawn, sometimes behind its title; or
+    nothing.
+    """
     words = words_of(article)
     if len(words) < SHORTEST:
         return ""
@@ -96,7 +114,10 @@ def first(wiki: Path) -> list[str]:
 
 def mixed(wiki: Path, seed: int, times: float = 1) -> list[str]:
     """Texts of all kinds, shuffled, ``times`` as many as `MIXED` says."""
-    draw, counts = random.Random(seed), {kind: round(times * count) for kind, count in MIXED.items()}
+    draw, counts = (
+        random.Random(seed),
+        {kind: round(times * count) for kind, count in MIXED.items()},
+    )
     texts = drawn(wiki, counts["sentences"], 35, draw)
     every = list(articles(wiki))
     texts += [passage(draw.choice(every), draw) for _ in range(counts["passages"])]
@@ -104,7 +125,9 @@ def mixed(wiki: Path, seed: int, times: float = 1) -> list[str]:
     titles = [article["title"] for article in every]
     texts += draw.sample(titles, min(counts["titles"], len(titles)))
     for _ in range(counts["questions"]):
-        texts.append(draw.choice(ASKED).format(*(title.split(" (")[0] for title in draw.sample(titles, 2))))
+        texts.append(
+            draw.choice(ASKED).format(*(title.split(" (")[0] for title in draw.sample(titles, 2)))
+        )
     texts = [text for text in texts if text]
     draw.shuffle(texts)
     return texts
@@ -112,7 +135,9 @@ def mixed(wiki: Path, seed: int, times: float = 1) -> list[str]:
 
 def main() -> None:
     """Write the text."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("which", choices=["first", "second", "third"])
     parser.add_argument("data", type=Path, help="the folder that holds wiki/")
     parser.add_argument("output", type=Path)
@@ -121,7 +146,11 @@ def main() -> None:
     if given.which == "first":
         texts = first(wiki)
     else:
-        texts = mixed(wiki, seed=1)[:SECOND] if given.which == "second" else mixed(wiki, seed=2, times=THIRD)
+        texts = (
+            mixed(wiki, seed=1)[:SECOND]
+            if given.which == "second"
+            else mixed(wiki, seed=2, times=THIRD)
+        )
     given.output.write_text("\n".join(texts) + "\n", encoding="utf-8")
 
 

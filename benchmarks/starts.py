@@ -1,10 +1,12 @@
-"""Does `isotrope improve --or` find the best of three models? Its judge without labels, against labels.
+"""Does `isotrope improve --or` find the best of three models? Its judge without labels, against
+labels.
 
     python benchmarks/starts.py WORK --data DATA      # all collections; one that is done is not run again
 
-The models are isotrope/small, which is the given one, isotrope/tiny and isotrope/minilm, each as it is: no post step
-and no training. `improve` gets the documents of `benchmarks/choice.py`, without a query or a label. Labels judge the
-models then: nDCG@10 of at most 300 queries, all texts cut at 128 tokens.
+The models are isotrope/small, which is the given one, isotrope/tiny and isotrope/minilm, each as it
+is: no post step and no training. `improve` gets the documents of `benchmarks/choice.py`, without a
+query or a label. Labels judge the models then: nDCG@10 of at most 300 queries, all texts cut at 128
+tokens.
 """
 
 import argparse
@@ -44,28 +46,41 @@ def cell(data: str, name: str, work: Path, console: Console) -> dict[str, Any]:
     tasks = judges_of(list(documents.each(held)), None, SEED).tasks
     found: dict[str, Race] = {}
     for kind, judges in (("tasks", tasks), ("labels", [OwnTask(domain)])):
-        makers = [Maker(model, opened, held_out, len(trained), SEED, work / kind) for model in (GIVEN, *OTHERS)]
+        makers = [
+            Maker(model, opened, held_out, len(trained), SEED, work / kind)
+            for model in (GIVEN, *OTHERS)
+        ]
         (work / kind).mkdir(exist_ok=True)
         budget = Budget(work / kind, float("inf"))
-        race = found[kind] = Race(makers[0], judges, basis, budget, console, dict(zip(OTHERS, makers[1:], strict=True)))
+        race = found[kind] = Race(
+            makers[0], judges, basis, budget, console, dict(zip(OTHERS, makers[1:], strict=True))
+        )
         for start in ("", *OTHERS):
             race.run(Trial(start or AS_IS, steps=(), start=start))
     choice, gains = found["tasks"].choose()
-    labels = {model: scores for model, of in found["labels"].scores.items() for scores in of.values()}
+    labels = {
+        model: scores for model, of in found["labels"].scores.items() for scores in of.values()
+    }
     return {
-        "collection": name, "choice": choice, "gain": asdict(gains[choice]) if choice != AS_IS else None,
+        "collection": name,
+        "choice": choice,
+        "gain": asdict(gains[choice]) if choice != AS_IS else None,
         "tasks": {
             model: {task: float(scores.mean()) for task, scores in of.items()}
             for model, of in found["tasks"].scores.items()
         },
         "labels": {model: float(scores.mean()) for model, scores in labels.items()},
-        "against the given": {model: asdict(compare_means(labels[AS_IS], labels[model])) for model in OTHERS},
+        "against the given": {
+            model: asdict(compare_means(labels[AS_IS], labels[model])) for model in OTHERS
+        },
         "environment": environment(),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("work", type=Path, help="a folder for the measurements")
     parser.add_argument("--data", required=True)
     args = parser.parse_args()

@@ -1,10 +1,11 @@
-"""One step of SimCSE at batch 64 and length 32, side by side with what a user would pick instead; prints JSON.
+"""One step of SimCSE at batch 64 and length 32, side by side with what a user would pick instead;
+prints JSON.
 
     python benchmarks/step.py minilm wiki_train_00.txt.xz [--repetitions 9] [--steps 6] [--output FILE.json]
     python benchmarks/step.py tiny   wiki_train_00.txt.xz
 
-Systems, on the same model, sentences, batches and length, each with dropout .1 and a whole step (data, tokens, forward,
-loss, backward, clipping, AdamW):
+Systems, on the same model, sentences, batches and length, each with dropout .1 and a whole step
+(data, tokens, forward, loss, backward, clipping, AdamW):
 
 - ``ours``: isotrope's trainer with the preset ``simcse``, tokens made beforehand, its head left out: (a) has none;
 - ``ours_bf16``: the same with ``train.precision = bf16``: weights, their gradients and the loss stay in 32 bits;
@@ -12,7 +13,8 @@ loss, backward, clipping, AdamW):
 - ``b``: the loop of the papers' repositories: tokens made beforehand, padded to the longest, two copies in one forward;
 - ``bound``: the matrix products of ``ours`` alone, forward and backward, for real tokens.
 
-``ceiling`` is what the padding alone allows: L over the mean number of real tokens. Ratios are of time, other / ours.
+``ceiling`` is what the padding alone allows: L over the mean number of real tokens. Ratios are of
+time, other / ours.
 """
 
 import argparse
@@ -25,7 +27,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from rich.console import Console
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor
 from transformers import TrainerCallback
@@ -65,8 +71,13 @@ class Ours:
 
     def __init__(self, preset: Preset, batches: Callable[[int], list[str]], folder: Path) -> None:
         self.preset, self.batches, self.folder = preset, batches, folder
-        pooling, self.length = "mask" if preset.encoder.pooling == "mask" else "cls", preset.train.max_length
-        self.model = load(preset.encoder.backbone, pooling, max_length=self.length, dropout=DROPOUT, device="cpu")
+        pooling, self.length = (
+            "mask" if preset.encoder.pooling == "mask" else "cls",
+            preset.train.max_length,
+        )
+        self.model = load(
+            preset.encoder.backbone, pooling, max_length=self.length, dropout=DROPOUT, device="cpu"
+        )
 
     def __call__(self, repetition: int) -> float:
         text, ticks = self.folder / f"{repetition}.txt", Ticks()
@@ -94,15 +105,24 @@ class SentenceTransformers:
     """(a): what its documentation gives for SimCSE."""
 
     def __init__(self, name: str, batches: Callable[[int], list[str]], folder: Path) -> None:
-        self.model = load(name, "cls", max_length=LENGTH, dropout=DROPOUT, device="cpu", packed=False)
+        self.model = load(
+            name, "cls", max_length=LENGTH, dropout=DROPOUT, device="cpu", packed=False
+        )
         self.batches, self.folder = batches, folder
 
     def __call__(self, repetition: int) -> float:
         texts, ticks = self.batches(repetition), Ticks()
         arguments = SentenceTransformerTrainingArguments(
-            str(self.folder), num_train_epochs=1, per_device_train_batch_size=BATCH, learning_rate=RATE, use_cpu=True,
-            report_to="none", disable_tqdm=True, save_strategy="no", dataloader_drop_last=True,
-        )  # fmt: skip
+            str(self.folder),
+            num_train_epochs=1,
+            per_device_train_batch_size=BATCH,
+            learning_rate=RATE,
+            use_cpu=True,
+            report_to="none",
+            disable_tqdm=True,
+            save_strategy="no",
+            dataloader_drop_last=True,
+        )
         trainer = Quiet(
             model=self.model,
             args=arguments,
@@ -125,8 +145,14 @@ class PlainLoop:
     """(b): the usual loop over a transformers model."""
 
     def __init__(self, name: str, batches: Callable[[int], list[str]], folder: Path) -> None:
-        encoder: SentenceTransformer = load(name, "cls", max_length=LENGTH, dropout=DROPOUT, device="cpu", packed=False)
-        self.model, self.tokenizer, self.batches = encoder[0].auto_model.train(), encoder.tokenizer, batches
+        encoder: SentenceTransformer = load(
+            name, "cls", max_length=LENGTH, dropout=DROPOUT, device="cpu", packed=False
+        )
+        self.model, self.tokenizer, self.batches = (
+            encoder[0].auto_model.train(),
+            encoder.tokenizer,
+            batches,
+        )
 
     def __call__(self, repetition: int) -> float:
         tokens = self.tokenizer(self.batches(repetition), truncation=True, max_length=LENGTH)
@@ -135,7 +161,9 @@ class PlainLoop:
         ends = []
         for start in range(0, len(rows), BATCH):
             chosen = rows[start : start + BATCH]
-            batch = self.tokenizer.pad({key: [tokens[key][i] for i in chosen] for key in tokens}, return_tensors="pt")
+            batch = self.tokenizer.pad(
+                {key: [tokens[key][i] for i in chosen] for key in tokens}, return_tensors="pt"
+            )
             twice = {key: value.repeat(2, 1) for key, value in batch.items()}
             first, second = self.model(**twice).last_hidden_state[:, 0].chunk(2)
             cosines = F.cosine_similarity(first[:, None], second[None], dim=-1)
@@ -148,15 +176,23 @@ class PlainLoop:
 
 
 class Bound:
-    """(c): each matrix product of the step, once forward and twice backward, on numbers that lie ready."""
+    """(c): each matrix product of the step, once forward and twice backward, on numbers that lie
+    ready.
+    """
 
     def __init__(self, name: str, tokens: int) -> None:
         config = load(name, device="cpu")[0].auto_model.config
-        width, inner, heads = config.hidden_size, config.intermediate_size, config.num_attention_heads
+        width, inner, heads = (
+            config.hidden_size,
+            config.intermediate_size,
+            config.num_attention_heads,
+        )
         gated = 2 if config.model_type == "modernbert" else 1  # its MLP multiplies two projections
         linear = [(width, width)] * 4 + [(width, gated * inner), (inner, width)]
         self.layers = config.num_hidden_layers
-        self.linear = [(torch.randn(tokens, a), torch.randn(a, b), torch.randn(tokens, b)) for a, b in linear]
+        self.linear = [
+            (torch.randn(tokens, a), torch.randn(a, b), torch.randn(tokens, b)) for a, b in linear
+        ]
         shape = (2 * BATCH * heads, LENGTH)
         self.heads, self.scores = torch.randn(*shape, width // heads), torch.randn(*shape, LENGTH)
 
@@ -189,7 +225,10 @@ def measure(shape: str, path: Path, repetitions: int, steps: int) -> dict[str, A
     with tempfile.TemporaryDirectory() as place:
         os.environ["ISOTROPE_CACHE"] = place
         preset, half = (
-            read_preset("simcse", [f"encoder.backbone={name}", "views.mlp=false", f"train.precision={precision}"])
+            read_preset(
+                "simcse",
+                [f"encoder.backbone={name}", "views.mlp=false", f"train.precision={precision}"],
+            )
             for precision in ("fp32", "bf16")
         )
         given = (lambda repetition: texts[repetition * size : (repetition + 1) * size], Path(place))
@@ -207,7 +246,9 @@ def measure(shape: str, path: Path, repetitions: int, steps: int) -> dict[str, A
         "ceiling": round(LENGTH / mean, 3),
         "threads": torch.get_num_threads(),
         "clock": clock.name,
-        "seconds": {name: round(sorted(found)[len(found) // 2], 4) for name, found in times.items()},
+        "seconds": {
+            name: round(sorted(found)[len(found) // 2], 4) for name, found in times.items()
+        },
         "a_over_ours_bf16": ratio(times, "a", "ours_bf16"),
         "ours_over_ours_bf16": ratio(times, "ours", "ours_bf16"),
         "a_over_ours": ratio(times, "a", "ours"),
@@ -217,13 +258,17 @@ def measure(shape: str, path: Path, repetitions: int, steps: int) -> dict[str, A
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("shape", choices=["minilm", "tiny"])
     parser.add_argument("text", type=Path)
     parser.add_argument("--repetitions", type=int, default=9)
     parser.add_argument("--steps", type=int, default=6, help="timed ones a repetition")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--cpu-time", action="store_true", help="processor time of one thread, on a busy machine")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="processor time of one thread, on a busy machine"
+    )
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
     disable_progress_bars()

@@ -1,10 +1,12 @@
-"""The seven STS sets, ours against the original protocol: the same encoder, the same pairs, turn by turn.
+"""The seven STS sets, ours against the original protocol: the same encoder, the same pairs, turn by
+turn.
 
     python benchmarks/sts.py --data DATA [--model isotrope/tiny] [--repetitions 3] [--output FILE.json]
 
-The original (SentEval as SimCSE runs it) encodes both sides of every pair of every subset, sorted by length, in
-batches of 128 padded to the longest, repeated sentences again, and the train splits of STS-B and SICK-R too. Ours
-encodes every distinct sentence of the dev and test splits once. Both give the same correlations, which is checked.
+The original (SentEval as SimCSE runs it) encodes both sides of every pair of every subset, sorted
+by length, in batches of 128 padded to the longest, repeated sentences again, and the train splits
+of STS-B and SICK-R too. Ours encodes every distinct sentence of the dev and test splits once. Both
+give the same correlations, which is checked.
 """
 
 import argparse
@@ -30,7 +32,9 @@ def original(encoder: SentenceTransformer, data: Path) -> dict[str, float]:
     found = {}
     for task in STS_TASKS:
         splits = ("train", "dev", "test")
-        sets = {name: _cosines(encoder, pairs) for name, pairs in load_sts(data, task, splits).items()}
+        sets = {
+            name: _cosines(encoder, pairs) for name, pairs in load_sts(data, task, splits).items()
+        }
         scored = [sets["test"]] if task in SPLITS else list(sets.values())
         gold, cosines = (np.concatenate([one[side] for one in scored]) for side in (0, 1))
         found[task] = float(spearmanr(cosines, gold).statistic)
@@ -39,11 +43,17 @@ def original(encoder: SentenceTransformer, data: Path) -> dict[str, float]:
 
 def _cosines(encoder: SentenceTransformer, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
     """Gold scores and cosines (N,), (N,), in the original's order."""
-    rows = sorted(zip(pairs.first, pairs.second, pairs.gold, strict=True), key=lambda r: (len(r[0]), len(r[1]), r[2]))
+    rows = sorted(
+        zip(pairs.first, pairs.second, pairs.gold, strict=True),
+        key=lambda r: (len(r[0]), len(r[1]), r[2]),
+    )
     parts = []
     for start in range(0, len(rows), BATCH):
         batch = rows[start : start + BATCH]
-        a, b = (torch.from_numpy(encoder.encode([row[side] for row in batch], batch_size=BATCH)) for side in (0, 1))
+        a, b = (
+            torch.from_numpy(encoder.encode([row[side] for row in batch], batch_size=BATCH))
+            for side in (0, 1)
+        )
         parts.append(torch.cosine_similarity(a, b).numpy())
     return np.array([row[2] for row in rows]), np.concatenate(parts)
 
@@ -69,13 +79,18 @@ def measure(model: str, pooling: str, data: Path, repetitions: int) -> dict[str,
     if difference > 2e-3:  # the last bit of a cosine decides ties: see docs/log.md
         raise SystemExit(f"the two do not agree: {scores}")
     return {
-        "model": model, "pooling": pooling, "times_as_fast": ratio(times, "original", "ours"), "seconds": times,
+        "model": model,
+        "pooling": pooling,
+        "times_as_fast": ratio(times, "original", "ours"),
+        "seconds": times,
         "largest_difference_of_a_correlation": difference,
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", default="isotrope/tiny")
     parser.add_argument("--pooling", default="mean")

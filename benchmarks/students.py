@@ -1,15 +1,17 @@
-"""Students of one teacher, side by side: model2vec's and tokenlearn's, sentence-transformers' MSE distillation, ours.
+"""Students of one teacher, side by side: model2vec's and tokenlearn's, sentence-transformers' MSE
+distillation, ours.
 
     python benchmarks/students.py text WORK --data DATA       # the text, the same for all, and the teacher's folder
     python benchmarks/students_peers.py WORK                  # in a venv of its own
     python benchmarks/students.py measure WORK --data DATA    # docs/results/compress/students.json
 
-The teacher is all-MiniLM-L6-v2. The text is drawn from what isotrope/small learnt last from: sentences, passages, spans
-and titles of Wikipedia. Static students have 256 dimensions. Students of layers begin as the same two layers, see each
-text once, with 32 bits and without dropout. Rates are chosen by short runs: a student of layers has to come nearest to
-the teacher's vectors of held-out texts, a static one to the order of all their cosines. STS, search and clustering are
-measured as in benchmarks/small.py. Minutes are the processor's; all trainings find the teacher's vectors in the cache.
-What the record has already is not measured again. Run it with OMP_NUM_THREADS=1.
+The teacher is all-MiniLM-L6-v2. The text is drawn from what isotrope/small learnt last from:
+sentences, passages, spans and titles of Wikipedia. Static students have 256 dimensions. Students of
+layers begin as the same two layers, see each text once, with 32 bits and without dropout. Rates are
+chosen by short runs: a student of layers has to come nearest to the teacher's vectors of held-out
+texts, a static one to the order of all their cosines. STS, search and clustering are measured as in
+benchmarks/small.py. Minutes are the processor's; all trainings find the teacher's vectors in the
+cache. What the record has already is not measured again. Run it with OMP_NUM_THREADS=1.
 """
 
 import argparse
@@ -25,7 +27,11 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.stats import spearmanr
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.sentence_transformer.losses import MSELoss
 
 import isotrope
@@ -64,21 +70,32 @@ def write_texts(work: Path, data: Path) -> None:
 
 def labels(texts: list[str]) -> torch.Tensor:
     """The teacher's vectors (N, D), from the cache where every training finds them."""
-    teacher = Cached(TEACHER, max_length=LENGTH).build(BuildContext(corpus=isotrope.text.open(texts).texts()))
+    teacher = Cached(TEACHER, max_length=LENGTH).build(
+        BuildContext(corpus=isotrope.text.open(texts).texts())
+    )
     return teacher(Batch(torch.arange(len(texts)), torch.Generator()))
 
 
 def mse(texts: list[str], rate: float, folder: Path, packed: bool = True, steps: int = -1) -> None:
     """sentence-transformers' recipe: its trainer and loss, and the teacher's vectors as labels.
 
-    The student is ``packed`` as isotrope loads it: padding is skipped, and the vectors are the same.
+    The student is ``packed`` as isotrope loads it: padding is skipped, and the vectors are the
+    same.
     """
     save(student_of(isotrope.load(TEACHER), LAYERS), folder / "start")
     student = isotrope.load(folder / "start", dropout=0.0, max_length=LENGTH, packed=packed)
     arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(folder / "work"), num_train_epochs=1, max_steps=steps, per_device_train_batch_size=BATCH,
-        learning_rate=rate, warmup_steps=WARMUP, save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True,
-    )  # fmt: skip
+        output_dir=str(folder / "work"),
+        num_train_epochs=1,
+        max_steps=steps,
+        per_device_train_batch_size=BATCH,
+        learning_rate=rate,
+        warmup_steps=WARMUP,
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+    )
     data = Dataset.from_dict({"sentence": texts, "label": labels(texts).tolist()})
     SentenceTransformerTrainer(student, arguments, data, loss=MSELoss(student)).train()
     save(student, folder / "model")
@@ -86,7 +103,12 @@ def mse(texts: list[str], rate: float, folder: Path, packed: bool = True, steps:
 
 def ours(texts: list[str], rate: float, folder: Path) -> None:
     """The recipe of isotrope/small, with 32 bits."""
-    keys = (f"encoder.student={LAYERS!r}", "train.epochs=1", "train.precision=fp32", "teachers.teacher.precision=fp32")
+    keys = (
+        f"encoder.student={LAYERS!r}",
+        "train.epochs=1",
+        "train.precision=fp32",
+        "teachers.teacher.precision=fp32",
+    )
     train(texts, rate, folder, ROOT / "benchmarks" / "small.toml", *keys)
 
 
@@ -98,13 +120,21 @@ def static(texts: list[str], rate: float, folder: Path) -> None:
 def train(texts: list[str], rate: float, folder: Path, preset: str | Path, *keys: str) -> None:
     """What `compress` does, without what it measures."""
     isotrope.train(
-        texts, preset=preset, model=TEACHER, labels="none", dev="none", output=folder, restart=True,
+        texts,
+        preset=preset,
+        model=TEACHER,
+        labels="none",
+        dev="none",
+        output=folder,
+        restart=True,
         overrides=(*keys, f"train.learning_rate={rate}"),
-    )  # fmt: skip
+    )
 
 
 def nearness(model: SentenceTransformer, texts: list[str]) -> dict[str, float]:
-    """How near a student is to its teacher: "squared" distance of their vectors, and "spearman" of all cosines."""
+    """How near a student is to its teacher: "squared" distance of their vectors, and "spearman" of
+    all cosines.
+    """
     found = []
     for one in (isotrope.load(TEACHER), model):
         with cut(one, LENGTH):
@@ -180,26 +210,44 @@ class Measuring:
     def trained(self) -> list[str]:
         """Train all, and tell their names, which their folders have."""
         self.minutes(PASS, lambda: labels(self.texts))
-        self.minutes(START, lambda: save(student_of(isotrope.load(TEACHER), "static"), self.work / START))
+        self.minutes(
+            START, lambda: save(student_of(isotrope.load(TEACHER), "static"), self.work / START)
+        )
         names = [START]
         for name, recipe in RECIPES.items():
             best = recipe.best(self.keep("rates", name, partial(self.tried, name)))
             for rate in dict.fromkeys((*recipe.also, best)):
                 names.append(f"{name}, {rate}")
-                self.minutes(names[-1], partial(recipe.train, self.texts, rate, self.work / names[-1]))
+                self.minutes(
+                    names[-1], partial(recipe.train, self.texts, rate, self.work / names[-1])
+                )
         for told, packed in (("packed", True), ("padded", False)):
-            make = partial(mse, self.texts, RECIPES["layers, MSE"].rates[0], self.work / told, packed, STEPS)
+            make = partial(
+                mse, self.texts, RECIPES["layers, MSE"].rates[0], self.work / told, packed, STEPS
+            )
             self.minutes(f"{STEPS} steps, {told}", make)
         return names
 
     def measured(self, name: str) -> dict[str, Any]:
         """Scores, nearness, speed and size of a student."""
-        folder = self.work / name / "model" if (self.work / name / "model").is_dir() else self.work / name
+        folder = (
+            self.work / name / "model"
+            if (self.work / name / "model").is_dir()
+            else self.work / name
+        )
         texts = load_domain(self.data, "SciFact", "test").corpus[:TIMED]
         both = isotrope.load(TEACHER, frozen=True), isotrope.load(folder, frozen=True)
-        found = {"faster": costs(*both, [TEACHER, str(folder)], texts)["faster"], "on_disk": on_disk(str(folder))}
+        found = {
+            "faster": costs(*both, [TEACHER, str(folder)], texts)["faster"],
+            "on_disk": on_disk(str(folder)),
+        }
         model = isotrope.load(folder).float()  # model2vec's file has 16 bits
-        return similar(model, self.data) | searched(model, self.data) | nearness(model, self.held_out) | found
+        return (
+            similar(model, self.data)
+            | searched(model, self.data)
+            | nearness(model, self.held_out)
+            | found
+        )
 
 
 def measure(work: Path, data: Path) -> None:
@@ -208,13 +256,20 @@ def measure(work: Path, data: Path) -> None:
     peers = json.loads((work / "peers.json").read_text(encoding="utf-8"))
     it.found["minutes"] |= peers["minutes"]
     names = ["model2vec", "tokenlearn", *it.trained()]
-    it.found["models"] = {name: it.keep("models", name, partial(it.measured, name)) for name in names}
-    write_json(RESULT, it.found | {"texts": TEXTS, "versions": peers["versions"], "environment": environment()})
+    it.found["models"] = {
+        name: it.keep("models", name, partial(it.measured, name)) for name in names
+    }
+    write_json(
+        RESULT,
+        it.found | {"texts": TEXTS, "versions": peers["versions"], "environment": environment()},
+    )
 
 
 def main() -> None:
     """Write the text, or measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["text", "measure"])
     parser.add_argument("work", type=Path, help="a folder for the models")
     parser.add_argument("--data", type=Path, required=True)

@@ -1,9 +1,11 @@
-"""Static students by model2vec and tokenlearn, for benchmarks/students.py, which writes the text and the teacher.
+"""Static students by model2vec and tokenlearn, for benchmarks/students.py, which writes the text
+and the teacher.
 
     python benchmarks/students_peers.py WORK    # needs only: pip install tokenlearn "model2vec[distill]", in a venv
 
-model2vec's has its own defaults. tokenlearn's is featurized, distilled and trained by its own functions, as its
-commands do it; the text comes from a list, not from a hub. Minutes are the processor's.
+model2vec's has its own defaults. tokenlearn's is featurized, distilled and trained by its own
+functions, as its commands do it; the text comes from a list, not from a hub. Minutes are the
+processor's.
 """
 
 import argparse
@@ -22,12 +24,15 @@ from tokenlearn.train import train_model
 from tokenlearn.utils import collect_means_and_texts
 
 WIDTH = 256
-AT_ONCE = 1024  # texts: sentence-transformers sorts so many by length, so that it reads little padding
+# texts: sentence-transformers sorts so many by length, so that it reads little padding
+AT_ONCE = 1024
 
 
 def main() -> None:
     """Make both, and write their minutes and versions."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("work", type=Path, help="the folder of benchmarks/students.py")
     work = parser.parse_args().work
     torch.set_num_threads(1)
@@ -37,7 +42,14 @@ def main() -> None:
 
     def read() -> None:
         model = SentenceTransformer(teacher, device="cpu")
-        featurize(iter([{"text": text} for text in texts]), model, str(features), len(texts), AT_ONCE, "text")
+        featurize(
+            iter([{"text": text} for text in texts]),
+            model,
+            str(features),
+            len(texts),
+            AT_ONCE,
+            "text",
+        )
 
     def learn() -> None:
         found, means = collect_means_and_texts(sorted(features.glob("*.json")))
@@ -47,10 +59,17 @@ def main() -> None:
     took = {
         "tokenlearn's pass": minutes(read),
         "tokenlearn": minutes(learn),
-        "model2vec": minutes(lambda: distill(teacher, pca_dims=WIDTH).save_pretrained(work / "model2vec")),
+        "model2vec": minutes(
+            lambda: distill(teacher, pca_dims=WIDTH).save_pretrained(work / "model2vec")
+        ),
     }
-    versions = {name: version(name) for name in ("model2vec", "tokenlearn", "sentence-transformers", "torch")}
-    (work / "peers.json").write_text(json.dumps({"minutes": took, "versions": versions}), encoding="utf-8")
+    versions = {
+        name: version(name)
+        for name in ("model2vec", "tokenlearn", "sentence-transformers", "torch")
+    }
+    (work / "peers.json").write_text(
+        json.dumps({"minutes": took, "versions": versions}), encoding="utf-8"
+    )
 
 
 def minutes(make: Callable[[], object]) -> float:

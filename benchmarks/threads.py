@@ -1,10 +1,12 @@
-"""How long training steps take with one thread, with a thread for each core, and with threads that sleep as they wait.
+"""How long training steps take with one thread, with a thread for each core, and with threads that
+sleep as they wait.
 
     python benchmarks/threads.py tiny TEXT [--beside 2] [--repetitions 5] [--steps 1] [--output FILE.json]
 
-A step is SimCSE with 64 sentences of TEXT, cut at 32 tokens. Each system is a process of its own, since OpenMP reads
-its settings when it starts. They take turns. ``--beside`` starts processes that do nothing but keep a core busy, as
-other users of the machine would. ``load`` is the system's load average before and after. Ratios are computed per round.
+A step is SimCSE with 64 sentences of TEXT, cut at 32 tokens. Each system is a process of its own,
+since OpenMP reads its settings when it starts. They take turns. ``--beside`` starts processes that
+do nothing but keep a core busy, as other users of the machine would. ``load`` is the system's load
+average before and after. Ratios are computed per round.
 """
 
 import argparse
@@ -51,13 +53,17 @@ def measure(shape: str, beside: int, repetitions: int, steps: int, text: Path) -
     common = {key: value for key, value in os.environ.items() if not key.startswith("OMP_")}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     command = [sys.executable, "-c", WORKER, shape, str(steps)]
-    workers = {n: subprocess.Popen(command, env=common | own, **pipes) for n, own in SYSTEMS.items()}
+    workers = {
+        n: subprocess.Popen(command, env=common | own, **pipes) for n, own in SYSTEMS.items()
+    }
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(beside)]
     try:
         for worker in workers.values():
             assert worker.stdin
             print(json.dumps(texts), file=worker.stdin, flush=True)
-        threads = {name: int(worker.stdout.readline()) for name, worker in workers.items() if worker.stdout}
+        threads = {
+            name: int(worker.stdout.readline()) for name, worker in workers.items() if worker.stdout
+        }
 
         def turn(worker: subprocess.Popen[str]) -> float:
             assert worker.stdin
@@ -78,13 +84,17 @@ def measure(shape: str, beside: int, repetitions: int, steps: int, text: Path) -
         "beside": beside,
         "load": [*load, round(os.getloadavg()[0], 1)],
         "threads": threads,
-        "seconds_a_step": {name: round(sorted(found)[len(found) // 2], 3) for name, found in times.items()},
+        "seconds_a_step": {
+            name: round(sorted(found)[len(found) // 2], 3) for name, found in times.items()
+        },
         "over_one_thread": {name: ratio(times, name, one) for name in others},
     }
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("shape", choices=["minilm", "tiny"])
     parser.add_argument("text", type=Path)
     parser.add_argument("--beside", type=int, default=0)
@@ -92,4 +102,6 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
-    show(measure(asked.shape, asked.beside, asked.repetitions, asked.steps, asked.text), asked.output)
+    show(
+        measure(asked.shape, asked.beside, asked.repetitions, asked.steps, asked.text), asked.output
+    )

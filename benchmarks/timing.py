@@ -28,7 +28,9 @@ System = Callable[[int], float]  # the number of the repetition -> seconds a ste
 
 
 def interleave(systems: Mapping[str, System], repetitions: int) -> dict[str, list[float]]:
-    """Name -> seconds of every repetition, after one that warms up and is not counted; the order turns each time."""
+    """Name -> seconds of every repetition, after one that warms up and is not counted; the order
+    turns each time.
+    """
     names = list(systems)
     times: dict[str, list[float]] = {name: [] for name in names}
     for repetition in range(repetitions + 1):

@@ -1,13 +1,15 @@
-"""Transfer on CR in SentEval's `test` setting: all classifiers together against one after another; JSON lines.
+"""Transfer on CR in SentEval's `test` setting: all classifiers together against one after another;
+JSON lines.
 
     python benchmarks/transfer.py [--data DIR] [--dimensions 64 384 768] [--fits 6] [--setting test] [--output FILE]
 
-The original trains 410 classifiers one after another. Its procedure, in plain torch (`tests/oracle/softmax.py`: one
-Linear, torch's optimizer, one minibatch at a time), is timed on some of them, spread over folds and penalties, and the
-mean is taken as that of all 410. Between any two of these fits a share of ours is timed (one outer fold's inner
-classifiers, all penalties), so that whatever else the machine does meets both; then the whole task once by ours. Both
-on one thread, in seconds of the process's own computing time; encoding is left out on both sides. Features of 64
-dimensions are means of words' random vectors; of more, a random nonlinear map of these.
+The original trains 410 classifiers one after another. Its procedure, in plain torch
+(`tests/oracle/softmax.py`: one Linear, torch's optimizer, one minibatch at a time), is timed on
+some of them, spread over folds and penalties, and the mean is taken as that of all 410. Between any
+two of these fits a share of ours is timed (one outer fold's inner classifiers, all penalties), so
+that whatever else the machine does meets both; then the whole task once by ours. Both on one
+thread, in seconds of the process's own computing time; encoding is left out on both sides. Features
+of 64 dimensions are means of words' random vectors; of more, a random nonlinear map of these.
 
 ``same`` says of how many of the timed fits ours has exactly the original's dev accuracy.
 """
@@ -55,11 +57,17 @@ def features(data: Path, dimensions: int) -> tuple[Tensor, Tensor]:
 def warm_up(data: Path) -> None:
     """The first use of torch's optimizers imports what is not part of the work."""
     train_classifiers(
-        *features(data, 64), [split_dev(np.arange(200))], np.array([[1e-3]]), 2, CLASSIFIER_SETTINGS["test"]
+        *features(data, 64),
+        [split_dev(np.arange(200))],
+        np.array([[1e-3]]),
+        2,
+        CLASSIFIER_SETTINGS["test"],
     )
 
 
-def measure(data: Path, dimensions: int, fits: int, setting: ClassifierSetting) -> dict[str, object]:
+def measure(
+    data: Path, dimensions: int, fits: int, setting: ClassifierSetting
+) -> dict[str, object]:
     x, y = features(data, dimensions)
     outer = folds_of(y, np.arange(len(y)), setting.folds)
     inner = [folds_of(y, rows.train, setting.folds) for rows in outer]
@@ -71,7 +79,9 @@ def measure(data: Path, dimensions: int, fits: int, setting: ClassifierSetting) 
         plain = softmax.Classifier(dimensions, 2, PENALTIES[penalty], setting)
         best = plain.fit(x[rows.train, :-1], y[rows.train], (x[rows.dev, :-1], y[rows.dev]))
         middle = time.process_time()
-        ours = train_classifiers(x, y, inner[fold], np.tile(PENALTIES, (len(inner[fold]), 1)), 2, setting)
+        ours = train_classifiers(
+            x, y, inner[fold], np.tile(PENALTIES, (len(inner[fold]), 1)), 2, setting
+        )
         share.append(time.process_time() - middle)
         single.append(middle - start)
         same += bool(ours.accuracy[number % setting.folds, penalty] == best)
@@ -82,16 +92,25 @@ def measure(data: Path, dimensions: int, fits: int, setting: ClassifierSetting) 
     original = classifiers * float(np.mean(single))
     error = classifiers * float(np.std(single, ddof=1)) / fits**0.5
     return {
-        "dimensions": dimensions, "classifiers": classifiers, "timed": fits, "same": same,
-        "original_seconds_a_fit": round(float(np.mean(single)), 3), "original_seconds": round(original, 1),
-        "standard_error": round(error, 1), "our_seconds": round(seconds, 2),
-        "our_seconds_a_fold": round(float(np.median(share)), 3), "times_as_fast": round(original / seconds, 1),
-        "accuracy": result["accuracy"], "dev_accuracy": result["dev_accuracy"],
-    }  # fmt: skip
+        "dimensions": dimensions,
+        "classifiers": classifiers,
+        "timed": fits,
+        "same": same,
+        "original_seconds_a_fit": round(float(np.mean(single)), 3),
+        "original_seconds": round(original, 1),
+        "standard_error": round(error, 1),
+        "our_seconds": round(seconds, 2),
+        "our_seconds_a_fold": round(float(np.median(share)), 3),
+        "times_as_fast": round(original / seconds, 1),
+        "accuracy": result["accuracy"],
+        "dev_accuracy": result["dev_accuracy"],
+    }
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--dimensions", type=int, nargs="+", default=[64, 384, 768])
     parser.add_argument("--fits", type=int, default=6)

@@ -1,11 +1,12 @@
-"""The preset `tsdae` beside sentence-transformers' DenoisingAutoEncoderLoss: same model, texts, steps, and rate.
+"""The preset `tsdae` beside sentence-transformers' DenoisingAutoEncoderLoss: same model, texts,
+steps, and rate.
 
     python benchmarks/tsdae.py RUNS --data DATA                    # all-MiniLM-L6-v2, CACM, 350 steps, three seeds
     python benchmarks/tsdae.py RUNS --data DATA --steps 100 --seeds 1
 
-Both are trained by `isotrope.train`, in batches of 8. nDCG@10 of CACM's queries and Spearman's correlation on STS-B's
-dev pairs, before and after, and the seconds of the training. A result is written when its run is done, and a stopped
-call goes on. docs/results/tsdae.json holds them all.
+Both are trained by `isotrope.train`, in batches of 8. nDCG@10 of CACM's queries and Spearman's
+correlation on STS-B's dev pairs, before and after, and the seconds of the training. A result is
+written when its run is done, and a stopped call goes on. docs/results/tsdae.json holds them all.
 """
 
 import argparse
@@ -40,14 +41,18 @@ def texts(data: str, folder: Path) -> Path:
     path = folder / f"{DOMAIN}.txt"
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(
-        "\n".join(" ".join(text.split()) for text in load_domain(data, DOMAIN).corpus) + "\n", encoding="utf-8"
+        "\n".join(" ".join(text.split()) for text in load_domain(data, DOMAIN).corpus) + "\n",
+        encoding="utf-8",
     )
     return path
 
 
 def measure(model: Any, data: str) -> dict[str, float]:
     """nDCG@10 and Spearman's correlation."""
-    domain, sets = load_domain(data, DOMAIN, "test"), {"STSBenchmark": load_sts(data, "STSBenchmark", ["dev"])}
+    domain, sets = (
+        load_domain(data, DOMAIN, "test"),
+        {"STSBenchmark": load_sts(data, "STSBenchmark", ["dev"])},
+    )
     queries, corpus = search_vectors(model, domain.queries, domain.corpus)
     pairs = {task: {"test": parts["dev"]} for task, parts in sets.items()}
     gold, cosines = main_pairs(pairs, similarities(model, pairs))["STSBenchmark"]
@@ -70,19 +75,34 @@ def main(args: argparse.Namespace) -> None:
             began = time.monotonic()
             output = args.runs / f"{Path(args.model).name}-{args.pooling}-{args.steps}-{name}"
             run = isotrope.train(
-                path, output=output, preset="tsdae", model=args.model,
-                sentences=args.steps * BATCH, seed=seed, dev="none", labels="none", console=Console(),
-                overrides=[f"encoder.pooling={args.pooling}", f"train.batch_size={BATCH}",
-                           f"train.max_length={LENGTH}", *changes],
-            )  # fmt: skip
+                path,
+                output=output,
+                preset="tsdae",
+                model=args.model,
+                sentences=args.steps * BATCH,
+                seed=seed,
+                dev="none",
+                labels="none",
+                console=Console(),
+                overrides=[
+                    f"encoder.pooling={args.pooling}",
+                    f"train.batch_size={BATCH}",
+                    f"train.max_length={LENGTH}",
+                    *changes,
+                ],
+            )
             seconds = round(time.monotonic() - began, 1)
-            kept[name] = measure(isotrope.load(run.folder / "model"), args.data) | {"seconds": seconds}
+            kept[name] = measure(isotrope.load(run.folder / "model"), args.data) | {
+                "seconds": seconds
+            }
             whole["environment"] = environment()
             write_json(RESULT, whole)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("runs", type=Path, help="a folder for the runs")
     parser.add_argument("--data", default=os.environ.get("ISOTROPE_DATA", "."))
     parser.add_argument("--model", default="isotrope/minilm")

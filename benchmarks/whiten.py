@@ -1,12 +1,14 @@
-"""What whitening does to two models, on labelled data and on the tasks that are made from the text alone.
+"""What whitening does to two models, on labelled data and on the tasks that are made from the text
+alone.
 
     python benchmarks/whiten.py --data DATA --corpus wiki_train_00.txt.xz     # docs/results/whiten/result.json
 
-Models: isotrope/tiny (raw; embeddings + last layer) and isotrope/minilm (all-MiniLM-L6-v2, trained on labelled pairs).
-Text: Wikipedia sentences, judged by STS-B test (Spearman); the documents of SciFact, CACM and NPL, judged by their
-queries (nDCG@10). A collection has 2,500 documents here: all that are relevant to a query, and others at random. So
-its scores are higher than those of the whole collection. Documents are cut at 128 tokens. As `isotrope whiten` does,
-some texts (500) are held out. Whitening is fitted on the others, and the tasks are made from the held-out texts.
+Models: isotrope/tiny (raw; embeddings + last layer) and isotrope/minilm (all-MiniLM-L6-v2, trained
+on labelled pairs). Text: Wikipedia sentences, judged by STS-B test (Spearman); the documents of
+SciFact, CACM and NPL, judged by their queries (nDCG@10). A collection has 2,500 documents here: all
+that are relevant to a query, and others at random. So its scores are higher than those of the whole
+collection. Documents are cut at 128 tokens. As `isotrope whiten` does, some texts (500) are held
+out. Whitening is fitted on the others, and the tasks are made from the held-out texts.
 """
 
 import argparse
@@ -60,27 +62,39 @@ def sts_b(data: str) -> tuple[list[str], Judge]:
 def part_of(domain: Domain) -> Domain:
     """The documents that are relevant to a query, and others at random."""
     asked = np.unique(domain.grades.nonzero()[1])
-    others = np.setdiff1d(np.random.default_rng(0).permutation(len(domain.corpus)), asked, assume_unique=True)
+    others = np.setdiff1d(
+        np.random.default_rng(0).permutation(len(domain.corpus)), asked, assume_unique=True
+    )
     kept = np.sort(np.concatenate([asked, others])[:DOCUMENTS])
-    return replace(domain, corpus=[domain.corpus[i] for i in kept], grades=csr_array(domain.grades[:, kept]))
+    return replace(
+        domain, corpus=[domain.corpus[i] for i in kept], grades=csr_array(domain.grades[:, kept])
+    )
 
 
 def search(domain: Domain) -> tuple[list[str], Judge]:
     def judge(before: Encoder, after: Encoder) -> Comparison:
-        old, new = (np.array(evaluate_domain(e, domain)["per_query"]["ndcg@10"]) for e in (before, after))
+        old, new = (
+            np.array(evaluate_domain(e, domain)["per_query"]["ndcg@10"]) for e in (before, after)
+        )
         return compare_means(old, new)
 
     return [*domain.queries, *domain.corpus], judge
 
 
-def measure(name: str, pooling: str | None, corpus: list[str], judged: tuple[list[str], Judge]) -> list[dict[str, Any]]:
+def measure(
+    name: str, pooling: str | None, corpus: list[str], judged: tuple[list[str], Judge]
+) -> list[dict[str, Any]]:
     """One model and one text -> a row for each exponent."""
     order = np.random.default_rng(0).permutation(len(corpus))
     mixed = [corpus[i] for i in order]
     held, rest = mixed[:HELD_OUT], mixed[HELD_OUT:]
     tasks = tasks_of_texts(held)
-    texts = list(dict.fromkeys([*rest, *judged[0], *(text for task in tasks for text in task.texts)]))
-    before = Known(texts, vectors_of(load(name, pooling, max_length=MAX_LENGTH), texts, batch_size=BATCH))
+    texts = list(
+        dict.fromkeys([*rest, *judged[0], *(text for task in tasks for text in task.texts)])
+    )
+    before = Known(
+        texts, vectors_of(load(name, pooling, max_length=MAX_LENGTH), texts, batch_size=BATCH)
+    )
     fitted_on = np.asarray(before.encode(rest), dtype=np.float64)
     found = []
     for exponent in EXPONENTS:
@@ -88,18 +102,35 @@ def measure(name: str, pooling: str | None, corpus: list[str], judged: tuple[lis
         after = Known(texts, (before.vectors - mean) @ matrix)
         labelled, self_made = judged[1](before, after), compare_on_documents(before, after, tasks)
         numbers = {"exponent": exponent, "dimensions": list(matrix.shape), "fitted_on": len(rest)}
-        found.append({**numbers, "labelled": asdict(labelled), "self_made": asdict(self_made), "texts": tasks[0].size})
+        found.append(
+            {
+                **numbers,
+                "labelled": asdict(labelled),
+                "self_made": asdict(self_made),
+                "texts": tasks[0].size,
+            }
+        )
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", required=True)
     parser.add_argument("--corpus", required=True, help="a file with a sentence a line")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    lines = (fold(fields)[0] for source in find_sources([arguments.corpus]) for _, fields in rows(source, Columns()))
-    sentences = list(dict.fromkeys(line for line, _ in zip(lines, range(SENTENCES + HELD_OUT), strict=False) if line))
+    lines = (
+        fold(fields)[0]
+        for source in find_sources([arguments.corpus])
+        for _, fields in rows(source, Columns())
+    )
+    sentences = list(
+        dict.fromkeys(
+            line for line, _ in zip(lines, range(SENTENCES + HELD_OUT), strict=False) if line
+        )
+    )
     domains = [load_domain(arguments.data, "SciFact", "test")]
     domains += [read_judged(Path(arguments.data) / "domain" / name) for name in ("cacm", "npl")]
     TARGET.parent.mkdir(parents=True, exist_ok=True)
@@ -107,15 +138,26 @@ def main() -> None:
     for name, pooling in MODELS.items():
         runs = [("STS-B", "Spearman", sentences, sts_b(arguments.data))]
         for domain in map(part_of, domains):
-            runs.append((domain.name, "nDCG@10", list(dict.fromkeys(domain.corpus)), search(domain)))
+            runs.append(
+                (domain.name, "nDCG@10", list(dict.fromkeys(domain.corpus)), search(domain))
+            )
         for task, measured, corpus, judged in runs:
             for row in measure(name, pooling, corpus, judged):
-                result.append({"model": name, "pooling": pooling, "task": task, "measure": measured, **row})
+                result.append(
+                    {"model": name, "pooling": pooling, "task": task, "measure": measured, **row}
+                )
                 shown = [
-                    f"{100 * row[key][side]:.1f}" for key in ("labelled", "self_made") for side in ("before", "after")
+                    f"{100 * row[key][side]:.1f}"
+                    for key in ("labelled", "self_made")
+                    for side in ("before", "after")
                 ]
                 print(name, task, row["exponent"], *shown, row["self_made"]["verdict"], flush=True)
-            record = {"max_length": MAX_LENGTH, "documents": DOCUMENTS, "held_out": HELD_OUT, "rows": result}
+            record = {
+                "max_length": MAX_LENGTH,
+                "documents": DOCUMENTS,
+                "held_out": HELD_OUT,
+                "rows": result,
+            }
             TARGET.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

@@ -1,4 +1,6 @@
-"""What every component must keep to: the checks for any (stage, kind). tests/contract runs them on all there are."""
+"""What every component must keep to: the checks for any (stage, kind). tests/contract runs them on
+all there are.
+"""
 
 import inspect
 import re
@@ -33,18 +35,42 @@ from isotrope.types import Batch, Reading, Scores, Views
 
 V, N, D, L = 3, 10, 12, 9
 _PLACE = TemporaryDirectory()
-REQUIRED = {"groups": 4, "teacher": "guide", "own": (0, 1), "peer": (2, 1), "size": 16}  # for options without a default
-FREEZING = {"self_guided", "translated"}  # they keep a part of the student out of training, which others share
+# for options without a default
+REQUIRED = {"groups": 4, "teacher": "guide", "own": (0, 1), "peer": (2, 1), "size": 16}
+# they keep a part of the student out of training, which others share
+FREEZING = {"self_guided", "translated"}
 # A text is the ids 1 to L.
-WORDS = ["[PAD]", "[CLS]", "a", "is", "not", "river", "boat", "old", "new", "[SEP]", "[MASK]", "[UNK]"]
+WORDS = [
+    "[PAD]",
+    "[CLS]",
+    "a",
+    "is",
+    "not",
+    "river",
+    "boat",
+    "old",
+    "new",
+    "[SEP]",
+    "[MASK]",
+    "[UNK]",
+]
 
 
 def words() -> PreTrainedTokenizerFast:
     """A tokenizer of those words."""
-    own = Tokenizer(WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    own = Tokenizer(
+        WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
     own.pre_tokenizer = WhitespaceSplit()
-    own.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 9)])
-    special = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    own.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 9)]
+    )
+    special = {
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
     return PreTrainedTokenizerFast(tokenizer_object=own, unk_token="[UNK]", **special)
 
 
@@ -91,11 +117,15 @@ def context() -> BuildContext:
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).float()
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).float()
 
 
 def views_of(stack: Tensor, guide: Tensor | None = None, seed: int = 0) -> Views:
-    """A batch with hard negatives and a teacher that finds two sentences alike, so that weights remove something."""
+    """A batch with hard negatives and a teacher that finds two sentences alike, so that weights
+    remove something.
+    """
     if guide is None:
         guide = draw(N, D, seed=2)
         guide[1] = guide[0] + 0.01 * guide[1]
@@ -105,12 +135,19 @@ def views_of(stack: Tensor, guide: Tensor | None = None, seed: int = 0) -> Views
 
 
 def readings(stack: Tensor, order: Tensor | None = None) -> dict[int, Reading]:
-    """What the student read in each pass: `features` with a hidden word, and states that move with the embeddings."""
+    """What the student read in each pass: `features` with a hidden word, and states that move with
+    the embeddings.
+    """
     order = torch.arange(N) if order is None else order
     text = {name: value[order] for name, value in features(None).items()}
-    read = text | {"input_ids": text["input_ids"].index_fill(1, torch.tensor([2]), WORDS.index("[MASK]"))}
+    read = text | {
+        "input_ids": text["input_ids"].index_fill(1, torch.tensor([2]), WORDS.index("[MASK]"))
+    }
     places = [draw(N, L, D, seed=number)[order].to(stack) for number in range(len(stack))]
-    return {number: Reading(text, read, view[:, None] + places[number]) for number, view in enumerate(stack)}
+    return {
+        number: Reading(text, read, view[:, None] + places[number])
+        for number, view in enumerate(stack)
+    }
 
 
 def applied(stage: str, made: Any, views: Views, temperature: float = 0.3) -> Tensor:
@@ -147,14 +184,20 @@ def says_what_it_is(stage: str, kind: str) -> None:
     assert cls.stage == stage  # type: ignore[attr-defined]
     assert module.__doc__
     assert cls.__doc__
-    assert not cls.__doc__.startswith(f"{cls.__name__}("), "a docstring of its own, not the dataclass's"
+    assert not cls.__doc__.startswith(f"{cls.__name__}("), (
+        "a docstring of its own, not the dataclass's"
+    )
     if stage != "teachers":
         assert re.search(r"BibTeX:\s+\w+\d{4}\w+", cls.__doc__), "name the paper"
-        assert re.search(r"https://|Eq\.|Eqs\.|Sec\.|§", module.__doc__), "say where the equation stands"
+        assert re.search(r"https://|Eq\.|Eqs\.|Sec\.|§", module.__doc__), (
+            "say where the equation stands"
+        )
 
 
 def has_shapes_and_gradients(stage: str, kind: str) -> None:
-    """Shapes of the stage; it does something; a finite gradient reaches the embeddings, in half precision too."""
+    """Shapes of the stage; it does something; a finite gradient reaches the embeddings, in half
+    precision too.
+    """
     if stage == "tokens":
         made = make(stage, kind)
         before, after = features(made), made(features(made), torch.Generator().manual_seed(3))
@@ -162,7 +205,9 @@ def has_shapes_and_gradients(stage: str, kind: str) -> None:
         assert after["input_ids"].shape == after["attention_mask"].shape
         assert len(after["input_ids"]) == N
         assert (after["attention_mask"].sum(dim=1) > 1).all()
-        assert any(not torch.equal(after[name], before[name]) for name in before), "it changes something"
+        assert any(not torch.equal(after[name], before[name]) for name in before), (
+            "it changes something"
+        )
         return
     plain = views_of(draw(V, N, D))
     if stage == "views":
@@ -183,7 +228,9 @@ def has_shapes_and_gradients(stage: str, kind: str) -> None:
         assert after.keep.shape == (N, N + extra)
         assert after.keep.diagonal().eq(1).all(), "the positive stays"
         assert after.cosines.abs().max() <= 1 + 1e-5
-        changed = not torch.equal(after.keep, scores.keep) or not torch.equal(after.cosines, scores.cosines)
+        changed = not torch.equal(after.keep, scores.keep) or not torch.equal(
+            after.cosines, scores.cosines
+        )
         assert extra or changed, "it adds candidates, or removes some"
     for half in (False, True):
         stack = draw(V, N, D).requires_grad_()
@@ -197,15 +244,20 @@ def has_shapes_and_gradients(stage: str, kind: str) -> None:
         assert gradient.abs().max() > 0
 
 
-def has_the_gradient_of_differences(stage: str, kind: str, fast: bool = False, **options: Any) -> None:
-    """Against finite differences, in float64, through the embeddings (the teachers' have no gradient).
+def has_the_gradient_of_differences(
+    stage: str, kind: str, fast: bool = False, **options: Any
+) -> None:
+    """Against finite differences, in float64, through the embeddings (the teachers' have no
+    gradient).
 
     ``fast``: along random directions alone, for what has a language model within.
     """
     made = make(stage, kind, **options)
     made = made.double() if isinstance(made, nn.Module) else made
     assert torch.autograd.gradcheck(
-        lambda stack: applied(stage, made, views_of(stack)), draw(V, N, D).double().requires_grad_(), fast_mode=fast
+        lambda stack: applied(stage, made, views_of(stack)),
+        draw(V, N, D).double().requires_grad_(),
+        fast_mode=fast,
     )
 
 
@@ -215,10 +267,13 @@ def does_not_see_the_order_of_sentences(stage: str, kind: str) -> None:
     plain = views_of(draw(V, N, D).double())
     guide = plain.teachers["guide"][order]
     other = replace(
-        plain, stack=plain.stack[:, order], negatives=plain.negatives[order], teachers={"guide": guide},
+        plain,
+        stack=plain.stack[:, order],
+        negatives=plain.negatives[order],
+        teachers={"guide": guide},
         batch=Batch(plain.batch.rows[order], torch.Generator().manual_seed(0)),
         readings=readings(plain.stack[:, order], order),
-    )  # fmt: skip
+    )
     made, again = make(stage, kind), make(stage, kind)
     if isinstance(made, nn.Module):
         made, again = made.double(), again.double()
@@ -256,10 +311,16 @@ def goes_on_from_its_state(stage: str, kind: str) -> None:
 
 
 def stays_finite_where_it_saturates(stage: str, kind: str) -> None:
-    """Cosines of 1 and -1, equal sentences, teacher ties, τ = .01: no NaN may reach a weight, in bf16 either."""
+    """Cosines of 1 and -1, equal sentences, teacher ties, τ = .01: no NaN may reach a weight, in
+    bf16 either.
+    """
     row = torch.ones(N, D)
     half = torch.cat([row[:5], -row[5:]])
-    stacks = {"all equal": [row] * V, "opposite": [row, -row, row], "two clusters": [half, -half.flip(0), half]}
+    stacks = {
+        "all equal": [row] * V,
+        "opposite": [row, -row, row],
+        "two clusters": [half, -half.flip(0), half],
+    }
     options = {name: 0.01 for name in parameters(stage, kind) if name.endswith("temperature")}
     for case, parts in stacks.items():
         for dtype in (torch.float32, torch.bfloat16):
@@ -295,9 +356,18 @@ def leaves_its_inputs_alone(stage: str, kind: str) -> None:
         call: Callable[[], Any] = lambda: made(dict(given), torch.Generator().manual_seed(3))  # noqa: E731
     else:
         views = views_of(draw(V, N, D))
-        given = {"stack": views.stack, "negatives": views.negatives, "rows": views.batch.rows, **views.teachers}
+        given = {
+            "stack": views.stack,
+            "negatives": views.negatives,
+            "rows": views.batch.rows,
+            **views.teachers,
+        }
         scores = Scores.from_views(views).with_extra(draw(2, D, seed=9))
-        given |= {"cosines": scores.cosines, "keep": scores.keep, "extra": scores.extra} if stage != "views" else {}
+        given |= (
+            {"cosines": scores.cosines, "keep": scores.keep, "extra": scores.extra}
+            if stage != "views"
+            else {}
+        )
         call = lambda: made(views if stage == "views" else scores)  # noqa: E731
     kept = {name: value.clone() for name, value in given.items()}
     call()
@@ -307,13 +377,17 @@ def leaves_its_inputs_alone(stage: str, kind: str) -> None:
 def does_not_see_the_scale_of_embeddings(kind: str) -> None:
     """Terms compare directions."""
     made, stack = make("terms", kind), draw(V, N, D).double()
-    assert torch.allclose(applied("terms", made, views_of(1000 * stack)), applied("terms", made, views_of(stack)))
+    assert torch.allclose(
+        applied("terms", made, views_of(1000 * stack)), applied("terms", made, views_of(stack))
+    )
 
 
 def is_multiplied_by_its_weight(kind: str) -> None:
     """``weight`` of 0.25 is a quarter of the loss, and 0 is nothing."""
     views = views_of(draw(V, N, D).double())
-    once, quarter, none = (applied("terms", make("terms", kind, weight=w), views) for w in (1.0, 0.25, 0.0))
+    once, quarter, none = (
+        applied("terms", make("terms", kind, weight=w), views) for w in (1.0, 0.25, 0.0)
+    )
     assert once != 0
     assert torch.allclose(quarter, once / 4)
     assert none == 0

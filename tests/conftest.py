@@ -1,4 +1,6 @@
-"""Small real parts: a two-layer BERT with its own tokenizer, text, pairs; the data folder where there is one."""
+"""Small real parts: a two-layer BERT with its own tokenizer, text, pairs; the data folder where
+there is one.
+"""
 
 import gc
 import logging
@@ -20,7 +22,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for a network
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background of a script
     signal.signal(signal.SIGINT, signal.default_int_handler)
-torch.set_num_threads(1)  # small models: threads cost more than they give, and tests run beside each other
+# small models: threads cost more than they give, and tests run beside each other
+torch.set_num_threads(1)
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,7 +40,9 @@ WORDS = VOCABULARY.split()
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:
-    """Distinct sentences of 5 to 14 words, drawn so that a small model can learn to tell them apart."""
+    """Distinct sentences of 5 to 14 words, drawn so that a small model can learn to tell them
+    apart.
+    """
     generator = torch.Generator().manual_seed(seed)
     drawn: dict[str, None] = {}
     while len(drawn) < count:
@@ -54,29 +59,49 @@ def build_bert(folder: Path, *, hidden: int = 32, layers: int = 2, dropout: floa
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     letters = [chr(c) for c in range(97, 123)]
-    pieces = [*special, *letters, *[f"##{c}" for c in letters], *sorted({w for w in WORDS if len(w) > 1})]
+    pieces = [
+        *special,
+        *letters,
+        *[f"##{c}" for c in letters],
+        *sorted({w for w in WORDS if len(w) > 1}),
+    ]
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
-    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **names).save_pretrained(folder)
+    names = dict(
+        zip(
+            ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True
+        )
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=64, **names
+    ).save_pretrained(folder)
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=2,
-        intermediate_size=2 * hidden, max_position_embeddings=64, hidden_dropout_prob=dropout,
+        vocab_size=len(vocabulary),
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=2 * hidden,
+        max_position_embeddings=64,
+        hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
-    )  # fmt: skip
+    )
     BertModel(config).save_pretrained(folder)
     return folder
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _frozen() -> None:
-    """What is imported by now is no garbage: no collection looks at it again, which takes half a second each time."""
+    """What is imported by now is no garbage: no collection looks at it again, which takes half a
+    second each time.
+    """
     gc.freeze()
 
 
@@ -86,12 +111,17 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_bert(tmp_path_factory.mktemp("tiny-bert"))
 
 
-def with_prompts(model: Path, folder: Path, *, include_prompt: bool = True, default: str | None = None) -> Path:
+def with_prompts(
+    model: Path, folder: Path, *, include_prompt: bool = True, default: str | None = None
+) -> Path:
     """A copy of a model that wants words before its texts, as e5 does: a query's, a passage's."""
     from sentence_transformers import SentenceTransformer
 
     own = SentenceTransformer(str(model), device="cpu")
-    own.prompts, own.default_prompt_name = {"query": "song of ", "passage": "a short book on "}, default
+    own.prompts, own.default_prompt_name = (
+        {"query": "song of ", "passage": "a short book on "},
+        default,
+    )
     own.set_pooling_include_prompt(include_prompt)
     own.save_pretrained(str(folder))
     return folder
@@ -100,7 +130,9 @@ def with_prompts(model: Path, folder: Path, *, include_prompt: bool = True, defa
 @pytest.fixture(scope="session")
 def prompted_model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small BERT with prompts, whose own words are left out of the mean."""
-    return with_prompts(tiny_model, tmp_path_factory.mktemp("prompted") / "model", include_prompt=False)
+    return with_prompts(
+        tiny_model, tmp_path_factory.mktemp("prompted") / "model", include_prompt=False
+    )
 
 
 @pytest.fixture(scope="session")
@@ -165,7 +197,9 @@ Shell = Callable[..., Said]
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    """Runs a command, given as words. It quiets other libraries for its own process, which here is the tests'."""
+    """Runs a command, given as words. It quiets other libraries for its own process, which here is
+    the tests'.
+    """
     from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 
     monkeypatch.delenv("ISOTROPE_DATA", raising=False)
@@ -187,7 +221,9 @@ def shell(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) ->
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The tests' caches are theirs, and only tests that ask for the data find it: small models need no test sets."""
+    """The tests' caches are theirs, and only tests that ask for the data find it: small models need
+    no test sets.
+    """
     os.environ.pop("ISOTROPE_DATA", None)
     os.environ["ISOTROPE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 

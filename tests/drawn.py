@@ -9,7 +9,9 @@ from isotrope.types import Batch, Scores, Views
 
 def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
     """From N(0, 1)."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(dtype)
 
 
 def cosines_of(*shape: int, seed: int = 0) -> Tensor:
@@ -18,7 +20,9 @@ def cosines_of(*shape: int, seed: int = 0) -> Tensor:
 
 
 def scores(stack: Tensor, teacher: Tensor | None = None, hard: int = 0) -> Scores:
-    """The cosines of views (V, N, D): one teacher, called "rank" and "guide", and ``hard`` negatives a sentence."""
+    """The cosines of views (V, N, D): one teacher, called "rank" and "guide", and ``hard``
+    negatives a sentence.
+    """
     count, dim = stack.shape[1:]
     rows = F.normalize(draw(count, dim, seed=9) if teacher is None else teacher, dim=-1)
     batch = Batch(torch.arange(count), torch.Generator().manual_seed(0))

@@ -1,4 +1,6 @@
-"""Work in another process, which may be killed; it need not import torch again, which takes five seconds."""
+"""Work in another process, which may be killed; it need not import torch again, which takes five
+seconds.
+"""
 
 import os
 import signal
@@ -28,8 +30,11 @@ def code(child: int, kill_after: float | None = None) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def command(words: list[str], folder: Path, *, prepare: Callable[[], object] = int, encoding: str = "utf-8") -> int:
-    """The number of a process that runs the command line; its output is in ``out`` and ``err`` of a folder.
+def command(
+    words: list[str], folder: Path, *, prepare: Callable[[], object] = int, encoding: str = "utf-8"
+) -> int:
+    """The number of a process that runs the command line; its output is in ``out`` and ``err`` of a
+    folder.
 
     Args:
         words: what is typed.

@@ -1,7 +1,9 @@
-"""Run by test_kills: kills every long command at random moments, gives it again, and compares with an undisturbed one.
+"""Run by test_kills: kills every long command at random moments, gives it again, and compares with
+an undisturbed one.
 
-The command line runs in forks of one process, which has imported everything already. A command given again may refuse
-with one clear line (exit code 2) only where that is said below; all others must end with the same bytes.
+The command line runs in forks of one process, which has imported everything already. A command
+given again may refuse with one clear line (exit code 2) only where that is said below; all others
+must end with the same bytes.
 """
 
 import hashlib
@@ -52,11 +54,17 @@ class Case:
     made: Callable[[Path], str]
 
 
-def made(*names: str, record: str = "result.json", keys: tuple[str, ...] = ()) -> Callable[[Path], str]:
-    """A checksum of some files below a folder, and parts of a record without what the clock decides."""
+def made(
+    *names: str, record: str = "result.json", keys: tuple[str, ...] = ()
+) -> Callable[[Path], str]:
+    """A checksum of some files below a folder, and parts of a record without what the clock
+    decides.
+    """
 
     def told(folder: Path) -> str:
-        total = hashlib.sha256(b"".join((folder / name).read_bytes() for name in names)).hexdigest()[:16]
+        total = hashlib.sha256(
+            b"".join((folder / name).read_bytes() for name in names)
+        ).hexdigest()[:16]
         found = json.loads((folder / "out" / record).read_text()) if keys else {}
         return total + json.dumps([numbers(found[key]) for key in keys])
 
@@ -70,7 +78,9 @@ def cases(base: Path) -> dict[str, Case]:
     text.write_text("\n".join(sentences(400)) + "\n")
     more.write_text("\n".join(sentences(1500, seed=5)) + "\n")
     drawn = sentences(60, seed=1)
-    pairs.write_text("".join(f"{a}\t{b}\t{i % 6}\n" for i, (a, b) in enumerate(itertools.pairwise(drawn))))
+    pairs.write_text(
+        "".join(f"{a}\t{b}\t{i % 6}\n" for i, (a, b) in enumerate(itertools.pairwise(drawn)))
+    )
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     train = ["train", str(text), "--model", model, "--dev", str(pairs), "--seed", "4", *settings]
     taught = [*train, "--preset", "rankcse-listmle", "--teacher", f"rank={model}"]
@@ -82,7 +92,10 @@ def cases(base: Path) -> dict[str, Case]:
 
     def pretrain(folder: Path) -> Callable[[], None]:
         return lambda: (
-            isotrope.pretraining.pretrain([str(text)], output=folder / "out", size=TOY, checkpoint_minutes=0.0) and None
+            isotrope.pretraining.pretrain(
+                [str(text)], output=folder / "out", size=TOY, checkpoint_minutes=0.0
+            )
+            and None
         )
 
     library = write_library(base / "library.jsonl")
@@ -96,11 +109,15 @@ def cases(base: Path) -> dict[str, Case]:
         "train": Case(14, lambda f: [*train, *out(f)], trained),
         "teacher": Case(10, lambda f: [*taught, *out(f)], trained),
         "pretrain": Case(8, pretrain, made(weights, "out/model/tokenizer.json")),
-        "encode npy": Case(7, lambda f: [*vectors, "--output", str(f / "out.npy")], made("out.npy")),
+        "encode npy": Case(
+            7, lambda f: [*vectors, "--output", str(f / "out.npy")], made("out.npy")
+        ),
         "encode parts": Case(5, lambda f: [*vectors, *out(f)], made("out/part-00000.parquet")),
         "whiten": Case(6, lambda f: ["whiten", model, str(more), *out(f)], made(dense)),
         "improve": Case(12, lambda f: [*improve, *out(f)], chosen),
-        "study": Case(4, lambda f: ["study", str(study), *out(f)], made(record="study.json", keys=("rows",))),
+        "study": Case(
+            4, lambda f: ["study", str(study), *out(f)], made(record="study.json", keys=("rows",))
+        ),
     }
     if os.environ.get("ISOTROPE_DATA"):
         found["evaluate"] = Case(6, lambda f: [*judged, str(f / "out.json")], made("out.json"))
@@ -153,14 +170,18 @@ def check(name: str, case: Case, base: Path, share: float, draw: random.Random) 
         folder.mkdir()
         # two at once: one of them is refused, or waits
         second = start(case.command(folder), folder) if number % 4 == 3 else None
-        while not killed(start(case.command(folder), folder), draw.uniform(0.02, 0.98) * length) and second is None:
+        while (
+            not killed(start(case.command(folder), folder), draw.uniform(0.02, 0.98) * length)
+            and second is None
+        ):
             length *= 0.8  # the machine has become faster, and the command had ended: once more
             shutil.rmtree(folder)
             folder.mkdir()
         if second is not None and (ended := code(second)) not in (0, 2):
             wrong.append(f"{name} {number}: the second of two ended with {ended}: {tail(folder)}")
         ended = code(start(case.command(folder), folder))
-        finished = second is not None and "is not empty" in tail(folder)  # by the other of the two: it is not replaced
+        # by the other of the two: it is not replaced
+        finished = second is not None and "is not empty" in tail(folder)
         if ended != 0 and not (ended == 2 and finished):
             wrong.append(f"{name} {number}: given again, it ended with {ended}: {tail(folder)}")
         elif (found := case.made(folder)) != expected:
@@ -177,4 +198,6 @@ if __name__ == "__main__":
     place, chosen, part = Path(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3])
     moments, every = random.Random(0), chosen == ["all"]
     asked = {title: one for title, one in cases(place).items() if every or title in chosen}
-    sys.stdout.write(json.dumps({title: check(title, one, place, part, moments) for title, one in asked.items()}))
+    sys.stdout.write(
+        json.dumps({title: check(title, one, place, part, moments) for title, one in asked.items()})
+    )

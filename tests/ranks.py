@@ -1,6 +1,8 @@
-"""Run under torchrun by tests: trains and leaves every rank's objective, encoder and head, to compare.
+"""Run under torchrun by tests: trains and leaves every rank's objective, encoder and head, to
+compare.
 
-The word ``+`` among the settings begins those of a further training: its output's name ends with its number.
+The word ``+`` among the settings begins those of a further training: its output's name ends with
+its number.
 """
 
 import os
@@ -27,16 +29,31 @@ def keep(*arguments: Any, **options: Any) -> Any:
 
 
 prepare_module.build_objective = keep
-trainings = [list(words) for plus, words in groupby(more, lambda word: word == "+") if not plus] or [[]]
+trainings = [
+    list(words) for plus, words in groupby(more, lambda word: word == "+") if not plus
+] or [[]]
 for number, overrides in enumerate(trainings):
     folder = f"{output}{number or ''}"
     isotrope.train(
-        table, model=backbone, output=folder, dev="none", labels="none", positive="positive", text="text",
+        table,
+        model=backbone,
+        output=folder,
+        dev="none",
+        labels="none",
+        positive="positive",
+        text="text",
         overrides=[
-            f"train.batch_size={batch}", f"encoder.dropout={dropout}", "train.learning_rate=1e-3",
-            "encoder.pooling=mean", "train.save_steps=1000", "train.eval_steps=1000", *overrides,
+            f"train.batch_size={batch}",
+            f"encoder.dropout={dropout}",
+            "train.learning_rate=1e-3",
+            "encoder.pooling=mean",
+            "train.save_steps=1000",
+            "train.eval_steps=1000",
+            *overrides,
         ],
-    )  # fmt: skip
+    )
     state = collected(built[-1].state_dict())  # with train.fsdp, the first process has it
-    kept = {name.replace("model.module.", "model."): value.contiguous() for name, value in state.items()}
+    kept = {
+        name.replace("model.module.", "model."): value.contiguous() for name, value in state.items()
+    }
     save_file(kept, f"{folder}-{os.environ['RANK']}.safetensors")

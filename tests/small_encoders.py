@@ -14,7 +14,16 @@ from conftest import WORDS
 from isotrope import load
 from isotrope.encoder.fast.packed import pack
 
-KINDS = ["Bert", "Roberta", "XLMRoberta", "Camembert", "MPNet", "ModernBert", "Electra", "DistilBert"]
+KINDS = [
+    "Bert",
+    "Roberta",
+    "XLMRoberta",
+    "Camembert",
+    "MPNet",
+    "ModernBert",
+    "Electra",
+    "DistilBert",
+]
 
 
 N, L, VOCABULARY = 5, 12, 50
@@ -22,15 +31,28 @@ N, L, VOCABULARY = 5, 12, 50
 
 def random_model(kind: str, dropout: float = 0.0) -> Any:
     """A small encoder; ModernBERT's attention sees three tokens to either side in its second layer."""
-    shape: dict[str, Any] = {"vocab_size": VOCABULARY, "max_position_embeddings": 40, "pad_token_id": 1}
+    shape: dict[str, Any] = {
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": 40,
+        "pad_token_id": 1,
+    }
     if kind == "DistilBert":
         shape |= {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "dropout": dropout}
         shape |= {"attention_dropout": dropout}
     else:
-        shape |= {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+        shape |= {
+            "hidden_size": 16,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 24,
+        }
         shape |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     if kind == "ModernBert":
-        shape |= {"local_attention": 6, "global_attn_every_n_layers": 2, "embedding_dropout": dropout}
+        shape |= {
+            "local_attention": 6,
+            "global_attn_every_n_layers": 2,
+            "embedding_dropout": dropout,
+        }
         shape |= {"attention_dropout": dropout, "mlp_dropout": dropout}
         shape |= {"bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3}
     if kind == "Electra":
@@ -43,14 +65,28 @@ def random_model(kind: str, dropout: float = 0.0) -> Any:
 
 
 def as_student(kind: str, folder: Path) -> SentenceTransformer:
-    """The same as a sentence encoder with a tokenizer of its own; the mean of its tokens; with dropout."""
-    letters = {word: number for number, word in enumerate(["[PAD]", "<pad>", "[CLS]", "[SEP]", "[UNK]", "[MASK]"])}
-    words = letters | {word: number for number, word in enumerate(WORDS[: VOCABULARY - len(letters)], len(letters))}
+    """The same as a sentence encoder with a tokenizer of its own; the mean of its tokens; with
+    dropout.
+    """
+    letters = {
+        word: number
+        for number, word in enumerate(["[PAD]", "<pad>", "[CLS]", "[SEP]", "[UNK]", "[MASK]"])
+    }
+    words = letters | {
+        word: number for number, word in enumerate(WORDS[: VOCABULARY - len(letters)], len(letters))
+    }
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     marks = [("[CLS]", 2), ("[SEP]", 3)]
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=marks)
-    names = {"pad_token": "<pad>", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=marks
+    )
+    names = {
+        "pad_token": "<pad>",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
     whole = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, model_max_length=32, unk_token="[UNK]", **names
     )
@@ -60,7 +96,9 @@ def as_student(kind: str, folder: Path) -> SentenceTransformer:
 
 
 def batch(holes: bool = False) -> dict[str, Tensor]:
-    """Sentences of 3 to 12 tokens; with holes, some tokens in their midst are hidden, as by token cutoff."""
+    """Sentences of 3 to 12 tokens; with holes, some tokens in their midst are hidden, as by token
+    cutoff.
+    """
     generator = torch.Generator().manual_seed(0)
     mask = (torch.arange(L) < torch.tensor([12, 3, 7, 9, 5])[:, None]).long()  # (N, L)
     ids = torch.randint(4, VOCABULARY, (N, L), generator=generator) * mask + (1 - mask)
@@ -89,5 +127,7 @@ def rows_of_linear_layers(model: nn.Module) -> set[int]:
     seen: set[int] = set()
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear) and "pooler" not in name:
-            module.register_forward_hook(lambda _, given, __: seen.add(given[0].numel() // given[0].shape[-1]))
+            module.register_forward_hook(
+                lambda _, given, __: seen.add(given[0].numel() // given[0].shape[-1])
+            )
     return seen

@@ -30,9 +30,12 @@ SHORT = {"dev": "none", "labels": "none", "sentences": 64}  # four steps, and no
 def small_run(model: Path, corpus: Path, output: Path, *overrides: str, **options: object) -> Run:
     """320 sentences, 16 a batch: 20 steps, 2 checkpoints."""
     return isotrope.train(
-        corpus, model=str(model), output=output, overrides=[*SMALL, *overrides],
+        corpus,
+        model=str(model),
+        output=output,
+        overrides=[*SMALL, *overrides],
         **{"preset": "simcse", "sentences": 320, **options},
-    )  # fmt: skip
+    )
 
 
 def unfinished(run: Run, folder: Path) -> Path:
@@ -52,14 +55,27 @@ def logged(folder: Path) -> list[dict[str, Any]]:
 def same_weights(one: Path, other: Path, name: str = "model/model.safetensors") -> bool:
     """Whether the files of this name in two folders hold the same numbers, bit for bit."""
     first, second = (load_file(folder / name) for folder in (one, other))
-    return first.keys() == second.keys() and all(torch.equal(first[key], second[key]) for key in first)
+    return first.keys() == second.keys() and all(
+        torch.equal(first[key], second[key]) for key in first
+    )
 
 
 def script(
-    loss: nn.Module, folder: Path, data: Any, callbacks: Sequence[TrainerCallback] = (), **options: Any
+    loss: nn.Module,
+    folder: Path,
+    data: Any,
+    callbacks: Sequence[TrainerCallback] = (),
+    **options: Any,
 ) -> SentenceTransformerTrainer:
-    """sentence-transformers' trainer of ``loss.model``, on columns or a data set, eight rows a batch."""
-    settings = {"per_device_train_batch_size": 8, "logging_steps": 1, "save_strategy": "no", **options}
+    """sentence-transformers' trainer of ``loss.model``, on columns or a data set, eight rows a
+    batch.
+    """
+    settings = {
+        "per_device_train_batch_size": 8,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        **options,
+    }
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(folder), report_to="none", disable_tqdm=True, use_cpu=True, **settings
     )
@@ -76,12 +92,16 @@ def torchrun(*arguments: str, processes: int) -> None:
     """Run a script in processes of torchrun's."""
     command = [sys.executable, "-m", *TORCHRUN, f"--nproc-per-node={processes}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=900, env=environment)
+    done = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, timeout=900, env=environment
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
 
 
 def lose(rank: int, run: Path, *command: str) -> tuple[int, str, float]:
-    """Start processes, and kill one when the run has a checkpoint -> exit code, errors, seconds until all had ended."""
+    """Start processes, and kill one when the run has a checkpoint -> exit code, errors, seconds
+    until all had ended.
+    """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     launcher = subprocess.Popen([sys.executable, *command], env=environment, text=True, **pipes)  # type: ignore[call-overload]

@@ -20,7 +20,11 @@ def lines(corpus: Path, target: Path, count: int) -> Path:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """The parts and the manifest of an output folder."""
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.*")) if not path.name.startswith(".")}
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(folder.glob("*.*"))
+        if not path.name.startswith(".")
+    }
 
 
 def stop_at(count: int) -> Callable[[int], None]:

@@ -49,7 +49,9 @@ title = "Scores"
 """
 
 
-def write_study(folder: Path, model: Path, corpus: Path, pairs: Path, rows: str = ROWS, seeds: int = 1) -> Path:
+def write_study(
+    folder: Path, model: Path, corpus: Path, pairs: Path, rows: str = ROWS, seeds: int = 1
+) -> Path:
     path = folder / "small.toml"
     path.write_text(
         f"""
@@ -76,7 +78,11 @@ def quiet() -> Console:
 def numbers(record: Any) -> Any:
     """A record without what the machine decides."""
     if isinstance(record, dict):
-        return {key: numbers(value) for key, value in record.items() if key not in ("minutes", "memory", "seconds")}
+        return {
+            key: numbers(value)
+            for key, value in record.items()
+            if key not in ("minutes", "memory", "seconds")
+        }
     return [numbers(value) for value in record] if isinstance(record, list) else record
 
 
@@ -84,14 +90,20 @@ def planned(spec: Spec, folder: Path, forced: tuple[str, ...] = (), **options: A
     return StudyPlan(spec, Place(folder, None, forced), **options)
 
 
-def measured(made: StudyPlan, scores: Callable[[Cell], dict[str, float]], draws: bool = False) -> StudyPlan:
+def measured(
+    made: StudyPlan, scores: Callable[[Cell], dict[str, float]], draws: bool = False
+) -> StudyPlan:
     """The plan with every cell finished, its scores given instead of trained for."""
     for i, cell in enumerate(made.cells.values()):
         (cell.model if cell.keep_model else cell.folder).mkdir(parents=True)
         cell.job.begin()
         cell.numbers.mkdir()
         if draws:
-            np.savez(cell.numbers / DRAWS, STS12=np.random.default_rng(i).normal(0.5, 0.01, RESAMPLES))
+            np.savez(
+                cell.numbers / DRAWS, STS12=np.random.default_rng(i).normal(0.5, 0.01, RESAMPLES)
+            )
         given = {"scores": scores(cell), "environment": {}, "data": {}, "seconds": {}}
-        cell.finish({"preset": cell.row.preset, "seed": cell.seed, "settings": cell.settings, **given})
+        cell.finish(
+            {"preset": cell.row.preset, "seed": cell.seed, "settings": cell.settings, **given}
+        )
     return made

@@ -25,7 +25,11 @@ def batch(*rows: int) -> Batch:
 
 
 def files(cache: Path) -> set[str]:
-    return {path.name for path in cache.iterdir() if not path.name.startswith(".")} if cache.is_dir() else set()
+    return (
+        {path.name for path in cache.iterdir() if not path.name.startswith(".")}
+        if cache.is_dir()
+        else set()
+    )
 
 
 def vectors(cache: Path) -> np.ndarray:

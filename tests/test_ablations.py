@@ -1,4 +1,6 @@
-"""The papers' ablations are settings: every row resolves, builds, and gives a finite loss and gradient."""
+"""The papers' ablations are settings: every row resolves, builds, and gives a finite loss and
+gradient.
+"""
 
 import tomllib
 from importlib.resources import files
@@ -15,7 +17,8 @@ from isotrope import load
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.types import Batch
 
-D, N = 768, 26  # BERT-base's width, which the groups divide; more sentences than 768 / 32 channels a group
+# BERT-base's width, which the groups divide; more sentences than 768 / 32 channels a group
+D, N = 768, 26
 COUNTS = {
     "whitenedcse-table3": 5, "whitenedcse-table4": 16, "whitenedcse-table5": 4, "whitenedcse-table6": 5,
     "dclr-table2": 6, "dclr-figure3": 16, "dclr-figure6": 10,
@@ -23,7 +26,9 @@ COUNTS = {
 }  # fmt: skip
 ROWS: dict[str, dict[str, Any]] = {}
 for table in sorted(COUNTS):
-    rows = tomllib.loads((files("isotrope") / "studies" / f"{table}.toml").read_text(encoding="utf-8"))["rows"]
+    rows = tomllib.loads(
+        (files("isotrope") / "studies" / f"{table}.toml").read_text(encoding="utf-8")
+    )["rows"]
     ROWS |= {f"{table}: {name}": row for name, row in rows.items()}
 
 
@@ -48,7 +53,9 @@ def test_a_row_needs_nothing_but_settings(row: str, wide: Path) -> None:
     preset = read_preset(ROWS[row]["preset"], ROWS[row].get("set", []))
     model = load(wide, preset.encoder.pooling, dropout=preset.encoder.dropout, device="cpu").train()
     torch.manual_seed(0)
-    objective = build_objective(preset, model, teachers=dict.fromkeys(preset.teachers, teacher)).train()
+    objective = build_objective(
+        preset, model, teachers=dict.fromkeys(preset.teachers, teacher)
+    ).train()
     text = [f"{WORDS[i]} {WORDS[i + 40]} {WORDS[2 * i]}" for i in range(N)]
     losses = objective([model.preprocess(text)], torch.arange(N))
     assert list(losses) == list(preset.terms)
@@ -68,7 +75,10 @@ def test_the_rows_are_those_of_the_papers() -> None:
     for name, row in ROWS.items():
         table = name.partition(":")[0]
         assert all(60 < cell < 90 for cell in row.get("published", {}).values())
-        if row["source"].lower().replace(" table ", "-table").replace(" figure ", "-figure") != table:
+        if (
+            row["source"].lower().replace(" table ", "-table").replace(" figure ", "-figure")
+            != table
+        ):
             continue
         counts[table] += 1
         assert set(row) <= {"preset", "set", "published", "source"}

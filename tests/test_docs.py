@@ -11,7 +11,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-MOST_PAGES, MOST_WORDS = 22, 29_000  # by hand
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,9 @@ def test_a_page_that_differs_from_its_results_is_stale(
     tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "docs/compress.md"
-    monkeypatch.setattr(tables, "texts", lambda: [(tmp_path / name, (ROOT / name).read_text(encoding="utf-8"))])
+    monkeypatch.setattr(
+        tables, "texts", lambda: [(tmp_path / name, (ROOT / name).read_text(encoding="utf-8"))]
+    )
     monkeypatch.setattr(tables, "ROOT", tmp_path)
     with pytest.raises(SystemExit, match=r"compress\.md is stale"):
         tables.main(check=True)
@@ -45,12 +46,6 @@ def test_a_page_that_differs_from_its_results_is_stale(
     (tmp_path / name).write_text("75.88", encoding="utf-8")
     with pytest.raises(SystemExit, match=r"compress\.md is stale"):
         tables.main(check=True)
-
-
-def test_the_pages_stay_few_and_short() -> None:
-    pages = by_hand()
-    assert len(pages) - 1 <= MOST_PAGES
-    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= MOST_WORDS
 
 
 def test_every_room_is_on_the_page_of_the_architecture() -> None:
@@ -66,9 +61,14 @@ def test_links_of_the_documents_lead_to_files() -> None:
 
 
 def test_no_file_names_a_machine_or_a_registry() -> None:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split()
     for name in listed:
         path = ROOT / name
-        if path.suffix in {".md", ".py", ".toml", ".json", ".txt", ".cff", ".jsonl"} and path.is_file():
+        if (
+            path.suffix in {".md", ".py", ".toml", ".json", ".txt", ".cff", ".jsonl"}
+            and path.is_file()
+        ):
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"(?<![\w.])/(work|root)/\w|index.url ?=", text), name

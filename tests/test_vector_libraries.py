@@ -1,4 +1,6 @@
-"""What `isotrope encode` writes opens in faiss and usearch as it is, and they find the rows that we find."""
+"""What `isotrope encode` writes opens in faiss and usearch as it is, and they find the rows that we
+find.
+"""
 
 from pathlib import Path
 
@@ -20,7 +22,9 @@ def encoded(tmp_path: Path) -> dict[str, Path]:
     """The three kinds of output."""
     (tmp_path / "notes.txt").write_text("\n".join(sentences(300)) + "\n", encoding="utf-8")
     kinds = ("v.npy", "v.parquet", "v")
-    return {kind: encode(Hashes(), tmp_path / "notes.txt", tmp_path / kind, shard=70) for kind in kinds}
+    return {
+        kind: encode(Hashes(), tmp_path / "notes.txt", tmp_path / kind, shard=70) for kind in kinds
+    }
 
 
 def expected(encoded: dict[str, Path]) -> list[list[int]]:
@@ -47,8 +51,12 @@ def test_usearch(encoded: dict[str, Path], mapped: str | None) -> None:
     vectors = np.load(encoded["v.npy"], mmap_mode=mapped)  # type: ignore[call-overload]
     index = Index(ndim=vectors.shape[1], metric="cos", dtype="f32")
     index.add(None, vectors)  # keys are row numbers
-    assert index.search(Hashes().encode(QUERIES), TOP, exact=True).keys.tolist() == expected(encoded)
-    assert index.search(Hashes().encode(QUERIES), TOP).keys[:, 0].tolist() == [row for row, *_ in expected(encoded)]
+    assert index.search(Hashes().encode(QUERIES), TOP, exact=True).keys.tolist() == expected(
+        encoded
+    )
+    assert index.search(Hashes().encode(QUERIES), TOP).keys[:, 0].tolist() == [
+        row for row, *_ in expected(encoded)
+    ]
 
 
 def test_parquet_gives_the_array_without_a_copy(encoded: dict[str, Path]) -> None:

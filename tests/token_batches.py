@@ -16,7 +16,11 @@ def features(counts: list[int], left: bool = False) -> dict[str, Tensor]:
     rows = [[CLS, *range(1, n + 1), SEP] for n in counts]
     padded = [([0] * (width - len(r)) + r) if left else (r + [0] * (width - len(r))) for r in rows]
     ids = torch.tensor(padded)
-    return {"input_ids": ids, "token_type_ids": torch.zeros_like(ids), "attention_mask": (ids > 0).long()}
+    return {
+        "input_ids": ids,
+        "token_type_ids": torch.zeros_like(ids),
+        "attention_mask": (ids > 0).long(),
+    }
 
 
 def read(batch: dict[str, Tensor]) -> list[list[int]]:
@@ -30,7 +34,9 @@ class EveryThird:
 
     stage = "tokens"
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         number = features["attention_mask"].cumsum(dim=1) * features["attention_mask"]
         shown = features["input_ids"].masked_fill((number > 1) & (number % 3 == 0), 7)
         return {**features, "input_ids": shown}

@@ -20,7 +20,12 @@ TOY = Recipe(
 
 def run_toy(corpus: Path, output: Path, **options: Any) -> Path:
     """Pretrain with a checkpoint at every step, and say nothing."""
-    options = {"size": TOY, "checkpoint_minutes": 0.0, "console": plain_console(file=io.StringIO()), **options}
+    options = {
+        "size": TOY,
+        "checkpoint_minutes": 0.0,
+        "console": plain_console(file=io.StringIO()),
+        **options,
+    }
     return pretrain([corpus], output=output, **options)
 
 

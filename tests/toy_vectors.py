@@ -8,9 +8,13 @@ TEXT = ["the cat sat", "the dog", "a cat and a dog", "the the the", "no such wor
 
 
 def anisotropic(rows=200, dimensions=6, seed=0):
-    """Rows with a large common mean, correlated channels and unlike variances: what raw backbones give."""
+    """Rows with a large common mean, correlated channels and unlike variances: what raw backbones
+    give.
+    """
     generator = np.random.default_rng(seed)
-    mixing = generator.standard_normal((dimensions, dimensions)) * generator.exponential(size=dimensions)
+    mixing = generator.standard_normal((dimensions, dimensions)) * generator.exponential(
+        size=dimensions
+    )
     return generator.standard_normal((rows, dimensions)) @ mixing + 5
 
 
@@ -23,7 +27,9 @@ class Rows:
     def encode(self, texts):
         self.calls.append(list(texts))
         seeds = [[ord(c) for c in text] for text in texts]
-        return np.stack([anisotropic(1, self.dimensions, seed)[0] for seed in seeds]).astype(np.float32)
+        return np.stack([anisotropic(1, self.dimensions, seed)[0] for seed in seeds]).astype(
+            np.float32
+        )
 
 
 VECTORS = {
@@ -39,5 +45,7 @@ VECTORS = {
 def write_word_vectors(folder: Path) -> Path:
     """A file of GloVe's format with the vectors above."""
     path = folder / "glove.txt"
-    path.write_text("".join(f"{word} {' '.join(map(str, numbers))}\n" for word, numbers in VECTORS.items()))
+    path.write_text(
+        "".join(f"{word} {' '.join(map(str, numbers))}\n" for word, numbers in VECTORS.items())
+    )
     return path

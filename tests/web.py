@@ -1,4 +1,6 @@
-"""A web server on this machine that behaves as the web does: resumes, redirects, breaks off, refuses."""
+"""A web server on this machine that behaves as the web does: resumes, redirects, breaks off,
+refuses.
+"""
 
 import hashlib
 import io
@@ -39,14 +41,20 @@ def tarred(members: dict[str, bytes], kind: bytes = tarfile.REGTYPE, linkname: s
     with tarfile.open(fileobj=stream, mode="w:gz") as archive:
         for name, content in members.items():
             info = tarfile.TarInfo(name)
-            info.type, info.linkname, info.size = kind, linkname, len(content) if kind == tarfile.REGTYPE else 0
+            info.type, info.linkname, info.size = (
+                kind,
+                linkname,
+                len(content) if kind == tarfile.REGTYPE else 0,
+            )
             archive.addfile(info, io.BytesIO(content))
     return stream.getvalue()
 
 
 @dataclass
 class Web:
-    """What the server gives: path -> bytes, a status, or the address of a redirect; and what it was asked."""
+    """What the server gives: path -> bytes, a status, or the address of a redirect; and what it was
+    asked.
+    """
 
     base: str = ""
     pages: dict[str, bytes | int | str] = field(default_factory=dict)
@@ -66,7 +74,9 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
         def do_HEAD(self) -> None:
             page = web.pages.get(self.path, 404)
             if isinstance(page, bytes):
-                self.head(200, {"Content-Length": str(len(page)), "ETag": hashlib.md5(page).hexdigest()})
+                self.head(
+                    200, {"Content-Length": str(len(page)), "ETag": hashlib.md5(page).hexdigest()}
+                )
             else:
                 self.head(page if isinstance(page, int) else 404, web.headers)
 
@@ -80,7 +90,11 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
             elif isinstance(page, str):
                 self.head(302, {"Location": page})
             else:
-                begin, last = (wanted or "bytes=0-").removeprefix("bytes=").split("-") if web.ranges else ("0", "")
+                begin, last = (
+                    (wanted or "bytes=0-").removeprefix("bytes=").split("-")
+                    if web.ranges
+                    else ("0", "")
+                )
                 self.give(page, int(begin), int(last or len(page)) + 1)
 
         def head(self, status: int, headers: dict[str, str]) -> None:
@@ -95,7 +109,10 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
             part = page[begin:end]
             of_whole = {"Content-Range": f"bytes {begin}-{begin + len(part) - 1}/{len(page)}"}
             whole = len(part) == len(page)
-            self.head(200 if whole else 206, {"Content-Length": str(len(part)), **({} if whole else of_whole)})
+            self.head(
+                200 if whole else 206,
+                {"Content-Length": str(len(part)), **({} if whole else of_whole)},
+            )
             sent, step = part[: web.cut], 100 if web.pause else len(part) or 1
             for start in range(0, len(sent), step):
                 time.sleep(web.pause)
@@ -131,12 +148,26 @@ def memory() -> Iterator[AbstractFileSystem]:
 
 @pytest.fixture
 def source(web: Web, monkeypatch: pytest.MonkeyPatch) -> DataSource:
-    """A data set of two files, which the web has one by one and in an archive; the only one that is known."""
+    """A data set of two files, which the web has one by one and in an archive; the only one that is
+    known.
+    """
     second = b"one\ntwo\n"
-    web.pages |= {"/at/a.txt": TEXT, "/at/b.txt": second, "/all.zip": zipped({"in/a.txt": TEXT, "in/b.txt": second})}
+    web.pages |= {
+        "/at/a.txt": TEXT,
+        "/at/b.txt": second,
+        "/all.zip": zipped({"in/a.txt": TEXT, "in/b.txt": second}),
+    }
     one = DataSource(
-        "One", "transfer", "a test", "9002 lines", "none", HOME, f"{web.base}/at/", "one",
-        (file_of(TEXT), file_of(second, "b.txt")), (f"{web.base}/all.zip",),
-    )  # fmt: skip
+        "One",
+        "transfer",
+        "a test",
+        "9002 lines",
+        "none",
+        HOME,
+        f"{web.base}/at/",
+        "one",
+        (file_of(TEXT), file_of(second, "b.txt")),
+        (f"{web.base}/all.zip",),
+    )
     monkeypatch.setattr(known, "data_sources", lambda: (one,))
     return one

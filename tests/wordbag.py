@@ -1,4 +1,6 @@
-"""Scored pairs that can be made anywhere, and an encoder that understands them: for tests of the evaluation."""
+"""Scored pairs that can be made anywhere, and an encoder that understands them: for tests of the
+evaluation.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,34 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.suite import run
 
-WORDS = ["the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "over", "mat", "house", "tree", "small", "big"]
+WORDS = [
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "bird",
+    "sat",
+    "ran",
+    "flew",
+    "on",
+    "over",
+    "mat",
+    "house",
+    "tree",
+    "small",
+    "big",
+]
 
 
 def own_pairs(count: int = 40, seed: int = 0) -> Pairs:
     """Graded by how many words two sentences share; each first sentence has several partners."""
     generator = np.random.default_rng(seed)
     first = [" ".join(generator.choice(WORDS, 6)) for _ in range(count // 5)]
-    rows = [(one, " ".join(generator.choice([*one.split(), *WORDS], 6))) for one in first for _ in range(5)]
+    rows = [
+        (one, " ".join(generator.choice([*one.split(), *WORDS], 6)))
+        for one in first
+        for _ in range(5)
+    ]
     gold = np.array([5 * len({*a.split()} & {*b.split()}) / 6 for a, b in rows])
     return Pairs("mine", [a for a, _ in rows], [b for _, b in rows], gold)
 
@@ -38,7 +60,9 @@ class Bag:
 
     def encode(self, sentences: list[str]) -> Any:
         self.asked += sentences
-        return np.array([[s.split().count(w) for w in self.words] + [0.1] for s in sentences], dtype=np.float32)
+        return np.array(
+            [[s.split().count(w) for w in self.words] + [0.1] for s in sentences], dtype=np.float32
+        )
 
 
 def results_of(encoder: Any, suite: str, pairs: Pairs) -> dict[str, Any]:
@@ -55,15 +79,33 @@ def sts_task(pairs: Pairs) -> Any:
 
     class Mine(AbsTaskSTS):
         metadata = TaskMetadata(
-            name="Mine", dataset={"path": "mine", "revision": "1"}, description="mine", reference=None, type="STS",
-            category="t2t", modalities=["text"], eval_splits=["test"], eval_langs=["eng-Latn"],
-            main_score="cosine_spearman", date=None, domains=None, task_subtypes=None, license=None,
-            annotations_creators=None, dialect=None, sample_creation=None, bibtex_citation="",
-        )  # fmt: skip
+            name="Mine",
+            dataset={"path": "mine", "revision": "1"},
+            description="mine",
+            reference=None,
+            type="STS",
+            category="t2t",
+            modalities=["text"],
+            eval_splits=["test"],
+            eval_langs=["eng-Latn"],
+            main_score="cosine_spearman",
+            date=None,
+            domains=None,
+            task_subtypes=None,
+            license=None,
+            annotations_creators=None,
+            dialect=None,
+            sample_creation=None,
+            bibtex_citation="",
+        )
         min_score, max_score = 0, 5
 
         def load_data(self, **_: Any) -> None:
-            columns = {"sentence1": pairs.first, "sentence2": pairs.second, "score": pairs.gold.tolist()}
+            columns = {
+                "sentence1": pairs.first,
+                "sentence2": pairs.second,
+                "score": pairs.gold.tolist(),
+            }
             self.dataset, self.data_loaded = DatasetDict(test=Dataset.from_dict(columns)), True
 
     return Mine()

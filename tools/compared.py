@@ -21,7 +21,11 @@ SHOWN = [  # these rows only: the page of each study has all
 PAIRS = [
     ("train at all", "SimCSE", "Before training"),
     ("only whitening, against SimCSE", f"Before training{WHITENED}", "SimCSE"),
-    ("train, then whiten, against only whitening", f"SimCSE{WHITENED}", f"Before training{WHITENED}"),
+    (
+        "train, then whiten, against only whitening",
+        f"SimCSE{WHITENED}",
+        f"Before training{WHITENED}",
+    ),
     ("a ranking teacher", "RankCSE-listNet", "SimCSE"),
     ("a ranking teacher, both whitened", f"RankCSE-listNet{WHITENED}", f"SimCSE{WHITENED}"),
     ("DCLR", "DCLR", "SimCSE"),
@@ -50,7 +54,11 @@ FEW = [
     for share, at in (("30 %", 0.3), ("10 %", 0.1), ("3 %", 0.03), ("1 %", 0.01), ("0.3 %", 0.003))
 ]
 FEW += [
-    (f"whiten with {share}, and do not train", f"Whitened, not trained, sentences = {at}", "Before training")
+    (
+        f"whiten with {share}, and do not train",
+        f"Whitened, not trained, sentences = {at}",
+        "Before training",
+    )
     for share, at in (("all of the text", 1), ("30 %", 0.3), ("10 %", 0.1), ("3 %", 0.03))
 ]
 
@@ -61,12 +69,16 @@ def studies() -> dict[str, dict[str, Any]]:
     from isotrope.study.analyse import recomputed  # takes seconds, since it imports torch
 
     found = sorted(RESULTS.glob("studies/*/study.json"))
-    return {path.parent.name: recomputed(json.loads(path.read_text(encoding="utf-8"))) for path in found}
+    return {
+        path.parent.name: recomputed(json.loads(path.read_text(encoding="utf-8"))) for path in found
+    }
 
 
 def scores(record: dict[str, Any], label: str, column: str) -> dict[str, float]:
     """Seed -> score of a row; empty if it was not measured."""
-    of: dict[str, Any] = next((row["scores"] for row in record["rows"] if row["label"] == label), {})
+    of: dict[str, Any] = next(
+        (row["scores"] for row in record["rows"] if row["label"] == label), {}
+    )
     return {seed: found[column] for seed, found in of.items() if column in found}
 
 
@@ -86,7 +98,9 @@ def tested(record: dict[str, Any], row: str, than: str, column: str) -> Any:
 
 
 def difference(record: dict[str, Any], row: str, than: str, column: str) -> str:
-    """The mean difference of two rows in points, with its 95 % interval over seeds; "" if one has no scores."""
+    """The mean difference of two rows in points, with its 95 % interval over seeds; "" if one has
+    no scores.
+    """
     found = tested(record, row, than, column)
     if found is None:
         return ""
@@ -98,11 +112,17 @@ def difference(record: dict[str, Any], row: str, than: str, column: str) -> str:
 def methods() -> str:
     """The main studies' chosen rows, the best of a column in bold."""
     columns = [(name, column) for name in MAIN for column in (studies()[name]["column"], SEARCH)]
-    table = [[list(scores(studies()[name], row, column).values()) for name, column in columns] for row in SHOWN]
+    table = [
+        [list(scores(studies()[name], row, column).values()) for name, column in columns]
+        for row in SHOWN
+    ]
     best = [max(np.mean(of) for of in column if of) for column in zip(*table, strict=True)]
     rows = [[row, *map(_spread, of, best)] for row, of in zip(SHOWN, table, strict=True)]
     judges = ["search" if column == SEARCH else column for _, column in columns]
-    places = [f"[{_backbones(studies()[name])}](docs/results/studies/{name}/table.md)" for name, _ in columns]
+    places = [
+        f"[{_backbones(studies()[name])}](docs/results/studies/{name}/table.md)"
+        for name, _ in columns
+    ]
     return grid(["", *map(", ".join, zip(places, judges, strict=True))], rows)
 
 
@@ -116,13 +136,19 @@ def _spread(values: list[float], best: float) -> str:
 
 
 def highest() -> str:
-    """The highest row of each study that whitens its rows, on STS and in search: scores, and no test of them."""
+    """The highest row of each study that whitens its rows, on STS and in search: scores, and no
+    test of them.
+    """
     rows = []
     for name, record in studies().items():
         whitened = [row["label"] for row in record["rows"] if row["label"].endswith(WHITENED)]
         cells = []
         for column in (record["column"], SEARCH):
-            of = {row["label"]: found for row in record["rows"] if (found := scores(record, row["label"], column))}
+            of = {
+                row["label"]: found
+                for row in record["rows"]
+                if (found := scores(record, row["label"], column))
+            }
             best = max(of, key=lambda label: np.mean([*of[label].values()]), default="")
             cells.append(f"{best}: {_spread([*of[best].values()], 0)}" if of else "")
         if whitened:
@@ -140,26 +166,42 @@ def ran() -> str:
     for name, record in studies().items():
         seeds = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0}
         hours = sum(cell["seconds"].get("cell", 0) for cell in record["cells"].values()) / 3600
-        rows.append([
-            f"[{name}]({name}/table.md)", record["title"], _backbones(record), f"{record['scale']['sentences']:,}",
-            " to ".join(map(str, sorted({min(seeds), max(seeds)}))), record["scale"]["finished"], f"{hours:.1f}",
-        ])  # fmt: skip
-    return grid(["study", "question", "model", "sentences a run", "seeds", "cells", "hours of cells"], rows)
+        rows.append(
+            [
+                f"[{name}]({name}/table.md)",
+                record["title"],
+                _backbones(record),
+                f"{record['scale']['sentences']:,}",
+                " to ".join(map(str, sorted({min(seeds), max(seeds)}))),
+                record["scale"]["finished"],
+                f"{hours:.1f}",
+            ]
+        )
+    return grid(
+        ["study", "question", "model", "sentences a run", "seeds", "cells", "hours of cells"], rows
+    )
 
 
 def claims() -> str:
     """Each claim with its answer in every study that asked it; the zoo's are in its own folder."""
     names = [name for name, record in studies().items() if record["claims"] and name != "zoo"]
-    rows: dict[tuple[str, str], dict[str, str]] = {}  # claim and what it compares -> study -> answer
+    # claim and what it compares -> study -> answer
+    rows: dict[tuple[str, str], dict[str, str]] = {}
     for name in names:
         for one in studies()[name]["claims"]:
             answer = one["answer"]
             if seeds := one["seeds"]:
                 answer += f": {signed(seeds['mean'])}"
-                answer += "" if seeds["low"] is None else f" ({signed(seeds['low'])} … {signed(seeds['high'])})"
+                answer += (
+                    ""
+                    if seeds["low"] is None
+                    else f" ({signed(seeds['low'])} … {signed(seeds['high'])})"
+                )
             text = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
             rows.setdefault((text, f"{one['row']} − {one['than']}"), {})[name] = answer
-    lines = [[*claim, *(answers.get(name, "") for name in names)] for claim, answers in rows.items()]
+    lines = [
+        [*claim, *(answers.get(name, "") for name in names)] for claim, answers in rows.items()
+    ]
     return grid(["claim", "difference", *names], lines)
 
 
@@ -176,15 +218,20 @@ def guide() -> str:
 
 def few() -> str:
     """What less text costs."""
-    rows = [[what, f"{row} − {than}", difference(studies()["few"], row, than, STS)] for what, row, than in FEW]
+    rows = [
+        [what, f"{row} − {than}", difference(studies()["few"], row, than, STS)]
+        for what, row, than in FEW
+    ]
     return grid(["what is compared", "row − row", "few, Avg."], rows)
 
 
 def against_simcse(*names: str) -> str:
-    """Every trained row against SimCSE of its study, on STS and in search: as they are, and both whitened.
+    """Every trained row against SimCSE of its study, on STS and in search: as they are, and both
+    whitened.
 
-    Of each study, scores of the untrained model and SimCSE come first. A later study adds the rows that no earlier one
-    has in all seeds. A star is a difference that is significant after Holm's correction over all those of the table.
+    Of each study, scores of the untrained model and SimCSE come first. A later study adds the rows
+    that no earlier one has in all seeds. A star is a difference that is significant after Holm's
+    correction over all those of the table.
     """
     from isotrope.study.statistics import ALPHA, holm
 
@@ -193,38 +240,73 @@ def against_simcse(*names: str) -> str:
     shown: set[str] = {"SimCSE"}
     for record in map(studies().__getitem__, names):
         labels = [row["label"] for row in record["rows"] if row["kind"] == "row"]
-        labels = [one for one in labels if not one.endswith(WHITENED) and scores(record, one, STS) and one not in shown]
+        labels = [
+            one
+            for one in labels
+            if not one.endswith(WHITENED) and scores(record, one, STS) and one not in shown
+        ]
         if record is not studies()[names[-1]]:
             whole = len(scores(record, f"SimCSE{WHITENED}", STS))
             labels = [one for one in labels if len(scores(record, one, STS)) == whole]
         shown.update(labels)
         parts.append((record, labels))
-    every = [(of, one + step, f"SimCSE{step}", column) for of, rest in parts for one in rest for step, column in judged]
+    every = [
+        (of, one + step, f"SimCSE{step}", column)
+        for of, rest in parts
+        for one in rest
+        for step, column in judged
+    ]
     tests = [tested(*one) for one in every]
-    stars = ["*" if p is not None and p <= ALPHA else "" for p in holm([one and one.p for one in tests])]
+    stars = [
+        "*" if p is not None and p <= ALPHA else "" for p in holm([one and one.p for one in tests])
+    ]
     found = iter([difference(*one) + star for one, star in zip(every, stars, strict=True)])
     rows = []
     for place, (record, labels) in enumerate(parts):
         for label in ["Before training", "SimCSE"][min(place, 1) :]:
             values = [[*scores(record, label + step, column).values()] for step, column in judged]
             rows.append([f"*{label}*", len(values[0]), *(_spread(one, 0) for one in values)])
-        rows += [[label, len(scores(record, label, STS)), *(next(found) for _ in judged)] for label in labels]
-    return grid(["method", "seeds", "STS", "search", "STS, both whitened", "search, both whitened"], rows)
+        rows += [
+            [label, len(scores(record, label, STS)), *(next(found) for _ in judged)]
+            for label in labels
+        ]
+    return grid(
+        ["method", "seeds", "STS", "search", "STS, both whitened", "search, both whitened"], rows
+    )
 
 
 def tuned() -> str:
-    """Every method's trials of the study "fair": the best by dev pairs, and what self-made tasks choose."""
-    found = tomllib.loads((RESULTS / "studies" / "fair" / "search.toml").read_text(encoding="utf-8"))["rows"]
+    """Every method's trials of the study "fair": the best by dev pairs, and what self-made tasks
+    choose.
+    """
+    found = tomllib.loads(
+        (RESULTS / "studies" / "fair" / "search.toml").read_text(encoding="utf-8")
+    )["rows"]
     rows, lost = [], []
     for label, row in sorted(found.items(), key=lambda one: -float(one[1]["dev"])):
         by_tasks = max(row["trials"], key=lambda trial: float(trial["self-made"]))
         lost.append(row["dev"] - by_tasks["dev"])
         middle = float(np.median([trial["dev"] for trial in row["trials"]]))
-        rows.append([
-            label, len(row["trials"]), f"{row['dev']:.2f}", f"{middle:.2f}", f"{by_tasks['dev']:.2f}",
-            f"{lost[-1]:.2f}", f"{by_tasks['self-made']:.2f}",
-        ])  # fmt: skip
-    head = ["method", "trials", "best", "median", "chosen by self-made tasks", "lost", "its score on them"]
+        rows.append(
+            [
+                label,
+                len(row["trials"]),
+                f"{row['dev']:.2f}",
+                f"{middle:.2f}",
+                f"{by_tasks['dev']:.2f}",
+                f"{lost[-1]:.2f}",
+                f"{by_tasks['self-made']:.2f}",
+            ]
+        )
+    head = [
+        "method",
+        "trials",
+        "best",
+        "median",
+        "chosen by self-made tasks",
+        "lost",
+        "its score on them",
+    ]
     both = [(trial["dev"], trial["self-made"]) for row in found.values() for trial in row["trials"]]
     agreement = float(spearmanr(*zip(*both, strict=True)).statistic)
     said = (

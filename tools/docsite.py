@@ -1,4 +1,5 @@
-"""What mkdocs.yml cannot say: equations as MathML, links into the code, the README as home page, the reference.
+"""What mkdocs.yml cannot say: equations as MathML, links into the code, the README as home page,
+the reference.
 
 mkdocs loads this file as a hook.
 """
@@ -15,7 +16,9 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "isotrope"
-LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)*)((?:src|tests|tools|benchmarks)/[^)#]*|CITATION\.cff)\)")
+LINK = re.compile(
+    r"\[([^\]]*)\]\(((?:\.\./)*)((?:src|tests|tools|benchmarks)/[^)#]*|CITATION\.cff)\)"
+)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -41,14 +44,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     home = (ROOT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
     made = {"index.md": home, "reference/index.md": face(), "reference/commands.md": commands()}
     for name, modules in rooms():
-        made[f"reference/{name}.md"] = "\n".join([f"# {name}", *(f"\n::: {module}" for module in modules)])
+        made[f"reference/{name}.md"] = "\n".join(
+            [f"# {name}", *(f"\n::: {module}" for module in modules)]
+        )
     for where, text in made.items():
         files.append(File.generated(config, where, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """A link to a module's file leads to its place in the reference; other files are outside the site."""
+    """A link to a module's file leads to its place in the reference; other files are outside the
+    site.
+    """
     return LINK.sub(lambda link: _linked(link[1], link[3]), markdown)
 
 
@@ -62,7 +69,11 @@ def rooms() -> Iterator[tuple[str, list[str]]]:
     """Each room of the package with its public modules; the commands have a page of their own."""
     for room in sorted(path.parent for path in PACKAGE.glob("*/__init__.py")):
         found = [path for path in sorted(room.rglob("*.py")) if not path.stem.startswith("_")]
-        own = [f"isotrope.{room.name}"] if (room / "__init__.py").read_text(encoding="utf-8").strip() else []
+        own = (
+            [f"isotrope.{room.name}"]
+            if (room / "__init__.py").read_text(encoding="utf-8").strip()
+            else []
+        )
         if room.name != "cli":
             yield room.name, [*own, *(_dotted(path) for path in found)]
     yield "types", ["isotrope.types", "isotrope.errors"]
@@ -76,7 +87,14 @@ def face() -> str:
     """The names of the package's face, and where each is described."""
     from isotrope import _FACE
 
-    lines = ["# Reference", "", "These names come with `import isotrope`:", "", "| name | described at |", "|---|---|"]
+    lines = [
+        "# Reference",
+        "",
+        "These names come with `import isotrope`:",
+        "",
+        "| name | described at |",
+        "|---|---|",
+    ]
     for name, target in sorted(_FACE.items()):
         where = target.replace(":", ".")
         lines.append(f"| `isotrope.{name}` | [`{where}`][{where}] |")

@@ -1,4 +1,6 @@
-"""What every generated table needs: the result files, how numbers are printed, the lines of a table."""
+"""What every generated table needs: the result files, how numbers are printed, the lines of a
+table.
+"""
 
 import json
 import re
@@ -36,7 +38,9 @@ def signed(value: float) -> str:
 
 def change(of: Mapping[str, float]) -> str:
     """A difference of fractions in points, with its 95 % interval."""
-    return f"{signed(100 * of['difference'])} ({signed(100 * of['low'])} … {signed(100 * of['high'])})"
+    return (
+        f"{signed(100 * of['difference'])} ({signed(100 * of['low'])} … {signed(100 * of['high'])})"
+    )
 
 
 def times(ratio: Mapping[str, float]) -> str:

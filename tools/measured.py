@@ -1,4 +1,6 @@
-"""The tables of single measurements: choices, students, whitening, baselines, ranking, the quickstart."""
+"""The tables of single measurements: choices, students, whitening, baselines, ranking, the
+quickstart.
+"""
 
 import json
 from collections import defaultdict
@@ -21,27 +23,54 @@ TEACHER, SHIPPED = "isotrope/minilm", "isotrope/small"
 
 def cells(folder: str = "choice") -> list[dict[str, Any]]:
     """What `isotrope improve` chose, by model and collection: benchmarks/choice.py."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS / folder).glob("*.json")]
+    found = [
+        json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS / folder).glob("*.json")
+    ]
     return sorted(found, key=lambda cell: (list(MODELS).index(cell["model"]), cell["collection"]))
 
 
 def choices(folder: str = "choice") -> str:
-    """A row a cell: what was chosen, how labels judge it, and how far it is from the best candidate."""
+    """A row a cell: what was chosen, how labels judge it, and how far it is from the best
+    candidate.
+    """
     rows = []
     for cell in cells(folder):
         chosen, best = cell["policies"]["improve"], cell["policies"][BEST]
         pairs = [(of["self_made"], of["labels"]) for of in cell["candidates"].values()]
         order = spearmanr(*zip(*pairs, strict=True)).statistic if len(pairs) > 2 else float("nan")
-        rows.append([
-            MODELS[cell["model"]], cell["collection"], points(chosen["before"]), chosen["candidate"],
-            points(chosen["after"]) + ARROW[chosen["verdict"]], best["candidate"], points(best["after"]),
-            points(best["after"] - chosen["after"]), f"{order:.2f}",
-        ])  # fmt: skip
-    return grid(["model", "collection", "keep", "chosen", "labels", "best by labels", "labels", "lost", "order"], rows)
+        rows.append(
+            [
+                MODELS[cell["model"]],
+                cell["collection"],
+                points(chosen["before"]),
+                chosen["candidate"],
+                points(chosen["after"]) + ARROW[chosen["verdict"]],
+                best["candidate"],
+                points(best["after"]),
+                points(best["after"] - chosen["after"]),
+                f"{order:.2f}",
+            ]
+        )
+    return grid(
+        [
+            "model",
+            "collection",
+            "keep",
+            "chosen",
+            "labels",
+            "best by labels",
+            "labels",
+            "lost",
+            "order",
+        ],
+        rows,
+    )
 
 
 def policies() -> str:
-    """A row a policy: each model's mean gain over the collections, and how often it is better and worse."""
+    """A row a policy: each model's mean gain over the collections, and how often it is better and
+    worse.
+    """
     rows: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for cell in cells():
         for policy, of in cell["policies"].items():
@@ -55,43 +84,65 @@ def policies() -> str:
         for model in MODELS:
             verdicts = [one["verdict"] for one in of[model]]
             gain = float(np.mean([one["difference"] for one in of[model]]))
-            line.append(f"{signed(100 * gain)} ({verdicts.count('better')} / {verdicts.count('worse')})")
+            line.append(
+                f"{signed(100 * gain)} ({verdicts.count('better')} / {verdicts.count('worse')})"
+            )
         lines.append(line)
     return grid(["policy", *MODELS.values()], lines)
 
 
 def ranked_policies() -> str:
-    """A row a collection: what labels say of the choice, the map alone, and BM25 in the search of the old model."""
+    """A row a collection: what labels say of the choice, the map alone, and BM25 in the search of
+    the old model.
+    """
     rows = []
     for cell in cells(RANKED):
         of = cell["policies"]
-        told = [signed(100 * of[name]["difference"]) + ARROW[of[name]["verdict"]] if name in of else ""
-                for name in ("improve", BEST, "map", "hybrid")]  # fmt: skip
+        told = [
+            signed(100 * of[name]["difference"]) + ARROW[of[name]["verdict"]] if name in of else ""
+            for name in ("improve", BEST, "map", "hybrid")
+        ]
         rows.append([MODELS[cell["model"]], cell["collection"], *told])
-    return grid(["model", "collection", "`improve`", BEST, "query map alone", "BM25 in the search"], rows)
+    return grid(
+        ["model", "collection", "`improve`", BEST, "query map alone", "BM25 in the search"], rows
+    )
 
 
 def judges() -> str:
-    """A row a judge: what labels say of its choices, and how well it orders candidates: benchmarks/judges.py."""
+    """A row a judge: what labels say of its choices, and how well it orders candidates:
+    benchmarks/judges.py.
+    """
     found = read(f"{RANKED}/judges/judges").values()
     rows = []
     for judge in next(iter(found))["judges"]:
         of = [cell["judges"][judge] for cell in found]
         means = [float(np.mean([one[key] for one in of])) for key in ("gain", "regret", "order")]
         wrong = sum(one["wrong_keep"] for one in of)
-        rows.append([judge, signed(100 * means[0]), points(means[1]), f"{means[2]:.2f}", f"{wrong} of {len(of)}"])
+        rows.append(
+            [
+                judge,
+                signed(100 * means[0]),
+                points(means[1]),
+                f"{means[2]:.2f}",
+                f"{wrong} of {len(of)}",
+            ]
+        )
     return grid(["judge", "mean gain", "mean regret", "Kendall's τ", "kept wrongly"], rows)
 
 
 def halves() -> str:
-    """Races that "half → half" still judged: each task's order of the candidates against the labels' order."""
+    """Races that "half → half" still judged: each task's order of the candidates against the
+    labels' order.
+    """
     rows = []
     for path in sorted((RESULTS / "choice" / "halves").glob("*.json")):
         cell = json.loads(path.read_text(encoding="utf-8"))
         found = [of for name, of in cell["candidates"].items() if "full whitening" not in name]
         chosen = 100 * cell["policies"]["improve"]["difference"]
         for task in found[0]["tasks"]:
-            order = spearmanr([of["tasks"][task] for of in found], [of["labels"] for of in found]).statistic
+            order = spearmanr(
+                [of["tasks"][task] for of in found], [of["labels"] for of in found]
+            ).statistic
             rows.append([cell["collection"], task, signed(order), signed(chosen)])
     return grid(["collection", "task", "correlation with labels", "what improve chose then"], rows)
 
@@ -100,7 +151,8 @@ COLLECTIONS = ("SciFact", "CACM", "NPL", "Banking77", "StackOverflow", "TREC", "
 
 
 def ranking_map(model: str, rows: Sequence[str] = (), tasks: bool = True) -> str:
-    """A row a variant of a map: nDCG@10 by labels, and the mean of the tasks from documents: benchmarks/ranking_map.py.
+    """A row a variant of a map: nDCG@10 by labels, and the mean of the tasks from documents:
+    benchmarks/ranking_map.py.
 
     Args:
         model: of `MODELS`.
@@ -109,7 +161,9 @@ def ranking_map(model: str, rows: Sequence[str] = (), tasks: bool = True) -> str
     """
     paths = {name: RESULTS / "ranking-map" / f"{model}-{name.lower()}.json" for name in COLLECTIONS}
     found = {
-        name: json.loads(path.read_text(encoding="utf-8"))["variants"] for name, path in paths.items() if path.is_file()
+        name: json.loads(path.read_text(encoding="utf-8"))["variants"]
+        for name, path in paths.items()
+        if path.is_file()
     }
     variants = rows or list(dict.fromkeys(row for of in found.values() for row in of))
 
@@ -121,11 +175,15 @@ def ranking_map(model: str, rows: Sequence[str] = (), tasks: bool = True) -> str
         own = f" ({of[row]['tasks']:.1f})" if tasks and "tasks" in of[row] else ""
         return f"{of[row]['labels']:.1f}{own}"
 
-    return grid(["", *found], [[row, *(told(of, row) for of in found.values())] for row in variants])
+    return grid(
+        ["", *found], [[row, *(told(of, row) for of in found.values())] for row in variants]
+    )
 
 
 def starts() -> str:
-    """Which of three models `improve` takes for each collection, beside labels: benchmarks/starts.py."""
+    """Which of three models `improve` takes for each collection, beside labels:
+    benchmarks/starts.py.
+    """
     rows = []
     for path in [RESULTS / "starts" / f"{name.lower()}.json" for name in COLLECTIONS]:
         cell = json.loads(path.read_text(encoding="utf-8"))
@@ -135,15 +193,32 @@ def starts() -> str:
             if gain
             else "–"
         )
-        rows.append([cell["collection"], cell["choice"], told, *(points(of) for of in labels.values())])
-    return grid(["collection", "chosen", "gain on the tasks", "isotrope/small, given", *list(labels)[1:]], rows)
+        rows.append(
+            [cell["collection"], cell["choice"], told, *(points(of) for of in labels.values())]
+        )
+    return grid(
+        ["collection", "chosen", "gain on the tasks", "isotrope/small, given", *list(labels)[1:]],
+        rows,
+    )
 
 
 def kept() -> str:
     """isotrope/small beside its teacher: quality, speed, size. benchmarks/small.py."""
     found = read("compress/small")
-    head = ["model", "STS, seven sets", "SciFact", "CACM", "NPL", "nDCG@10, mean", "Banking77, V-measure", "transfer"]
-    rows = [[name, *_measured(of), points(of["transfer_fast_average"])] for name, of in found["models"].items()]
+    head = [
+        "model",
+        "STS, seven sets",
+        "SciFact",
+        "CACM",
+        "NPL",
+        "nDCG@10, mean",
+        "Banking77, V-measure",
+        "transfer",
+    ]
+    rows = [
+        [name, *_measured(of), points(of["transfer_fast_average"])]
+        for name, of in found["models"].items()
+    ]
     cost = found["cost"]
     low, median, high = (cost["faster"][key] for key in ("low", "median", "high"))
     sizes = ("on_disk", "weights", "memory", "at_rest")
@@ -161,16 +236,38 @@ def students() -> str:
     """Students of one teacher by several recipes. benchmarks/students.py."""
     found, shipped = read("compress/students"), read("compress/small")
     took = found["minutes"]
-    head = ["model", "STS, seven sets", "SciFact", "CACM", "NPL", "nDCG@10, mean", "Banking77, V-measure", "MB",
-            "times as fast", "minutes of training"]  # fmt: skip
+    head = [
+        "model",
+        "STS, seven sets",
+        "SciFact",
+        "CACM",
+        "NPL",
+        "nDCG@10, mean",
+        "Banking77, V-measure",
+        "MB",
+        "times as fast",
+        "minutes of training",
+    ]
     rows = [
-        [name, *_measured(of), f"{of['on_disk'] / 1e6:.0f}", f"{of['faster']['median']:.1f}", f"{took[name]:.1f}"]
+        [
+            name,
+            *_measured(of),
+            f"{of['on_disk'] / 1e6:.0f}",
+            f"{of['faster']['median']:.1f}",
+            f"{took[name]:.1f}",
+        ]
         for name, of in found["models"].items()
     ]
     cost = shipped["cost"]
     small = [(TEACHER, 0, 1.0), (SHIPPED, 1, cost["faster"]["median"])]
     first, last = (
-        [name, *_measured(shipped["models"][name]), f"{cost['on_disk'][place] / 1e6:.0f}", f"{faster:.1f}", ""]
+        [
+            name,
+            *_measured(shipped["models"][name]),
+            f"{cost['on_disk'][place] / 1e6:.0f}",
+            f"{faster:.1f}",
+            "",
+        ]
         for name, place, faster in small
     )
     steps = [took[f"20 steps, {told}"] for told in ("packed", "padded")]
@@ -187,9 +284,16 @@ isotrope/small saw other texts for about three hours."""
 
 
 def rates() -> str:
-    """How near the short runs of each recipe come to the teacher on held-out texts. benchmarks/students.py."""
+    """How near the short runs of each recipe come to the teacher on held-out texts.
+    benchmarks/students.py.
+    """
     rows = [
-        [name, rate, f"{near['spearman']:.3f}", f"{near['squared']:.3f}" if "squared" in near else ""]
+        [
+            name,
+            rate,
+            f"{near['spearman']:.3f}",
+            f"{near['squared']:.3f}" if "squared" in near else "",
+        ]
         for name, tried in read("compress/students")["rates"].items()
         for rate, near in tried.items()
     ]
@@ -200,7 +304,12 @@ def _measured(of: dict[str, Any]) -> list[str]:
     """STS, search and clustering, as points."""
     return [
         points(s)
-        for s in (of["sts_average"], *of["ndcg@10"].values(), of["ndcg@10_average"], *of["v_measure"].values())
+        for s in (
+            of["sts_average"],
+            *of["ndcg@10"].values(),
+            of["ndcg@10_average"],
+            *of["v_measure"].values(),
+        )
     ]
 
 
@@ -210,10 +319,25 @@ def query_side() -> str:
     rows = []
     for name, mean in found["mean"].items():
         of = [each["ndcg@10"][name]["after"] for each in found["collections"].values()]
-        costs = [each["cost"][name] for each in found["collections"].values() if name in each["cost"]]
-        faster = [f"{fmean(cost['faster']['median'] for cost in costs):.1f} times"] if costs else [""]
-        rows.append([name, *map(points, (*of, mean)), f"{100 * found['kept'][name]:.1f} %", *faster])
-    return grid(["queries read by", *found["collections"], "mean", "of the teacher's", "speed with queries"], rows)
+        costs = [
+            each["cost"][name] for each in found["collections"].values() if name in each["cost"]
+        ]
+        faster = (
+            [f"{fmean(cost['faster']['median'] for cost in costs):.1f} times"] if costs else [""]
+        )
+        rows.append(
+            [name, *map(points, (*of, mean)), f"{100 * found['kept'][name]:.1f} %", *faster]
+        )
+    return grid(
+        [
+            "queries read by",
+            *found["collections"],
+            "mean",
+            "of the teacher's",
+            "speed with queries",
+        ],
+        rows,
+    )
 
 
 def domain_student() -> str:
@@ -221,10 +345,14 @@ def domain_student() -> str:
     found = read("compress/scifact")
     scores = found["ndcg@10"]
     rows = [
-        [name, points(score), f"{100 * score / scores['teacher']:.0f} %",
-         "" if name == "teacher" else change(found["to the teacher"][name])]
+        [
+            name,
+            points(score),
+            f"{100 * score / scores['teacher']:.0f} %",
+            "" if name == "teacher" else change(found["to the teacher"][name]),
+        ]
         for name, score in scores.items()
-    ]  # fmt: skip
+    ]
     return grid(["model", "nDCG@10", "of the teacher's", "to the teacher"], rows)
 
 
@@ -233,15 +361,20 @@ def whitening(judges: tuple[str, ...] = ("labelled", "self_made")) -> str:
     rows: dict[tuple[str, str, str], dict[float, dict[str, Any]]] = {}
     for row in read("whiten/result")["rows"]:
         for key in judges:
-            judge = f"labels, {row['measure']}" if key == "labelled" else "tasks from the text, MRR@10"
+            judge = (
+                f"labels, {row['measure']}" if key == "labelled" else "tasks from the text, MRR@10"
+            )
             text = row["task"].upper() if row["task"].islower() else row["task"]
             rows.setdefault((row["model"], text, judge), {})[row["exponent"]] = row[key]
     exponents = sorted(next(iter(rows.values())))
     lines = [
-        [*names, points(found[exponents[0]]["before"]),
-         *(f"{points(found[e]['after'])}{ARROW[found[e]['verdict']]}" for e in exponents)]
+        [
+            *names,
+            points(found[exponents[0]]["before"]),
+            *(f"{points(found[e]['after'])}{ARROW[found[e]['verdict']]}" for e in exponents),
+        ]
         for names, found in rows.items()
-    ]  # fmt: skip
+    ]
     return grid(["model", "text", "judged by", "as it is", *(f"{e:g}" for e in exponents)], lines)
 
 
@@ -254,13 +387,35 @@ def shrink() -> str:
     """Whitening fitted on few texts: the plain covariance → the shrunk one. benchmarks/shrink.py."""
     rows, exponents = [], list[float]()
     for found in read("whiten/shrink")["measured"]:
-        scores = {(row["texts"], row["exponent"], row["shrink"]): row["score"] for row in found["rows"]}
+        scores = {
+            (row["texts"], row["exponent"], row["shrink"]): row["score"] for row in found["rows"]
+        }
         exponents = sorted({exponent for _, exponent, _ in scores})
         for count in sorted({texts for texts, _, _ in scores}):
             both = [[scores.get((count, e, way)) for way in (False, True)] for e in exponents]
-            pairs = [" → ".join("–" if score is None else points(score) for score in pair) for pair in both]
-            rows.append([found["model"], found["collection"], f"{count:,}", points(found["as it is"]), *pairs])
-    return grid(["model", "collection", "texts", "as it is", *(f"{e:g}: plain → shrunk" for e in exponents)], rows)
+            pairs = [
+                " → ".join("–" if score is None else points(score) for score in pair)
+                for pair in both
+            ]
+            rows.append(
+                [
+                    found["model"],
+                    found["collection"],
+                    f"{count:,}",
+                    points(found["as it is"]),
+                    *pairs,
+                ]
+            )
+    return grid(
+        [
+            "model",
+            "collection",
+            "texts",
+            "as it is",
+            *(f"{e:g}: plain → shrunk" for e in exponents),
+        ],
+        rows,
+    )
 
 
 def post_steps() -> str:
@@ -268,12 +423,22 @@ def post_steps() -> str:
     rows = []
     found = read("post/result")["rows"]
     for row in found:
-        for key, judge in (("labelled", "labels, nDCG@10"), ("self_made", "tasks from the documents, MRR@10")):
+        for key, judge in (
+            ("labelled", "labels, nDCG@10"),
+            ("self_made", "tasks from the documents, MRR@10"),
+        ):
             steps = [step[key] for step in row["steps"].values()]
             scores = [steps[0]["before"], *(one["after"] for one in steps)]
             signs = ["", *(ARROW[one["verdict"]] for one in steps)]
             shown = [f"**{points(s)}**" if s == max(scores) else points(s) for s in scores]
-            rows.append([row["model"], row["collection"], judge, *map("".join, zip(shown, signs, strict=True))])
+            rows.append(
+                [
+                    row["model"],
+                    row["collection"],
+                    judge,
+                    *map("".join, zip(shown, signs, strict=True)),
+                ]
+            )
     return grid(["model", "collection", "judged by", "as it is", *found[0]["steps"]], rows)
 
 
@@ -283,25 +448,45 @@ def post_choices() -> str:
     for row in read("post/result")["rows"]:
         first = next(iter(row["steps"].values()))
         scores = {
-            by: {"as it is": first[by]["before"]} | {name: step[by]["after"] for name, step in row["steps"].items()}
+            by: {"as it is": first[by]["before"]}
+            | {name: step[by]["after"] for name, step in row["steps"].items()}
             for by in ("labelled", "self_made")
         }
-        chosen, best = (max(scores[by], key=scores[by].__getitem__) for by in ("self_made", "labelled"))
+        chosen, best = (
+            max(scores[by], key=scores[by].__getitem__) for by in ("self_made", "labelled")
+        )
         labels = scores["labelled"]
-        gain, lost = 100 * (labels[chosen] - labels["as it is"]), 100 * (labels[best] - labels[chosen])
+        gain, lost = (
+            100 * (labels[chosen] - labels["as it is"]),
+            100 * (labels[best] - labels[chosen]),
+        )
         rows.append([row["model"], row["collection"], chosen, signed(gain), best, f"{lost:.2f}"])
-    return grid(["model", "collection", "tasks choose", "labels change by", "best by labels", "lost against it"], rows)
+    return grid(
+        [
+            "model",
+            "collection",
+            "tasks choose",
+            "labels change by",
+            "best by labels",
+            "lost against it",
+        ],
+        rows,
+    )
 
 
 def first_step(models: tuple[str, ...] = ()) -> str:
     """The first step of WhitenedCSE in one pass and in a pass a view. benchmarks/first_step.py."""
     columns = {
-        "loss": "loss a positive", "gradient": "gradient norm", "feature_diversity": "diversity of features",
-        "diversity": "after whitening", "disturbance": "disturbance",
-    }  # fmt: skip
+        "loss": "loss a positive",
+        "gradient": "gradient norm",
+        "feature_diversity": "diversity of features",
+        "diversity": "after whitening",
+        "disturbance": "disturbance",
+    }
     chosen = [row for row in read("first-step")["rows"] if not models or row["model"] in models]
     rows = [
-        [row["model"], row["method"], *(f"{row[key]:.2g}" if key in row else "" for key in columns)] for row in chosen
+        [row["model"], row["method"], *(f"{row[key]:.2g}" if key in row else "" for key in columns)]
+        for row in chosen
     ]
     return grid(["model", "method", *columns.values()], rows)
 
@@ -312,13 +497,20 @@ def first_step_short() -> str:
 
 
 def baselines() -> str:
-    """Each backbone, and what whitening and flow change on the seven STS sets. benchmarks/baselines.py."""
+    """Each backbone, and what whitening and flow change on the seven STS sets.
+    benchmarks/baselines.py.
+    """
     found = read("baselines")["rows"]
     rows = [
-        [f"`{row['name']}`", row["fitted_on"] or "", *map(points, row["tasks"].values()), points(row["average"]),
-         change(row["against"]) if row["fitted_on"] else ""]
+        [
+            f"`{row['name']}`",
+            row["fitted_on"] or "",
+            *map(points, row["tasks"].values()),
+            points(row["average"]),
+            change(row["against"]) if row["fitted_on"] else "",
+        ]
         for row in found
-    ]  # fmt: skip
+    ]
     tasks = [SHORT.get(task, task) for task in found[0]["tasks"]]
     return grid(["encoder", "fitted on", *tasks, "average", "change (95 %)"], rows)
 
@@ -326,7 +518,11 @@ def baselines() -> str:
 def baselines_short() -> str:
     """The average, with steps that were fitted on 20,000 sentences of Wikipedia."""
     rows = [
-        [f"`{row['name']}`", points(row["average"]), change(row["against"]) if row["fitted_on"] else ""]
+        [
+            f"`{row['name']}`",
+            points(row["average"]),
+            change(row["against"]) if row["fitted_on"] else "",
+        ]
         for row in read("baselines")["rows"]
         if not row["fitted_on"] or row["fitted_on"].startswith("wiki")
     ]
@@ -334,7 +530,9 @@ def baselines_short() -> str:
 
 
 def ranking() -> str:
-    """KCC and NDCG of each model, then the averages under the other choices. benchmarks/baselines.py ranking."""
+    """KCC and NDCG of each model, then the averages under the other choices.
+    benchmarks/baselines.py ranking.
+    """
     models: dict[str, Any] = read("ranking")["models"]
     parts = []
     for setting in ("test", "all"):
@@ -369,16 +567,38 @@ def _both(average: dict[str, float]) -> str:
 
 
 def tsdae() -> str:
-    """Our TSDAE beside sentence-transformers', in points; a mean over the seeds. benchmarks/tsdae.py."""
+    """Our TSDAE beside sentence-transformers', in points; a mean over the seeds.
+    benchmarks/tsdae.py.
+    """
     rows = []
     for name, found in read("tsdae").items():
         if "before" not in found:
             continue
         seeds = [run.removeprefix("ours-") for run in found if run.startswith("ours-")]
         for key, what in (("ndcg@10", "search, nDCG@10 on CACM"), ("stsb-dev", "STS-B, dev pairs")):
-            means = [float(np.mean([found[f"{who}-{seed}"][key] for seed in seeds])) for who in ("ours", "theirs")]
-            rows.append([name, what, *(f"{100 * s:.1f}" for s in (found["before"][key], *means)), len(seeds)])
-    return grid(["model, pooling, steps", "judged by", "before", "isotrope", "sentence-transformers", "seeds"], rows)
+            means = [
+                float(np.mean([found[f"{who}-{seed}"][key] for seed in seeds]))
+                for who in ("ours", "theirs")
+            ]
+            rows.append(
+                [
+                    name,
+                    what,
+                    *(f"{100 * s:.1f}" for s in (found["before"][key], *means)),
+                    len(seeds),
+                ]
+            )
+    return grid(
+        [
+            "model, pooling, steps",
+            "judged by",
+            "before",
+            "isotrope",
+            "sentence-transformers",
+            "seeds",
+        ],
+        rows,
+    )
 
 
 def runs() -> str:
@@ -389,13 +609,19 @@ def runs() -> str:
         tasks = [SHORT.get(task, task) for task in c["per_task"]]
         for moment in ("before", "after"):
             scores = [points(task[moment]) for task in c["per_task"].values()]
-            rows.append([name, moment, *scores, points(c[moment]), change(c) if moment == "after" else ""])
+            rows.append(
+                [name, moment, *scores, points(c[moment]), change(c) if moment == "after" else ""]
+            )
     return grid(["run", "", *tasks, "average", "change (95 %)"], rows)
 
 
 def printed() -> str:
-    """What the README's three lines print: the verdict of the quickstart's `improve` on the good model."""
-    return f"```text\n{Verdict.from_record(read('quickstart/quickstart')['improved']['verdict'])}\n```"
+    """What the README's three lines print: the verdict of the quickstart's `improve` on the good
+    model.
+    """
+    return (
+        f"```text\n{Verdict.from_record(read('quickstart/quickstart')['improved']['verdict'])}\n```"
+    )
 
 
 def quickstart() -> str:
@@ -404,7 +630,9 @@ def quickstart() -> str:
     columns, rows = ["MRR@10", "then whitening", "right page first"], []
     for name, row in found["table"].items():
         scores = [points(row[column]) if column in row else "included" for column in columns]
-        rows.append([f"{name}: {found['choices'][name]}" if name in found["choices"] else name, *scores])
+        rows.append(
+            [f"{name}: {found['choices'][name]}" if name in found["choices"] else name, *scores]
+        )
     minutes = found["seconds"] / 60
     cost = f"{found['documents']:,} documents, {found['steps']} steps of each method, {minutes:.1f} minutes on"
 

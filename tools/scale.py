@@ -62,16 +62,25 @@ def scale_costs() -> str:
     rows = []
     for count in SIZES:
         of = cost(count, "small")
-        rows.append([
-            f"{count:,}", f"{of.hours:,.2f}", f"{of.price:,.2f}", f"{of.vectors / 1e9:,.1f}",
-            f"{of.training / 1e9:,.2f}",
-        ])  # fmt: skip
-    return grid(["texts", "hours", "price", "vectors, GB", "corpus in memory, in training, GB"], rows)
+        rows.append(
+            [
+                f"{count:,}",
+                f"{of.hours:,.2f}",
+                f"{of.price:,.2f}",
+                f"{of.vectors / 1e9:,.1f}",
+                f"{of.training / 1e9:,.2f}",
+            ]
+        )
+    return grid(
+        ["texts", "hours", "price", "vectors, GB", "corpus in memory, in training, GB"], rows
+    )
 
 
 def main() -> None:
     """Print one job's cost."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("lines", type=int)
     parser.add_argument("--model", choices=MODELS, default=MODELS[0])
     parser.add_argument("--cores", type=int, default=CORES)

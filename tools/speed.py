@@ -1,4 +1,6 @@
-"""The tables of speed and memory, from the files that the benchmarks wrote to docs/results/performance/."""
+"""The tables of speed and memory, from the files that the benchmarks wrote to
+docs/results/performance/.
+"""
 
 import json
 from typing import Any
@@ -18,22 +20,30 @@ def step() -> str:
     """A step of SimCSE: the times of (a), (b) and (c) over ours."""
     rows = [
         [
-            f"isotrope/{r['shape']}", f"{r['text'].split('.')[0]} ({r['tokens']:.1f} tokens)",
-            f"{1000 * r['seconds']['ours']:.0f} ms", f"{r['ceiling']:.2f} ×", times(r["a_over_ours"]),
-            times(r["b_over_ours"]), f"{r['bound_over_ours']['median']:.2f} ×",
+            f"isotrope/{r['shape']}",
+            f"{r['text'].split('.')[0]} ({r['tokens']:.1f} tokens)",
+            f"{1000 * r['seconds']['ours']:.0f} ms",
+            f"{r['ceiling']:.2f} ×",
+            times(r["a_over_ours"]),
+            times(r["b_over_ours"]),
+            f"{r['bound_over_ours']['median']:.2f} ×",
         ]
         for r in _files("step")
-    ]  # fmt: skip
+    ]
     return grid(["model", "text", "ours", "ceiling", "(a)", "(b)", "(c)"], rows)
 
 
 def encode() -> str:
     """`encode` beside sentence-transformers' own, in sentences a second."""
     rows = [
-        [f"isotrope/{r['shape']}", *(f"{r['sentences_a_second'][who]:,}" for who in ("ours", "plain")),
-         times(r["plain_over_ours"]), f"{r['difference']:.0e}"]
+        [
+            f"isotrope/{r['shape']}",
+            *(f"{r['sentences_a_second'][who]:,}" for who in ("ours", "plain")),
+            times(r["plain_over_ours"]),
+            f"{r['difference']:.0e}",
+        ]
         for r in _files("encode")
-    ]  # fmt: skip
+    ]
     return grid(["model", "isotrope", "sentence-transformers", "ratio", "largest difference"], rows)
 
 
@@ -45,17 +55,27 @@ SYSTEMS = {
 
 
 def dtypes(name: str = "dtype") -> str:
-    """How many times as fast as sentence-transformers in float32 each system is, and its smallest cosine with it."""
+    """How many times as fast as sentence-transformers in float32 each system is, and its smallest
+    cosine with it.
+    """
     found = _files(name)
     names = [name for name in SYSTEMS if name in found[0]["cosine"]]
     rows = [
-        [f"isotrope/{r['shape']}", r["text"].split(".")[0],
-         *(times(r["plain_over_ours"] if name == "ours" else r["plain_over"][name]) for name in names),
-         *(f"{r['cosine'][name]['least']:.5f}" for name in ("plain_bf16", "ours_bf16"))]
+        [
+            f"isotrope/{r['shape']}",
+            r["text"].split(".")[0],
+            *(
+                times(r["plain_over_ours"] if name == "ours" else r["plain_over"][name])
+                for name in names
+            ),
+            *(f"{r['cosine'][name]['least']:.5f}" for name in ("plain_bf16", "ours_bf16")),
+        ]
         for r in found
-    ]  # fmt: skip
+    ]
     header = ["model", "text", *(SYSTEMS[name] for name in names)]
-    return grid([*header, "smallest cosine, sentence-transformers in bf16", "isotrope in bf16"], rows)
+    return grid(
+        [*header, "smallest cosine, sentence-transformers in bf16", "isotrope in bf16"], rows
+    )
 
 
 def dtype_quality() -> str:
@@ -63,12 +83,18 @@ def dtype_quality() -> str:
     asked = ("ours", "plain_bf16", "ours_bf16")
     found = [(r["shape"], r["quality"]) for r in _files("slow16") if "quality" in r]
     rows = [
-        [f"isotrope/{shape}", task, f"{of['plain'][task]:.2f}",
-         *(signed(of[who][task] - of["plain"][task]) for who in asked)]
+        [
+            f"isotrope/{shape}",
+            task,
+            f"{of['plain'][task]:.2f}",
+            *(signed(of[who][task] - of["plain"][task]) for who in asked),
+        ]
         for shape, of in found
         for task in of["plain"]
-    ]  # fmt: skip
-    return grid(["model", "task", "sentence-transformers, float32", *(SYSTEMS[who] for who in asked)], rows)
+    ]
+    return grid(
+        ["model", "task", "sentence-transformers, float32", *(SYSTEMS[who] for who in asked)], rows
+    )
 
 
 def methods() -> str:
@@ -76,17 +102,26 @@ def methods() -> str:
     found = _files("methods")
     names = list(found[0]["over_simcse"])
     rows = [
-        [f"isotrope/{r['shape']}", f"{1000 * r['seconds']['simcse']:.0f} ms",
-         *(times(r["over_simcse"][name]) for name in names), f"{100 * r['selection']['share']:.1f} %"]
+        [
+            f"isotrope/{r['shape']}",
+            f"{1000 * r['seconds']['simcse']:.0f} ms",
+            *(times(r["over_simcse"][name]) for name in names),
+            f"{100 * r['selection']['share']:.1f} %",
+        ]
         for r in found
-    ]  # fmt: skip
-    return grid(["model", "simcse", *names, f"STS-B dev every {found[0]['selection']['steps']} steps"], rows)
+    ]
+    return grid(
+        ["model", "simcse", *names, f"STS-B dev every {found[0]['selection']['steps']} steps"], rows
+    )
 
 
 def step_costs() -> str:
     """A step of each further preset over SimCSE's, the cheapest first."""
     found: dict[str, Any] = read("performance/zoo-tiny")["over_simcse"]
-    rows = [[f"`{name}`", times(of)] for name, of in sorted(found.items(), key=lambda one: float(one[1]["median"]))]
+    rows = [
+        [f"`{name}`", times(of)]
+        for name, of in sorted(found.items(), key=lambda one: float(one[1]["median"]))
+    ]
     return grid(["preset", "time of a step, SimCSE = 1"], rows)
 
 
@@ -108,7 +143,12 @@ def memory() -> str:
     """Resident memory of a step, plain and with gradient caching."""
     (found,) = _files("memory")
     rows = [
-        [f"{r['batch']:,}", r["mini_batch_size"] or "all", f"{r['above']:,} MB", f"{r['peak']:,} MB"]
+        [
+            f"{r['batch']:,}",
+            r["mini_batch_size"] or "all",
+            f"{r['above']:,} MB",
+            f"{r['peak']:,} MB",
+        ]
         for r in found["cases"]
     ]
     return grid(["sentences in a batch", "at a time", "the step takes", "in all, at most"], rows)
@@ -129,10 +169,25 @@ def gpu() -> str:
     """Steps of each method on one GPU, and what a million sentences take."""
     found = read("performance/gpu")
     rows = [
-        [f"`{r['method']}`", r["batch"], r["steps_per_second"], f"{r['sentences_per_second']:,}",
-         f"{r['epoch_minutes']:.1f} min", f"{100 * r['model_flop_utilisation']:.1f} %"]
+        [
+            f"`{r['method']}`",
+            r["batch"],
+            r["steps_per_second"],
+            f"{r['sentences_per_second']:,}",
+            f"{r['epoch_minutes']:.1f} min",
+            f"{100 * r['model_flop_utilisation']:.1f} %",
+        ]
         for r in found["results"]
-    ]  # fmt: skip
-    size = f"{found['layers']} layers of {found['width']}, {found['device']}, torch {found['torch']}"
-    head = ["preset", "batch", "steps a second", "sentences a second", "a million sentences", "of the peak"]
+    ]
+    size = (
+        f"{found['layers']} layers of {found['width']}, {found['device']}, torch {found['torch']}"
+    )
+    head = [
+        "preset",
+        "batch",
+        "steps a second",
+        "sentences a second",
+        "a million sentences",
+        "of the peak",
+    ]
     return f"{grid(head, rows)}\n\n{size}."

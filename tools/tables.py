@@ -1,8 +1,10 @@
-"""Writes every generated table of the documents from the committed result files; --check fails where one is stale.
+"""Writes every generated table of the documents from the committed result files; --check fails
+where one is stale.
 
 python tools/tables.py [--check]
 
-Whole tables go to docs/results/**/table.md. A page has at most a few rows, between the markers of a block.
+Whole tables go to docs/results/**/table.md. A page has at most a few rows, between the markers of a
+block.
 """
 
 import sys
@@ -24,7 +26,11 @@ ROOT = DOCS.parent
 Block = Callable[[], str]
 # page -> its blocks, each by its name
 PAGES: dict[str, dict[str, Block]] = {
-    "README.md": {"printed": measured.printed, "quickstart": measured.quickstart, "methods": compared.methods},
+    "README.md": {
+        "printed": measured.printed,
+        "quickstart": measured.quickstart,
+        "methods": compared.methods,
+    },
     "docs/findings.md": {
         "equal": partial(compared.against_simcse, "fair", "fair-cpu"),
         "second": partial(compared.against_simcse, "fair-cold"),
@@ -52,7 +58,8 @@ PAGES: dict[str, dict[str, Block]] = {
     "docs/methods/others.md": {"baselines": measured.baselines_short},
     "docs/performance.md": {"step": speed.step, "encode": speed.encode},
 }
-# folder of docs/results -> title, the command that makes its numbers, and its tables with what each says
+# folder of docs/results -> title, the command that makes its numbers, and its tables with what each
+# says
 TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
     "choice": ("How well `isotrope improve` chooses", "benchmarks/choice.py WORK --data DATA", {
         "nDCG@10 × 100 by labels that the command never sees. An arrow is a significant change against *keep*; *lost* "

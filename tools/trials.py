@@ -1,4 +1,5 @@
-"""Draws every trial of the study "fair" by its STS-B dev score: docs/results/studies/fair/trials.svg.
+"""Draws every trial of the study "fair" by its STS-B dev score:
+docs/results/studies/fair/trials.svg.
 
 python tools/trials.py
 """
@@ -24,7 +25,10 @@ def main() -> None:
             axes.plot(scores[-1:], [place], "o", color=AFTER)
         axes.set_yticks(range(len(rows)), [label for label, _ in rows])
         axes.tick_params(axis="y", labelcolor=INK)
-        axes.set(xlabel="STS-B dev, points, of eight settings; blue: the chosen one", ylim=(-0.6, len(rows) - 0.4))
+        axes.set(
+            xlabel="STS-B dev, points, of eight settings; blue: the chosen one",
+            ylim=(-0.6, len(rows) - 0.4),
+        )
         write_text(folder / "trials.svg", svg(figure))
 
 

@@ -1,6 +1,7 @@
 """isotrope: text without labels in, a better sentence-embedding model out, and a verdict on it.
 
-The names below are loaded when they are first used, so that importing the package, and ``isotrope --help``, stay quick.
+The names below are loaded when they are first used, so that importing the package, and ``isotrope
+--help``, stay quick.
 """
 
 import importlib

@@ -1,4 +1,5 @@
-"""What a user can get wrong, at the real command line: exit code 2, one line with cause and remedy, nothing left.
+"""What a user can get wrong, at the real command line: exit code 2, one line with cause and remedy,
+nothing left.
 
 One mistake for each stage of a command: the others are tested in the rooms that refuse them.
 """
@@ -25,14 +26,27 @@ class Bench:
     """A folder to make mistakes in, and commands that would be right but for one."""
 
     def __init__(self, folder: Path, model: Path, corpus: Path, pairs: Path) -> None:
-        self.folder, self.model, self.corpus, self.pairs, self.run = folder, model, corpus, pairs, folder / "run"
+        self.folder, self.model, self.corpus, self.pairs, self.run = (
+            folder,
+            model,
+            corpus,
+            pairs,
+            folder / "run",
+        )
 
     def train(self, *more: str, corpus: str = "", backbone: str | Path = "") -> Command:
         """A run of six steps."""
         return [
-            "train", corpus or str(self.corpus), "--output", str(self.run),
-            "--model", str(backbone or self.model), "--set", "train.batch_size=100", *more,
-        ]  # fmt: skip
+            "train",
+            corpus or str(self.corpus),
+            "--output",
+            str(self.run),
+            "--model",
+            str(backbone or self.model),
+            "--set",
+            "train.batch_size=100",
+            *more,
+        ]
 
     def without_tokenizer(self) -> Path:
         copy = shutil.copytree(self.model, self.folder / "model")
@@ -50,7 +64,8 @@ def bench(tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path)
     return Bench(tmp_path, tiny_model, corpus_file, pairs_file)
 
 
-Mistake = tuple[Callable[[Bench], Command], str]  # the command, and what its one line must say, in this order
+# the command, and what its one line must say, in this order
+Mistake = tuple[Callable[[Bench], Command], str]
 
 MISTAKES: dict[str, Mistake] = {
     "missing file": (lambda b: b.train(corpus="no/such.txt"), "no/such.txt does not exist … check the path"),
@@ -80,12 +95,20 @@ MISTAKES: dict[str, Mistake] = {
 
 
 def contents(folder: Path) -> dict[Path, bytes | None]:
-    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*") if path.name != ".lock"}
+    return {
+        path: path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+        if path.name != ".lock"
+    }
 
 
 @pytest.mark.parametrize(("command", "expected"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_ends_with_one_line(
-    bench: Bench, shell: Shell, command: Callable[[Bench], Command], expected: str, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
+    shell: Shell,
+    command: Callable[[Bench], Command],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(bench.folder)
     given = command(bench)
@@ -106,13 +129,18 @@ def test_full_disk_and_on(bench: Bench, shell: Shell) -> None:
     ended = code(command(bench.train(), bench.folder, prepare=small))
     err = (bench.folder / "err").read_text()
     assert ended == 2, err
-    assert err == f"isotrope: no space left to write {bench.run}: free some, then give the same command again\n"
+    assert (
+        err
+        == f"isotrope: no space left to write {bench.run}: free some, then give the same command again\n"
+    )
     assert "Traceback" not in (bench.folder / "out").read_text()
     assert shell(*bench.train()).code == 0
     assert json.loads((bench.run / "result.json").read_text())["selection"]["steps"] == 6
 
 
-def test_full_disk_for_the_cleaned_corpus(bench: Bench, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_for_the_cleaned_corpus(
+    bench: Bench, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ISOTROPE_CACHE", str(bench.folder / "cache"))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 13, before[1]))
@@ -127,7 +155,9 @@ def test_full_disk_for_the_cleaned_corpus(bench: Bench, shell: Shell, monkeypatc
 
 def test_ctrl_c_and_on(bench: Bench, shell: Shell) -> None:
     settings = ("train.batch_size=20", "train.epochs=12", "train.eval_steps=15")
-    words = bench.train("--sentences", "100", *(word for setting in settings for word in ("--set", setting)))
+    words = bench.train(
+        "--sentences", "100", *(word for setting in settings for word in ("--set", setting))
+    )
     running, out, began = command(words, bench.folder), bench.folder / "out", time.monotonic()
     while not (out.exists() and "step 15:" in out.read_text()) and time.monotonic() - began < 60:
         time.sleep(0.05)

@@ -33,16 +33,24 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "expected"), SPOILT.values(), ids=SPOILT.keys())
-def test_check_names_what_is_wrong(data: Path, tmp_path: Path, spoil: Spoil, expected: str, shell: Shell) -> None:
+def test_check_names_what_is_wrong(
+    data: Path, tmp_path: Path, spoil: Spoil, expected: str, shell: Shell
+) -> None:
     folder = tmp_path / "senteval" / "downstream" / "SUBJ"
-    shutil.copytree(data / "senteval" / "downstream" / "SUBJ", folder, copy_function=shutil.copyfile)
+    shutil.copytree(
+        data / "senteval" / "downstream" / "SUBJ", folder, copy_function=shutil.copyfile
+    )
     command = ["data", "check", tmp_path, "--only", "SUBJ"]
     assert shell(*command) == (0, "SUBJ: right (10000 sentences)\n", "")
     spoil(folder / "subj.objective")
     said = shell(*command)
     kind, detail = expected.rstrip(")").split(" (")
     remedy = f"isotrope data fetch {tmp_path} --only SUBJ"
-    known_note = "" if kind == "missing" else "; a corrupt SUBJ circulates, on which accuracies of 99.6 come out"
+    known_note = (
+        ""
+        if kind == "missing"
+        else "; a corrupt SUBJ circulates, on which accuracies of 99.6 come out"
+    )
     said.is_mistake(f"SUBJ/subj.objective in {tmp_path} is {kind} ({detail}): {remedy}")
     table = " ".join(said.out.split())
     assert f"SUBJ: wrong (10000 sentences){known_note}" in table
@@ -58,10 +66,19 @@ BAD: dict[str, tuple[list[str], str]] = {
         ["data", "fetch", "d", "--only", "MR", "--mirror", UNREACHABLE],
         "127.0.0.1:1/senteval … cannot be fetched … the network",
     ),
-    "mirror on disk": (["data", "fetch", "d", "--mirror", "file:///d"], "neither http nor https … address"),
-    "two places": (["data", "fetch", "d", "--mirror", UNREACHABLE, "--official"], "two places … one of them"),
+    "mirror on disk": (
+        ["data", "fetch", "d", "--mirror", "file:///d"],
+        "neither http nor https … address",
+    ),
+    "two places": (
+        ["data", "fetch", "d", "--mirror", UNREACHABLE, "--official"],
+        "two places … one of them",
+    ),
     "check nothing": (["data", "check", "no/such"], "no/such does not exist … isotrope data fetch"),
-    "prepare nothing": (["data", "prepare", "no/such"], "no/such does not exist … isotrope data fetch"),
+    "prepare nothing": (
+        ["data", "prepare", "no/such"],
+        "no/such does not exist … isotrope data fetch",
+    ),
 }
 
 

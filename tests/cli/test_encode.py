@@ -22,14 +22,23 @@ def test_names_are_no_markup(
     Path(f"{name}.txt").write_text("one [/x] two\n[bold]three\n", encoding="utf-8")
     command = ["encode", tiny_model, f"{name}.txt", "--output"]
     if "\udcef" in name:
-        shell(*command, f"{name}.npy").is_mistake("na\\udcefve.npy.parts is not a path in UTF-8 … another folder")
+        shell(*command, f"{name}.npy").is_mistake(
+            "na\\udcefve.npy.parts is not a path in UTF-8 … another folder"
+        )
         name = "v"
-    assert shell(*command, f"{name}.npy")[:2] == (0, "written to {}.npy\n".format(name.replace("\x1b", "\\x1b")))
+    assert shell(*command, f"{name}.npy")[:2] == (
+        0,
+        "written to {}.npy\n".format(name.replace("\x1b", "\\x1b")),
+    )
     assert len(np.load(f"{name}.npy")) == 2
-    shell("encode", tiny_model, f"{name}.csv", "--output", "v.npy").is_mistake("does not exist … check the path")
+    shell("encode", tiny_model, f"{name}.csv", "--output", "v.npy").is_mistake(
+        "does not exist … check the path"
+    )
 
 
-def test_an_ascii_terminal(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ascii_terminal(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("ü河.txt").write_text("one\n", encoding="utf-8")
     words = ["encode", str(tiny_model), "ü河.txt", "--output", "ü河.npy"]

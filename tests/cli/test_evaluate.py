@@ -37,32 +37,62 @@ def test_own_pairs_and_labelled_texts(tmp_path: Path, cached: Path, pairs: Path)
     texts = tmp_path / "classes.tsv"
     texts.write_text("".join(f"{a} {i}\t{i % 3}\n" for i, a in enumerate(own_pairs().second)))
     outcome = invoke(
-        "evaluate", "isotrope/tiny", "isotrope/tiny@cls", "--suite", "sts", "--compare", "--labels", pairs,
-        "--labels", texts, "--json", tmp_path / "r.json", "--table", tmp_path / "r.md",
-    )  # fmt: skip
+        "evaluate",
+        "isotrope/tiny",
+        "isotrope/tiny@cls",
+        "--suite",
+        "sts",
+        "--compare",
+        "--labels",
+        pairs,
+        "--labels",
+        texts,
+        "--json",
+        tmp_path / "r.json",
+        "--table",
+        tmp_path / "r.md",
+    )
     assert outcome.exit_code == 0, outcome.output
-    assert outcome.stderr.count(" of the processor") == 1, "once, however many models and suites there are"
+    assert outcome.stderr.count(" of the processor") == 1, (
+        "once, however many models and suites there are"
+    )
     kept = json.loads((tmp_path / "r.json").read_text())["isotrope/tiny"]
     assert kept.keys() == {"sts, own data", "retrieval, own data"}
     assert "per_pair" not in kept["sts, own data"][pairs.stem]
     table = (tmp_path / "r.md").read_text()
     assert "nDCG@10" in table
-    assert f"judged by 40 pairs of {pairs.stem}".replace("&", "&amp;").replace("<", "&lt;") in table, "no raw HTML"
+    assert (
+        f"judged by 40 pairs of {pairs.stem}".replace("&", "&amp;").replace("<", "&lt;") in table
+    ), "no raw HTML"
     assert "<b>" not in table
     assert pairs.stem in outcome.output, "a name is no markup"
 
 
 def test_shortened_vectors_stand_beside_the_model(cached: Path, pairs: Path) -> None:
     outcome = invoke(
-        "evaluate", "isotrope/tiny", "--labels", pairs, "--truncate", "64", "--precision", "binary", "--compare"
+        "evaluate",
+        "isotrope/tiny",
+        "--labels",
+        pairs,
+        "--truncate",
+        "64",
+        "--precision",
+        "binary",
+        "--compare",
     )
     assert outcome.exit_code == 0, outcome.output
-    for row in ("isotrope/tiny, binary", "isotrope/tiny, 64 dimensions", "isotrope/tiny, 64 dimensions, binary"):
+    for row in (
+        "isotrope/tiny, binary",
+        "isotrope/tiny, 64 dimensions",
+        "isotrope/tiny, 64 dimensions, binary",
+    ):
         assert outcome.output.count(row) >= 2, "a score, and a test against the model as it is"
     for bad in (["--truncate", "big"], ["--precision", "int4"]):
         with pytest.raises(UserError, match=f"{bad[0]} '{bad[1]}' is"):
             invoke("evaluate", "isotrope/tiny", "--labels", pairs, *bad)
-    with pytest.raises(UserError, match="isotrope/tiny has 256 dimensions, and is to be cut to 300: choose"):
+    with pytest.raises(
+        UserError, match="isotrope/tiny has 256 dimensions, and is to be cut to 300: choose"
+    ):
         invoke("evaluate", "isotrope/tiny", "--labels", pairs, "--truncate", "300")
 
 
@@ -80,7 +110,9 @@ def test_results_are_written_before_anything_is_drawn(
     assert "isotrope/tiny" in json.loads((tmp_path / "r.json").read_text())
 
 
-def test_all_is_checked_before_the_work(tmp_path: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_is_checked_before_the_work(
+    tmp_path: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from isotrope.evaluation import models
 
     monkeypatch.setattr(models, "evaluate_models", None)  # no work may begin
@@ -102,7 +134,9 @@ def test_own_pairs_are_judged_alone_unless_a_suite_is_named(
     monkeypatch.setenv("ISOTROPE_DATA", str(tmp_path / "none"))
     outcome = invoke("evaluate", "isotrope/tiny", "--labels", pairs, "--json", tmp_path / "r.json")
     assert outcome.exit_code == 0, outcome.output
-    assert json.loads((tmp_path / "r.json").read_text())["isotrope/tiny"].keys() == {"sts, own data"}
+    assert json.loads((tmp_path / "r.json").read_text())["isotrope/tiny"].keys() == {
+        "sts, own data"
+    }
     with pytest.raises(UserError, match="none does not exist"):
         invoke("evaluate", "isotrope/tiny", "--suite", "sts", "--labels", pairs)
     monkeypatch.delenv("ISOTROPE_DATA")
@@ -110,7 +144,9 @@ def test_own_pairs_are_judged_alone_unless_a_suite_is_named(
         invoke("evaluate", "isotrope/tiny")
 
 
-def test_a_case_reads_query_and_candidates_with_their_prompts(cached: Path, prompted_model: Path) -> None:
+def test_a_case_reads_query_and_candidates_with_their_prompts(
+    cached: Path, prompted_model: Path
+) -> None:
     command = ["case", prompted_model, "--query", "a river", "--candidate", "the river"]
     cosine = re.compile(r"the river +(\S+)")
     own = SentenceTransformer(str(prompted_model), device="cpu")

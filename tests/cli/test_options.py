@@ -1,4 +1,6 @@
-"""Options are made from signatures; what goes wrong between the shell and a command is one line, or nothing."""
+"""Options are made from signatures; what goes wrong between the shell and a command is one line, or
+nothing.
+"""
 
 import subprocess
 import sys
@@ -15,7 +17,9 @@ COMMAND = [sys.executable, "-m", "isotrope"]
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     line = command.replace("isotrope", " ".join(COMMAND))
-    return subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        ["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def test_whoever_reads_the_output_may_leave(tmp_path: Path) -> None:
@@ -30,9 +34,14 @@ def test_a_closed_stream_leads_nowhere(tmp_path: Path) -> None:
 
 
 def test_a_deleted_folder_is_one_line(tmp_path: Path) -> None:
-    done = shell(f"cd {tmp_path} && mkdir gone && cd gone && rmdir {tmp_path}/gone && isotrope presets list", tmp_path)
+    done = shell(
+        f"cd {tmp_path} && mkdir gone && cd gone && rmdir {tmp_path}/gone && isotrope presets list",
+        tmp_path,
+    )
     assert done.returncode == 2
-    assert done.stderr == "isotrope: the folder that you are in was deleted: change to another one\n"
+    assert (
+        done.stderr == "isotrope: the folder that you are in was deleted: change to another one\n"
+    )
 
 
 @pytest.mark.parametrize(("extra", "module"), [("report", "matplotlib"), ("text", "selectolax")])
@@ -40,7 +49,9 @@ def test_what_an_extra_brings_is_named_where_it_is_missing(
     extra: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UserError, match=rf"{module}, which is not installed: pip install 'isotrope\[{extra}\]'"):
+    with pytest.raises(
+        UserError, match=rf"{module}, which is not installed: pip install 'isotrope\[{extra}\]'"
+    ):
         needs(extra, module)
 
 
@@ -55,5 +66,12 @@ def test_no_extra_is_imported_at_once() -> None:
 
 def test_rows_are_named_with_commas_and_in_full(tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
-    file.write_text('title = "t"\n[rows.A]\nsweep = {"train.epochs" = [1, 2]}\n[rows."B, small"]\n[rows.C]')
-    assert _rows(str(file), ["A, C", "B, small", "A, epochs = 2"]) == ["A", "C", "B, small", "A, epochs = 2"]
+    file.write_text(
+        'title = "t"\n[rows.A]\nsweep = {"train.epochs" = [1, 2]}\n[rows."B, small"]\n[rows.C]'
+    )
+    assert _rows(str(file), ["A, C", "B, small", "A, epochs = 2"]) == [
+        "A",
+        "C",
+        "B, small",
+        "A, epochs = 2",
+    ]

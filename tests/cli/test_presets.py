@@ -13,4 +13,7 @@ def test_list_names_every_preset(shell: Shell) -> None:
 
 def test_diff_of_equals_says_so(shell: Shell) -> None:
     assert shell("presets", "diff", "simcse", "simcse") == (0, "nothing differs\n", "")
-    assert "released.detach" in shell("presets", "diff", "whitenedcse-bert-base", "whitenedcse-bert-base-released").out
+    assert (
+        "released.detach"
+        in shell("presets", "diff", "whitenedcse-bert-base", "whitenedcse-bert-base-released").out
+    )

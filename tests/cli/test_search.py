@@ -1,4 +1,6 @@
-"""``isotrope search`` at the command line: data is shown as it is, queries come from arguments or from a pipe."""
+"""``isotrope search`` at the command line: data is shown as it is, queries come from arguments or
+from a pipe.
+"""
 
 import io
 import json
@@ -13,12 +15,24 @@ TEXTS = ["one [/x] two", "[bold]three[/bold] :smile:", "a\x1b[2J river", "word "
 
 
 @pytest.fixture(autouse=True)
-def _vectors(tiny_model: Path, tmp_path: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def _vectors(
+    tiny_model: Path, tmp_path: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a table, in the present folder."""
     monkeypatch.chdir(tmp_path)
     rows = [json.dumps({"text": text, "[id]": number}) for number, text in enumerate(TEXTS)]
     Path("rows.jsonl").write_text("\n".join(rows) + "\n")
-    encode = ["encode", tiny_model, "rows.jsonl", "--text", "text", "--keep", "[id]", "--output", "vectors"]
+    encode = [
+        "encode",
+        tiny_model,
+        "rows.jsonl",
+        "--text",
+        "text",
+        "--keep",
+        "[id]",
+        "--output",
+        "vectors",
+    ]
     assert shell(*encode).code == 0
 
 
@@ -58,6 +72,8 @@ def test_queries_from_a_pipe(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_mistakes(shell: Shell) -> None:
     search = ["search", "vectors", "a"]
-    shell(*search, "--model", "no").is_mistake("no is neither a folder here nor a model … check the name")
+    shell(*search, "--model", "no").is_mistake(
+        "no is neither a folder here nor a model … check the name"
+    )
     shell(*search, "--top", "0").is_mistake("--top … see isotrope search --help")
     shell(*search, "--json", "no/hits.json").is_mistake("hits.json cannot be written: name a file")

@@ -12,7 +12,9 @@ from forks import code, command
 SETTINGS = ["train.batch_size=16", "train.eval_steps=2", "train.save_steps=2"]
 
 
-def train(*words: object, cwd: Path, monkeypatch: pytest.MonkeyPatch, encoding: str = "utf-8") -> tuple[int, str, str]:
+def train(
+    *words: object, cwd: Path, monkeypatch: pytest.MonkeyPatch, encoding: str = "utf-8"
+) -> tuple[int, str, str]:
     """Exit code, output and errors of a training that is begun in a folder."""
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
     monkeypatch.chdir(cwd)
@@ -24,7 +26,9 @@ def train(*words: object, cwd: Path, monkeypatch: pytest.MonkeyPatch, encoding: 
 def test_data_is_no_markup_and_any_console_will_do(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lines that cleaning drops, and names of files, that rich would obey; a name that is not UTF-8; ASCII stdout."""
+    """Lines that cleaning drops, and names of files, that rich would obey; a name that is not
+    UTF-8; ASCII stdout.
+    """
     tmp_path = tmp_path / "here"
     name = os.fsdecode(b"[/x] \xff\xe9.txt")
     lines = [*sentences(64), "[/x]" * 4000, "[/x] twice", "[/x] twice", "[bold", "[link=x]y"]

@@ -58,10 +58,26 @@ def refused(match: str) -> Any:
         (partial(student, truncate_dim=16), {}, r"truncate_dim = 16.*dims=\[16\]"),
         (student, {"dims": [64, 16]}, r"dims = \[64, 16\] is not possible.*is 32"),
         (student, {"peers": [PEER]}, r"peers: .* is on in passes \[\], of 2: count its passes"),
-        (student, {"peers": [(PEER, [0])]}, r"peers are on in the passes \[0\]: leave pass 0 to the student"),
-        (student, {"peers": [(PEER, [1]), (PEER, [1])]}, r"peers are on in the passes \[1, 1\]: .* give each"),
-        (student, {"terms": {"infonce": InfoNCE}}, r"not one of its components: make one: component\(\"terms\""),
-        (student, {"views": [component("scores", "noise")]}, "views holds Noise.*: move it to scores"),
+        (
+            student,
+            {"peers": [(PEER, [0])]},
+            r"peers are on in the passes \[0\]: leave pass 0 to the student",
+        ),
+        (
+            student,
+            {"peers": [(PEER, [1]), (PEER, [1])]},
+            r"peers are on in the passes \[1, 1\]: .* give each",
+        ),
+        (
+            student,
+            {"terms": {"infonce": InfoNCE}},
+            r"not one of its components: make one: component\(\"terms\"",
+        ),
+        (
+            student,
+            {"views": [component("scores", "noise")]},
+            "views holds Noise.*: move it to scores",
+        ),
         (student, {"tokens": [(SHUFFLE, 1)]}, r"count its passes from 0: on = \[1\] in a preset"),
         (student, {"teachers": {"rank": nn.Linear(2, 2)}}, "teachers holds Linear"),
     ],
@@ -87,7 +103,11 @@ def test_it_stands_in_no_other_loss(tiny_model: Path, tmp_path: Path) -> None:
         ({"text": [""] * 32}, {}, "all texts of the first batch are equal"),
         ({**PAIRS, "negative": TEXTS[2:] + TEXTS[:2]}, {}, "no step uses them: add scores="),
         ({"text": TEXTS}, {"passes": 1}, "leaves one view"),
-        ({"text": TEXTS}, {"terms": {"rank": component("terms", "listnet", teacher="big")}}, "the teacher 'big'"),
+        (
+            {"text": TEXTS},
+            {"terms": {"rank": component("terms", "listnet", teacher="big")}},
+            "the teacher 'big'",
+        ),
     ],
 )
 def test_what_shows_in_the_first_step(
@@ -98,7 +118,9 @@ def test_what_shows_in_the_first_step(
 
 
 def test_models_without_dropout_are_told_of_load(tiny_model: Path, tmp_path: Path) -> None:
-    calm = student(tiny_model, config_kwargs={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
+    calm = student(
+        tiny_model, config_kwargs={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    )
     with refused(r"equal.*isotrope.load\(model, dropout=0.1\)"):
         train(Objective(calm, TERMS), tmp_path)
     assert train(Objective(load("isotrope/tiny", dropout=0.1, device="cpu"), TERMS), tmp_path)
@@ -107,10 +129,14 @@ def test_models_without_dropout_are_told_of_load(tiny_model: Path, tmp_path: Pat
 
 @pytest.mark.slow
 def test_word_vectors_train_where_views_differ(tiny_model: Path, tmp_path: Path) -> None:
-    """Before, the passes' offsets were not shifted: the second view was a batch of zeros, and nothing was said."""
+    """Before, the passes' offsets were not shifted: the second view was a batch of zeros, and
+    nothing was said.
+    """
     model = words(tiny_model)
     for step in ([], [(SHUFFLE, [1])]):  # a mean does not see the order
-        with refused('no dropout; give a second column of positives, or a token step: tokens=.*"cutoff"'):
+        with refused(
+            'no dropout; give a second column of positives, or a token step: tokens=.*"cutoff"'
+        ):
             train(Objective(model, TERMS, tokens=step, views=[MLP]), tmp_path)
     objective = Objective(model, TERMS, tokens=[(component("tokens", "cutoff", ratio=0.5), [1])])
     before = model[0].embedding.weight.detach().clone()
@@ -120,7 +146,9 @@ def test_word_vectors_train_where_views_differ(tiny_model: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_heads_compute_in_full_precision(tiny_model: Path, tmp_path: Path, dtype: torch.dtype) -> None:
+def test_heads_compute_in_full_precision(
+    tiny_model: Path, tmp_path: Path, dtype: torch.dtype
+) -> None:
     """A head met embeddings of another dtype: a RuntimeError. Half precision is warned of."""
     model = student(tiny_model)
     text = [model.preprocess(TEXTS[:8])]
@@ -143,9 +171,17 @@ def test_heads_compute_in_full_precision(tiny_model: Path, tmp_path: Path, dtype
 
 
 @pytest.mark.parametrize(
-    "options", [{"fp16": True}, {"bf16": True}, {"gradient_checkpointing": True}, {"prompts": {"text": "a city "}}]
+    "options",
+    [
+        {"fp16": True},
+        {"bf16": True},
+        {"gradient_checkpointing": True},
+        {"prompts": {"text": "a city "}},
+    ],
 )
-def test_the_trainers_options_work(tiny_model: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+def test_the_trainers_options_work(
+    tiny_model: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
     losses = train(Objective(student(tiny_model), TERMS, views=[MLP]), tmp_path, **options)
     assert len(losses) == 2
     assert all(0 < loss < 10 for loss in losses)
@@ -158,15 +194,21 @@ def test_adapters_are_trained_alone(tiny_model: Path, tmp_path: Path) -> None:
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     step = (component("tokens", "cutoff", unit="feature"), [1])
     train(Objective(model, TERMS, tokens=[step], mini_batch_size=4), tmp_path, learning_rate=1e-2)
-    changed = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
+    changed = {
+        name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])
+    }
     assert changed
     assert all("lora" in name for name in changed)
 
 
 def test_one_objective_takes_several_datasets(tiny_model: Path, tmp_path: Path) -> None:
-    """Texts alone and pairs in turn; a set without row ids is refused whenever it comes, if there are teachers."""
+    """Texts alone and pairs in turn; a set without row ids is refused whenever it comes, if there
+    are teachers.
+    """
     model = student(tiny_model)
-    sets = DatasetDict({"texts": Dataset.from_dict({"text": TEXTS}), "pairs": Dataset.from_dict(PAIRS)})
+    sets = DatasetDict(
+        {"texts": Dataset.from_dict({"text": TEXTS}), "pairs": Dataset.from_dict(PAIRS)}
+    )
     options: dict[str, Any] = {"multi_dataset_batch_sampler": "round_robin", "max_steps": 4}
     assert len(train(Objective(model, TERMS), tmp_path, sets, **options)) == 4
     ranks = {"rank": component("terms", "listnet", teacher="guide")}

@@ -64,8 +64,12 @@ class Margin:
 '''
 
 
-def test_a_new_file_is_a_component(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: Path) -> None:
-    """One file in ``terms/``, and nothing else: found, checked as the others, and used from a preset."""
+def test_a_new_file_is_a_component(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: Path
+) -> None:
+    """One file in ``terms/``, and nothing else: found, checked as the others, and used from a
+    preset.
+    """
     (tmp_path / "margin.py").write_text(MARGIN)
     monkeypatch.setattr(isotrope.terms, "__path__", [*isotrope.terms.__path__, str(tmp_path)])
     try:
@@ -77,7 +81,9 @@ def test_a_new_file_is_a_component(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ):
             check("terms", "margin")
         preset = tmp_path / "mine.toml"
-        preset.write_text('extends = "simcse"\n[terms.margin]\nlead = 1.5\n[terms.second]\nkind = "margin"\n')
+        preset.write_text(
+            'extends = "simcse"\n[terms.margin]\nlead = 1.5\n[terms.second]\nkind = "margin"\n'
+        )
         model = load(tiny_model, "mean", dropout=0.1, device="cpu").train()
         objective = build_objective(read_preset(str(preset)), model)
         losses = objective([model.preprocess(sentences(6))], None)
@@ -135,8 +141,12 @@ def function(scores):
 '''
 
 
-def test_a_third_partys_components(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: Path) -> None:
-    """``module:Class`` in every stage that a preset has, with options checked, ``dim`` given, and weights trained."""
+def test_a_third_partys_components(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: Path
+) -> None:
+    """``module:Class`` in every stage that a preset has, with options checked, ``dim`` given, and
+    weights trained.
+    """
     (tmp_path / "thirdparty.py").write_text(THIRD)
     monkeypatch.syspath_prepend(tmp_path)
     preset = tmp_path / "mine.toml"
@@ -182,7 +192,11 @@ def test_each_paper_once_and_isotrope_last() -> None:
         nobody2026x."""
 
     assert cited_keys([One, One, int]) == ["gao2021simcse", "nobody2026x"]
-    found = [line.partition("{")[2] for line in bibtex(cited_keys([One, One])).splitlines() if line.startswith("@")]
+    found = [
+        line.partition("{")[2]
+        for line in bibtex(cited_keys([One, One])).splitlines()
+        if line.startswith("@")
+    ]
     assert found == ["gao2021simcse,", "isotrope,"]
 
 
@@ -211,18 +225,36 @@ def objective(model: SentenceTransformer, dims: list[int] | None = None) -> Obje
     )
 
 
-def test_a_users_own_script_has_a_good_card_with_no_text_of_the_data(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_users_own_script_has_a_good_card_with_no_text_of_the_data(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     """The card of a checkpoint and that of the model, by the real trainer."""
     model = SentenceTransformer(str(tiny_model), device="cpu")
     loss = objective(model)
     table = {"text": sentences(64)}
-    script(loss, tmp_path, table, [ObjectiveState(loss)], max_steps=2, save_strategy="steps", save_steps=2).train()
+    script(
+        loss,
+        tmp_path,
+        table,
+        [ObjectiveState(loss)],
+        max_steps=2,
+        save_strategy="steps",
+        save_steps=2,
+    ).train()
     model.save_pretrained(str(tmp_path / "model"))
     for name in ("checkpoint-2", "model"):
         card = (tmp_path / name / "README.md").read_text()
-        for words in (f"# {tiny_model.name}, trained with isotrope", "- isotrope", "- loss:Objective",
-                      "Size: 64 training samples", '"temperature": 0.07', '"kind": "Shuffle"',
-                      "gao2021simcse", "yan2021consert", "@software{isotrope,"):  # fmt: skip
+        for words in (
+            f"# {tiny_model.name}, trained with isotrope",
+            "- isotrope",
+            "- loss:Objective",
+            "Size: 64 training samples",
+            '"temperature": 0.07',
+            '"kind": "Shuffle"',
+            "gao2021simcse",
+            "yan2021consert",
+            "@software{isotrope,",
+        ):
             assert words in card, words
         assert not [words for words in (*sentences(64), "loss:method", "widget") if words in card]
 

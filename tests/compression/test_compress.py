@@ -1,4 +1,6 @@
-"""compress, whole, on small models: what it trains, holds out, measures and writes; stops, goes on and refuses."""
+"""compress, whole, on small models: what it trains, holds out, measures and writes; stops, goes on
+and refuses.
+"""
 
 import json
 import signal
@@ -31,7 +33,9 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sentence-transformers model of four layers, which ends with unit length."""
     folder = tmp_path_factory.mktemp("teacher")
     build_bert(folder / "bert", layers=4, dropout=0.0)
-    isotrope.load(folder / "bert", "cls", normalize=True, device="cpu").save_pretrained(str(folder / "model"))
+    isotrope.load(folder / "bert", "cls", normalize=True, device="cpu").save_pretrained(
+        str(folder / "model")
+    )
     return folder / "model"
 
 
@@ -44,20 +48,35 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def small(teacher: Path, texts: str | Path, output: Path, student: str, *overrides: str, **options: Any) -> Compression:
+def small(
+    teacher: Path, texts: str | Path, output: Path, student: str, *overrides: str, **options: Any
+) -> Compression:
     return compress(
-        teacher, texts, student=student, output=output, overrides=[*SMALL, *overrides], console=Console(quiet=True),
+        teacher,
+        texts,
+        student=student,
+        output=output,
+        overrides=[*SMALL, *overrides],
+        console=Console(quiet=True),
         **options,
-    )  # fmt: skip
+    )
 
 
 def vectors(run: Compression) -> np.ndarray:
     """Of a static student, a row a token."""
-    return SentenceTransformer(str(run.folder / "model"), device="cpu")[0].embedding.weight.detach().numpy()
+    return (
+        SentenceTransformer(str(run.folder / "model"), device="cpu")[0]
+        .embedding.weight.detach()
+        .numpy()
+    )
 
 
-def test_a_student_of_the_teachers_layers_follows_it(teacher: Path, texts: Path, tmp_path: Path) -> None:
-    run = small(teacher, texts, tmp_path / "run", "layers:2", "train.epochs=4", "train.learning_rate=1e-3")
+def test_a_student_of_the_teachers_layers_follows_it(
+    teacher: Path, texts: Path, tmp_path: Path
+) -> None:
+    run = small(
+        teacher, texts, tmp_path / "run", "layers:2", "train.epochs=4", "train.learning_rate=1e-3"
+    )
     model = SentenceTransformer(str(run.folder / "model"), device="cpu")
     assert len(model[0].auto_model.encoder.layer) == 2
     assert model[1].pooling_mode == "cls", "the teacher's own"
@@ -72,14 +91,24 @@ def test_a_student_of_the_teachers_layers_follows_it(teacher: Path, texts: Path,
     assert "Is it better than model?" in card
     assert "of the points of" in card
     page = write_student_report(run.folder).read_text(encoding="utf-8")
-    shown = ("Use it where", "Points kept", "How far the student is", "How to switch", "Speed and size")
+    shown = (
+        "Use it where",
+        "Points kept",
+        "How far the student is",
+        "How to switch",
+        "Speed and size",
+    )
     for words in (*shown, "times as fast", "layers:2"):
         assert words in page
-    assert run.verdict.before == "model", "it is never better than its teacher for what training gained"
+    assert run.verdict.before == "model", (
+        "it is never better than its teacher for what training gained"
+    )
     assert "Training it " in run.verdict.advice
     assert run.kept == found["kept"]
     assert list(run.table.columns) == ["teacher", "start", "student"]
-    again = small(teacher, texts, tmp_path / "run", "layers:2", "train.epochs=4", "train.learning_rate=1e-3")
+    again = small(
+        teacher, texts, tmp_path / "run", "layers:2", "train.epochs=4", "train.learning_rate=1e-3"
+    )
     assert again.record == run.record, "a finished run is only read"
 
 
@@ -88,29 +117,56 @@ def test_objects_give_what_files_give(teacher: Path, texts: Path, tmp_path: Path
     lines = texts.read_text(encoding="utf-8").splitlines()
     first = small(teacher, texts, tmp_path / "run", "layers:1")
     second = compress(
-        SentenceTransformer(str(teacher), device="cpu"), lines, student="layers:1", overrides=SMALL,
+        SentenceTransformer(str(teacher), device="cpu"),
+        lines,
+        student="layers:1",
+        overrides=SMALL,
         console=Console(quiet=True),
-    )  # fmt: skip
-    np.testing.assert_allclose(first.model.encode(lines[:4]), second.model.encode(lines[:4]), atol=1e-6)
+    )
+    np.testing.assert_allclose(
+        first.model.encode(lines[:4]), second.model.encode(lines[:4]), atol=1e-6
+    )
     np.testing.assert_allclose(first.table, second.table, atol=1e-6)
 
 
-def test_a_static_student_is_a_plain_static_embedding(teacher: Path, texts: Path, tmp_path: Path) -> None:
+def test_a_static_student_is_a_plain_static_embedding(
+    teacher: Path, texts: Path, tmp_path: Path
+) -> None:
     run = small(teacher, texts, tmp_path / "run", "static")
     model = SentenceTransformer(str(run.folder / "model"), device="cpu")
     assert isinstance(model[0], StaticEmbedding)
-    np.testing.assert_allclose(model.encode(["a red bird"]), run.model.encode(["a red bird"]), atol=1e-6)
+    np.testing.assert_allclose(
+        model.encode(["a red bird"]), run.model.encode(["a red bird"]), atol=1e-6
+    )
     start = student_of(isotrope.load(teacher, device="cpu"), "static")
-    assert not np.allclose(vectors(run), start[0].embedding.weight.detach().numpy()), "training changed the vectors"
-    assert json.loads((run.folder / "result.json").read_text())["compression"]["student"] == "static"
+    assert not np.allclose(vectors(run), start[0].embedding.weight.detach().numpy()), (
+        "training changed the vectors"
+    )
+    assert (
+        json.loads((run.folder / "result.json").read_text())["compression"]["student"] == "static"
+    )
 
 
 def test_any_other_model_can_be_the_student(
-    teacher: Path, texts: Path, tiny_model: Path, tmp_path: Path, pairs_file: Path, memory: AbstractFileSystem
+    teacher: Path,
+    texts: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    pairs_file: Path,
+    memory: AbstractFileSystem,
 ) -> None:
-    """With graded pairs of the user's own, which judge too, on a sample of a URL: its other texts are held out."""
+    """With graded pairs of the user's own, which judge too, on a sample of a URL: its other texts
+    are held out.
+    """
     memory.put_file(str(texts), "/texts.txt")
-    run = small(teacher, "memory://texts.txt", tmp_path / "run", str(tiny_model), dev=str(pairs_file), sentences=64)
+    run = small(
+        teacher,
+        "memory://texts.txt",
+        tmp_path / "run",
+        str(tiny_model),
+        dev=str(pairs_file),
+        sentences=64,
+    )
     assert run.record["corpus"]["used"] == 64
     tasks = run.record["compression"]["quality"]["graded pairs"]["teacher"]["per_task"]
     assert set(tasks) == {"English, 330 pairs", "pairs"}
@@ -119,11 +175,18 @@ def test_any_other_model_can_be_the_student(
 def test_documents_are_held_out_whole(teacher: Path, tmp_path: Path) -> None:
     library = write_library(tmp_path / "library.jsonl", count=60)
     run = small(
-        teacher, library, tmp_path / "run", "layers:1", "pairs.rounds=2", "train.max_length=64",
+        teacher,
+        library,
+        tmp_path / "run",
+        "layers:1",
+        "pairs.rounds=2",
+        "train.max_length=64",
         preset="distil-documents",
-    )  # fmt: skip
+    )
     assert run.record["corpus"]["rows"] == 96, "two passages of each of 48 documents: twelve judge"
-    assert list(run.record["compression"]["quality"]) == ["graded pairs"], "twelve are too few for tasks"
+    assert list(run.record["compression"]["quality"]) == ["graded pairs"], (
+        "twelve are too few for tasks"
+    )
 
 
 def test_a_measuring_that_was_killed_is_done_by_the_next_call(
@@ -163,7 +226,9 @@ def test_ctrl_c_and_resume_give_the_same_student(
         during.setattr(Trainer, "training_step", interrupted)
         with pytest.raises(Stopped):
             small(teacher, texts, tmp_path / "cut", *often)
-    np.testing.assert_array_equal(vectors(small(teacher, texts, tmp_path / "cut", *often)), vectors(whole))
+    np.testing.assert_array_equal(
+        vectors(small(teacher, texts, tmp_path / "cut", *often)), vectors(whole)
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,7 +237,11 @@ def test_ctrl_c_and_resume_give_the_same_student(
         ("layers:9", {}, r"layers:9: the model has 4 layers: choose 1 to 4"),
         ("small", {}, r"the student 'small' is unknown: choose static, or layers:N"),
         ("./nowhere", {}, r"\./nowhere does not exist"),
-        ("tiny", {"overrides": ["encoder.student=all"]}, r"the student 'all' is unknown: choose static"),
+        (
+            "tiny",
+            {"overrides": ["encoder.student=all"]},
+            r"the student 'all' is unknown: choose static",
+        ),
         ("static", {"preset": "simcse"}, r"the preset simcse has 0 teachers that can be named"),
     ],
 )
@@ -180,30 +249,56 @@ def test_a_mistake_is_one_line_before_any_work(
     student: str, options: dict[str, Any], words: str, teacher: Path, texts: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=words):
-        compress(teacher, texts, student=student, output=tmp_path / "run", console=Console(quiet=True), **options)
+        compress(
+            teacher,
+            texts,
+            student=student,
+            output=tmp_path / "run",
+            console=Console(quiet=True),
+            **options,
+        )
     assert not (tmp_path / "run" / "job.json").exists()
 
 
-@pytest.mark.parametrize(("named", "student"), [("nobody/nothing", "tiny"), (None, "nobody/nothing")])
+@pytest.mark.parametrize(
+    ("named", "student"), [("nobody/nothing", "tiny"), (None, "nobody/nothing")]
+)
 def test_a_wrong_name_of_a_model_is_told_before_the_texts_are_read(
-    named: str | None, student: str, teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    named: str | None,
+    student: str,
+    teacher: Path,
+    texts: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[object] = []
     monkeypatch.setattr(module, "_held_out", lambda *_: read.append(1))
-    with pytest.raises(UserError, match="nobody/nothing is neither a folder here nor a model that the hub gave"):
-        compress(named or teacher, texts, student=student, output=tmp_path / "run", console=Console(quiet=True))
+    with pytest.raises(
+        UserError, match="nobody/nothing is neither a folder here nor a model that the hub gave"
+    ):
+        compress(
+            named or teacher,
+            texts,
+            student=student,
+            output=tmp_path / "run",
+            console=Console(quiet=True),
+        )
     assert not read
 
 
 def test_a_student_is_improved_with_its_teacher_in_the_same_report(
     teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a race chooses is its own matter, so a whitening stands for it. It is judged, and the student is kept."""
+    """What a race chooses is its own matter, so a whitening stands for it. It is judged, and the
+    student is kept.
+    """
     told: dict[str, Any] = {}
 
     def improve(student: Path, documents: Any, *, output: Path, **options: Any) -> Any:
         told.update(options, documents=set(documents["text"]))
-        return isotrope.whiten(student, documents, output=output, exponent=0.25, console=Console(quiet=True))
+        return isotrope.whiten(
+            student, documents, output=output, exponent=0.25, console=Console(quiet=True)
+        )
 
     monkeypatch.setattr(module, "improve", improve)
     run = small(teacher, texts, tmp_path / "run", "layers:2", minutes=1.0)
@@ -218,7 +313,9 @@ def test_a_student_is_improved_with_its_teacher_in_the_same_report(
     assert "Then improve" in run.report(tmp_path / "page.html").read_text(encoding="utf-8")
     again = small(teacher, texts, tmp_path / "run", "layers:2", minutes=1.0)
     assert again.record == run.record
-    assert small(teacher, texts, tmp_path / "run", "layers:2").record == run.record, "without minutes it is as it was"
+    assert small(teacher, texts, tmp_path / "run", "layers:2").record == run.record, (
+        "without minutes it is as it was"
+    )
     with pytest.raises(UserError, match="learns to read all texts"):
         small(teacher, texts, tmp_path / "other", "layers:2", minutes=2.0, side="query")
     with pytest.raises(UserError, match="minutes = 0 is not possible"):
@@ -230,7 +327,9 @@ def test_where_texts_are_few_a_student_is_only_trained_and_a_restart_makes_it_an
     teacher: Path, texts: Path, tmp_path: Path
 ) -> None:
     """Once, what was trained anew was deleted before it was judged."""
-    (tmp_path / "few.txt").write_text("".join(texts.read_text(encoding="utf-8").splitlines(True)[:60]))
+    (tmp_path / "few.txt").write_text(
+        "".join(texts.read_text(encoding="utf-8").splitlines(True)[:60])
+    )
     first = small(teacher, tmp_path / "few.txt", tmp_path / "run", "static", minutes=2.0)
     assert "improved" not in first.record["compression"]
     before = vectors(first)

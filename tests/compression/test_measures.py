@@ -25,7 +25,12 @@ from isotrope.evaluation.sets.labels import read_labels
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.text.corpus import Document
 
-PAIR = Pairs("own", ["a red bird", "war", "the king"], ["a red bird", "the sea", "queen"], np.array([5.0, 0.0, 3.0]))
+PAIR = Pairs(
+    "own",
+    ["a red bird", "war", "the king"],
+    ["a red bird", "the sea", "queen"],
+    np.array([5.0, 0.0, 3.0]),
+)
 
 
 def test_the_kept_share_is_that_of_the_means_over_all_tasks() -> None:
@@ -64,7 +69,9 @@ def test_the_student_is_after_both_others(tmp_path: Path) -> None:
 MANY = sentences(16)
 
 
-def test_the_smaller_model_is_faster_in_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_smaller_model_is_faster_in_every_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cost, "peak_memory", lambda name, texts: 10**9 if name == "large" else None)
     large = load(build_bert(tmp_path / "large", hidden=128, layers=6), device="cpu")
     small = load(build_bert(tmp_path / "small", hidden=16, layers=1), device="cpu")
@@ -85,7 +92,9 @@ def test_growth_is_what_the_work_holds_at_its_peak() -> None:
     assert growth(lambda: None) < 0.1 * size
 
 
-def test_memory_that_cannot_be_measured_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_cannot_be_measured_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.executable", "false")
     assert peak_memory(str(tmp_path), MANY) is None
 
@@ -99,7 +108,13 @@ def test_a_new_process_tells_its_growth(tiny_model: Path) -> None:
 
 def comparison(before: float, after: float, **tasks: tuple[float, float]) -> dict[str, Any]:
     change = after - before
-    found = {"difference": change, "low": change - 0.01, "high": change + 0.01, "p": 0.01, "resamples": 1000}
+    found = {
+        "difference": change,
+        "low": change - 0.01,
+        "high": change + 0.01,
+        "p": 0.01,
+        "resamples": 1000,
+    }
     per_task = {task: comparison(*scores) for task, scores in tasks.items()}
     return {"before": before, "after": after, "verdict": "better", "per_task": per_task, **found}
 
@@ -121,7 +136,15 @@ RECORD: dict[str, Any] = {
 
 def test_a_row_a_task_with_all_three_models() -> None:
     table = quality_table(RECORD)
-    first = ["STS-B", "80.00", "60.00", "72.00", "90 %", "+12.00 (+11.00 … +13.00)", "−8.00 (−9.00 … −7.00)"]
+    first = [
+        "STS-B",
+        "80.00",
+        "60.00",
+        "72.00",
+        "90 %",
+        "+12.00 (+11.00 … +13.00)",
+        "−8.00 (−9.00 … −7.00)",
+    ]
     assert table.rows[0] == first
     assert table.rows[1][4] == "", "no share of nothing"
 
@@ -134,12 +157,22 @@ def test_costs_with_their_ratios() -> None:
 
 
 def test_one_line_and_one_verdict() -> None:
-    assert kept_line(RECORD) == ("keeps 90 % of the points of large, is 4.2 times as fast, and has 29 % of its weights")
+    assert kept_line(RECORD) == (
+        "keeps 90 % of the points of large, is 4.2 times as fast, and has 29 % of its weights"
+    )
     verdict = compression_verdict(RECORD)
     assert (verdict.before, verdict.after, verdict.scores) == ("large", "the student", (0.8, 0.72))
-    assert verdict.advice.endswith("Use it where large is too slow or too large. Training it gained +12.00 points.")
-    cost = {**RECORD["cost"], "faster": {"median": 0.9, "low": 0.8, "high": 1.0}, "weights": [10, 14]}
+    assert verdict.advice.endswith(
+        "Use it where large is too slow or too large. Training it gained +12.00 points."
+    )
+    cost = {
+        **RECORD["cost"],
+        "faster": {"median": 0.9, "low": 0.8, "high": 1.0},
+        "weights": [10, 14],
+    }
     larger = compression_verdict({**RECORD, "cost": cost})
     assert "is not faster, and is not smaller. Keep large." in larger.advice
     smaller = {**RECORD, "cost": {**RECORD["cost"], "faster": cost["faster"]}}
-    assert "Use it where large is too large." in compression_verdict(smaller).advice, "it is not faster"
+    assert "Use it where large is too large." in compression_verdict(smaller).advice, (
+        "it is not faster"
+    )

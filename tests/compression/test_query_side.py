@@ -1,4 +1,6 @@
-"""The query side alone, and fewer tokens: what is trained and what keeps its vectors to the last bit."""
+"""The query side alone, and fewer tokens: what is trained and what keeps its vectors to the last
+bit.
+"""
 
 import json
 from pathlib import Path
@@ -29,7 +31,9 @@ SMALL = ["train.batch_size=32", "train.max_length=32", "train.learning_rate=1e-3
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that wants words before a query, and other ones before a document."""
     folder = tmp_path_factory.mktemp("teacher")
-    model = isotrope.load(build_bert(folder / "bert", layers=4, dropout=0.0), "mean", normalize=True, device="cpu")
+    model = isotrope.load(
+        build_bert(folder / "bert", layers=4, dropout=0.0), "mean", normalize=True, device="cpu"
+    )
     model.prompts = {"query": "the king ", "document": "a river "}
     save(model, folder / "model")
     return folder / "model"
@@ -41,11 +45,25 @@ def test_from_the_command_to_a_search_in_plain_sentence_transformers(
 ) -> None:
     docs, run = write_library(tmp_path / "library.jsonl", count=300), tmp_path / "run"
     options = [word for setting in SMALL for word in ("--set", setting)]
-    command = ["compress", str(teacher), str(docs), "--student", student, "--side", "query", "--output", str(run)]
+    command = [
+        "compress",
+        str(teacher),
+        str(docs),
+        "--student",
+        student,
+        "--side",
+        "query",
+        "--output",
+        str(run),
+    ]
     done = CliRunner().invoke(app, [*command, *options], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert "Documents keep their vectors, so no index is made again." in " ".join(done.output.split())
-    large, small = (SentenceTransformer(str(folder), device="cpu") for folder in (teacher, run / "model"))
+    assert "Documents keep their vectors, so no index is made again." in " ".join(
+        done.output.split()
+    )
+    large, small = (
+        SentenceTransformer(str(folder), device="cpu") for folder in (teacher, run / "model")
+    )
     texts = [*sentences(20), "x", " ".join(sentences(30))]
     np.testing.assert_array_equal(small.encode_document(texts), large.encode_document(texts))
     asked, before = small.encode_query(texts), large.encode_query(texts)
@@ -53,7 +71,9 @@ def test_from_the_command_to_a_search_in_plain_sentence_transformers(
     assert (asked * before).sum(axis=1).mean() > 0.9, "near to what its teacher gives to queries"
     ours = isotrope.load(run / "model", device="cpu")
     np.testing.assert_allclose(ours.encode_query(texts), asked, atol=1e-5)
-    found = isotrope.compress(teacher, docs, student=student, side="query", output=run, overrides=SMALL)
+    found = isotrope.compress(
+        teacher, docs, student=student, side="query", output=run, overrides=SMALL
+    )
     assert found.record["compression"]["side"] == "query"
     parts = found.record["compression"]["quality"]["parts of texts"]
     assert parts["start"]["per_task"].keys() >= {"title → body"}, "titles ask too"
@@ -62,9 +82,16 @@ def test_from_the_command_to_a_search_in_plain_sentence_transformers(
     for words in ("encode_query(queries)", "queries a second", "The student reads the queries"):
         assert words in page
     index = str(tmp_path / "index")
-    assert "written to" in CliRunner().invoke(app, ["encode", str(run / "model"), str(docs), "--output", index]).output
+    assert (
+        "written to"
+        in CliRunner()
+        .invoke(app, ["encode", str(run / "model"), str(docs), "--output", index])
+        .output
+    )
     ((hit,),) = isotrope.search(index, "the old king", top=1)
-    assert hit.row == int((large.encode_document(_texts(docs)) @ small.encode_query(["the old king"])[0]).argmax())
+    assert hit.row == int(
+        (large.encode_document(_texts(docs)) @ small.encode_query(["the old king"])[0]).argmax()
+    )
 
 
 def _texts(library: Path) -> list[str]:
@@ -78,16 +105,22 @@ def _texts(library: Path) -> list[str]:
         ({"side": "document"}, "side = 'document' is unknown: .*choose one of both, query"),
     ],
 )
-def test_what_cannot_be_a_query_side_is_refused(given: dict[str, str], words: str, teacher: Path) -> None:
+def test_what_cannot_be_a_query_side_is_refused(
+    given: dict[str, str], words: str, teacher: Path
+) -> None:
     with pytest.raises(UserError, match=words):
-        isotrope.compress(teacher, ["a text"] * 9, console=Console(quiet=True), **{"side": "query", **given})
+        isotrope.compress(
+            teacher, ["a text"] * 9, console=Console(quiet=True), **{"side": "query", **given}
+        )
 
 
 def test_a_short_text_is_a_query_and_a_long_one_gives_several() -> None:
     maker, random = Queries(), np.random.default_rng(0)
     assert maker(Document("", ["where is my parcel"]), 8, random) == [("where is my parcel",)]
     assert maker(Document("", []), 8, random) == []
-    long = Document("A title", ["A heading", " ".join(f"Sentence {n} has six words here." for n in range(9))])
+    long = Document(
+        "A title", ["A heading", " ".join(f"Sentence {n} has six words here." for n in range(9))]
+    )
     found = [text for (text,) in maker(long, 30, random)]
     assert {"A title", "A heading"} < set(found)
     assert len(found) == len(set(found)) > 8
@@ -106,10 +139,17 @@ def unigram(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "model"
 
 
-def test_alone_nothing_is_trained_and_what_is_lost_is_told_first(unigram: Path, tmp_path: Path) -> None:
-    whole, console = SentenceTransformer(str(unigram), device="cpu"), Console(record=True, width=200)
+def test_alone_nothing_is_trained_and_what_is_lost_is_told_first(
+    unigram: Path, tmp_path: Path
+) -> None:
+    whole, console = (
+        SentenceTransformer(str(unigram), device="cpu"),
+        Console(record=True, width=200),
+    )
     count = len(whole.tokenizer) - 20
-    found = compress(unigram, GERMAN, student=f"vocabulary:{count}", output=tmp_path / "run", console=console)
+    found = compress(
+        unigram, GERMAN, student=f"vocabulary:{count}", output=tmp_path / "run", console=console
+    )
     assert isinstance(found, Cut)
     assert "tokens in your documents" in console.export_text()
     assert 0.9 < found.kept <= 1
@@ -123,10 +163,16 @@ def test_alone_nothing_is_trained_and_what_is_lost_is_told_first(unigram: Path, 
     same = [text for text in GERMAN if {*whole.tokenizer.tokenize(text)} <= known]
     assert same
     np.testing.assert_array_equal(small.encode(same), whole.encode(same))
-    assert f"{count:,} tokens" in (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert f"{count:,} tokens" in (tmp_path / "run" / "model" / "README.md").read_text(
+        encoding="utf-8"
+    )
     assert "Tokens and size" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     again = compress(
-        unigram, GERMAN, student=f"vocabulary:{count}", output=tmp_path / "run", console=Console(quiet=True)
+        unigram,
+        GERMAN,
+        student=f"vocabulary:{count}",
+        output=tmp_path / "run",
+        console=Console(quiet=True),
     )
     assert again.record == found.record, "it is only read"
 
@@ -136,12 +182,19 @@ def test_layers_of_fewer_tokens_follow_the_whole_teacher(unigram: Path, tmp_path
     whole = SentenceTransformer(str(unigram), device="cpu")
     count = len(whole.tokenizer) - 20
     found = compress(
-        unigram, DOCUMENTS, student=f"layers:1,vocabulary:{count}", side="query", output=tmp_path / "run",
-        overrides=["train.batch_size=16", "train.epochs=1", "train.max_length=32"], console=Console(quiet=True),
-    )  # fmt: skip
+        unigram,
+        DOCUMENTS,
+        student=f"layers:1,vocabulary:{count}",
+        side="query",
+        output=tmp_path / "run",
+        overrides=["train.batch_size=16", "train.epochs=1", "train.max_length=32"],
+        console=Console(quiet=True),
+    )
     assert isinstance(found, Compression)
     assert found.record["compression"]["student"] == f"layers:1,vocabulary:{count}"
     assert found.record["compression"]["teacher"] == "model"
     routes = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")[0].sub_modules
     assert [len(routes[name][0].tokenizer) for name in ("query", "document")] == [count, count + 20]
-    np.testing.assert_array_equal(found.model.encode_document(TEXTS), isotrope.load(unigram).encode(TEXTS))
+    np.testing.assert_array_equal(
+        found.model.encode_document(TEXTS), isotrope.load(unigram).encode(TEXTS)
+    )

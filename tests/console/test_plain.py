@@ -1,4 +1,6 @@
-"""What others wrote is shown as it is: no markup, no control of the terminal, no error for its letters."""
+"""What others wrote is shown as it is: no markup, no control of the terminal, no error for its
+letters.
+"""
 
 import ast
 import io
@@ -46,7 +48,9 @@ def test_what_the_stream_cannot_hold_becomes_a_question_mark() -> None:
     assert shown("a 河 \udcff", "latin-1") == "a ? \\udcff\n"
 
 
-def test_a_long_line_is_not_broken_and_a_quiet_console_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_line_is_not_broken_and_a_quiet_console_prints_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert shown("word " * 50).count("\n") == 1
     plain_console(quiet=True).print("a")
     assert capsys.readouterr().out == ""

@@ -24,7 +24,10 @@ def test_a_line_after_five_seconds_and_then_every_thirty(clock: list[float]) -> 
             bar.advance(1_000)
             clock[0] += 5
     lines = out.getvalue().splitlines()
-    assert lines == ["encoded 2,000 of 50,000 rows, 4 min left", "encoded 8,000 of 50,000 rows, 4 min left"]
+    assert lines == [
+        "encoded 2,000 of 50,000 rows, 4 min left",
+        "encoded 8,000 of 50,000 rows, 4 min left",
+    ]
 
 
 def test_what_was_done_before_does_not_count_for_the_time_left(clock: list[float]) -> None:
@@ -71,7 +74,10 @@ def test_a_bar_with_a_count_shows_what_it_hears_as_a_note(clock: list[float]) ->
 def test_a_quiet_bar_is_told_to_the_one_around_it(clock: list[float]) -> None:
     """A training inside another work."""
     out = io.StringIO()
-    with watch("training", plain_console(file=out), "crops"), progress("trained", 9, plain_console(quiet=True)) as bar:
+    with (
+        watch("training", plain_console(file=out), "crops"),
+        progress("trained", 9, plain_console(quiet=True)) as bar,
+    ):
         clock[0] += 6
         bar.update(3)
     assert out.getvalue() == "trained 3 of 9 rows, crops\n"
@@ -112,7 +118,8 @@ def test_a_bar_in_a_terminal_shows_percent_count_and_note_and_leaves_it_as_it_wa
         raise KeyboardInterrupt
     for part in ("encoded", "25%", "50/200 rows", "loss [/x] 0.5"):
         assert part in out.getvalue()
-    assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")  # the cursor is back
+    # the cursor is back
+    assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")
 
 
 def test_durations() -> None:

@@ -18,7 +18,9 @@ def _number_as_before(monkeypatch: pytest.MonkeyPatch) -> object:
     torch.set_num_threads(before)
 
 
-def test_no_more_threads_than_the_container_may_use_but_the_users_own_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_threads_than_the_container_may_use_but_the_users_own_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(threads, "usable_cores", lambda: 2)
     torch.set_num_threads(4)
     threads.limit_threads()
@@ -34,15 +36,23 @@ def test_no_more_threads_than_the_container_may_use_but_the_users_own_number(mon
 def test_usable_cores_are_those_of_the_affinity() -> None:
     code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
     code += "from isotrope.console.threads import usable_cores; print(usable_cores())"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "1\n"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "1\n"
+    )
 
 
-def test_threads_sleep_while_they_wait_unless_the_user_wants_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Busy waiting makes a step four times as long on shared cores. It must be said before torch is loaded."""
+def test_threads_sleep_while_they_wait_unless_the_user_wants_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Busy waiting makes a step four times as long on shared cores. It must be said before torch is
+    loaded.
+    """
     code = "import os, sys; from isotrope.cli import main; main._quiet()\n"
     code += "print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
     for given, expected in ((None, "PASSIVE"), ("active", "active")):
         environment = {key: value for key, value in os.environ.items() if key != "OMP_WAIT_POLICY"}
         environment |= {"OMP_WAIT_POLICY": given} if given else {}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+        )
         assert done.stdout == f"{expected} False\n", done.stderr

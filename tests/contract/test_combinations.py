@@ -1,4 +1,6 @@
-"""The papers together: each step and term of a combination counts; presets train and log every term."""
+"""The papers together: each step and term of a combination counts; presets train and log every
+term.
+"""
 
 import json
 from pathlib import Path
@@ -22,7 +24,13 @@ SETTINGS = [
     "scores.noise.relative=true",
     "scores.noise.ratio=4.0",
 ]
-DROPS = ["views.sgw", "views.mlp", "scores.hard_negatives", "scores.noise", "scores.instance_weight"]
+DROPS = [
+    "views.sgw",
+    "views.mlp",
+    "scores.hard_negatives",
+    "scores.noise",
+    "scores.instance_weight",
+]
 DROPS += ["terms.infonce", "terms.consistency", "terms.rank"]
 
 
@@ -56,7 +64,8 @@ def test_deleting_any_step_or_term_changes_the_loss(tiny_model: Path, dropped: s
     whole = total(*built(tiny_model, *passes))
     assert total(*built(tiny_model, *passes)) == whole, "the same objective, the same loss"
     rest = built(tiny_model, *passes, f"{dropped}=false", *extra)
-    if name == "hard_negatives":  # the data brings some: without the step they are refused, not left out in silence
+    # the data brings some: without the step they are refused, not left out in silence
+    if name == "hard_negatives":
         with pytest.raises(UserError, match="the data has hard negatives, and no step uses them"):
             total(*rest)
         columns = 2
@@ -71,8 +80,12 @@ SATURATED = ["simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listml
 @pytest.mark.parametrize("text", ["one sentence", "half of them twice"])
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("name", SATURATED)
-def test_saturated_in_half_precision(name: str, dropout: float, text: str, tiny_model: Path) -> None:
-    """Whole presets at τ = .01 under bf16 autocast: equal sentences, cosines of 1, equal eigenvalues, teacher ties."""
+def test_saturated_in_half_precision(
+    name: str, dropout: float, text: str, tiny_model: Path
+) -> None:
+    """Whole presets at τ = .01 under bf16 autocast: equal sentences, cosines of 1, equal
+    eigenvalues, teacher ties.
+    """
     preset = read_preset(name)
     overrides = [
         f"terms.{label}.{key}=0.01"
@@ -82,7 +95,9 @@ def test_saturated_in_half_precision(name: str, dropout: float, text: str, tiny_
     ]
     overrides += ["views.sgw.groups=16"] if "sgw" in preset.views else []
     encoder = isotrope.load(tiny_model, "mean", dropout=dropout, device="cpu").train()
-    tied = dict.fromkeys(preset.teachers, lambda batch: F.normalize(torch.ones(len(batch.rows), 32), dim=-1))
+    tied = dict.fromkeys(
+        preset.teachers, lambda batch: F.normalize(torch.ones(len(batch.rows), 32), dim=-1)
+    )
     torch.manual_seed(0)
     objective = build_objective(read_preset(name, overrides), encoder, teachers=tied).train()
     objective.step = 1  # the first step refuses equal views, where nothing is to be learned

@@ -20,12 +20,14 @@ DATA = [each for each in EVERY if each[0] not in ("peers", "teachers")]
 SMOOTH = [each for each in EVERY if each[0] in ("views", "scores", "terms")]
 # The ascent follows the anchors without a gradient; test_noise looks at what it moves.
 HELD = {"noise": {"steps": 0}, "released.against_batch": {"steps": 0}, "vascl": {"steps": 0}}
-CANDIDATES = {"infonce", "arc", "multi_positive_inside", "released.softmax_bce"}  # terms that see noise and queues
+# terms that see noise and queues
+CANDIDATES = {"infonce", "arc", "multi_positive_inside", "released.softmax_bce"}
 # Terms with models of their own within.
 MODELS = {"tsdae", "diffcse", "mutual_information", "infocse", "masked_words", "paser"}
 # Terms of dot products, steps and layers, or behind a head: they see how long embeddings are.
 LENGTHS = {"ct", "vascl", "self_guided", "translated", *MODELS}
-# Drop a part of their gradients, as the released code and MixCSE do: they are not those of their values.
+# Drop a part of their gradients, as the released code and MixCSE do: they are not those of their
+# values.
 PARTIAL = {("views", "released.detach"), ("scores", "mixed")}
 CHECKS: dict[Callable[[str, str], None], list[tuple[str, str]]] = {
     contract.says_what_it_is: EVERY,
@@ -40,7 +42,11 @@ CHECKS: dict[Callable[[str, str], None], list[tuple[str, str]]] = {
 
 @pytest.mark.parametrize(
     ("check", "stage", "kind"),
-    [pytest.param(check, *each, id="-".join([check.__name__, *each])) for check in CHECKS for each in CHECKS[check]],
+    [
+        pytest.param(check, *each, id="-".join([check.__name__, *each]))
+        for check in CHECKS
+        for each in CHECKS[check]
+    ],
 )
 def test_every_component(check: Callable[[str, str], None], stage: str, kind: str) -> None:
     check(stage, kind)
@@ -61,12 +67,16 @@ def test_terms_compare_directions_and_have_a_weight(kind: str) -> None:
 @pytest.mark.parametrize("kind", sorted(set(kinds("terms")) - CANDIDATES))
 def test_extra_candidates_stay_out_of_the_lists(kind: str) -> None:
     """Noise has no place in a teacher's list, which sees sentences alone."""
-    made, plain = contract.make("terms", kind), Scores.from_views(contract.views_of(contract.draw(3, 10, 12)))
+    made, plain = (
+        contract.make("terms", kind),
+        Scores.from_views(contract.views_of(contract.draw(3, 10, 12))),
+    )
     assert made(plain.with_extra(contract.draw(3, 12, seed=7))).item() == made(plain).item()
 
 
 @pytest.mark.parametrize(
-    "kind", ["consistency", "released.clamped", "listnet", "listmle", "released.floored", "distillation"]
+    "kind",
+    ["consistency", "released.clamped", "listnet", "listmle", "released.floored", "distillation"],
 )
 def test_is_the_mean_over_positives(kind: str) -> None:
     made, views = contract.make("terms", kind), contract.views_of(contract.draw(3, 10, 12).double())
@@ -77,7 +87,11 @@ def test_is_the_mean_over_positives(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["mlp", "projector", "branches", "sgw"])
 def test_the_width_comes_from_the_context(kind: str) -> None:
     made = contract.unbuilt("views", kind)
-    assert 8 in {size for value in built(made, BuildContext(width=8)).state_dict().values() for size in value.shape}
+    assert 8 in {
+        size
+        for value in built(made, BuildContext(width=8)).state_dict().values()
+        for size in value.shape
+    }
     assert not list(made.parameters()), "building leaves the settings as they are"
     with pytest.raises(UserError, match="needs the width"):
         built(made, BuildContext())
@@ -90,13 +104,17 @@ def test_a_peer_reads_tokens_and_goes_on_from_its_state(kind: str, tiny_model: P
     features = student.preprocess(["The river runs to the sea.", "A boat."])
     before = made(dict(features))
     assert before.shape == (2, 32)
-    assert torch.allclose(before, student.encode(["The river runs to the sea.", "A boat."], convert_to_tensor=True))
+    assert torch.allclose(
+        before, student.encode(["The river runs to the sea.", "A boat."], convert_to_tensor=True)
+    )
     with torch.no_grad():
         for weight in made.parameters():
             weight.mul_(1.5)
     again.load_state_dict(made.state_dict())
     assert torch.equal(again(dict(features)), made(dict(features)))
-    assert not torch.equal(made(dict(features)), before), "a copy of the student: none of its weights are shared"
+    assert not torch.equal(made(dict(features)), before), (
+        "a copy of the student: none of its weights are shared"
+    )
     assert torch.equal(made(dict(features), 1), made(dict(features)))
 
 
@@ -106,7 +124,11 @@ def test_a_teacher_gives_unit_rows_without_gradient(
 ) -> None:
     corpus, student = text_open(corpus_file).texts(), load(tiny_model, "cls", device="cpu")
     models = {"model": str(tiny_model), "models": [str(tiny_model)]}
-    options = {name: value for name, value in models.items() if name in contract.parameters("teachers", kind)}
+    options = {
+        name: value
+        for name, value in models.items()
+        if name in contract.parameters("teachers", kind)
+    }
     taught = component("teachers", kind, **options).build(BuildContext.of(student, corpus=corpus))
     rows = taught(Batch(torch.tensor([4, 0, 4]), torch.Generator()))
     assert rows.shape[0] == 3

@@ -14,7 +14,16 @@ from torch import Tensor
 
 from conftest import VOCABULARY, sentences
 from isotrope import Objective, load
-from isotrope.contract.features import KEEP, LAYER_FEATURES, LAYER_TOKENS, POSITIONS, in_rows, outputs, stacked, whole
+from isotrope.contract.features import (
+    KEEP,
+    LAYER_FEATURES,
+    LAYER_TOKENS,
+    POSITIONS,
+    in_rows,
+    outputs,
+    stacked,
+    whole,
+)
 from isotrope.encoder.fast.packed import WIDTH
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff, LayerCutoff
@@ -33,30 +42,43 @@ def embed(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
 
 
 @pytest.fixture(scope="module", params=[*FAMILIES, "modernbert"])
-def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
+def family(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> SentenceTransformer:
     """A small random encoder of each family; isotrope/tiny is a ModernBERT."""
     if request.param == "modernbert":
         return load("isotrope/tiny", "mean", device="cpu", dropout=0.0).eval()
     name, options = FAMILIES[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *dict.fromkeys(VOCABULARY.split())]
-    tokenizer = Tokenizer(models.WordLevel({piece: i for i, piece in enumerate(pieces)}, unk_token="<unk>"))
+    tokenizer = Tokenizer(
+        models.WordLevel({piece: i for i, piece in enumerate(pieces)}, unk_token="<unk>")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
     names = {"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(
+        folder
+    )
     kind = getattr(transformers, name)
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     sizes = {} if "dim" in options else sizes
     kind(kind.config_class(vocab_size=len(pieces), **sizes, **options)).save_pretrained(folder)
     return load(folder, "mean", device="cpu", dropout=0.0).eval()
 
 
 def test_erased_features_in_every_family_equal_other_weights(family: SentenceTransformer) -> None:
-    """The oracle: for one sentence, an embedding table whose columns are 0. Padding and positions are as ever."""
+    """The oracle: for one sentence, an embedding table whose columns are 0. Padding and positions
+    are as ever.
+    """
     table = family[0].auto_model.get_input_embeddings()
     column = family.preprocess(sentences(4))
     assert (column["attention_mask"] == 0).any(), "sentences of several lengths"
@@ -85,18 +107,31 @@ def test_every_family_takes_what_consert_changes(family: SentenceTransformer) ->
         unchanged = embed(family, {**columns[0], **whole(family, columns[0], needs)})
     assert torch.allclose(unchanged, plain[0], atol=1e-5)
     for step in (LayerCutoff("token", 0.3), LayerCutoff("feature", 0.3), PositionShuffle()):
-        changed = Objective(family, {"infonce": InfoNCE()}, tokens=[(step, [1])]).encode(columns, None).stack
+        changed = (
+            Objective(family, {"infonce": InfoNCE()}, tokens=[(step, [1])])
+            .encode(columns, None)
+            .stack
+        )
         assert torch.allclose(changed[0], plain[0], atol=1e-5)
         assert not torch.allclose(changed[1], plain[1], atol=1e-3)
 
 
 def test_fillers_of_a_packed_batch_do_not_move_what_is_erased(tiny_model: Path) -> None:
-    """On a GPU, and where layers are compiled, more tokens than the real ones go through the embedding layer."""
-    plain, packed = (load(tiny_model, "mean", device="cpu", dropout=0.0, packed=each).eval() for each in (False, True))
+    """On a GPU, and where layers are compiled, more tokens than the real ones go through the
+    embedding layer.
+    """
+    plain, packed = (
+        load(tiny_model, "mean", device="cpu", dropout=0.0, packed=each).eval()
+        for each in (False, True)
+    )
     encoder = packed[0].auto_model
-    encoder.forward = update_wrapper(partial(encoder.forward, width=WIDTH, multiple=None), encoder.forward)
+    encoder.forward = update_wrapper(
+        partial(encoder.forward, width=WIDTH, multiple=None), encoder.forward
+    )
     seen = []
-    encoder.embeddings.register_forward_hook(lambda _module, _inputs, states: seen.append(states.shape[1]))
+    encoder.embeddings.register_forward_hook(
+        lambda _module, _inputs, states: seen.append(states.shape[1])
+    )
     column = plain.preprocess(sentences(4))
     changed = LayerCutoff("token", 0.4)(
         column | whole(plain, column, (LAYER_TOKENS,)), torch.Generator().manual_seed(0)
@@ -123,7 +158,9 @@ def test_a_stack_of_passes_has_the_embeddings_of_each(family: SentenceTransforme
     assert not torch.allclose(found[2:], family(dict(long))["sentence_embedding"], atol=1e-3)
 
 
-def test_positions_do_not_change_where_sentences_are_padded_on_the_left(family: SentenceTransformer) -> None:
+def test_positions_do_not_change_where_sentences_are_padded_on_the_left(
+    family: SentenceTransformer,
+) -> None:
     """RoBERTa counts them from the ids, which it does not see any more."""
     side = family.tokenizer.padding_side
     family.tokenizer.padding_side = "left"
@@ -139,7 +176,9 @@ def test_positions_do_not_change_where_sentences_are_padded_on_the_left(family: 
 
 def test_word_vectors_read_rows_as_a_line() -> None:
     """Two passes of two texts each, one text empty: every row is the mean of its own words."""
-    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1, "river": 2, "city": 3}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordLevel({"[UNK]": 0, "a": 1, "river": 2, "city": 3}, unk_token="[UNK]")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=4)], device="cpu")
     table = model[0].embedding.weight

@@ -1,8 +1,9 @@
-"""Every shipped preset trains 200 steps on Wikipedia; the record is kept. And each paper's preset resumes exactly.
+"""Every shipped preset trains 200 steps on Wikipedia; the record is kept. And each paper's preset
+resumes exactly.
 
-The encoders are random and small, but of the preset's shape: a sixteenth of the width, a sixth of the depth, BERT or
-RoBERTa, groups of as many channels; sentences have 16 tokens. The teachers are bags of random word vectors in such
-shapes.
+The encoders are random and small, but of the preset's shape: a sixteenth of the width, a sixth of
+the depth, BERT or RoBERTa, groups of as many channels; sentences have 16 tokens. The teachers are
+bags of random word vectors in such shapes.
 """
 
 import itertools
@@ -27,9 +28,11 @@ from isotrope.training.processes import environment
 STEPS, BATCH = 200, 8
 RECORD = ROOT / "docs" / "results" / "presets-200.json"
 SECOND = ["esimcse", "mocose", "ct", "pcl", "sg-opt"]  # presets with second encoders
-TOKENS = ["tsdae", "diffcse", "isbert", "infocse", "declutr", "paser"]  # presets that read the tokens of the text
+# presets that read the tokens of the text
+TOKENS = ["tsdae", "diffcse", "isbert", "infocse", "declutr", "paser"]
 MORE = ["promptbert", "sncse", "vascl", "contrastive-bt"]  # further ones, with parts of their own
-SOLVED = 1e-4  # a loss that begins lower has nothing to teach: whitened views of one pass are told apart at once
+# a loss that begins lower has nothing to teach: whitened views of one pass are told apart at once
+SOLVED = 1e-4
 
 
 def build(folder: Path, name: str, spread: float = 1.0) -> Path:
@@ -40,11 +43,20 @@ def build(folder: Path, name: str, spread: float = 1.0) -> Path:
     words.save_pretrained(folder)
     width, depth = (64, 4) if size == "large" else (48, 2)
     shape = {
-        "vocab_size": len(words), "hidden_size": width, "num_hidden_layers": depth, "num_attention_heads": 4,
-        "intermediate_size": 4 * width, "max_position_embeddings": 160, "pad_token_id": words.pad_token_id,
-    }  # fmt: skip
+        "vocab_size": len(words),
+        "hidden_size": width,
+        "num_hidden_layers": depth,
+        "num_attention_heads": 4,
+        "intermediate_size": 4 * width,
+        "max_position_embeddings": 160,
+        "pad_token_id": words.pad_token_id,
+    }
     torch.manual_seed(len(name))
-    model = RobertaModel(RobertaConfig(**shape)) if family == "roberta" else BertModel(BertConfig(**shape))
+    model = (
+        RobertaModel(RobertaConfig(**shape))
+        if family == "roberta"
+        else BertModel(BertConfig(**shape))
+    )
     model.get_input_embeddings().weight.data *= spread
     model.save_pretrained(folder)
     return folder
@@ -56,7 +68,9 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("encoders")
     shapes = [f"{family}-{size}" for family in ("bert", "roberta") for size in ("base", "large")]
     students = {name: str(build(folder / name, name)) for name in shapes}
-    return students | {f"simcse-{name}": str(build(folder / f"t-{name}", name, spread=50.0)) for name in shapes}
+    return students | {
+        f"simcse-{name}": str(build(folder / f"t-{name}", name, spread=50.0)) for name in shapes
+    }
 
 
 @pytest.fixture(scope="module")
@@ -89,31 +103,57 @@ def record() -> Iterator[dict[str, Any]]:
 def shape(preset: Preset) -> str:
     """Which of the four encoders stands for the preset's backbone."""
     backbone = preset.encoder.backbone
-    return ("roberta-" if "roberta" in backbone else "bert-") + ("large" if "large" in backbone else "base")
+    return ("roberta-" if "roberta" in backbone else "bert-") + (
+        "large" if "large" in backbone else "base"
+    )
 
 
 def settings(preset: Preset) -> list[str]:
-    """The preset's own, but for what a random encoder of this size asks: groups, the step, the batch; mean pooling.
+    """The preset's own, but for what a random encoder of this size asks: groups, the step, the
+    batch; mean pooling.
 
-    The [CLS] of random layers knows too little of its sentence: in 200 steps the loss goes to log 8, by collapse.
+    The [CLS] of random layers knows too little of its sentence: in 200 steps the loss goes to log
+    8, by collapse.
     """
-    rate = 3e-4 if "branches" in preset.views else 1e-3  # dropout in its heads hides what tells random vectors apart
-    chosen = [f"train.batch_size={BATCH}", "train.epochs=1", f"train.learning_rate={rate}", "train.save_steps=100"]
+    # dropout in its heads hides what tells random vectors apart
+    rate = 3e-4 if "branches" in preset.views else 1e-3
+    chosen = [
+        f"train.batch_size={BATCH}",
+        "train.epochs=1",
+        f"train.learning_rate={rate}",
+        "train.save_steps=100",
+    ]
     mask = preset.encoder.pooling == "mask"  # a template of ten tokens
-    chosen += ["train.eval_steps=200", f"train.max_length={26 if mask else 16}", "train.precision=fp32"]
+    chosen += [
+        "train.eval_steps=200",
+        f"train.max_length={26 if mask else 16}",
+        "train.precision=fp32",
+    ]
     chosen += [] if mask or preset.name == "simcse-tiny" else ["encoder.pooling=mean"]
-    chosen += ["train.accumulation=1"] if preset.train.accumulation > 1 else []  # else it has half as many steps
+    # else it has half as many steps
+    chosen += ["train.accumulation=1"] if preset.train.accumulation > 1 else []
     if "key_queue" in preset.scores:  # as many batches as the preset has
         size = preset.scores["key_queue"]["size"] * BATCH // preset.train.batch_size
         chosen.append(f"scores.key_queue.size={size}")
     if preset.peers and "layers" in preset.peers:  # two layers and the embeddings
         chosen += ["peers.layers.count=3", "peers.layers.on=[1, 2, 3]", "views.passes=4"]
-    chosen += [f"terms.{label}.size=64" for label in ("self_guided", "translated") if label in preset.terms]
-    chosen += ["terms.diffcse.generator=isotrope/tiny"] if preset.name == "diffcse-bert-base" else []  # of these tokens
+    chosen += [
+        f"terms.{label}.size=64" for label in ("self_guided", "translated") if label in preset.terms
+    ]
+    # of these tokens
+    chosen += (
+        ["terms.diffcse.generator=isotrope/tiny"] if preset.name == "diffcse-bert-base" else []
+    )
     if preset.pairs and preset.pairs.kind == "spans":  # of as many words as are read
         chosen += ["pairs.shortest=2", "pairs.longest=8"]
     if "sgw" in preset.views:
-        own = 256 if preset.encoder.backbone.startswith("isotrope/") else 768 if "base" in shape(preset) else 1024
+        own = (
+            256
+            if preset.encoder.backbone.startswith("isotrope/")
+            else 768
+            if "base" in shape(preset)
+            else 1024
+        )
         channels = own // preset.views["sgw"]["groups"]
         chosen.append(f"views.sgw.groups={(48 if 'base' in shape(preset) else 64) // channels}")
     return chosen
@@ -129,25 +169,44 @@ def teachers(preset: Preset, encoders: dict[str, str]) -> dict[str, list[str]]:
 
 
 def learned(means: dict[str, dict[str, float]]) -> None:
-    """The sum falls, and the contrast. ListNet's term alone may rise: the contrast pulls against it at first."""
+    """The sum falls, and the contrast. ListNet's term alone may rise: the contrast pulls against it
+    at first.
+    """
     assert means["loss"]["last"] < max(means["loss"]["first"], SOLVED), means
     if "infonce" in means:
         assert means["infonce"]["last"] <= means["infonce"]["first"], means  # logged to four digits
 
 
-def run(name: str, encoders: dict[str, str], corpus: Path, output: Path, *more: str, **options: Any) -> Any:
+def run(
+    name: str, encoders: dict[str, str], corpus: Path, output: Path, *more: str, **options: Any
+) -> Any:
     preset = read_preset(name)
     if "translated" in preset.terms:
-        corpus, options = with_positives(corpus, output), {"text": "text", "positive": "other", **options}
+        corpus, options = (
+            with_positives(corpus, output),
+            {"text": "text", "positive": "other", **options},
+        )
     return isotrope.train(
-        corpus, output=output, preset=name, model=encoders[shape(preset)], teachers=teachers(preset, encoders),
-        dev="none", labels="none", overrides=[*settings(preset), *more], **{"sentences": STEPS * BATCH, **options},
-    )  # fmt: skip
+        corpus,
+        output=output,
+        preset=name,
+        model=encoders[shape(preset)],
+        teachers=teachers(preset, encoders),
+        dev="none",
+        labels="none",
+        overrides=[*settings(preset), *more],
+        **{"sentences": STEPS * BATCH, **options},
+    )
 
 
 def with_positives(corpus: Path, output: Path) -> Path:
-    """A table in the place of translations there and back: each sentence beside every second word of it."""
-    rows = [{"text": one, "other": " ".join(one.split()[::2])} for one in corpus.read_text("utf-8").splitlines()]
+    """A table in the place of translations there and back: each sentence beside every second word
+    of it.
+    """
+    rows = [
+        {"text": one, "other": " ".join(one.split()[::2])}
+        for one in corpus.read_text("utf-8").splitlines()
+    ]
     table = output.with_suffix(".jsonl")
     table.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     return table
@@ -156,41 +215,68 @@ def with_positives(corpus: Path, output: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", preset_names())
 def test_two_hundred_steps(
-    name: str, encoders: dict[str, str], wiki: Path, articles: Path, record: dict[str, Any], tmp_path: Path
+    name: str,
+    encoders: dict[str, str],
+    wiki: Path,
+    articles: Path,
+    record: dict[str, Any],
+    tmp_path: Path,
 ) -> None:
     finished = run(name, encoders, articles if read_preset(name).pairs else wiki, tmp_path / "run")
-    lines = [json.loads(line) for line in (finished.folder / "metrics.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (finished.folder / "metrics.jsonl").read_text().splitlines()
+    ]
     logged = [line for line in lines if "loss" in line]
     assert [line["step"] for line in logged] == [50, 100, 150, 200]
     terms = list(read_preset(name).terms)
-    means = {term: {"first": logged[0][term], "last": logged[-1][term]} for term in [*terms, "loss"]}
-    record[name] = {"shape": shape(read_preset(name)), "settings": settings(read_preset(name)), "means": means}
+    means = {
+        term: {"first": logged[0][term], "last": logged[-1][term]} for term in [*terms, "loss"]
+    }
+    record[name] = {
+        "shape": shape(read_preset(name)),
+        "settings": settings(read_preset(name)),
+        "means": means,
+    }
     values = torch.tensor([line[term] for line in logged for term in terms])
     assert torch.isfinite(values).all()
     learned(means)
 
 
 PAPERS = ["whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "distil"]
-QUICK = ["whitenedcse", "rankcse-listnet", "all-three", "distil", "mocose", "tsdae"]  # the others: in the slow tests
-LONG = [pytest.param(name, marks=pytest.mark.slow) for name in (*PAPERS, *SECOND, *TOKENS, *MORE) if name not in QUICK]
+# the others: in the slow tests
+QUICK = ["whitenedcse", "rankcse-listnet", "all-three", "distil", "mocose", "tsdae"]
+LONG = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in (*PAPERS, *SECOND, *TOKENS, *MORE)
+    if name not in QUICK
+]
 
 
 @pytest.mark.parametrize("name", [*QUICK, *LONG])
 def test_a_papers_preset_resumes_exactly(
     name: str, encoders: dict[str, str], corpus_file: Path, tmp_path: Path
 ) -> None:
-    """Head, statistics, random steps, teachers, second encoders, queues: a run stopped at half ends as a whole one."""
-    more = ["train.save_steps=5", *(["views.sgw.running=true"] if "sgw" in read_preset(name).views else [])]
-    more += ["train.mini_batch_size=5"] if name == "all-three" else []  # one of them by gradient caching
+    """Head, statistics, random steps, teachers, second encoders, queues: a run stopped at half ends
+    as a whole one.
+    """
+    more = [
+        "train.save_steps=5",
+        *(["views.sgw.running=true"] if "sgw" in read_preset(name).views else []),
+    ]
+    # one of them by gradient caching
+    more += ["train.mini_batch_size=5"] if name == "all-three" else []
 
     def weights(folder: str) -> dict[str, torch.Tensor]:
         done = run(name, encoders, corpus_file, tmp_path / folder, *more, sentences=10 * BATCH)
-        kept = load_file(tmp_path / folder / "checkpoints" / "checkpoint-10" / "objective.safetensors")
+        kept = load_file(
+            tmp_path / folder / "checkpoints" / "checkpoint-10" / "objective.safetensors"
+        )
         return kept | load_file(done.folder / "model" / "model.safetensors")
 
     whole = weights("whole")
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    (tmp_path / "cut" / "checkpoints" / "checkpoint-10" / "contents.json").unlink()  # as if killed while it was written
+    # as if killed while it was written
+    (tmp_path / "cut" / "checkpoints" / "checkpoint-10" / "contents.json").unlink()
     (tmp_path / "cut" / "result.json").unlink()
     again = weights("cut")
     assert set(whole) == set(again)
@@ -198,7 +284,9 @@ def test_a_papers_preset_resumes_exactly(
 
 
 def test_every_preset_is_in_the_record() -> None:
-    """A new preset is trained once: ``pytest -m slow tests/contract/test_presets_train.py -k NAME``."""
+    """A new preset is trained once: ``pytest -m slow tests/contract/test_presets_train.py -k
+    NAME``.
+    """
     kept = json.loads(RECORD.read_text(encoding="utf-8"))
     assert set(kept["presets"]) == set(preset_names())
     for name, run in kept["presets"].items():

@@ -27,7 +27,9 @@ def test_a_share_is_hidden_and_shown_in_three_ways() -> None:
     ids = torch.randint(4, WORDS, (400, 30), generator=torch.Generator().manual_seed(1))
     ids[:, 0], ids[:, -1] = CLS, SEP
     mask = (torch.arange(30) < torch.randint(5, 31, (400, 1))).long()
-    hidden, shown = hiding()(ids, mask, torch.rand(400, 30, 3, generator=torch.Generator().manual_seed(0)))
+    hidden, shown = hiding()(
+        ids, mask, torch.rand(400, 30, 3, generator=torch.Generator().manual_seed(0))
+    )
     words = mask.bool() & (ids > MASK)
     assert not hidden[~words].any(), "neither marks nor padding"
     assert torch.equal(shown[~hidden], ids[~hidden])
@@ -56,6 +58,13 @@ def test_the_average_of_steps_is_the_sum_by_hand(dtype: torch.dtype, tolerance: 
 def test_the_decay_rises_to_one(step: int, start: float, rise: int) -> None:
     assert decay_at(step, start, 0) == start
     assert decay_at(0, start, rise) == pytest.approx(start)
-    assert start - 1e-9 <= decay_at(step, start, rise) <= decay_at(step + 1, start, rise) + 1e-9 <= 1 + 1e-9
+    assert (
+        start - 1e-9
+        <= decay_at(step, start, rise)
+        <= decay_at(step + 1, start, rise) + 1e-9
+        <= 1 + 1e-9
+    )
     assert decay_at(rise + step, start, rise) == 1
-    assert decay_at(rise, start, 2 * rise) == pytest.approx(1 - (1 - start) * (math.cos(math.pi / 2) + 1) / 2)
+    assert decay_at(rise, start, 2 * rise) == pytest.approx(
+        1 - (1 - start) * (math.cos(math.pi / 2) + 1) / 2
+    )

@@ -1,4 +1,6 @@
-"""The walk of corpus and preset through a training: each door between two rooms is passed once, in this order."""
+"""The walk of corpus and preset through a training: each door between two rooms is passed once, in
+this order.
+"""
 
 import io
 import sys
@@ -20,7 +22,8 @@ SOURCE = f"{Path(isotrope.__file__).parent}/"
 WALK = [
     "training/train.py -> training/inputs.py:read_inputs",
     "training/inputs.py -> preset/preset.py:read_preset",  # the preset, resolved
-    "training/inputs.py -> text/opened.py:Opened.texts",  # read, cleaned and hashed; or documents, and pairs of them
+    # read, cleaned and hashed; or documents, and pairs of them
+    "training/inputs.py -> text/opened.py:Opened.texts",
     "text/opened.py -> text/corpus.py:read_texts",
     "text/corpus.py -> store/cache.py:cached",
     "training/train.py -> training/prepare.py:prepare",
@@ -32,13 +35,16 @@ WALK = [
     "text/tokens.py -> store/cache.py:cached",
     "training/train.py -> encoder/export.py:save",
     "training/train.py -> training/judge.py:judge",
-    "preset/sources.py -> preset/preset.py:read_preset",  # the card: the preset as it is shipped, for its sources
+    # the card: the preset as it is shipped, for its sources
+    "preset/sources.py -> preset/preset.py:read_preset",
 ]
 
 
 @contextmanager
 def calls_between_files() -> Iterator[list[str]]:
-    """Collects every call from one file of the package to a function of another, other code in between left out."""
+    """Collects every call from one file of the package to a function of another, other code in
+    between left out.
+    """
     found: list[str] = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:
@@ -64,8 +70,14 @@ def test_corpus_and_preset_pass_each_door_once(
     opened = isotrope.text.open(corpus_file)
     with calls_between_files() as calls:
         train(
-            opened, output=tmp_path / "run", model=str(tiny_model), dev="none", labels="none", sentences=64,
-            overrides=("train.batch_size=16", "train.epochs=1"), console=plain_console(file=io.StringIO()),
-        )  # fmt: skip
+            opened,
+            output=tmp_path / "run",
+            model=str(tiny_model),
+            dev="none",
+            labels="none",
+            sentences=64,
+            overrides=("train.batch_size=16", "train.epochs=1"),
+            console=plain_console(file=io.StringIO()),
+        )
     functions = {door.partition(" -> ")[2] for door in WALK}
     assert [call for call in calls if call.partition(" -> ")[2] in functions] == WALK

@@ -25,12 +25,16 @@ def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("official", [False, True])
-def test_fetch_and_fetch_again(web: Web, source: DataSource, tmp_path: Path, official: bool) -> None:
+def test_fetch_and_fetch_again(
+    web: Web, source: DataSource, tmp_path: Path, official: bool
+) -> None:
     said: list[str] = []
     fetch_data(tmp_path, official=official, say=said.append)
     assert (tmp_path / "one" / "a.txt").read_bytes() == TEXT
     assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["a.txt", "b.txt"]
-    assert [path for path, _ in web.asked] == (["/all.zip"] if official else ["/at/a.txt", "/at/b.txt"])
+    assert [path for path, _ in web.asked] == (
+        ["/all.zip"] if official else ["/at/a.txt", "/at/b.txt"]
+    )
     (tmp_path / "one" / "b.txt").write_bytes(b"spoilt")
     with progress("downloaded", None, plain_console(quiet=True), unit="bytes") as bar:
         fetch_data(tmp_path, say=said.append, bar=bar)
@@ -51,7 +55,9 @@ def test_fetch_on_a_full_disk_and_on(web: Web, source: DataSource, tmp_path: Pat
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
     try:
-        with pytest.raises(UserError, match=f"no space left to write {tmp_path}/one: free some, then run"):
+        with pytest.raises(
+            UserError, match=f"no space left to write {tmp_path}/one: free some, then run"
+        ):
             fetch_data(tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -59,7 +65,9 @@ def test_fetch_on_a_full_disk_and_on(web: Web, source: DataSource, tmp_path: Pat
     assert (tmp_path / "one" / "a.txt").read_bytes() == TEXT
 
 
-def test_a_broken_connection_is_tried_again(web: Web, source: DataSource, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_broken_connection_is_tried_again(
+    web: Web, source: DataSource, tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("isotrope.datasets.fetch.RETRIES", 1)
     web.cut = 99
     monkeypatch.setattr("time.sleep", lambda seconds: seconds and setattr(web, "cut", None))
@@ -68,17 +76,25 @@ def test_a_broken_connection_is_tried_again(web: Web, source: DataSource, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"), [(404, "404"), ("http://[::1", "Invalid"), (TEXT * 2, "hash"), ("pause", "timed out")]
+    ("answer", "words"),
+    [(404, "404"), ("http://[::1", "Invalid"), (TEXT * 2, "hash"), ("pause", "timed out")],
 )
 def test_what_a_server_does_is_one_line(
-    web: Web, source: DataSource, tmp_path: Path, answer: Any, words: str, monkeypatch: pytest.MonkeyPatch
+    web: Web,
+    source: DataSource,
+    tmp_path: Path,
+    answer: Any,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("isotrope.datasets.fetch.TIMEOUT", 0.2)
     if answer == "pause":  # it stalls in the middle of its answer
         web.pause = 0.5
     else:
         web.pages["/at/a.txt"] = answer
-    with pytest.raises(UserError, match=rf"a\.txt cannot be fetched \(.*{words}.*; or get it from {HOME}") as error:
+    with pytest.raises(
+        UserError, match=rf"a\.txt cannot be fetched \(.*{words}.*; or get it from {HOME}"
+    ) as error:
         fetch_data(tmp_path)
     assert "\n" not in str(error.value)
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"]
@@ -91,16 +107,33 @@ BOTH = {"in/a.txt": TEXT, "in/b.txt": b"one\ntwo\n"}
     ("archive", "words"),
     [
         (tarred(BOTH), None),
-        (zipped({"in/a.txt": TEXT}), r"b\.txt in .*all\.zip is not .*missing.*: run the command without --official"),
-        (zipped({**BOTH, "in/a.txt": TEXT.replace(b"7", b"8")}), "a.txt in .* is not the file expected"),
-        (zipped({"../in/a.txt": TEXT, "/b.txt": b"one\ntwo\n"}), None),  # its files stay in the folder
+        (
+            zipped({"in/a.txt": TEXT}),
+            r"b\.txt in .*all\.zip is not .*missing.*: run the command without --official",
+        ),
+        (
+            zipped({**BOTH, "in/a.txt": TEXT.replace(b"7", b"8")}),
+            "a.txt in .* is not the file expected",
+        ),
+        # its files stay in the folder
+        (zipped({"../in/a.txt": TEXT, "/b.txt": b"one\ntwo\n"}), None),
         (zipped(BOTH)[:-30], "cannot be unpacked"),
         (tarred({"../../a.txt": TEXT}), "cannot be unpacked"),
         (tarred({"a.txt": b""}, tarfile.SYMTYPE, "/etc/passwd"), "cannot be unpacked"),
     ],
-    ids=["tar", "lacks a file", "another file", "zip that leads out", "cut", "tar that leads out", "link"],
+    ids=[
+        "tar",
+        "lacks a file",
+        "another file",
+        "zip that leads out",
+        "cut",
+        "tar that leads out",
+        "link",
+    ],
 )
-def test_archives(web: Web, source: DataSource, tmp_path: Path, archive: bytes, words: str | None) -> None:
+def test_archives(
+    web: Web, source: DataSource, tmp_path: Path, archive: bytes, words: str | None
+) -> None:
     """Nothing is written outside the folder, and nothing that is not the file expected."""
     web.pages["/all.zip"] = archive
     if words is None:
@@ -109,7 +142,11 @@ def test_archives(web: Web, source: DataSource, tmp_path: Path, archive: bytes, 
     else:
         with pytest.raises(UserError, match=words):
             fetch_data(tmp_path / "d", official=True)
-    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} <= {"a.txt", "b.txt", ".lock"}
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} <= {
+        "a.txt",
+        "b.txt",
+        ".lock",
+    }
 
 
 def test_one_process_at_a_time(web: Web, source: DataSource, tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from isotrope.evaluation.sets.senteval import load_sts
 
 
 def same(made: Path, given: Path) -> None:
-    assert sorted(path.name for path in made.iterdir()) == sorted(path.name for path in given.iterdir())
+    assert sorted(path.name for path in made.iterdir()) == sorted(
+        path.name for path in given.iterdir()
+    )
     for path in made.iterdir():
         assert path.read_bytes() == (given / path.name).read_bytes(), path.name
 
@@ -27,7 +29,9 @@ def test_prepare_gives_sentevals_bytes(data: Path, tmp_path: Path) -> None:
     assert check_data(tmp_path, ["STS13"])[0].state == "right"
     assert sum(map(len, load_sts(tmp_path, "STS13").values())) == 1500
     (official / "STS.gs.FNWN.txt").write_text("1.0\n" * 189)
-    with pytest.raises(UserError, match=r"STS.gs.FNWN.txt: changed .*: run isotrope data fetch --only STS13"):
+    with pytest.raises(
+        UserError, match=r"STS.gs.FNWN.txt: changed .*: run isotrope data fetch --only STS13"
+    ):
         prepare_data(tmp_path)
 
 
@@ -40,7 +44,10 @@ def test_prepare_gives_sentevals_bytes_for_all(data: Path, tmp_path: Path) -> No
 
 
 def test_nothing_to_prepare(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"holds no official files to prepare .*: run isotrope data fetch --only sts"):
+    with pytest.raises(
+        UserError,
+        match=r"holds no official files to prepare .*: run isotrope data fetch --only sts",
+    ):
         prepare_data(tmp_path)
     with pytest.raises(UserError, match=r"readme.txt|STS.gs.FNWN.txt: missing"):
         prepare_data(tmp_path, names=["STS13"])

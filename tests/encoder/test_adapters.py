@@ -1,4 +1,6 @@
-"""LoRA: adapters as others save them, and presets that train one; merged or beside its base, the same vectors."""
+"""LoRA: adapters as others save them, and presets that train one; merged or beside its base, the
+same vectors.
+"""
 
 import json
 import shutil
@@ -46,7 +48,10 @@ def adapter(tiny_model: Path, tmp_path: Path) -> Path:
 
 
 def test_an_adapter_becomes_part_of_its_model(adapter: Path, tmp_path: Path) -> None:
-    expected, checksum = SentenceTransformer(str(adapter), device="cpu").encode(TEXTS), files_checksum(str(adapter))
+    expected, checksum = (
+        SentenceTransformer(str(adapter), device="cpu").encode(TEXTS),
+        files_checksum(str(adapter)),
+    )
     model = load(adapter, dropout=0.2, device="cpu")
     plain = load(tmp_path / "base", device="cpu")
     assert model.state_dict().keys() == plain.state_dict().keys()
@@ -66,15 +71,23 @@ def test_an_adapter_becomes_part_of_its_model(adapter: Path, tmp_path: Path) -> 
 def test_a_missing_part_is_one_line(adapter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "peft", None)
-        with pytest.raises(UserError, match=r"needs peft, which is not installed: pip install 'isotrope\[lora\]'"):
+        with pytest.raises(
+            UserError, match=r"needs peft, which is not installed: pip install 'isotrope\[lora\]'"
+        ):
             load(adapter)
     config = adapter / "adapter_config.json"
     text = config.read_text()
     config.write_text(json.dumps({**json.loads(text), "base_model_name_or_path": "./nowhere"}))
-    with pytest.raises(UserError, match=r"its base model \./nowhere does not exist: correct base_model_name_or_path"):
+    with pytest.raises(
+        UserError,
+        match=r"its base model \./nowhere does not exist: correct base_model_name_or_path",
+    ):
         load(adapter)
     config.write_text("{}")
-    with pytest.raises(UserError, match=r"its base model is not named \(KeyError\): correct base_model_name_or_path"):
+    with pytest.raises(
+        UserError,
+        match=r"its base model is not named \(KeyError\): correct base_model_name_or_path",
+    ):
         load(adapter)
     config.write_text(text)
     (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
@@ -97,9 +110,13 @@ def trained(model: Path, corpus: Path, output: Path, *overrides: str, **options:
 
 
 @pytest.fixture(scope="module")
-def adapted(qwen: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def adapted(
+    qwen: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
     """A finished run that saves the adapter; pairs choose its best step."""
-    return trained(qwen, corpus_file, tmp_path_factory.mktemp("lora") / "run", ADAPTER, dev=str(pairs_file))
+    return trained(
+        qwen, corpus_file, tmp_path_factory.mktemp("lora") / "run", ADAPTER, dev=str(pairs_file)
+    )
 
 
 def fill(model: SentenceTransformer) -> None:
@@ -119,7 +136,9 @@ def test_a_new_adapter_changes_nothing_and_is_all_that_trains(qwen: Path) -> Non
     weights = adapter_weights(model)
     assert len(weights) == 2 * 2 * 2, "A and B beside queries and values of two layers"
     assert all("lora" in name and weight.dtype == torch.float32 for name, weight in weights.items())
-    assert {weight.dtype for name, weight in model.named_parameters() if name not in weights} == {torch.bfloat16}
+    assert {weight.dtype for name, weight in model.named_parameters() if name not in weights} == {
+        torch.bfloat16
+    }
 
 
 def test_merged_in_half_precision_nothing_is_lost(qwen: Path) -> None:
@@ -152,7 +171,11 @@ def test_merged_and_adapter_give_equal_vectors(
     for other in (plain, load(adapted.folder / "model"), load(whole)):
         np.testing.assert_allclose(other.encode(TEXTS), vectors, atol=1e-5)
     before, after = (load_file(folder / "model.safetensors") for folder in (qwen, whole))
-    changed = {name.split(".")[-2] for name, weight in before.items() if not torch.equal(weight, after[name])}
+    changed = {
+        name.split(".")[-2]
+        for name, weight in before.items()
+        if not torch.equal(weight, after[name])
+    }
     assert changed == {"q_proj", "v_proj"}
 
 
@@ -173,11 +196,18 @@ def test_a_resumed_run_ends_with_the_same_adapter(
 def test_half_precision_and_checkpoints_within_the_encoder(qwen: Path, tmp_path: Path) -> None:
     (tmp_path / "few.txt").write_text("\n".join(sentences(32)))
     save(load(qwen, device="cpu").bfloat16(), tmp_path / "half")
-    options = ["train.gradient_checkpointing=true", "train.mini_batch_size=8", "train.precision=bf16"]
+    options = [
+        "train.gradient_checkpointing=true",
+        "train.mini_batch_size=8",
+        "train.precision=bf16",
+    ]
     few = {"sentences": 32, "dev": "none", "labels": "none"}
     run = trained(tmp_path / "half", tmp_path / "few.txt", tmp_path / "run", *options, **few)
     assert load(run.folder / "model").dtype == torch.float32
-    before, after = load(tmp_path / "half", device="cpu").float(), load(run.folder / "model", device="cpu")
+    before, after = (
+        load(tmp_path / "half", device="cpu").float(),
+        load(run.folder / "model", device="cpu"),
+    )
     assert not np.array_equal(before.encode(TEXTS), after.encode(TEXTS))
 
 
@@ -186,7 +216,12 @@ def test_a_packed_encoder_has_adapters_too(tmp_path: Path, corpus_file: Path) ->
     """Also with the head kept, and with other layers."""
     bert, made = build_bert(tmp_path / "bert"), {}
     for name, more in {"merged": [], "adapter": [ADAPTER]}.items():
-        options = ["train.keep_head=true", "encoder.lora.targets=['all-linear']", "encoder.lora.dropout=0.1", *more]
+        options = [
+            "train.keep_head=true",
+            "encoder.lora.targets=['all-linear']",
+            "encoder.lora.dropout=0.1",
+            *more,
+        ]
         run = small_run(bert, corpus_file, tmp_path / name, LORA, *options, sentences=96)
         assert f"an adapter of rank 4, {name}" in write_report(run.folder).read_text()
         made[name] = SentenceTransformer(str(run.folder / "model"), device="cpu").encode(TEXTS)
@@ -196,8 +231,14 @@ def test_a_packed_encoder_has_adapters_too(tmp_path: Path, corpus_file: Path) ->
 @pytest.mark.parametrize(
     ("overrides", "problem"),
     [
-        (["encoder.lora.targets=['nope']"], r"encoder\.lora: .*nope.*: choose targets from: q_proj"),
-        ([ADAPTER, "encoder.student=layers:1"], r"cannot hold encoder\.student: set encoder\.lora\.save = 'merged'"),
+        (
+            ["encoder.lora.targets=['nope']"],
+            r"encoder\.lora: .*nope.*: choose targets from: q_proj",
+        ),
+        (
+            [ADAPTER, "encoder.student=layers:1"],
+            r"cannot hold encoder\.student: set encoder\.lora\.save = 'merged'",
+        ),
         (["encoder.student=static"], "encoder.lora: the model has no linear layers"),
     ],
 )
@@ -209,7 +250,9 @@ def test_what_cannot_be_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_loss_that_ties_weights_takes_no_adapter(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+def test_a_loss_that_ties_weights_takes_no_adapter(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
     preset = tmp_path / "tsdae.toml"
     loss = "sentence_transformers.losses:DenoisingAutoEncoderLoss"
     preset.write_text(f'loss = "{loss}"\n[encoder]\nbackbone = "?"\n')

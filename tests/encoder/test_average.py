@@ -32,11 +32,16 @@ def models(tiny_model: Path) -> Models:
     return start, trained
 
 
-def test_both_ends_are_exact_and_halfway_is_the_mean_of_every_modules_weights(models: Models) -> None:
+def test_both_ends_are_exact_and_halfway_is_the_mean_of_every_modules_weights(
+    models: Models,
+) -> None:
     """Buffers of whole numbers are those of the trained model."""
     for alpha, model in enumerate(models):
         wanted = model.state_dict()
-        assert all(torch.equal(value, wanted[name]) for name, value in average(*models, alpha).state_dict().items())
+        assert all(
+            torch.equal(value, wanted[name])
+            for name, value in average(*models, alpha).state_dict().items()
+        )
     for count, model in enumerate(models):
         model[0].register_buffer("steps", torch.tensor(count))
     start, trained = (model.state_dict() for model in models)
@@ -54,7 +59,10 @@ def test_sums_of_half_precision_are_in_float32(tiny_model: Path) -> None:
     name, weights = next(iter(trained.named_parameters()))
     with torch.no_grad():
         weights *= 1.5
-    found, old = dict(average(start, trained, 0.3).named_parameters())[name], dict(start.named_parameters())[name]
+    found, old = (
+        dict(average(start, trained, 0.3).named_parameters())[name],
+        dict(start.named_parameters())[name],
+    )
     assert found.dtype == torch.bfloat16
     wanted = (0.7 * old.float() + 0.3 * weights.float()).bfloat16()
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-8)
@@ -72,7 +80,9 @@ def both(tiny_model: Path, tmp_path: Path) -> Iterator[Models]:
 
 
 def test_it_gives_what_the_plain_model_gives(both: Models) -> None:
-    """Vectors, gradients behind two forward passes, their norm, vectors after a step; and it takes plain weights."""
+    """Vectors, gradients behind two forward passes, their norm, vectors after a step; and it takes
+    plain weights.
+    """
     head = torch.nn.Parameter(torch.ones(3))
     norms = []
     for model in both:
@@ -96,4 +106,7 @@ def test_it_gives_what_the_plain_model_gives(both: Models) -> None:
         for weight in plain.parameters():
             weight += 0.1
     load_whole(sharded, plain.state_dict())
-    assert all(torch.equal(x, plain.state_dict()[name]) for name, x in collected(sharded.state_dict()).items())
+    assert all(
+        torch.equal(x, plain.state_dict()[name])
+        for name, x in collected(sharded.state_dict()).items()
+    )

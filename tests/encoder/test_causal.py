@@ -1,4 +1,6 @@
-"""Decoders as encoders: the last real token, on whichever side the padding is; tokens that see ahead."""
+"""Decoders as encoders: the last real token, on whichever side the padding is; tokens that see
+ahead.
+"""
 
 import json
 import shutil
@@ -40,15 +42,26 @@ def one_by_one(model: SentenceTransformer) -> np.ndarray:
     return np.concatenate([model.encode([text]) for text in TEXTS])
 
 
-def test_the_last_real_token_is_taken_whatever_the_side_of_the_padding(qwen: Path, tmp_path: Path) -> None:
-    right, bare = build_decoder(tmp_path / "right", "right"), build_decoder(tmp_path / "bare", pooled=False)
+def test_the_last_real_token_is_taken_whatever_the_side_of_the_padding(
+    qwen: Path, tmp_path: Path
+) -> None:
+    right, bare = (
+        build_decoder(tmp_path / "right", "right"),
+        build_decoder(tmp_path / "bare", pooled=False),
+    )
     model = load(qwen, device="cpu")
     vectors = model.encode(TEXTS)
     assert vectors.std() > 0.1
-    for other in (load(right, device="cpu"), load(bare, "lasttoken", device="cpu"), load(qwen, "lasttoken")):
+    for other in (
+        load(right, device="cpu"),
+        load(bare, "lasttoken", device="cpu"),
+        load(qwen, "lasttoken"),
+    ):
         np.testing.assert_allclose(other.encode(TEXTS), vectors, atol=1e-5)
     np.testing.assert_allclose(one_by_one(model), vectors, atol=1e-5)
-    config = json.loads((bare / "config.json").read_text()) | {"architectures": ["Qwen3ForCausalLM"]}
+    config = json.loads((bare / "config.json").read_text()) | {
+        "architectures": ["Qwen3ForCausalLM"]
+    }
     assert load(bare)[1].pooling_mode == "mean"
     (bare / "config.json").write_text(json.dumps(config))
     assert load(bare)[1].pooling_mode == "lasttoken"
@@ -56,21 +69,30 @@ def test_the_last_real_token_is_taken_whatever_the_side_of_the_padding(qwen: Pat
     again = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     np.testing.assert_array_equal(again.encode(TEXTS), vectors)
     assert again.prompts == model.prompts
-    np.testing.assert_array_equal(load(qwen, prompt_name="query").encode(TEXTS), model.encode_query(TEXTS))
+    np.testing.assert_array_equal(
+        load(qwen, prompt_name="query").encode(TEXTS), model.encode_query(TEXTS)
+    )
 
 
 def test_tokens_that_see_ahead_do_so_wherever_the_model_loads(qwen: Path, tmp_path: Path) -> None:
     """Also in a batch without padding, where a kernel gets no mask."""
-    plain, model = load(qwen, "mean", device="cpu"), load(qwen, "mean", device="cpu", bidirectional=True)
+    plain, model = (
+        load(qwen, "mean", device="cpu"),
+        load(qwen, "mean", device="cpu", bidirectional=True),
+    )
     assert not sees_ahead(plain[0].auto_model)
     assert sees_ahead(model[0].auto_model)
     vectors = model.encode(TEXTS)
     assert not np.allclose(plain.encode(TEXTS), vectors, atol=1e-2)
     np.testing.assert_allclose(one_by_one(model), vectors, atol=1e-5)
     save(model, tmp_path / "saved")
-    np.testing.assert_array_equal(SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(TEXTS), vectors)
+    np.testing.assert_array_equal(
+        SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(TEXTS), vectors
+    )
     words = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
-    assert words["tokenizer_class"] == NEEDS_5, "version 4 of transformers would hide the tokens ahead"
+    assert words["tokenizer_class"] == NEEDS_5, (
+        "version 4 of transformers would hide the tokens ahead"
+    )
     with pytest.raises(UserError, match=r"every token of .* sees all others already: leave it out"):
         load(tmp_path / "saved", bidirectional=True)
 
@@ -84,8 +106,14 @@ def test_a_tokenizer_without_padding_pads_with_its_end(qwen: Path, tmp_path: Pat
     np.testing.assert_array_equal(model.encode(TEXTS), load(qwen, device="cpu").encode(TEXTS))
     save(model, tmp_path / "saved")
     assert SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(TEXTS).shape == (8, 32)
-    path.write_text(json.dumps({key: value for key, value in words.items() if key not in ("pad_token", "eos_token")}))
-    with pytest.raises(UserError, match="neither a padding token nor an end token: name a pad_token"):
+    path.write_text(
+        json.dumps(
+            {key: value for key, value in words.items() if key not in ("pad_token", "eos_token")}
+        )
+    )
+    with pytest.raises(
+        UserError, match="neither a padding token nor an end token: name a pad_token"
+    ):
         load(bare)
 
 
@@ -93,7 +121,9 @@ def test_a_preset_trains_a_decoder_that_sees_ahead(qwen: Path, tmp_path: Path) -
     """The run's page compares it with the model as it was given."""
     (tmp_path / "few.txt").write_text("\n".join(sentences(32)))
     chosen = {"sentences": 32, "dev": "none", "labels": "none"}
-    run = small_run(qwen, tmp_path / "few.txt", tmp_path / "run", "encoder.bidirectional=true", **chosen)
+    run = small_run(
+        qwen, tmp_path / "few.txt", tmp_path / "run", "encoder.bidirectional=true", **chosen
+    )
     assert sees_ahead(load(run.folder / "model")[0].auto_model)
     seen = spaces(RunFolder(run.folder))[0]["before"]
     given = Space.of(vectors_of(load(qwen), RunFolder(run.folder).sample))
@@ -101,13 +131,22 @@ def test_a_preset_trains_a_decoder_that_sees_ahead(qwen: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Qwen2", "Llama", "Mistral", "Gemma", "Gemma2", "Gemma3Text", "OPT", "GPTNeoX"])
+@pytest.mark.parametrize(
+    "kind", ["Qwen2", "Llama", "Mistral", "Gemma", "Gemma2", "Gemma3Text", "OPT", "GPTNeoX"]
+)
 def test_decoders_of_many_kinds(kind: str, tmp_path: Path) -> None:
     """Some of them with a window that slides; each with an adapter that is merged."""
-    shape: dict[str, Any] = {"sliding_window": 6} if kind in ("Mistral", "Gemma2", "Gemma3Text") else {}
-    own = {"OPT": {"word_embed_proj_dim": 32, "ffn_dim": 64}, "Gemma3Text": {"query_pre_attn_scalar": 8}}
+    shape: dict[str, Any] = (
+        {"sliding_window": 6} if kind in ("Mistral", "Gemma2", "Gemma3Text") else {}
+    )
+    own = {
+        "OPT": {"word_embed_proj_dim": 32, "ffn_dim": 64},
+        "Gemma3Text": {"query_pre_attn_scalar": 8},
+    }
     shape |= own.get(kind, {})
-    left, right = (build_decoder(tmp_path / side, side, kind=kind, **shape) for side in ("left", "right"))
+    left, right = (
+        build_decoder(tmp_path / side, side, kind=kind, **shape) for side in ("left", "right")
+    )
     for ahead in (False, True):
         model, other = (load(folder, device="cpu", bidirectional=ahead) for folder in (left, right))
         vectors = model.encode(TEXTS)
@@ -127,19 +166,41 @@ def test_decoders_of_many_kinds(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_every_command_takes_a_decoder(side: str, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
-    """Train (SimCSE, then RankCSE with token steps and gradient caching), encode, evaluate, whiten, export, improve."""
+def test_every_command_takes_a_decoder(
+    side: str, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    """Train (SimCSE, then RankCSE with token steps and gradient caching), encode, evaluate, whiten,
+    export, improve.
+    """
     model, pooling = build_decoder(tmp_path / "qwen", side), "encoder.pooling=lasttoken"
     first = small_run(model, corpus_file, tmp_path / "first", pooling, dev=str(pairs_file))
-    steps = ["tokens.shuffle.on=[1]", "tokens.cutoff.on=[1]", "tokens.repeat.on=[0]", "train.mini_batch_size=8"]
+    steps = [
+        "tokens.shuffle.on=[1]",
+        "tokens.cutoff.on=[1]",
+        "tokens.repeat.on=[0]",
+        "train.mini_batch_size=8",
+    ]
     second = small_run(
-        first.folder / "model", corpus_file, tmp_path / "second", pooling, *steps, preset="rankcse-listnet",
+        first.folder / "model",
+        corpus_file,
+        tmp_path / "second",
+        pooling,
+        *steps,
+        preset="rankcse-listnet",
         teachers={"simcse": [str(first.folder / "model")]},
-    )  # fmt: skip
+    )
     vectors = tmp_path / "vectors.npy"
     for command in (
         ["encode", second.folder / "model", corpus_file, "--output", vectors],
-        ["evaluate", second.folder / "model", first.folder / "model", "--labels", pairs_file, "--pooling", "lasttoken"],
+        [
+            "evaluate",
+            second.folder / "model",
+            first.folder / "model",
+            "--labels",
+            pairs_file,
+            "--pooling",
+            "lasttoken",
+        ],
         ["whiten", second.folder / "model", corpus_file, "--output", tmp_path / "whitened"],
         ["export", second.folder / "model", "--output", tmp_path / "onnx"],
     ):
@@ -151,7 +212,9 @@ def test_every_command_takes_a_decoder(side: str, corpus_file: Path, pairs_file:
     assert plain.tokenizer.padding_side == side
     texts = sentences(1600)
     documents = tmp_path / "documents.jsonl"
-    rows = [{"title": texts[8 * i], "text": ". ".join(texts[8 * i : 8 * i + 8])} for i in range(200)]
+    rows = [
+        {"title": texts[8 * i], "text": ". ".join(texts[8 * i : 8 * i + 8])} for i in range(200)
+    ]
     documents.write_text("\n".join(map(json.dumps, rows)))
     found = isotrope.improve(str(model), [documents], output=tmp_path / "better", minutes=0.3)
     assert found.choice in found.record["table"]

@@ -35,19 +35,32 @@ TEXTS = ["bb", "a", "bb", "dddd", "ccc", "a"]
 
 
 def test_one_call_in_the_order_of_first_occurrence_and_the_longest_first_in_batches() -> None:
-    """A step that is fitted on the target needs all of it at once; its rounding depends on the order."""
+    """A step that is fitted on the target needs all of it at once; its rounding depends on the
+    order.
+    """
     encoder, done = Lengths(), list[int]()
     assert vectors_of(encoder, TEXTS)[:, 0].tolist() == [2, 1, 2, 4, 3, 1]
-    assert vectors_of(encoder, TEXTS, batch_size=3, progress=done.append)[:, 0].tolist() == [2, 1, 2, 4, 3, 1]
+    assert vectors_of(encoder, TEXTS, batch_size=3, progress=done.append)[:, 0].tolist() == [
+        2,
+        1,
+        2,
+        4,
+        3,
+        1,
+    ]
     assert encoder.calls == [["bb", "a", "dddd", "ccc"], ["dddd", "ccc", "bb"], ["a"]]
     assert done == [0, 4, 6]
 
 
-@pytest.mark.parametrize(("threads", "length", "texts_a_pass"), [(1, 64, 2), (2, 64, 4), (1, 10, 8), (1, 20, 4)])
+@pytest.mark.parametrize(
+    ("threads", "length", "texts_a_pass"), [(1, 64, 2), (2, 64, 4), (1, 10, 8), (1, 20, 4)]
+)
 def test_a_pass_has_fewer_of_the_long_texts(
     threads: int, length: int, texts_a_pass: int, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """About 40 tokens each: two texts for a thread of 80 tokens; the short ones come sixteen passes later."""
+    """About 40 tokens each: two texts for a thread of 80 tokens; the short ones come sixteen passes
+    later.
+    """
     monkeypatch.setattr("isotrope.encoder.embed.TOKENS", 80)
     monkeypatch.setattr("torch.get_num_threads", lambda: threads)
     model = load(tiny_model, device="cpu", max_length=length)
@@ -129,7 +142,11 @@ TEXTS_STORED = [" ".join(WORDS[:3]), " ".join(WORDS[5:12]), WORDS[1]]
 def narrow(folder: Path, kind: torch.dtype) -> None:
     """Store the weights of a model in 16 bits, in place; its configuration asks for 32."""
     path = folder / "model.safetensors"
-    save_file({name: value.to(kind) for name, value in load_file(path).items()}, path, metadata={"format": "pt"})
+    save_file(
+        {name: value.to(kind) for name, value in load_file(path).items()},
+        path,
+        metadata={"format": "pt"},
+    )
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"dtype": "float32"}))
 
@@ -139,12 +156,17 @@ def narrow(folder: Path, kind: torch.dtype) -> None:
 def test_the_vectors_are_those_of_32_bits(kind: str, stored: torch.dtype, tmp_path: Path) -> None:
     as_student(kind, tmp_path)
     narrow(tmp_path, stored)
-    for pooling in ("mean", "cls_head", "first_last", "embeddings") if kind == "Bert" else ("mean",):
-        plain, frozen = (load(tmp_path, pooling, device="cpu", frozen=frozen) for frozen in (False, True))
+    for pooling in (
+        ("mean", "cls_head", "first_last", "embeddings") if kind == "Bert" else ("mean",)
+    ):
+        plain, frozen = (
+            load(tmp_path, pooling, device="cpu", frozen=frozen) for frozen in (False, True)
+        )
         assert frozen[0].auto_model.get_input_embeddings().weight.dtype.itemsize == 2
         assert not any(weights.requires_grad for weights in frozen.parameters())
         assert {weights.dtype for weights in plain.parameters()} == {torch.float32}
         found = frozen.encode(TEXTS_STORED)
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, plain.encode(TEXTS_STORED))
-        assert model_checksum(frozen) == model_checksum(plain)  # vectors of one are those of the other
+        # vectors of one are those of the other
+        assert model_checksum(frozen) == model_checksum(plain)

@@ -1,4 +1,6 @@
-"""Loading an encoder: what it keeps, dropout, lengths, other architectures; what is broken is one line."""
+"""Loading an encoder: what it keeps, dropout, lengths, other architectures; what is broken is one
+line.
+"""
 
 import json
 import shutil
@@ -28,10 +30,16 @@ from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.suite import run
 
 TEXT = sentences(7)
-SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+SMALL = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
 CAUSAL = SMALL | {"num_key_value_heads": 2}
 BERT = {"hidden_dropout_prob", "attention_probs_dropout_prob"}
-OTHERS: dict[str, tuple[dict[str, int], set[str]]] = {  # kind -> its sizes, and what it calls its dropout
+# kind -> its sizes, and what it calls its dropout
+OTHERS: dict[str, tuple[dict[str, int], set[str]]] = {
     "GPT2": ({"n_embd": 16, "n_layer": 2, "n_head": 2}, {"resid_pdrop", "embd_pdrop", "attn_pdrop"}),
     "Llama": (CAUSAL, {"attention_dropout"}),
     "Qwen2": (CAUSAL, {"attention_dropout"}),
@@ -47,8 +55,12 @@ def random_encoder(kind: str, words: Path, folder: Path, **shape: int) -> Path:
     """Random weights, and another model's tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(words)
     tokenizer.save_pretrained(folder)
-    config = getattr(transformers, f"{kind}Config")(vocab_size=len(tokenizer), pad_token_id=0, **shape)
-    getattr(transformers, f"{kind}EncoderModel" if kind == "T5" else f"{kind}Model")(config).save_pretrained(folder)
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=len(tokenizer), pad_token_id=0, **shape
+    )
+    getattr(transformers, f"{kind}EncoderModel" if kind == "T5" else f"{kind}Model")(
+        config
+    ).save_pretrained(folder)
     return folder
 
 
@@ -70,25 +82,37 @@ def test_a_sentence_transformers_model_keeps_what_it_has(tiny_model: Path, tmp_p
 
 def test_dropout_is_set_everywhere_and_saved(tiny_model: Path, tmp_path: Path) -> None:
     encoder = load(tiny_model, dropout=0.37, device="cpu")
-    assert {module.p for module in encoder.modules() if isinstance(module, torch.nn.Dropout)} == {0.37}
+    assert {module.p for module in encoder.modules() if isinstance(module, torch.nn.Dropout)} == {
+        0.37
+    }
     save(encoder, tmp_path / "saved")
     config = json.loads((tmp_path / "saved" / "config.json").read_text())
     assert config["hidden_dropout_prob"] == config["attention_probs_dropout_prob"] == 0.37
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_other_architectures_load_pool_and_drop(tiny_model: Path, tmp_path: Path, kind: str) -> None:
-    """Dropout is the encoder's, not that of heads such as summary_first_dropout; two views of a sentence differ."""
+def test_other_architectures_load_pool_and_drop(
+    tiny_model: Path, tmp_path: Path, kind: str
+) -> None:
+    """Dropout is the encoder's, not that of heads such as summary_first_dropout; two views of a
+    sentence differ.
+    """
     shape, keys = OTHERS[kind]
     folder = random_encoder(kind, tiny_model, tmp_path / "model", **shape)
-    for pooling in ("mean", "cls", "first_last") if "Bert" in kind or kind in ("MPNet", "Electra") else ("mean",):
+    for pooling in (
+        ("mean", "cls", "first_last")
+        if "Bert" in kind or kind in ("MPNet", "Electra")
+        else ("mean",)
+    ):
         model = load(folder, pooling, dropout=0.3, device="cpu")
         found = model[0].auto_model.config
         assert set(dropout_keys(found)) == keys
         assert all(getattr(found, key) == 0.3 for key in keys)
         assert getattr(found, "summary_first_dropout", 0.1) == 0.1
         save(model, tmp_path / "saved")
-        assert np.array_equal(load(tmp_path / "saved", device="cpu").encode(TEXT), model.encode(TEXT))
+        assert np.array_equal(
+            load(tmp_path / "saved", device="cpu").encode(TEXT), model.encode(TEXT)
+        )
         features = model.train().preprocess(TEXT)
         first, second = (model(dict(features))["sentence_embedding"] for _ in range(2))
         assert first.shape == (7, 16)
@@ -96,8 +120,12 @@ def test_other_architectures_load_pool_and_drop(tiny_model: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(("kind", "longest"), [("Bert", 40), ("Roberta", 39), ("MPNet", 38)])
-def test_a_sentence_is_cut_where_positions_end(tiny_model: Path, tmp_path: Path, kind: str, longest: int) -> None:
-    """The fixture's tokenizer promises 64 tokens; RoBERTa's positions begin behind the padding's index."""
+def test_a_sentence_is_cut_where_positions_end(
+    tiny_model: Path, tmp_path: Path, kind: str, longest: int
+) -> None:
+    """The fixture's tokenizer promises 64 tokens; RoBERTa's positions begin behind the padding's
+    index.
+    """
     random_encoder(kind, tiny_model, tmp_path, max_position_embeddings=40, **SMALL)
     encoder = load(tmp_path, "mean", device="cpu")
     assert encoder.max_seq_length == longest
@@ -127,12 +155,19 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@pytest.mark.parametrize("options", [{}, {"prompt": "song of "}, {"max_length": 5}, {"task": "query"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"prompt": "song of "}, {"max_length": 5}, {"task": "query"}]
+)
 def test_features_made_by_numpy_are_the_models_own(
     prompted_model: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bit for bit. No list is flattened, which is what takes the time; that for one task is left to the library."""
-    plain, model = SentenceTransformer(str(prompted_model), device="cpu"), load(prompted_model, device="cpu")
+    """Bit for bit. No list is flattened, which is what takes the time; that for one task is left to
+    the library.
+    """
+    plain, model = (
+        SentenceTransformer(str(prompted_model), device="cpu"),
+        load(prompted_model, device="cpu"),
+    )
     for texts in ([*TEXT, "", "river " * 300, "naïve café 東京"], TEXT[:1], [""], []):
         expected = plain.preprocess(texts, **options)
         with monkeypatch.context() as patch:
@@ -166,28 +201,38 @@ def test_a_model_of_one_vector_a_token_is_read_whole(tiny_model: Path, tmp_path:
         load(folder)
 
 
-@pytest.mark.parametrize("name", [name for name, (package, *_) in SHIPPED.items() if package == "isotrope"])
+@pytest.mark.parametrize(
+    "name", [name for name, (package, *_) in SHIPPED.items() if package == "isotrope"]
+)
 def test_a_model_in_the_package_is_whole(name: str) -> None:
-    """Every folder in models/ is a model of the name isotrope/FOLDER: to ship another one, add its folder."""
+    """Every folder in models/ is a model of the name isotrope/FOLDER: to ship another one, add its
+    folder.
+    """
     folder, model = Path(locate(name)), load(name, device="cpu")
     assert model.encode(["a red bird"]).shape == (1, model.get_embedding_dimension())
     about = metadata_load(folder / "README.md")
     assert about["license"] == "apache-2.0"
     assert {"library_name", "language", "tags"} <= about.keys()
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= 20 * 2**20
-    assert not [path.name for path in folder.rglob("*") if path.suffix in {".bin", ".pt", ".py", ".pkl"}]
+    assert not [
+        path.name for path in folder.rglob("*") if path.suffix in {".bin", ".pt", ".py", ".pkl"}
+    ]
 
 
 def test_isotrope_small_follows_people_better_than_a_raw_model() -> None:
     """On the 330 pairs that people graded."""
     small, tiny = (
-        run(load(name, pooling, device="cpu"), "sts", similarity_pairs())["similarity"]["spearman"]["test"]
+        run(load(name, pooling, device="cpu"), "sts", similarity_pairs())["similarity"]["spearman"][
+            "test"
+        ]
         for name, pooling in (("isotrope/small", None), ("isotrope/tiny", "first_last"))
     )
     assert small > max(0.4, tiny + 0.1)
 
 
-def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> Path:
+def rewrite(
+    folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]
+) -> Path:
     """The model's weights, changed in their file."""
     path = folder / "model.safetensors"
     save_file(change(load_file(path)), path, metadata={"format": "pt"})
@@ -205,36 +250,62 @@ def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, 
 def test_weights_that_lack_tensors_are_refused(
     tiny_model: Path, tmp_path: Path, bare: bool, gone: str, message: str
 ) -> None:
-    """transformers would make them up at random; a bare encoder's file and a sentence-transformers model's."""
+    """transformers would make them up at random; a bare encoder's file and a sentence-transformers
+    model's.
+    """
     if bare:
         shutil.copytree(tiny_model, tmp_path / "model")
     else:
         save(load(tiny_model, "cls", device="cpu"), tmp_path / "model")
-    folder = rewrite(tmp_path / "model", lambda weights: {k: v for k, v in weights.items() if gone not in k})
-    with pytest.raises(UserError, match=rf"model: model\.safetensors lacks {message}: copy or download"):
+    folder = rewrite(
+        tmp_path / "model", lambda weights: {k: v for k, v in weights.items() if gone not in k}
+    )
+    with pytest.raises(
+        UserError, match=rf"model: model\.safetensors lacks {message}: copy or download"
+    ):
         load(folder, device="cpu")
     assert "told" not in str(PreTrainedModel.from_pretrained)  # nothing is left behind
 
 
-def test_a_raw_checkpoint_lacks_its_pooler_and_has_other_heads(tiny_model: Path, tmp_path: Path) -> None:
-    """As published ones do, with BERT's old names; only the pooling that reads the pooler misses it."""
+def test_a_raw_checkpoint_lacks_its_pooler_and_has_other_heads(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    """As published ones do, with BERT's old names; only the pooling that reads the pooler misses
+    it.
+    """
     shutil.copytree(tiny_model, tmp_path / "model")
 
     def raw(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        kept = {f"bert.{name}": value for name, value in weights.items() if not name.startswith("pooler.")}
-        old = {k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): v
-               for k, v in kept.items()}  # fmt: skip
-        return old | {"cls.predictions.bias": torch.zeros(3), "cls.seq_relationship.bias": torch.zeros(2)}
+        kept = {
+            f"bert.{name}": value
+            for name, value in weights.items()
+            if not name.startswith("pooler.")
+        }
+        old = {
+            k.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            ): v
+            for k, v in kept.items()
+        }
+        return old | {
+            "cls.predictions.bias": torch.zeros(3),
+            "cls.seq_relationship.bias": torch.zeros(2),
+        }
 
     folder = rewrite(tmp_path / "model", raw)
     expected = load(tiny_model, "mean", device="cpu").encode(TEXT)
     assert np.allclose(load(folder, "mean", device="cpu").encode(TEXT), expected, atol=1e-6)
-    with pytest.raises(UserError, match=r"takes the model's own head, .* has none: .* or 'new_head' for a random one"):
+    with pytest.raises(
+        UserError,
+        match=r"takes the model's own head, .* has none: .* or 'new_head' for a random one",
+    ):
         load(folder, "cls_head", device="cpu")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_refused(tiny_model: Path, tmp_path: Path, value: float) -> None:
+def test_weights_that_are_not_finite_are_refused(
+    tiny_model: Path, tmp_path: Path, value: float
+) -> None:
     """Though no text of today holds the word that they belong to."""
 
     def spoil(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -252,13 +323,18 @@ def test_weights_that_are_not_finite_are_refused(tiny_model: Path, tmp_path: Pat
         ("{}", "cannot be loaded .*Unrecognized model"),
         ({"hidden_size": "x"}, "expected int, got str .*: mend its files"),
         ({"hidden_size": 64}, "cannot be loaded .*size"),
-        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "ImportError: .*: .* install what it asks for"),
+        (
+            {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+            "ImportError: .*: .* install what it asks for",
+        ),
     ],
 )
 def test_a_configuration_that_cannot_be_followed_is_one_line(
     tiny_model: Path, tmp_path: Path, asked: str | dict[str, object], problem: str
 ) -> None:
     path = Path(shutil.copytree(tiny_model, tmp_path / "model")) / "config.json"
-    path.write_text(asked if isinstance(asked, str) else json.dumps(json.loads(path.read_text()) | asked))
+    path.write_text(
+        asked if isinstance(asked, str) else json.dumps(json.loads(path.read_text()) | asked)
+    )
     with pytest.raises(UserError, match=problem):
         load(path.parent, device="cpu")

@@ -17,7 +17,16 @@ from conftest import sentences
 from isotrope import load
 from isotrope.encoder import locate as room
 from isotrope.encoder.checksum import files_checksum, located, model_checksum
-from isotrope.encoder.locate import UNNAMED, Base, check_hub, is_bare, locate, metadata_of, public_name, short_name
+from isotrope.encoder.locate import (
+    UNNAMED,
+    Base,
+    check_hub,
+    is_bare,
+    locate,
+    metadata_of,
+    public_name,
+    short_name,
+)
 from isotrope.errors import UserError
 
 
@@ -42,11 +51,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_where_nobody_answers_one_question_is_enough(
     asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The libraries ask six times for each file, and wait half a minute. A folder, and the cache, are not asked for."""
+    """The libraries ask six times for each file, and wait half a minute. A folder, and the cache,
+    are not asked for.
+    """
     for ask in (load, is_bare):
-        with pytest.raises(UserError, match=r"some/model is neither a folder here .* \(Refused\): check the name and"):
+        with pytest.raises(
+            UserError,
+            match=r"some/model is neither a folder here .* \(Refused\): check the name and",
+        ):
             ask("some/model")
-    with pytest.raises(UserError, match=r"bad name is neither a folder here .* \(HFValidationError\)"):
+    with pytest.raises(
+        UserError, match=r"bad name is neither a folder here .* \(HFValidationError\)"
+    ):
         check_hub("bad name")
     check_hub(str(tmp_path))
     monkeypatch.setattr(room, "try_to_load_from_cache", lambda *_: "here")
@@ -63,7 +79,10 @@ def test_others_are_told_no_path(tiny_model: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_name_of_ours_that_is_not_shipped_is_refused_at_once() -> None:
     """Without a network, the hub would be asked for most of a minute."""
-    with pytest.raises(UserError, match=r"ships no model isotrope/smal: did you mean 'isotrope/small'\? choose one of"):
+    with pytest.raises(
+        UserError,
+        match=r"ships no model isotrope/smal: did you mean 'isotrope/small'\? choose one of",
+    ):
         locate("isotrope/smal")
 
 
@@ -74,7 +93,9 @@ def test_a_loaded_model_is_written_once_and_stays_as_it_was(tiny_model: Path) ->
     folder = located(model)
     assert folder == located(model)
     assert model_checksum(model) == before
-    np.testing.assert_array_equal(load(folder, device="cpu").encode(["a river"]), model.encode(["a river"]))
+    np.testing.assert_array_equal(
+        load(folder, device="cpu").encode(["a river"]), model.encode(["a river"])
+    )
     assert located(tiny_model) == str(tiny_model)
 
 
@@ -108,8 +129,13 @@ CHANGES: dict[str, Callable[[SentenceTransformer], object]] = {
 
 def test_whatever_changes_an_embedding_changes_it(tiny_model: Path) -> None:
     """Each change alone, another pooling, and what else the caller names."""
-    found = {"nothing": model_checksum(encoder(tiny_model)), "a pooling": model_checksum(encoder(tiny_model, "cls"))}
-    found |= {f"further {value}": model_checksum(encoder(tiny_model), value) for value in (True, False)}
+    found = {
+        "nothing": model_checksum(encoder(tiny_model)),
+        "a pooling": model_checksum(encoder(tiny_model, "cls")),
+    }
+    found |= {
+        f"further {value}": model_checksum(encoder(tiny_model), value) for value in (True, False)
+    }
     for name, change in CHANGES.items():
         change(model := encoder(tiny_model))
         found[name] = model_checksum(model)
@@ -123,10 +149,14 @@ def test_place_use_and_copy_do_not_count(tiny_model: Path, tmp_path: Path) -> No
     model.tokenizer(["the river"], truncation=True, max_length=5, padding="max_length")
     assert model_checksum(model) == before, "what a batch has set"
     assert model_checksum(deepcopy(model)) == before
-    assert model_checksum(encoder(Path(shutil.copytree(tiny_model, tmp_path / "elsewhere")))) == before
+    assert (
+        model_checksum(encoder(Path(shutil.copytree(tiny_model, tmp_path / "elsewhere")))) == before
+    )
 
 
-def test_a_files_contents_and_name_count_and_its_place_does_not(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_files_contents_and_name_count_and_its_place_does_not(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(tiny_model, tmp_path / "model"))
     before = files_checksum(str(folder))
     assert before == files_checksum(str(tiny_model))
@@ -143,13 +173,21 @@ def test_a_files_contents_and_name_count_and_its_place_does_not(tiny_model: Path
 
 def test_shipped_and_loaded_models_have_a_name_and_a_licence(tiny_model: Path) -> None:
     tiny, minilm = Base.of("isotrope/tiny"), Base.of("isotrope/minilm")
-    assert (tiny.name, tiny.hub, tiny.about) == (*["isotrope/tiny"] * 2, {"license": "apache-2.0", "language": "en"})
-    assert (minilm.hub, minilm.about["license"]) == ("sentence-transformers/all-MiniLM-L6-v2", "apache-2.0")
+    assert (tiny.name, tiny.hub, tiny.about) == (
+        *["isotrope/tiny"] * 2,
+        {"license": "apache-2.0", "language": "en"},
+    )
+    assert (minilm.hub, minilm.about["license"]) == (
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "apache-2.0",
+    )
     assert Base.of(load("isotrope/tiny", "first_last")) == tiny
     assert Base.of(load(tiny_model)) == Base(name=tiny_model.name)
 
 
-def test_a_model_that_was_built_in_a_script_has_no_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_model_that_was_built_in_a_script_has_no_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """And takes none from the folder that the script runs in."""
     (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
     (tmp_path / "config.json").write_text("{}")
@@ -161,7 +199,10 @@ def test_a_model_that_was_built_in_a_script_has_no_name(monkeypatch: pytest.Monk
 
 
 def test_a_name_of_the_hub_is_kept_and_a_path_is_not(tmp_path: Path) -> None:
-    assert [Base.of(name).hub for name in ("someone/some-bert", "some-bert")] == ["someone/some-bert", "some-bert"]
+    assert [Base.of(name).hub for name in ("someone/some-bert", "some-bert")] == [
+        "someone/some-bert",
+        "some-bert",
+    ]
     assert Base.of(tmp_path / "gone" / "model") == Base(name="model")
     assert short_name(".") == Path.cwd().name
     assert metadata_of(str(tmp_path / "none")) == metadata_of("nobody/nothing") == {}
@@ -170,13 +211,21 @@ def test_a_name_of_the_hub_is_kept_and_a_path_is_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("readme", "about"),
     [
-        (b"---\nlicense: mit\nlanguage: [en, de]\nx: [x]\n---\n# A", {"license": "mit", "language": ["en", "de"]}),
-        (b"---\nlicense: [1, mit]\nlanguage: no\n---\n", {"license": ["1", "mit"], "language": "no"}),
+        (
+            b"---\nlicense: mit\nlanguage: [en, de]\nx: [x]\n---\n# A",
+            {"license": "mit", "language": ["en", "de"]},
+        ),
+        (
+            b"---\nlicense: [1, mit]\nlanguage: no\n---\n",
+            {"license": ["1", "mit"], "language": "no"},
+        ),
         (b"---\n- a list\n---\n", {}),
         (b"---\nlicense: \xff\xfe\n---\n", {}),
     ],
 )
-def test_licence_and_language_of_a_folder(tmp_path: Path, readme: bytes, about: dict[str, object]) -> None:
+def test_licence_and_language_of_a_folder(
+    tmp_path: Path, readme: bytes, about: dict[str, object]
+) -> None:
     """A card that is damaged says nothing; it never stops the work."""
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "README.md").write_bytes(readme)
@@ -184,7 +233,11 @@ def test_licence_and_language_of_a_folder(tmp_path: Path, readme: bytes, about: 
 
 
 def test_a_licence_that_the_hub_does_not_list_is_told_with_its_name() -> None:
-    about: dict[str, str | list[str]] = {"license": "other", "license_name": "mine", "license_link": "https://x.y"}
+    about: dict[str, str | list[str]] = {
+        "license": "other",
+        "license_name": "mine",
+        "license_link": "https://x.y",
+    }
     assert Base(name="a", about=about).licence == "other, mine, https://x.y"
     assert Base(name="a", about={"license": ["mit", "apache-2.0"]}).licence == "mit, apache-2.0"
     assert Base(name="a", about={"language": "en"}).licence == "not known"

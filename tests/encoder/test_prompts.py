@@ -26,11 +26,15 @@ def plain(folder: Path) -> SentenceTransformer:
 
 
 @pytest.mark.parametrize("include_prompt", [True, False])
-@pytest.mark.parametrize("choice", [{"prompt_name": "passage"}, {"prompt": PASSAGE}, {"prompt": "army won a "}])
+@pytest.mark.parametrize(
+    "choice", [{"prompt_name": "passage"}, {"prompt": PASSAGE}, {"prompt": "army won a "}]
+)
 def test_vectors_are_those_of_sentence_transformers(
     tiny_model: Path, tmp_path: Path, include_prompt: bool, choice: dict[str, str]
 ) -> None:
-    """Packed, by the one loop, and by plain sentence-transformers from the saved model, without a word."""
+    """Packed, by the one loop, and by plain sentence-transformers from the saved model, without a
+    word.
+    """
     folder = with_prompts(tiny_model, tmp_path / "own", include_prompt=include_prompt)
     expected = plain(folder).encode(TEXT, prompt=choice.get("prompt", PASSAGE))
     chosen = load(folder, device="cpu", **choice)
@@ -41,12 +45,16 @@ def test_vectors_are_those_of_sentence_transformers(
     assert plain(tmp_path / "saved").prompts["query"] == QUERY
 
 
-def test_the_models_default_holds_unless_another_is_chosen(tiny_model: Path, tmp_path: Path) -> None:
+def test_the_models_default_holds_unless_another_is_chosen(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     folder = with_prompts(tiny_model, tmp_path / "own", default="query")
     assert used_prompt(load(folder, device="cpu")) == QUERY
     assert used_prompt(load(folder, device="cpu", prompt="")) == ""
     np.testing.assert_allclose(
-        load(folder, device="cpu", prompt="").encode(TEXT), plain(tiny_model).encode(TEXT), atol=1e-5
+        load(folder, device="cpu", prompt="").encode(TEXT),
+        plain(tiny_model).encode(TEXT),
+        atol=1e-5,
     )
 
 
@@ -56,10 +64,14 @@ def test_a_saved_model_keeps_the_prompt_out_of_every_pooling(
 ) -> None:
     chosen = load(prompted_model, pooling, device="cpu", prompt_name="query")
     save(chosen, tmp_path / "saved")
-    np.testing.assert_allclose(plain(tmp_path / "saved").encode(TEXT), chosen.encode(TEXT), atol=1e-5)
+    np.testing.assert_allclose(
+        plain(tmp_path / "saved").encode(TEXT), chosen.encode(TEXT), atol=1e-5
+    )
 
 
-def test_a_wrong_name_is_told_before_the_weights_are_read(prompted_model: Path, tiny_model: Path) -> None:
+def test_a_wrong_name_is_told_before_the_weights_are_read(
+    prompted_model: Path, tiny_model: Path
+) -> None:
     with pytest.raises(UserError, match=r"has no prompt called 'question': choose from .*query"):
         Prompts(name="question").check(str(prompted_model), "MODEL")
     with pytest.raises(UserError, match="choose from"):
@@ -72,11 +84,19 @@ def test_a_wrong_name_is_told_before_the_weights_are_read(prompted_model: Path, 
         load(tiny_model, prompt="\udce9: ")
 
 
-def test_prompts_that_nobody_uses_are_noted_once_and_only_then(prompted_model: Path, tiny_model: Path) -> None:
+def test_prompts_that_nobody_uses_are_noted_once_and_only_then(
+    prompted_model: Path, tiny_model: Path
+) -> None:
     model = load(prompted_model, device="cpu")
-    assert Prompts().note(model, "e5") == "e5 has prompts (query, passage); none is used: see --prompt-name"
+    assert (
+        Prompts().note(model, "e5")
+        == "e5 has prompts (query, passage); none is used: see --prompt-name"
+    )
     silent = [load(prompted_model, prompt_name="query"), load(tiny_model), object()]
-    assert [Prompts(text="").note(model, "e5"), *(Prompts().note(each, "e5") for each in silent)] == [""] * 4
+    assert [
+        Prompts(text="").note(model, "e5"),
+        *(Prompts().note(each, "e5") for each in silent),
+    ] == [""] * 4
 
 
 def test_queries_and_documents_have_their_own(prompted_model: Path) -> None:
@@ -88,11 +108,15 @@ def test_queries_and_documents_have_their_own(prompted_model: Path) -> None:
         queries, documents = search_vectors(encoder, TEXT[:9], TEXT)
         np.testing.assert_allclose(queries, own.encode(TEXT[:9], prompt=QUERY), atol=1e-5)
         np.testing.assert_allclose(documents, own.encode(TEXT, prompt=PASSAGE), atol=1e-5)
-    np.testing.assert_array_equal(RememberingEncoder(model).encode(TEXT[:3]), vectors_of(model, TEXT[:3]))
+    np.testing.assert_array_equal(
+        RememberingEncoder(model).encode(TEXT[:3]), vectors_of(model, TEXT[:3])
+    )
 
 
 def test_a_role_without_words_has_no_prompt_and_not_the_default(prompted_model: Path) -> None:
-    """As in Qwen3: words before queries, none before documents. So it is, too, where the user gives none."""
+    """As in Qwen3: words before queries, none before documents. So it is, too, where the user gives
+    none.
+    """
     model = load(prompted_model, device="cpu", prompt_name="query")
     Prompts(query="red ", document="").apply_roles(model)
     assert role_prompt(model, "query") == "red "

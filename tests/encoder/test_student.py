@@ -1,4 +1,6 @@
-"""Smaller models of a larger one: fewer layers, tokens and units, or one vector a token; word vectors from files."""
+"""Smaller models of a larger one: fewer layers, tokens and units, or one vector a token; word
+vectors from files.
+"""
 
 import gzip
 from pathlib import Path
@@ -38,10 +40,20 @@ TEXTS = ["the old king of the island", "a red bird", "war"]
 @pytest.mark.parametrize(
     "student",
     [
-        "layers", "layers:0", "layers:2:middle", "Static", "layers:-1", "tiny", "", "layers:2,inner:0",
-        "layers:2,inner:3,vocabulary:4", "embeddings:4", "static,inner:3", "static,vocabulary:9",
+        "layers",
+        "layers:0",
+        "layers:2:middle",
+        "Static",
+        "layers:-1",
+        "tiny",
+        "",
+        "layers:2,inner:0",
+        "layers:2,inner:3,vocabulary:4",
+        "embeddings:4",
+        "static,inner:3",
+        "static,vocabulary:9",
     ],
-)  # fmt: skip
+)
 def test_unknown_students_are_refused(student: str) -> None:
     with pytest.raises(UserError, match="is unknown: choose static, or layers:N"):
         check_student(student)
@@ -54,7 +66,11 @@ def test_each_student_is_made(tmp_path: Path) -> None:
     whole, name = load(folder)[0].model, "attention.self.query.weight"
     for student in ("layers:1:last", "layers:2"):
         short = student_of(load(folder), student)[0].model
-        assert short.encoder.layer[-1].get_parameter(name).equal(whole.encoder.layer[2].get_parameter(name))
+        assert (
+            short.encoder.layer[-1]
+            .get_parameter(name)
+            .equal(whole.encoder.layer[2].get_parameter(name))
+        )
     tables = [student_of(load(folder), "static")[0] for _ in range(2)]
     assert isinstance(tables[0], StaticEmbedding)
     assert tables[0].embedding.weight.equal(tables[1].embedding.weight), "nothing is drawn"
@@ -63,12 +79,19 @@ def test_each_student_is_made(tmp_path: Path) -> None:
     assert len(student_of(load(folder), "vocabulary:60").tokenizer) == 60
     assert narrow[0].model.config.embedding_size == 16
     assert narrow[0].model.config.intermediate_size == 40
-    assert student_of(load(folder), "layers:1:last,inner:40")[0].model.config.vocab_size == whole.config.vocab_size
+    assert (
+        student_of(load(folder), "layers:1:last,inner:40")[0].model.config.vocab_size
+        == whole.config.vocab_size
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_architecture_keeps_embeddings_and_the_layers_asked_for(kind: str, tmp_path: Path) -> None:
-    """Of two layers the first: its output is the teacher's hidden state behind that layer (and the final norm)."""
+def test_every_architecture_keeps_embeddings_and_the_layers_asked_for(
+    kind: str, tmp_path: Path
+) -> None:
+    """Of two layers the first: its output is the teacher's hidden state behind that layer (and the
+    final norm).
+    """
     model, features = as_student(kind, tmp_path).eval(), batch()
     whole = model[0].auto_model
     states = whole(**features, output_hidden_states=True).hidden_states
@@ -99,18 +122,24 @@ def test_what_cannot_be_had_is_refused_in_one_line(tmp_path: Path) -> None:
         keep_layers(load(teacher, device="cpu"), 3)
     with pytest.raises(UserError, match="the model's pooling averages its layers"):
         keep_layers(load(teacher, "first_last", device="cpu"), 1)
-    with pytest.raises(UserError, match="a modernbert cannot have the layers 1 alone: choose the first layers"):
+    with pytest.raises(
+        UserError, match="a modernbert cannot have the layers 1 alone: choose the first layers"
+    ):
         keep_layers(as_student("ModernBert", tmp_path / "modern"), 1, "last")
     with pytest.raises(UserError, match=r"layers:1: a Linear has no layers: choose the"):
         keep_layers(torch.nn.Sequential(torch.nn.Linear(2, 2)), 1)
-    with pytest.raises(UserError, match="inner:64 does not fit the 64 inner units of a bert: choose fewer"):
+    with pytest.raises(
+        UserError, match="inner:64 does not fit the 64 inner units of a bert: choose fewer"
+    ):
         keep_units(load(teacher), 64)
     with pytest.raises(UserError, match="inner:9 does not fit the 384 inner units of a modernbert"):
         keep_units(load("isotrope/tiny"), 9)
 
 
 def test_narrow_embeddings_of_few_directions_say_the_same(tmp_path: Path) -> None:
-    """Tokens and places that differ in 10 directions have the same vectors with 12 numbers, also when saved."""
+    """Tokens and places that differ in 10 directions have the same vectors with 12 numbers, also
+    when saved.
+    """
     teacher = load(build_bert(tmp_path / "teacher"), "mean", device="cpu")
     own = teacher[0].auto_model.embeddings
     inside = torch.linalg.qr(torch.randn(32, 10, generator=torch.Generator().manual_seed(0)))[0]
@@ -124,7 +153,9 @@ def test_narrow_embeddings_of_few_directions_say_the_same(tmp_path: Path) -> Non
     assert narrow[0].auto_model.get_input_embeddings().weight.shape[1] == 12
     assert_close(narrow.encode(TEXTS), expected, atol=1e-4, rtol=1e-4)
     check_saved(narrow, tmp_path / "narrow")
-    with pytest.raises(UserError, match="embeddings:8 does not fit the 32 numbers a token of a electra"):
+    with pytest.raises(
+        UserError, match="embeddings:8 does not fit the 32 numbers a token of a electra"
+    ):
         narrow_embeddings(narrow, 8)
 
 
@@ -143,7 +174,11 @@ def test_units_that_do_nothing_can_go_without_a_change(kind: str) -> None:
         found = whole(**features).last_hidden_state
     real = features["attention_mask"].bool()
     assert_close(found[real], expected[real])
-    assert not any(24 in module.weight.shape for module in whole.modules() if isinstance(module, torch.nn.Linear))
+    assert not any(
+        24 in module.weight.shape
+        for module in whole.modules()
+        if isinstance(module, torch.nn.Linear)
+    )
 
 
 WORDS = ["king", "island", "bird", "war"]  # each is one token
@@ -162,21 +197,38 @@ def distances(rows: np.ndarray) -> np.ndarray:
 
 
 def before_weights(student: SentenceTransformer) -> np.ndarray:
-    """The vectors of `WORDS` without their tokens' weights (4, K). The rank counts the words that come before."""
+    """The vectors of `WORDS` without their tokens' weights (4, K). The rank counts the words that
+    come before.
+    """
     vocabulary = sorted(student.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
-    ranks = {word: rank for rank, word in enumerate(name for name, _ in vocabulary if not name.startswith("["))}
+    ranks = {
+        word: rank
+        for rank, word in enumerate(name for name, _ in vocabulary if not name.startswith("["))
+    }
     weights = zipf_weights(len(ranks))
     rows = student[0].embedding.weight.detach().double().numpy()
-    return np.stack([rows[student.tokenizer.token_to_id(word)] / weights[ranks[word]] for word in WORDS])
+    return np.stack(
+        [rows[student.tokenizer.token_to_id(word)] / weights[ranks[word]] for word in WORDS]
+    )
 
 
 @pytest.mark.usefixtures("cached")
-def test_a_text_is_the_mean_of_its_tokens_also_in_the_saved_model(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_text_is_the_mean_of_its_tokens_also_in_the_saved_model(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     student = static_model(load(tiny_model, normalize=True, device="cpu"), width=16)
     assert isinstance(student[-1], Normalize)
     check_saved(student, tmp_path / "static")
-    mean = np.mean([student[0].embedding.weight[student.tokenizer.token_to_id(w)].tolist() for w in ("red", "bird")], 0)
-    np.testing.assert_allclose(student.encode(["red bird"])[0], mean / np.linalg.norm(mean), atol=1e-6)
+    mean = np.mean(
+        [
+            student[0].embedding.weight[student.tokenizer.token_to_id(w)].tolist()
+            for w in ("red", "bird")
+        ],
+        0,
+    )
+    np.testing.assert_allclose(
+        student.encode(["red bird"])[0], mean / np.linalg.norm(mean), atol=1e-6
+    )
 
 
 @pytest.mark.usefixtures("cached")
@@ -184,7 +236,9 @@ def test_all_dimensions_give_exactly_the_teachers_distances(tiny_model: Path) ->
     teacher = load(tiny_model, device="cpu")
     student = static_model(teacher, width=32)
     said = teacher.encode(WORDS).astype(np.float64)
-    np.testing.assert_allclose(distances(before_weights(student)), distances(said), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        distances(before_weights(student)), distances(said), rtol=1e-3, atol=1e-4
+    )
     assert not isinstance(student[-1], Normalize)
     with pytest.raises(UserError, match="static: the teacher begins with a StaticEmbedding"):
         static_model(student)
@@ -193,7 +247,10 @@ def test_all_dimensions_give_exactly_the_teachers_distances(tiny_model: Path) ->
 @pytest.mark.usefixtures("cached")
 def test_a_student_in_place_keeps_the_teachers_directions(tiny_model: Path) -> None:
     """Without what all tokens have in common. So its texts can search among the teacher's."""
-    said, student = load(tiny_model).encode(WORDS), student_of(load(tiny_model, device="cpu"), "static:in-place")
+    said, student = (
+        load(tiny_model).encode(WORDS),
+        student_of(load(tiny_model, device="cpu"), "static:in-place"),
+    )
     found = before_weights(student)
     np.testing.assert_allclose(found - found.mean(0), said - said.mean(0), atol=1e-4)
     assert not student[0].embedding.weight[student.tokenizer.token_to_id("[SEP]")].any()
@@ -201,7 +258,9 @@ def test_a_student_in_place_keeps_the_teachers_directions(tiny_model: Path) -> N
 
 def test_tokens_in_brackets_are_no_words() -> None:
     """They have no rank: BERT's first 999 tokens are such ones, and every word would seem rare."""
-    tokenizer = Tokenizer(WordLevel({"[CLS]": 0, "[unused5]": 1, "the": 2, "[": 3, "<s>": 4, "<3": 5}, "[CLS]"))
+    tokenizer = Tokenizer(
+        WordLevel({"[CLS]": 0, "[unused5]": 1, "the": 2, "[": 3, "<s>": 4, "<3": 5}, "[CLS]")
+    )
     assert stand_for_text(tokenizer, 7).tolist() == [False, False, True, True, False, True, False]
 
 
@@ -218,7 +277,9 @@ def test_words_are_found_in_raw_text_too(glove: Path) -> None:
     assert encoder.encode(["paris"]).tolist() == [[0, 0, 0]]  # the file has it in capitals alone
 
 
-def test_the_vectors_of_words_are_averaged_from_files_of_every_kind(glove: Path, tmp_path: Path) -> None:
+def test_the_vectors_of_words_are_averaged_from_files_of_every_kind(
+    glove: Path, tmp_path: Path
+) -> None:
     expected = WordVectors(glove).encode(TEXT)
     np.testing.assert_allclose(expected, naive.averaged(VECTORS, TEXT), atol=1e-6)
     assert expected[4].tolist() == [0, 0, 0]

@@ -21,7 +21,9 @@ LETTERS = 5 + 26 + 26  # the tokens of `build_bert` before its words
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[SentenceTransformer, ...]:
+def pair(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[SentenceTransformer, ...]:
     """A model, and the same with the tokens that German needs most, saved and loaded again."""
     kind, place = request.param, tmp_path_factory.mktemp("models")
     whole, small = (load(roberta(kind, place), "mean", device="cpu") for _ in range(2))
@@ -38,7 +40,11 @@ def pieces(model: SentenceTransformer, text: str) -> list[str]:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.sampled_from([*WORDS, "Zürich", "x", "🙂", "singing,"]), min_size=1, max_size=6).map(" ".join))
+@given(
+    st.lists(
+        st.sampled_from([*WORDS, "Zürich", "x", "🙂", "singing,"]), min_size=1, max_size=6
+    ).map(" ".join)
+)
 def test_a_text_that_needs_no_lost_token_keeps_its_vector_to_the_last_bit(
     pair: tuple[SentenceTransformer, ...], text: str
 ) -> None:
@@ -62,7 +68,9 @@ def test_both_cases_occur(pair: tuple[SentenceTransformer, ...]) -> None:
     assert not all(same)
     assert small.tokenizer.pad_token_id == 1, "RoBERTa counts places from it"
     assert small.tokenizer.mask_token_id == len(small.tokenizer) - 1
-    np.testing.assert_array_equal(small.tokenizer("")["input_ids"], whole.tokenizer("")["input_ids"])
+    np.testing.assert_array_equal(
+        small.tokenizer("")["input_ids"], whole.tokenizer("")["input_ids"]
+    )
 
 
 def test_tokens_come_by_their_frequency_and_words_of_prompts_stay(tmp_path: Path) -> None:
@@ -83,16 +91,22 @@ def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
     model = load(roberta("bytes", tmp_path), "mean", device="cpu")
     for count in (10, len(model.tokenizer)):
         with pytest.raises(
-            UserError, match=rf"vocabulary:{count}: the model has \d+ tokens, .*: choose 261 to \d+, or"
+            UserError,
+            match=rf"vocabulary:{count}: the model has \d+ tokens, .*: choose 261 to \d+, or",
         ):
             keep_tokens(model, count)
     model[0].processor = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel()))
-    with pytest.raises(UserError, match="the tokenizer is a WordLevel, none of WordPiece, Unigram, BPE: leave it out"):
+    with pytest.raises(
+        UserError,
+        match="the tokenizer is a WordLevel, none of WordPiece, Unigram, BPE: leave it out",
+    ):
         token_counts(model, ["a"])
 
 
 def test_the_places_of_unused_tokens_are_taken(tmp_path: Path) -> None:
-    """BERT's first ids are such: the words behind the last kept id take them. Other words are read in pieces."""
+    """BERT's first ids are such: the words behind the last kept id take them. Other words are read
+    in pieces.
+    """
     folder = build_bert(tmp_path / "teacher")
     state = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     vocabulary = state["model"]["vocab"]
@@ -104,7 +118,9 @@ def test_the_places_of_unused_tokens_are_taken(tmp_path: Path) -> None:
     assert len(cut.tokenizer) == cut[0].auto_model.config.vocab_size == LETTERS + 2
     words = sorted(vocabulary, key=vocabulary.__getitem__)[LETTERS + 2 : LETTERS + 4]
     assert [cut.tokenizer.convert_tokens_to_ids(word) for word in words] == [LETTERS, LETTERS + 1]
-    np.testing.assert_allclose(cut.encode(["q z j", *words]), whole.encode(["q z j", *words]), atol=1e-6)
+    np.testing.assert_allclose(
+        cut.encode(["q z j", *words]), whole.encode(["q z j", *words]), atol=1e-6
+    )
     assert whole.tokenizer.tokenize("king") == ["king"]
     assert cut.tokenizer.tokenize("king") == ["k", "##i", "##n", "##g"]
     assert cut.tokenizer.model_max_length == whole.tokenizer.model_max_length

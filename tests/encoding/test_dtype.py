@@ -1,4 +1,6 @@
-"""The dtype of an encoding: recorded, kept when the work goes on, and the given model stays as it was."""
+"""The dtype of an encoding: recorded, kept when the work goes on, and the given model stays as it
+was.
+"""
 
 import json
 from pathlib import Path
@@ -33,8 +35,12 @@ def dtype_in(folder: Path) -> Any:
 
 def test_the_manifest_says_it(tmp_path: Path, tiny_model: Path, corpus_file: Path) -> None:
     found = {}
-    for name, count, said in [("auto", 30, "bf16"), ("float32", 30, "float32"), ("bf16", 30, "bf16"),
-                              ("auto", 29, "float32")]:  # fmt: skip
+    for name, count, said in [
+        ("auto", 30, "bf16"),
+        ("float32", 30, "float32"),
+        ("bf16", 30, "bf16"),
+        ("auto", 29, "float32"),
+    ]:
         folder = tmp_path / f"{name}{count}"
         encode(tiny_model, lines(corpus_file, tmp_path / "c.txt", count), folder, dtype=name)
         assert dtype_in(folder) == said

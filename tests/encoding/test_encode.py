@@ -1,4 +1,6 @@
-"""Encoding of whole files: equal to sentence-transformers, in constant memory, whole after any kill."""
+"""Encoding of whole files: equal to sentence-transformers, in constant memory, whole after any
+kill.
+"""
 
 import gzip
 import io
@@ -48,17 +50,33 @@ def entries(folder: Path) -> set[str]:
 
 @pytest.fixture
 def sentences(corpus_file: Path) -> list[str]:
-    """Sentences with blanks, repetitions, white space at the ends and a text longer than the model reads."""
+    """Sentences with blanks, repetitions, white space at the ends and a text longer than the model
+    reads.
+    """
     some = corpus_file.read_text(encoding="utf-8").splitlines()[:60]
-    return [*some[:20], "", some[3], "  two  spaces ", *some[20:], "", some[3], "river " * 200, "naïve café 東京"]
+    return [
+        *some[:20],
+        "",
+        some[3],
+        "  two  spaces ",
+        *some[20:],
+        "",
+        some[3],
+        "river " * 200,
+        "naïve café 東京",
+    ]
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_equals_sentence_transformers(tmp_path: Path, tiny_model: Path, sentences: list[str], name: str) -> None:
+def test_equals_sentence_transformers(
+    tmp_path: Path, tiny_model: Path, sentences: list[str], name: str
+) -> None:
     """Shards, distinct sentences and another order of batches change nothing but rounding."""
     file = write(tmp_path / "c.txt", sentences)
     seen: list[int] = []
-    vectors = read(encode(tiny_model, [file], tmp_path / name, batch_size=4, shard=13, progress=seen.append))
+    vectors = read(
+        encode(tiny_model, [file], tmp_path / name, batch_size=4, shard=13, progress=seen.append)
+    )
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, load(tiny_model).encode(sentences), rtol=0, atol=1e-6)
     assert seen == sorted(seen)
@@ -70,7 +88,9 @@ def test_prompts(tmp_path: Path, prompted_model: Path, sentences: list[str]) -> 
     """Part of what shards are made from; noted where nobody chose."""
     file, out = write(tmp_path / "c.txt", sentences), io.StringIO()
     output = encode(prompted_model, file, tmp_path / "v", prompt_name="passage", shard=40)
-    expected = SentenceTransformer(str(prompted_model), device="cpu").encode(sentences, prompt="a short book on ")
+    expected = SentenceTransformer(str(prompted_model), device="cpu").encode(
+        sentences, prompt="a short book on "
+    )
     np.testing.assert_allclose(read(output), expected, rtol=0, atol=1e-5)
     with pytest.raises(UserError, match="prompt = 'a short book on ', not 'song of '"):
         encode(prompted_model, file, output, prompt_name="query", shard=40)
@@ -80,9 +100,15 @@ def test_prompts(tmp_path: Path, prompted_model: Path, sentences: list[str]) -> 
 
 def test_parquet_layout(tmp_path: Path, sentences: list[str]) -> None:
     """One row group a shard; the texts stand beside their vectors exactly as they were read."""
-    output = encode(Hashes(), write(tmp_path / "c.txt", sentences), tmp_path / "v.parquet", shard=25)
+    output = encode(
+        Hashes(), write(tmp_path / "c.txt", sentences), tmp_path / "v.parquet", shard=25
+    )
     file = pq.ParquetFile(output)
-    assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [25, 25, len(sentences) - 50]
+    assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [
+        25,
+        25,
+        len(sentences) - 50,
+    ]
     assert file.read()["text"].to_pylist() == sentences
     np.testing.assert_array_equal(read(output), Hashes().encode(sentences))
 
@@ -92,7 +118,13 @@ def test_a_folder_opens_everywhere_as_it_is(tmp_path: Path, sentences: list[str]
     folder = tmp_path / "v"
     folder.mkdir()  # an empty one may be there
     encode(Hashes(), write(tmp_path / "c.txt", sentences), folder, shard=40)
-    assert entries(folder) == {"part-00000.parquet", "part-00001.parquet", "_manifest.json", ".job.json", *OURS}
+    assert entries(folder) == {
+        "part-00000.parquet",
+        "part-00001.parquet",
+        "_manifest.json",
+        ".job.json",
+        *OURS,
+    }
     manifest = json.loads((folder / "_manifest.json").read_text())
     assert [manifest[key] for key in ("rows", "dimension", "shards")] == [len(sentences), 16, 2]
     assert manifest["model"].endswith("Hashes")
@@ -105,12 +137,22 @@ def test_a_folder_opens_everywhere_as_it_is(tmp_path: Path, sentences: list[str]
     assert encoder.calls == 1  # the probe: what is whole is not done again
 
 
-def test_objects_give_the_vectors_of_files(tmp_path: Path, tiny_model: Path, sentences: list[str]) -> None:
-    """A loaded model, which stays as it was, and texts of any form; without an output the result is an array."""
+def test_objects_give_the_vectors_of_files(
+    tmp_path: Path, tiny_model: Path, sentences: list[str]
+) -> None:
+    """A loaded model, which stays as it was, and texts of any form; without an output the result is
+    an array.
+    """
     expected = np.load(encode(tiny_model, write(tmp_path / "c.txt", sentences), tmp_path / "v.npy"))
     model = load(tiny_model).train()
     frame = pandas.DataFrame({"id": range(len(sentences)), "body": sentences})
-    for texts in (sentences, frame, frame["body"], datasets.Dataset.from_pandas(frame), tmp_path / "c.txt"):
+    for texts in (
+        sentences,
+        frame,
+        frame["body"],
+        datasets.Dataset.from_pandas(frame),
+        tmp_path / "c.txt",
+    ):
         np.testing.assert_array_equal(encode(model, texts), expected)
     assert model.training
     assert encode(model, sentences, pooling="cls").shape == expected.shape
@@ -119,7 +161,9 @@ def test_objects_give_the_vectors_of_files(tmp_path: Path, tiny_model: Path, sen
 
 
 def test_row_for_row_over_formats(tmp_path: Path) -> None:
-    """Blank lines and nulls are rows; Windows line ends and the mark of UTF-8 are not part of a sentence."""
+    """Blank lines and nulls are rows; Windows line ends and the mark of UTF-8 are not part of a
+    sentence.
+    """
     (tmp_path / "a.txt").write_bytes("\ufeffone\r\n\r\n\ttwo \n three".encode())
     with gzip.open(tmp_path / "b.jsonl.gz", "wt") as stream:
         stream.write('{"n": 1, "s": "four"}\n{"n": 2, "s": null}\n\n{"n": 3, "s": "one"}\n')
@@ -127,7 +171,21 @@ def test_row_for_row_over_formats(tmp_path: Path) -> None:
     write(tmp_path / "d.tsv", ["s\tn", 'six "six\t7'])
     pq.write_table(pa.table({"s": ["seven", None]}), tmp_path / "e.parquet")
     files = [tmp_path / name for name in ("a.txt", "b.jsonl.gz", "c.csv", "d.tsv", "e.parquet")]
-    expected = ["one", "", "\ttwo ", " three", "four", "", "", "one", "five, and\nmore", "", 'six "six', "seven", ""]
+    expected = [
+        "one",
+        "",
+        "\ttwo ",
+        " three",
+        "four",
+        "",
+        "",
+        "one",
+        "five, and\nmore",
+        "",
+        'six "six',
+        "seven",
+        "",
+    ]
     output = encode(Hashes(), files, tmp_path / "v.parquet", text="s", shard=3)
     assert pq.read_table(output)["text"].to_pylist() == expected
     np.testing.assert_array_equal(read(output), Hashes().encode(expected))
@@ -136,31 +194,50 @@ def test_row_for_row_over_formats(tmp_path: Path) -> None:
 def test_shards_end_early_for_long_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("isotrope.encoding.rows.SHARD_CHARACTERS", 100)
     encode(Hashes(), write(tmp_path / "c.txt", ["x" * 60] * 5), tmp_path / "v", shard=50)
-    assert [len(pq.read_table(part)) for part in sorted((tmp_path / "v").glob("part*"))] == [2, 2, 1]
+    assert [len(pq.read_table(part)) for part in sorted((tmp_path / "v").glob("part*"))] == [
+        2,
+        2,
+        1,
+    ]
 
 
 # --- stopped, and gone on with
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
-@pytest.mark.parametrize("name", ["v.npy", *(pytest.param(name, marks=pytest.mark.slow) for name in KINDS[1:])])
+@pytest.mark.parametrize(
+    "name", ["v.npy", *(pytest.param(name, marks=pytest.mark.slow) for name in KINDS[1:])]
+)
 def test_killed_at_every_step_of_writing(tmp_path: Path, name: str) -> None:
-    """The process dies before its k-th change of a file, for every k; the next call ends whole each time."""
+    """The process dies before its k-th change of a file, for every k; the next call ends whole each
+    time.
+    """
     lines = [f"sentence {i % 4}" for i in range(6)]
-    file = write(tmp_path / "c.tsv", ["id\ttext", *(f"{i}\t{line}" for i, line in enumerate(lines))])
+    file = write(
+        tmp_path / "c.tsv", ["id\ttext", *(f"{i}\t{line}" for i, line in enumerate(lines))]
+    )
     beside = tmp_path / "v.kept.parquet"
     for step in itertools.count():
-        child = multiprocessing.get_context("fork").Process(target=_die, args=(step, file, tmp_path / name))
+        child = multiprocessing.get_context("fork").Process(
+            target=_die, args=(step, file, tmp_path / name)
+        )
         child.start()
         child.join(timeout=60)
         assert child.exitcode in (0, 9)
         encode(Hashes(), file, tmp_path / name, shard=4, keep="id")
         np.testing.assert_array_equal(read(tmp_path / name), Hashes().encode(lines))
-        where = {"v": sorted((tmp_path / "v").glob("part*")), "v.npy": beside}.get(name, tmp_path / name)
+        where = {"v": sorted((tmp_path / "v").glob("part*")), "v.npy": beside}.get(
+            name, tmp_path / name
+        )
         assert pq.read_table(where)["id"].to_pylist() == [str(i) for i in range(6)]
         parts = ("part-00000.parquet", "part-00001.parquet")
         of_folder = {f"v/{entry}" for entry in ("_manifest.json", ".job.json", *parts, *OURS)}
-        assert entries(tmp_path) <= {"c.tsv", name, *of_folder, *([beside.name] if name == "v.npy" else [])}
+        assert entries(tmp_path) <= {
+            "c.tsv",
+            name,
+            *of_folder,
+            *([beside.name] if name == "v.npy" else []),
+        }
         if child.exitcode == 0:
             break
         shutil.rmtree(tmp_path / name) if name == "v" else (tmp_path / name).unlink()
@@ -181,13 +258,21 @@ def _die(step: int, file: Path, output: Path) -> None:
 
         return change
 
-    for owner, name in ((Path, "open"), (Path, "replace"), (Path, "unlink"), (Path, "rmdir"), (os, "fsync")):
+    for owner, name in (
+        (Path, "open"),
+        (Path, "replace"),
+        (Path, "unlink"),
+        (Path, "rmdir"),
+        (os, "fsync"),
+    ):
         setattr(owner, name, mortal(getattr(owner, name)))
     encode(Hashes(), file, output, shard=4, keep="id")
 
 
 def test_two_processes_at_once_are_killed_and_gone_on_with(tmp_path: Path) -> None:
-    """Issue 13: kills at random moments, two in one folder. One writes, the other is refused; the end is whole."""
+    """Issue 13: kills at random moments, two in one folder. One writes, the other is refused; the
+    end is whole.
+    """
     lines = [f"sentence {i}" for i in range(400)]
     file, draw = write(tmp_path / "c.txt", lines), random.Random(0)
 
@@ -258,7 +343,9 @@ def test_a_file_that_changes_while_it_is_encoded_gives_no_output(tmp_path: Path)
 @pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss is Linux's")
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """A file twenty times as long, whose vectors are 102 MB, takes little more memory than one shard of 5,000 rows."""
+    """A file twenty times as long, whose vectors are 102 MB, takes little more memory than one
+    shard of 5,000 rows.
+    """
     short = write(tmp_path / "short.txt", [f"sentence number {i}" for i in range(5_000)])
     long = write(tmp_path / "long.txt", [f"sentence number {i}" for i in range(100_000)])
     code = textwrap.dedent(
@@ -294,7 +381,9 @@ class Numbers:
 
 
 def test_a_full_disk_is_named_and_whole_shards_stay(tmp_path: Path) -> None:
-    """A limit on the size of files stands for the full disk: the write fails in the same place, in the middle."""
+    """A limit on the size of files stands for the full disk: the write fails in the same place, in
+    the middle.
+    """
     lines = [f"sentence {i}" for i in range(6_000)]
     file = write(tmp_path / "c.txt", lines)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -305,7 +394,10 @@ def test_a_full_disk_is_named_and_whole_shards_stay(tmp_path: Path) -> None:
                 encode(Numbers(), file, tmp_path / name, shard=shard, batch_size=shard)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    done = {name: len(list((tmp_path / name).glob("part-*"))) for name in ("v.npy.parts", "v.parquet.parts", "v")}
+    done = {
+        name: len(list((tmp_path / name).glob("part-*")))
+        for name in ("v.npy.parts", "v.parquet.parts", "v")
+    }
     assert done == {"v.npy.parts": 3, "v.parquet.parts": 3, "v": 0}  # the whole files found no room
     assert not any((tmp_path / name).exists() for name in KINDS)
     assert not list(tmp_path.rglob(f".*{DRAFT}"))
@@ -315,12 +407,18 @@ def test_a_full_disk_is_named_and_whole_shards_stay(tmp_path: Path) -> None:
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
-    "other files in the folder": ({"output": "full", "restart": True}, "is not empty and holds no folder of vectors"),
+    "other files in the folder": (
+        {"output": "full", "restart": True},
+        "is not empty and holds no folder of vectors",
+    ),
     "output in the input": ({"texts": ["c.txt", "."]}, "lies in the input"),
     "output is the input": ({"texts": "in.parquet", "output": "in.parquet"}, "lies in the input"),
     "bytes": ({"texts": "bad.txt"}, "bad.txt:2 holds what is not UTF-8"),
     "batch size": ({"batch_size": 0}, "batch_size = 0"),
-    "pooling of an object": ({"pooling": "cls"}, "pooling = 'cls' needs a sentence-transformers model"),
+    "pooling of an object": (
+        {"pooling": "cls"},
+        "pooling = 'cls' needs a sentence-transformers model",
+    ),
     "other dimension": (
         {"model": SimpleNamespace(encode=lambda texts: np.ones((len(texts),) * 2))},
         "gave 3 dimensions",
@@ -328,14 +426,21 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_outputs_that_are_refused_and_folders_by_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_that_are_refused_and_folders_by_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     Path("plain").touch()
     Path("link").symlink_to("elsewhere")
     Path("folder.npy").mkdir()
-    refused = {"": "output is empty", "folder.npy": "folder.npy is a folder", "plain": "plain is a file",
-               "link": "link is a symbolic link", "v.xlsx": "v.xlsx has the unknown ending"}  # fmt: skip
+    refused = {
+        "": "output is empty",
+        "folder.npy": "folder.npy is a folder",
+        "plain": "plain is a file",
+        "link": "link is a symbolic link",
+        "v.xlsx": "v.xlsx has the unknown ending",
+    }
     for name, problem in refused.items():
         with pytest.raises(UserError, match=problem):
             encode(Hashes(), ["a"], name)
@@ -365,7 +470,9 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistake: str)
     assert entries(tmp_path) == before
 
 
-def test_a_line_that_the_reader_has_cut_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_the_reader_has_cut_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (file := tmp_path / "a.txt").write_text(f"short\n{'long ' * 20}\n", encoding="utf-8")
     for room in ("text.files", "encoding.rows"):
         monkeypatch.setattr(f"isotrope.{room}.LONGEST_LINE", 50)
@@ -374,7 +481,9 @@ def test_a_line_that_the_reader_has_cut_is_refused(tmp_path: Path, monkeypatch: 
 
 
 def test_an_error_of_the_encoder_is_its_own(tmp_path: Path) -> None:
-    """What fails inside the encoder is not put down to the output, and leaves the older output in place."""
+    """What fails inside the encoder is not put down to the output, and leaves the older output in
+    place.
+    """
     file = write(tmp_path / "c.txt", ["a", "b"])
     np.save(tmp_path / "v.npy", np.zeros(3))
 
@@ -404,5 +513,9 @@ def test_documents_have_a_vector_for_each_block_and_other_files_are_counted(tmp_
 
 def test_texts_in_another_script_are_one_warning() -> None:
     shown = io.StringIO()
-    encode("isotrope/tiny", ["机器学习模型可以把句子变成向量。"] * 3, console=Console(file=shown, width=1000))
+    encode(
+        "isotrope/tiny",
+        ["机器学习模型可以把句子变成向量。"] * 3,
+        console=Console(file=shown, width=1000),
+    )
     assert shown.getvalue().count("of the tokens are unknown to the model's tokenizer") == 1

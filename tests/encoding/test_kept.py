@@ -21,15 +21,24 @@ def json_lines(path: Path, rows: list[dict[str, object]]) -> Path:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_columns_stand_beside_their_vectors(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also behind blank lines and in other files; whole numbers stay so; null and fractions find one type."""
+def test_columns_stand_beside_their_vectors(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also behind blank lines and in other files; whole numbers stay so; null and fractions find
+    one type.
+    """
     monkeypatch.setattr(rows, "ROWS", 2)
     one = [{"id": i, "text": f"one {i}", "size": i, "tags": ["a"] * i} for i in range(5)]
-    two = [{"size": 0.5, "id": 9, "text": None, "tags": None}, {"size": None, "id": 10, "text": "two", "tags": []}]
+    two = [
+        {"size": 0.5, "id": 9, "text": None, "tags": None},
+        {"size": None, "id": 10, "text": "two", "tags": []},
+    ]
     files = [json_lines(tmp_path / "a.jsonl", one), json_lines(tmp_path / "b.jsonl", two)]
     with gzip.open(tmp_path / "c.jsonl.gz", "wt") as stream:
         stream.write('\n{"id": 11, "text": "three", "size": 1, "tags": []}\n')
-    output = encode(Hashes(), [*files, tmp_path / "c.jsonl.gz"], tmp_path / name, keep="id, size,tags", shard=3)
+    output = encode(
+        Hashes(), [*files, tmp_path / "c.jsonl.gz"], tmp_path / name, keep="id, size,tags", shard=3
+    )
     found = table_of(output)
     assert found["id"].to_pylist() == [0, 1, 2, 3, 4, 9, 10, None, 11]
     assert found["size"].to_pylist() == [0, 1, 2, 3, 4, 0.5, None, None, 1]
@@ -58,7 +67,10 @@ def test_columns_of_arrow_stay_as_they_are(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet")
     keep = table.column_names[1:]
     encode(Hashes(), tmp_path / "a.parquet", tmp_path / "v.parquet", text="text", keep=keep)
-    assert pq.read_table(tmp_path / "v.parquet").select(table.column_names).replace_schema_metadata() == table
+    assert (
+        pq.read_table(tmp_path / "v.parquet").select(table.column_names).replace_schema_metadata()
+        == table
+    )
     encode(Hashes(), tmp_path / "a.parquet", tmp_path / "v.npy", text="text", keep=["text", *keep])
     assert pq.read_table(tmp_path / "v.kept.parquet") == table
 
@@ -87,8 +99,11 @@ def test_columns_that_cannot_be_kept(tmp_path: Path, keep: str, problem: str) ->
 
 
 def test_values_that_have_no_one_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for values, problem in (([1, "a"], "from .*a.jsonl:1 on"), ([1, 2, "a"], "from .*a.jsonl:3 on .*int64 and string"),
-                            ([{}, {}], "Parquet cannot hold")):  # fmt: skip
+    for values, problem in (
+        ([1, "a"], "from .*a.jsonl:1 on"),
+        ([1, 2, "a"], "from .*a.jsonl:3 on .*int64 and string"),
+        ([{}, {}], "Parquet cannot hold"),
+    ):
         monkeypatch.setattr(rows, "ROWS", 2)
         file = json_lines(tmp_path / "a.jsonl", [{"text": "x", "id": value} for value in values])
         with pytest.raises(UserError, match=problem):
@@ -103,5 +118,7 @@ def test_values_that_have_no_one_type(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_an_array_never_stands_beside_the_columns_of_another(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", ["id,text", "7,x"])
     encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.npy", keep="id")
-    with pytest.raises(UserError, match=r"v.kept.parquet would lie beside an array of other rows: move it away"):
+    with pytest.raises(
+        UserError, match=r"v.kept.parquet would lie beside an array of other rows: move it away"
+    ):
         encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.npy")

@@ -1,4 +1,6 @@
-"""Vectors behind a URL: the parts of a folder of this machine, whole after any stop, and nothing else touched."""
+"""Vectors behind a URL: the parts of a folder of this machine, whole after any stop, and nothing
+else touched.
+"""
 
 import json
 from pathlib import Path
@@ -25,10 +27,14 @@ def contents(memory: AbstractFileSystem) -> dict[str, bytes]:
     return {name.rpartition("/")[2]: memory.cat_file(name) for name in memory.find("/out")}
 
 
-def test_the_parts_are_those_of_a_folder(rows: Path, memory: AbstractFileSystem, tmp_path: Path) -> None:
+def test_the_parts_are_those_of_a_folder(
+    rows: Path, memory: AbstractFileSystem, tmp_path: Path
+) -> None:
     here = encode(Hashes(), rows, tmp_path / "out", shard=100, keep="id")
     assert encode(Hashes(), rows, "memory://out/", shard=100, keep="id") == "memory://out"
-    assert contents(memory) == {path.name: path.read_bytes() for path in Path(here).iterdir() if path.name[0] != "."}
+    assert contents(memory) == {
+        path.name: path.read_bytes() for path in Path(here).iterdir() if path.name[0] != "."
+    }
     assert len(contents(memory)) == 4
     again = Hashes()
     memory.put_file(str(rows), "/in/rows.jsonl")
@@ -39,7 +45,9 @@ def test_the_parts_are_those_of_a_folder(rows: Path, memory: AbstractFileSystem,
 def test_what_is_finished_is_known_on_every_machine(
     rows: Path, memory: AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By what stands in the output: another machine has nothing else. A part that was lost is made again."""
+    """By what stands in the output: another machine has nothing else. A part that was lost is made
+    again.
+    """
     encode(Hashes(), rows, "memory://out", shard=100)
     before = contents(memory)
     for machine, lost in (("second", ""), ("third", "part-00001.parquet")):
@@ -79,11 +87,15 @@ def test_a_stopped_call_goes_on(
     encode(rest, rows, "memory://out", shard=100)
     assert rest.calls < 160
     here = Path(encode(Hashes(), rows, tmp_path / "out", shard=100))
-    assert contents(memory) == {path.name: path.read_bytes() for path in here.iterdir() if path.name[0] != "."}
+    assert contents(memory) == {
+        path.name: path.read_bytes() for path in here.iterdir() if path.name[0] != "."
+    }
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_what_another_has_written_stays(rows: Path, memory: AbstractFileSystem, restart: bool) -> None:
+def test_what_another_has_written_stays(
+    rows: Path, memory: AbstractFileSystem, restart: bool
+) -> None:
     memory.pipe_file("/out/part-00000.parquet", b"another's")
     with pytest.raises(UserError, match=r"memory://out holds files.*: delete them"):
         encode(Hashes(), rows, "memory://out", restart=restart)
@@ -100,8 +112,14 @@ def test_other_rows_are_refused(rows: Path, memory: AbstractFileSystem, tmp_path
 @pytest.mark.parametrize(
     ("output", "problem"),
     [
-        ("memory://out/v.npy", "output memory://out/v.npy is a file: behind a URL only a folder grows safely: end it"),
-        ("https://host/out?key=secret", "output https://host/out is a web address, which cannot be written to"),
+        (
+            "memory://out/v.npy",
+            "output memory://out/v.npy is a file: behind a URL only a folder grows safely: end it",
+        ),
+        (
+            "https://host/out?key=secret",
+            "output https://host/out is a web address, which cannot be written to",
+        ),
         ("memory://in/out", "output memory://in/out lies in the input memory://in"),
     ],
 )

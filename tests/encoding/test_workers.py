@@ -1,4 +1,6 @@
-"""Shards as tasks of a process pool or of Ray Data: the same bytes as one process, whoever is killed."""
+"""Shards as tasks of a process pool or of Ray Data: the same bytes as one process, whoever is
+killed.
+"""
 
 import multiprocessing
 import os
@@ -36,7 +38,11 @@ def one_thread() -> Iterator[None]:
 def workers_of(process: psutil.Process) -> list[psutil.Process]:
     """Those that encode, of a pool or of Ray."""
     children = process.children(recursive=True)
-    return [one for one in children if any(word in " ".join(one.cmdline()) for word in ("MapWorker", "spawn_main"))]
+    return [
+        one
+        for one in children
+        if any(word in " ".join(one.cmdline()) for word in ("MapWorker", "spawn_main"))
+    ]
 
 
 def parts(folder: Path) -> dict[str, bytes]:
@@ -47,16 +53,32 @@ def test_equal_to_one_process(tmp_path: Path, tiny_model: Path, corpus_file: Pat
     """All files, byte by byte, also of a loaded model, and in the dtype that the driver has chosen."""
     file, dtype = lines(corpus_file, tmp_path / "c.txt", 60), "bf16" if has_bf16() else "float32"
     one = encode(tiny_model, file, tmp_path / "one", shard=20, dtype=dtype)
-    two = encode(load(tiny_model), file, tmp_path / "two", shard=20, dtype=dtype, engine="processes", workers=1)
+    two = encode(
+        load(tiny_model),
+        file,
+        tmp_path / "two",
+        shard=20,
+        dtype=dtype,
+        engine="processes",
+        workers=1,
+    )
     assert parts(one) == parts(two)
     assert len(parts(one)) == 3
 
 
-@pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=[pytest.mark.slow, needs_ray])])
+@pytest.mark.parametrize(
+    "engine", ["processes", pytest.param("ray", marks=[pytest.mark.slow, needs_ray])]
+)
 def test_a_killed_worker_is_replaced(
-    tmp_path: Path, tiny_model: Path, corpus_file: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    tiny_model: Path,
+    corpus_file: Path,
+    engine: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It changes nothing. Workers of the pool are forked here: a new one would import torch for seven seconds."""
+    """It changes nothing. Workers of the pool are forked here: a new one would import torch for
+    seven seconds.
+    """
     forked, killed = multiprocessing.get_context("fork"), list[psutil.Process]()
     file = lines(corpus_file, tmp_path / "c.txt", 100)
     one = encode(tiny_model, file, tmp_path / "one", shard=13, batch_size=4)
@@ -68,7 +90,16 @@ def test_a_killed_worker_is_replaced(
             killed[0].kill()
 
     monkeypatch.setattr(multiprocessing, "get_context", lambda method: forked)
-    two = encode(tiny_model, file, tmp_path / "two", shard=13, batch_size=4, engine=engine, workers=2, progress=kill)
+    two = encode(
+        tiny_model,
+        file,
+        tmp_path / "two",
+        shard=13,
+        batch_size=4,
+        engine=engine,
+        workers=2,
+        progress=kill,
+    )
     assert killed
     assert contents(one) == contents(two)
     assert len(parts(one)) == 8
@@ -91,7 +122,9 @@ def test_parts_at_a_url(tmp_path: Path, tiny_model: Path, corpus_file: Path, eng
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
-def test_a_stopped_driver_goes_on(tmp_path: Path, tiny_model: Path, corpus_file: Path, sent: int) -> None:
+def test_a_stopped_driver_goes_on(
+    tmp_path: Path, tiny_model: Path, corpus_file: Path, sent: int
+) -> None:
     """Its workers end with it, and one process may do the rest."""
     file = lines(corpus_file, tmp_path / "c.txt", 1500)
     script = tmp_path / "job.py"
@@ -104,7 +137,9 @@ def test_a_stopped_driver_goes_on(tmp_path: Path, tiny_model: Path, corpus_file:
     )
     out = tmp_path / "out"
     command = [sys.executable, str(script), str(tiny_model), str(file), str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as driver:
         assert driver.stdout
         while int(driver.stdout.readline()) < 100:
             pass
@@ -147,13 +182,20 @@ def test_another_model_in_the_worker(tiny_model: Path) -> None:
         ({"engine": "processes", "workers": 0}, "workers = 0 is impossible"),
         ({"workers": 2}, "the engine one takes no workers: workers need --engine processes or ray"),
         ({"engine": "processes", "address": "auto"}, "the engine processes takes no address"),
-        ({"engine": "processes", "model": object()}, "the engine processes needs a sentence-transformers model"),
+        (
+            {"engine": "processes", "model": object()},
+            "the engine processes needs a sentence-transformers model",
+        ),
         pytest.param(
-            {"engine": "ray", "address": "127.0.0.1:1"}, r"no cluster answers at 127\.0\.0\.1:1 ", marks=needs_ray
+            {"engine": "ray", "address": "127.0.0.1:1"},
+            r"no cluster answers at 127\.0\.0\.1:1 ",
+            marks=needs_ray,
         ),
     ],
 )
-def test_wrong_options(tmp_path: Path, tiny_model: Path, options: dict[str, Any], line: str) -> None:
+def test_wrong_options(
+    tmp_path: Path, tiny_model: Path, options: dict[str, Any], line: str
+) -> None:
     with pytest.raises(UserError, match=line):
         encode(**{"model": tiny_model, "texts": ["a"], "output": tmp_path / "v", **options})
     assert not (tmp_path / "v").exists()
@@ -162,5 +204,7 @@ def test_wrong_options(tmp_path: Path, tiny_model: Path, options: dict[str, Any]
 def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line, before the model and the files are looked at."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"needs ray, which is not installed: pip install 'isotrope\[ray\]'"):
+    with pytest.raises(
+        UserError, match=r"needs ray, which is not installed: pip install 'isotrope\[ray\]'"
+    ):
         encode("no-model", "no-file.txt", tmp_path / "v", engine="ray")

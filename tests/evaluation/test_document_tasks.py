@@ -1,4 +1,6 @@
-"""Tasks made from documents: what they ask, which documents each takes, and what is said of the others."""
+"""Tasks made from documents: what they ask, which documents each takes, and what is said of the
+others.
+"""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -22,10 +24,17 @@ from isotrope.evaluation.embed import Known
 from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents
 from isotrope.text.corpus import Document
 
-TITLE, HALVES, SCATTERED = "title → body", "half → half of short texts", "half of the words → the others"
+TITLE, HALVES, SCATTERED = (
+    "title → body",
+    "half → half of short texts",
+    "half of the words → the others",
+)
 NAMES = [TITLE, HALVES, SCATTERED, "neighbouring paragraphs"]
 LONG = [text for text in sentences(700, seed=9) if len(text.split()) >= 12]
-DOCUMENTS = [Document(f"On {' '.join(a.split()[:4])} {i}", [a, b]) for i, (a, b) in enumerate(pairwise(LONG[:81]))][::2]
+DOCUMENTS = [
+    Document(f"On {' '.join(a.split()[:4])} {i}", [a, b])
+    for i, (a, b) in enumerate(pairwise(LONG[:81]))
+][::2]
 
 
 def tasks(documents: list[Document], **options: int) -> dict[str, SelfMadeTask]:
@@ -33,7 +42,10 @@ def tasks(documents: list[Document], **options: int) -> dict[str, SelfMadeTask]:
 
 
 def asked(task: SelfMadeTask) -> list[tuple[str, str]]:
-    return [(query, task.candidates[answer]) for query, answer in zip(task.queries, task.answers, strict=True)]
+    return [
+        (query, task.candidates[answer])
+        for query, answer in zip(task.queries, task.answers, strict=True)
+    ]
 
 
 class Bags:
@@ -43,7 +55,10 @@ class Bags:
         self.blur = blur
 
     def encode(self, texts: list[str]) -> np.ndarray:
-        rows = np.array([[text.split().count(word) for word in WORDS] for text in texts], dtype=float) + 1e-3
+        rows = (
+            np.array([[text.split().count(word) for word in WORDS] for text in texts], dtype=float)
+            + 1e-3
+        )
         return rows + self.blur * np.random.default_rng(len(texts)).standard_normal(rows.shape)
 
 
@@ -51,11 +66,15 @@ def test_each_task_asks_for_another_part_of_the_document() -> None:
     found = tasks(DOCUMENTS)
     assert list(found) == NAMES
     bodies = [" ".join(document.paragraphs) for document in DOCUMENTS]
-    assert asked(found[TITLE]) == [(d.title, body) for d, body in zip(DOCUMENTS, bodies, strict=True)]
+    assert asked(found[TITLE]) == [
+        (d.title, body) for d, body in zip(DOCUMENTS, bodies, strict=True)
+    ]
     assert [f"{a} {b}" for a, b in asked(found[HALVES])] == bodies
     for (some, others), body in zip(asked(found[SCATTERED]), bodies, strict=True):
         assert sorted([*some.split(), *others.split()]) == sorted(body.split())
-    assert asked(found["neighbouring paragraphs"]) == [tuple(document.paragraphs) for document in DOCUMENTS]
+    assert asked(found["neighbouring paragraphs"]) == [
+        tuple(document.paragraphs) for document in DOCUMENTS
+    ]
 
 
 @pytest.mark.parametrize(
@@ -75,15 +94,23 @@ def test_a_text_that_begins_with_its_title_loses_it_there(
 
 def test_each_task_takes_the_documents_that_allow_it_and_says_what_is_left_out() -> None:
     plain = [Document("", [" ".join(document.paragraphs)]) for document in DOCUMENTS[:20]]
-    made = make_document_tasks([*plain, *DOCUMENTS[20:], Document("A title", ["too short"])], fewest=20)
+    made = make_document_tasks(
+        [*plain, *DOCUMENTS[20:], Document("A title", ["too short"])], fewest=20
+    )
     assert {task.name: len(task.queries) for task in made.tasks} == {
-        TITLE: 20, HALVES: 40, SCATTERED: 40, "neighbouring paragraphs": 20,
-    }  # fmt: skip
+        TITLE: 20,
+        HALVES: 40,
+        SCATTERED: 40,
+        "neighbouring paragraphs": 20,
+    }
     assert made.told[0] == "title → body: 20 documents"
     assert made.told[-1] == "1 of 41 documents are in no task: they have fewer than 12 words"
     fewer = make_document_tasks([*plain, *DOCUMENTS[20:]], fewest=21)
     assert [task.name for task in fewer.tasks] == [HALVES, SCATTERED]
-    assert fewer.told[0] == "title → body: left out, 20 of 40 documents have a title of their own, 21 are needed"
+    assert (
+        fewer.told[0]
+        == "title → body: left out, 20 of 40 documents have a title of their own, 21 are needed"
+    )
     for none in ([], [DOCUMENTS[0]] * 3000):
         assert make_document_tasks(none).tasks == []
 
@@ -94,7 +121,9 @@ def test_spans_are_short_and_leave_at_least_half_of_the_text(length: int, seed: 
     words = [f"w{i}" for i in range(length)]
     spans, rest = spans_of(" ".join(words), seed)
     assert len(spans) == (1 if length < 64 else 2 if length < 96 else 3)
-    assert sorted([*" ".join(spans).split(), *rest.split()]) == sorted(words), "no word twice, none lost"
+    assert sorted([*" ".join(spans).split(), *rest.split()]) == sorted(words), (
+        "no word twice, none lost"
+    )
     assert 2 * len(rest.split()) >= length
     for span in spans:
         assert span in " ".join(words), "words that follow each other"
@@ -104,13 +133,21 @@ def test_spans_are_short_and_leave_at_least_half_of_the_text(length: int, seed: 
 
 def test_the_spans_of_a_document_count_as_one() -> None:
     """Scores are means over the spans of a document; a smaller task takes whole documents."""
-    many = [Document("", [text for d in DOCUMENTS[i : i + 5] for text in d.paragraphs]) for i in range(0, 40, 5)]
+    many = [
+        Document("", [text for d in DOCUMENTS[i : i + 5] for text in d.paragraphs])
+        for i in range(0, 40, 5)
+    ]
     task = tasks(many)["spans → rest"]
     assert len(task.queries) > task.size == len(task.candidates) == len(many)
     similar = Bags().encode(task.queries) @ Bags().encode(task.candidates).T
     similar /= np.linalg.norm(Bags().encode(task.candidates), axis=1)
-    places = 1 + (similar > similar[np.arange(len(task.answers)), task.answers][:, None]).sum(axis=1)
-    own = [[1 / place for place, of in zip(places, task.answers, strict=True) if of == answer] for answer in range(8)]
+    places = 1 + (similar > similar[np.arange(len(task.answers)), task.answers][:, None]).sum(
+        axis=1
+    )
+    own = [
+        [1 / place for place, of in zip(places, task.answers, strict=True) if of == answer]
+        for answer in range(8)
+    ]
     np.testing.assert_allclose(task.score(Bags()), [np.mean(each) for each in own])
     part = task.part(3)
     assert part.size == len(part.candidates) == 3
@@ -126,7 +163,10 @@ def test_what_no_model_can_tell_apart_is_left_out() -> None:
     assert len(found[HALVES].queries) == len(DOCUMENTS)
     licence = "Copyright of all authors, all rights reserved."
     boilerplate = [Document("", [d.paragraphs[0], licence]) for d in DOCUMENTS[:3]]
-    assert len(tasks([*boilerplate, *DOCUMENTS[3:]])["neighbouring paragraphs"].queries) == len(DOCUMENTS) - 3
+    assert (
+        len(tasks([*boilerplate, *DOCUMENTS[3:]])["neighbouring paragraphs"].queries)
+        == len(DOCUMENTS) - 3
+    )
     twice = Document("", [LONG[90], f"{LONG[90]} And more."])
     assert "neighbouring paragraphs" not in tasks([twice])
 
@@ -143,20 +183,30 @@ def test_copies_count_once_however_many_there_are_and_long_texts_are_cut() -> No
 def test_the_same_documents_and_seed_give_the_same_tasks() -> None:
     many = [Document("", [*a.paragraphs, *b.paragraphs]) for a, b in pairwise(DOCUMENTS)][::2]
     for name in ("spans → rest", "neighbouring paragraphs"):
-        assert asked(tasks(many)[name]) == asked(tasks(many)[name]) != asked(tasks(many, seed=1)[name])
+        assert (
+            asked(tasks(many)[name]) == asked(tasks(many)[name]) != asked(tasks(many, seed=1)[name])
+        )
 
 
-@pytest.mark.parametrize(("before", "after", "verdict"), [(0, 3, "worse"), (3, 0, "better"), (0, 0, "not significant")])
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"), [(0, 3, "worse"), (3, 0, "better"), (0, 0, "not significant")]
+)
 def test_a_blurred_model_is_seen(before: float, after: float, verdict: str) -> None:
-    """One resample holds all that the tasks ask of a document, so equal tasks say no more than one of them."""
+    """One resample holds all that the tasks ask of a document, so equal tasks say no more than one
+    of them.
+    """
     made = list(tasks(DOCUMENTS).values())
     found = compare_on_documents(Bags(before), Bags(after), made)
     assert found.verdict == verdict
     assert list(found.per_task) == NAMES
     assert found.after == pytest.approx(np.mean([one.after for one in found.per_task.values()]))
-    once, twice = (compare_on_documents(Bags(before), Bags(after), made[1:2] * count) for count in (1, 2))
+    once, twice = (
+        compare_on_documents(Bags(before), Bags(after), made[1:2] * count) for count in (1, 2)
+    )
     assert (once.low, once.high, once.p) == (twice.low, twice.high, twice.p)
-    other = compare_on_documents(Bags(before), Bags(after), [made[1], replace(made[1], of=made[1].of[::-1])])
+    other = compare_on_documents(
+        Bags(before), Bags(after), [made[1], replace(made[1], of=made[1].of[::-1])]
+    )
     assert (other.low == once.low) == (before == after), "of other documents, they say more"
 
 
@@ -181,7 +231,9 @@ def test_where_most_documents_are_short_those_of_six_words_count() -> None:
 
 @settings(max_examples=40)
 @given(length=st.integers(6, 40), seed=st.integers(0, 5))
-def test_half_of_the_words_and_the_others_are_all_words_in_their_order(length: int, seed: int) -> None:
+def test_half_of_the_words_and_the_others_are_all_words_in_their_order(
+    length: int, seed: int
+) -> None:
     words = [f"w{i}" for i in range(length)]
     (some,), others = scattered_of(" ".join(words), seed)
     one, other = some.split(), others.split()
@@ -213,7 +265,9 @@ def test_near_duplicates_have_half_of_their_word_triples_in_common() -> None:
 def test_all_places_count_where_the_first_ten_say_too_little() -> None:
     """Directions of four answers; the first query is nearest to its own, the last one meets a tie."""
     rows = {"a": 0.0, "b": 1.2, "c": 0.1, "d": 2.0, "w": 0.05, "x": 1.0, "y": 2.0, "z": 0.05}
-    encoder = Known(list(rows), np.array([[np.cos(angle), np.sin(angle)] for angle in rows.values()]))
+    encoder = Known(
+        list(rows), np.array([[np.cos(angle), np.sin(angle)] for angle in rows.values()])
+    )
     answers, of = np.array([1, 2, 0, 3]), np.array([2, 3, 5, 7])
     task = SelfMadeTask("t", list("abcd"), list("wxyz"), answers, of, all_places=True)
     assert task.score(encoder).tolist() == [2 / 3, 1 / 3, 2 / 3, 0], "in the order of the answers"

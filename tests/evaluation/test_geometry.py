@@ -1,4 +1,6 @@
-"""Alignment, uniformity and mean cosine against their definitions, and on spaces whose answer is known."""
+"""Alignment, uniformity and mean cosine against their definitions, and on spaces whose answer is
+known.
+"""
 
 import json
 
@@ -12,7 +14,13 @@ import drawn
 from isotrope.errors import UserError
 from isotrope.evaluation import geometry, suite
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.geometry import by_gold_band, effective_rank, gold_scale, iso_score, variance_shares
+from isotrope.evaluation.geometry import (
+    by_gold_band,
+    effective_rank,
+    gold_scale,
+    iso_score,
+    variance_shares,
+)
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.views.sgw import group_whiten
@@ -24,7 +32,9 @@ from oracle.similarity import DATA, GOLDEN, HashEncoder, needs_data, needs_golde
 @needs_golden
 def test_golden_equations():
     golden = np.load(GOLDEN / "equations.npz")
-    assert geometry.alignment(golden["h"], golden["h_pos"]) == pytest.approx(float(golden["align"]), abs=1e-9)
+    assert geometry.alignment(golden["h"], golden["h_pos"]) == pytest.approx(
+        float(golden["align"]), abs=1e-9
+    )
     assert geometry.uniformity(golden["h"]) == pytest.approx(float(golden["uniform"]), abs=1e-9)
 
 
@@ -57,8 +67,12 @@ def test_disturbance_is_equation_11():
 
 def test_known_spaces():
     collapsed = np.outer([1.0, 2.0, 3.0], [1.0, 1.0])
-    assert (geometry.uniformity(collapsed), geometry.mean_cosine(collapsed)) == pytest.approx((0, 1), abs=1e-12)
-    assert (geometry.uniformity(np.eye(3)), geometry.mean_cosine(np.eye(3))) == pytest.approx((-4, 0), abs=1e-12)
+    assert (geometry.uniformity(collapsed), geometry.mean_cosine(collapsed)) == pytest.approx(
+        (0, 1), abs=1e-12
+    )
+    assert (geometry.uniformity(np.eye(3)), geometry.mean_cosine(np.eye(3))) == pytest.approx(
+        (-4, 0), abs=1e-12
+    )
     assert geometry.alignment(np.eye(3), -np.eye(3)) == pytest.approx(4)
     assert geometry.alignment(np.eye(3), 5 * np.eye(3)) == 0
     x = torch.randn(6, 4, requires_grad=True)
@@ -84,7 +98,9 @@ def test_suite_takes_the_positives_of_the_dev_set():
     result = suite.run(HashEncoder(), "geometry", DATA)["STSBenchmark"]
     pairs, encoder = load_sts(DATA, "STSBenchmark", ("dev",))["dev"], HashEncoder()
     close = [i for i, gold in enumerate(pairs.gold) if gold > 4]
-    first, second = (encoder.encode([side[i] for i in close]) for side in (pairs.first, pairs.second))
+    first, second = (
+        encoder.encode([side[i] for i in close]) for side in (pairs.first, pairs.second)
+    )
     assert result["positives"] == len(close)
     assert result["alignment"] == pytest.approx(naive.alignment(first, second), abs=1e-6)
     assert result["sentences"] == len({*pairs.first, *pairs.second})
@@ -99,7 +115,13 @@ def test_bands_on_the_users_own_pairs():
     angles = np.arccos([1.0, *golds])
     known = Known(["query", *pairs.second], np.stack([np.cos(angles), np.sin(angles)], axis=1))
     result = geometry.pair_geometry(known, pairs)
-    assert [band["band"] for band in result["bands"]] == ["0–0.2", "0.2–0.4", "0.4–0.6", "0.6–0.8", "0.8–1"]
+    assert [band["band"] for band in result["bands"]] == [
+        "0–0.2",
+        "0.2–0.4",
+        "0.4–0.6",
+        "0.6–0.8",
+        "0.8–1",
+    ]
     assert [band["pairs"] for band in result["bands"]] == [4, 4, 4, 4, 5]
     assert result["positives"] == 4  # above four fifths
     for band, some in zip(result["bands"], np.split(golds, [4, 8, 12, 16]), strict=True):
@@ -107,7 +129,9 @@ def test_bands_on_the_users_own_pairs():
         assert band["quantiles"]["0.5"] == pytest.approx(np.median(some))
     assert sum(result["spectrum"]) == pytest.approx(1)
     words = [f"word{i}" for i in range(12)]
-    empty = geometry.pair_geometry(HashEncoder(), Pairs("own", words, words[::-1], np.linspace(0, 3, 12)))
+    empty = geometry.pair_geometry(
+        HashEncoder(), Pairs("own", words, words[::-1], np.linspace(0, 3, 12))
+    )
     assert (empty["positives"], empty["alignment"]) == (0, None)
     assert empty["bands"][-1] == {"band": "4–5", "pairs": 0}
     for one in (result, empty):
@@ -134,24 +158,33 @@ def test_iso_score_has_the_properties_its_paper_asks_for():
     assert iso_score(np.ones((5, 3))) == 0
     skewed = isotropic * np.linspace(1, 3, 12)
     rotation = np.linalg.qr(np.random.default_rng(2).standard_normal((12, 12)))[0]
-    for same in (skewed + 100, 1e-3 * skewed, skewed @ rotation, skewed[::-1]):  # mean, scale, rotation, order
+    # mean, scale, rotation, order
+    for same in (skewed + 100, 1e-3 * skewed, skewed @ rotation, skewed[::-1]):
         assert iso_score(same) == pytest.approx(iso_score(skewed), abs=1e-9)
     for used in range(1, 13):  # linear in the dimensions used evenly, and they are counted
-        assert iso_score(isotropic * (np.arange(12) < used)) == pytest.approx((used - 1) / 11, abs=1e-12)
+        assert iso_score(isotropic * (np.arange(12) < used)) == pytest.approx(
+            (used - 1) / 11, abs=1e-12
+        )
 
 
 def test_spectrum_of_known_spaces():
     shares = variance_shares(whitened(50, 4) * [2.0, 1.0, 1.0, 0.0])
     np.testing.assert_allclose(shares, [4 / 6, 1 / 6, 1 / 6, 0], atol=1e-12)
-    assert (effective_rank(np.full(5, 0.2)), effective_rank(np.array([1.0, 0.0]))) == pytest.approx((5, 1))
+    assert (effective_rank(np.full(5, 0.2)), effective_rank(np.array([1.0, 0.0]))) == pytest.approx(
+        (5, 1)
+    )
 
 
 def test_bands_hold_what_their_label_says() -> None:
     gold = np.array([0, 0.2, 0.35, 0.5, 0.79, 0.8, 1.0])
     bands = by_gold_band(gold, {"after": gold})
     assert {label: values["after"].tolist() for label, values in bands} == {
-        "0–0.2": [0], "0.2–0.4": [0.2, 0.35], "0.4–0.6": [0.5], "0.6–0.8": [0.79], "0.8–1": [0.8, 1.0],
-    }  # fmt: skip
+        "0–0.2": [0],
+        "0.2–0.4": [0.2, 0.35],
+        "0.4–0.6": [0.5],
+        "0.6–0.8": [0.79],
+        "0.8–1": [0.8, 1.0],
+    }
     assert gold_scale(np.array([1.0, 4.6])) == (0, 5)
     assert gold_scale(np.array([-1.0, 0.9])) == (-1, 0.9)
     assert gold_scale(np.array([0.0, 100.0])) == (0, 100)

@@ -1,4 +1,6 @@
-"""Retrieval and clustering measures against naive forms; ties never help; fused rankings; real domains."""
+"""Retrieval and clustering measures against naive forms; ties never help; fused rankings; real
+domains.
+"""
 
 from pathlib import Path
 
@@ -9,14 +11,23 @@ from scipy.sparse import csr_array
 from isotrope import load
 from isotrope.evaluation import retrieval
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import OwnTask, evaluate_domain, fused, ranked_lists, search_with, v_measures
+from isotrope.evaluation.retrieval import (
+    OwnTask,
+    evaluate_domain,
+    fused,
+    ranked_lists,
+    search_with,
+    v_measures,
+)
 from isotrope.evaluation.sets.domain import Domain, same_class
 from isotrope.evaluation.sets.domains import load_domain
 from isotrope.evaluation.sets.labels import read_labels
 from oracle import retrieval as naive
 from oracle.similarity import DATA, HashEncoder
 
-needs_domains = pytest.mark.skipif(not (DATA / "domain").is_dir(), reason="needs domain/ in ISOTROPE_DATA")
+needs_domains = pytest.mark.skipif(
+    not (DATA / "domain").is_dir(), reason="needs domain/ in ISOTROPE_DATA"
+)
 
 
 def lookup(table: np.ndarray) -> Known:
@@ -25,7 +36,9 @@ def lookup(table: np.ndarray) -> Known:
 
 
 def graded(seed: int, q: int = 17, m: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Vectors with many ties (coordinates -1, 0, 1) and grades 0 to 3; every query has something to find."""
+    """Vectors with many ties (coordinates -1, 0, 1) and grades 0 to 3; every query has something to
+    find.
+    """
     generator = np.random.default_rng(seed)
     queries, corpus = (generator.integers(-1, 2, size=(n, 4)).astype(np.float32) for n in (q, m))
     queries[:, 0], corpus[:, 0] = 1, 1  # no zero vector
@@ -47,7 +60,9 @@ def test_measures_equal_naive_ones_with_ties_and_grades(
         grades[0, 1] = 1
         np.fill_diagonal(grades, 0)
     ranked = retrieval.rank_search(retrieval.by_cosine(queries, corpus), csr_array(grades), k, own)
-    orders = [naive.order(query, corpus, grades[i], i if own else None) for i, query in enumerate(queries)]
+    orders = [
+        naive.order(query, corpus, grades[i], i if own else None) for i, query in enumerate(queries)
+    ]
     for ours, measure in (
         (retrieval.ndcg_at, naive.ndcg),
         (retrieval.reciprocal_rank, naive.reciprocal_rank),
@@ -60,11 +75,23 @@ def test_measures_equal_naive_ones_with_ties_and_grades(
 def test_a_perfect_encoder_earns_all_and_a_collapsed_one_nothing() -> None:
     domain = same_class("toy", [str(i) for i in range(60)], [str(i % 4) for i in range(60)])
     perfect = evaluate_domain(lookup(np.eye(4)[np.arange(60) % 4]), domain)
-    assert perfect["ndcg@10"] == perfect["mrr@10"] == perfect["recall@100"] == perfect["v_measure"] == pytest.approx(1)
+    assert (
+        perfect["ndcg@10"]
+        == perfect["mrr@10"]
+        == perfect["recall@100"]
+        == perfect["v_measure"]
+        == pytest.approx(1)
+    )
     assert perfect["recall@10"] == pytest.approx(10 / 14)
     assert (perfect["queries"], perfect["corpus"]) == (60, 60)
     collapsed = evaluate_domain(lookup(np.ones((60, 4))), domain)
-    assert collapsed["ndcg@10"] == collapsed["mrr@10"] == collapsed["recall@10"] == collapsed["v_measure"] == 0
+    assert (
+        collapsed["ndcg@10"]
+        == collapsed["mrr@10"]
+        == collapsed["recall@10"]
+        == collapsed["v_measure"]
+        == 0
+    )
 
 
 def test_queries_with_nothing_to_find_are_left_out() -> None:
@@ -75,7 +102,12 @@ def test_queries_with_nothing_to_find_are_left_out() -> None:
     found = evaluate_domain(lookup(table), Domain("toy", texts[:3], texts[3:], csr_array(grades)))
     assert found["queries"] == 2
     assert found["mrr@10"] == pytest.approx(
-        np.mean([naive.reciprocal_rank(naive.order(table[i], table[3:], grades[i]), grades[i], 10) for i in (0, 2)])
+        np.mean(
+            [
+                naive.reciprocal_rank(naive.order(table[i], table[3:], grades[i]), grades[i], 10)
+                for i in (0, 2)
+            ]
+        )
     )
     assert "v_measure" not in found
 
@@ -84,7 +116,8 @@ def test_queries_with_nothing_to_find_are_left_out() -> None:
 def test_a_real_domain_with_an_encoder_that_anyone_can_write() -> None:
     found = evaluate_domain(HashEncoder(), load_domain(DATA, "CACM"))
     assert (found["queries"], found["corpus"]) == (52, 3204)
-    assert 0.03 < found["ndcg@10"] < found["mrr@10"] < 0.3  # words alone: far above chance, far below a model
+    # words alone: far above chance, far below a model
+    assert 0.03 < found["ndcg@10"] < found["mrr@10"] < 0.3
 
 
 def folder(place: Path) -> Path:
@@ -92,12 +125,16 @@ def folder(place: Path) -> Path:
         "corpus": ["a cat eats", "a dog runs in the snow", "rain falls"],
         "queries": ["what does the cat do", "what falls", "nothing"],
     }.items():
-        (place / f"{name}.tsv").write_text("".join(f"{i}\t{text}\n" for i, text in enumerate(texts)))
+        (place / f"{name}.tsv").write_text(
+            "".join(f"{i}\t{text}\n" for i, text in enumerate(texts))
+        )
     (place / "qrels.txt").write_text("0 0 0 1\n1 0 2 1\n")
     return place
 
 
-@pytest.mark.parametrize("prompts", [{}, {"query": "rain falls ", "document": ""}], ids=["plain", "with roles"])
+@pytest.mark.parametrize(
+    "prompts", [{}, {"query": "rain falls ", "document": ""}], ids=["plain", "with roles"]
+)
 def test_a_domain_scores_each_query_that_has_something_to_find(
     tiny_model: Path, tmp_path: Path, prompts: dict[str, str]
 ) -> None:
@@ -150,11 +187,15 @@ def test_a_fusion_equals_loops() -> None:
     """A search that gives all documents the same score adds nothing."""
     found = search_with([lambda rows: ONE[rows], lambda rows: TWO[rows]], [0.3, 0.7])(slice(2, 5))
     np.testing.assert_allclose(found, naive_fused([ONE, TWO], [0.3, 0.7])[2:5], atol=1e-6)
-    np.testing.assert_array_equal(fused([ONE, np.full_like(ONE, 5)], [0.5, 0.5]), fused([ONE], [0.5]))
+    np.testing.assert_array_equal(
+        fused([ONE, np.full_like(ONE, 5)], [0.5, 0.5]), fused([ONE], [0.5])
+    )
 
 
 @pytest.mark.parametrize("block", [1, 40, 10_000])
-def test_lists_hold_the_best_documents_but_a_query_s_own(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_hold_the_best_documents_but_a_query_s_own(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retrieval, "_BLOCK", block)
     own = np.array([3, -1, 29, 0, 3, -1, 8])
     found = ranked_lists([lambda rows: ONE[rows], lambda rows: TWO[rows]], [0.5, 0.5], own, 30, 10)
@@ -163,4 +204,7 @@ def test_lists_hold_the_best_documents_but_a_query_s_own(block: int, monkeypatch
         best = [document for document in np.argsort(-row) if document != own[query]][:10]
         assert sorted(found.documents[query]) == sorted(best)
         np.testing.assert_allclose(found.scores[query], row[found.documents[query]], atol=1e-6)
-    assert ranked_lists([lambda rows: ONE[:2][rows]], [1.0], own[:2], 30).documents.shape == (2, 29), "all but one"
+    assert ranked_lists([lambda rows: ONE[:2][rows]], [1.0], own[:2], 30).documents.shape == (
+        2,
+        29,
+    ), "all but one"

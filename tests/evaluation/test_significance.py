@@ -1,4 +1,6 @@
-"""The verdict at the end of a run rests on this test: it must not cry "better" at noise, nor miss what is plain."""
+"""The verdict at the end of a run rests on this test: it must not cry "better" at noise, nor miss
+what is plain.
+"""
 
 import numpy as np
 import pytest
@@ -16,7 +18,10 @@ def model(noise, seed, n=400, tasks=("one", "two")):
     result = {}
     for number, task in enumerate(tasks):
         gold = np.random.default_rng(number).integers(0, 26, n) / 5
-        result[task] = gold, gold / 5 + noise * np.random.default_rng([seed, number]).standard_normal(n)
+        result[task] = (
+            gold,
+            gold / 5 + noise * np.random.default_rng([seed, number]).standard_normal(n),
+        )
     return result
 
 
@@ -27,7 +32,9 @@ def test_vectorised_spearman_equals_scipy_on_ties(n, levels, seed):
     generator = np.random.default_rng(seed)
     x, y = generator.integers(0, levels, (2, n)).astype(float)
     picks = np.random.default_rng(3).integers(n, size=(5, n))
-    for got, pick in zip(_differences(None, (x, y), 5, np.random.default_rng(3)), picks, strict=True):
+    for got, pick in zip(
+        _differences(None, (x, y), 5, np.random.default_rng(3)), picks, strict=True
+    ):
         a, b = x[pick], y[pick]
         if np.ptp(a) == 0 or np.ptp(b) == 0:
             assert got == 0
@@ -52,9 +59,13 @@ def test_clear_winners_and_losers():
 
 
 def test_equally_good_models_are_rarely_told_apart():
-    """Two-sided at 5 %: of 60 pairs of equally noisy models about 3 may differ; 10 or more has probability 0.1 %."""
+    """Two-sided at 5 %: of 60 pairs of equally noisy models about 3 may differ; 10 or more has
+    probability 0.1 %.
+    """
     verdicts = [
-        compare(model(0.4, 2 * s, 150, ("one",)), model(0.4, 2 * s + 1, 150, ("one",)), resamples=200).verdict
+        compare(
+            model(0.4, 2 * s, 150, ("one",)), model(0.4, 2 * s + 1, 150, ("one",)), resamples=200
+        ).verdict
         for s in range(60)
     ]
     assert sum(verdict != "not significant" for verdict in verdicts) < 10
@@ -64,7 +75,11 @@ def test_interval_p_and_verdict_agree():
     for resamples in (100, 199, 1000):
         for noise in (0.30, 0.32, 0.33, 0.36):
             result = compare(model(0.3, seed=1), model(noise, seed=2), resamples=resamples)
-            assert (result.p <= 0.05) == (result.low > 0 or result.high < 0) == (result.verdict != "not significant")
+            assert (
+                (result.p <= 0.05)
+                == (result.low > 0 or result.high < 0)
+                == (result.verdict != "not significant")
+            )
 
 
 def test_same_seed_same_numbers_whatever_the_company():
@@ -84,7 +99,9 @@ def test_tasks_are_resampled_independently():
     (a,), (b,) = model(0.3, 1, tasks=("one",)).values(), model(0.3, 2, tasks=("one",)).values()
     result = compare({"one": a, "two": a}, {"one": b, "two": b}, resamples=300)
     assert result.per_task["one"].low != result.per_task["two"].low
-    assert result.high - result.low < 0.85 * (result.per_task["one"].high - result.per_task["one"].low)
+    assert result.high - result.low < 0.85 * (
+        result.per_task["one"].high - result.per_task["one"].low
+    )
 
 
 def test_a_constant_model_is_worse_without_a_warning():
@@ -102,6 +119,8 @@ def test_means_are_compared_on_the_same_cases_and_tasks_by_themselves() -> None:
     assert (better.verdict, same.verdict) == ("better", "not significant")
     assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1)
     assert better.low <= better.difference <= better.high
-    assert better.difference == pytest.approx(np.mean([new[n].mean() - old[n].mean() for n in "ab"]))
+    assert better.difference == pytest.approx(
+        np.mean([new[n].mean() - old[n].mean() for n in "ab"])
+    )
     assert better.per_task["a"] == compare({"a": old["a"]}, {"a": new["a"]}).per_task["a"]
     assert better.per_task["a"].difference == compare_means(old["a"], new["a"]).difference

@@ -1,4 +1,6 @@
-"""STS must give the numbers of the original SentEval, from any encoder, and refuse what would give wrong ones."""
+"""STS must give the numbers of the original SentEval, from any encoder, and refuse what would give
+wrong ones.
+"""
 
 import json
 
@@ -31,10 +33,15 @@ def test_equals_senteval_to_1e_6(hashed):
         for part, expected in parts.items():
             for measure in ("spearman", "pearson"):
                 if part != "all":
-                    assert result[task]["subsets"][part][measure] == pytest.approx(expected[measure], abs=1e-6)
+                    assert result[task]["subsets"][part][measure] == pytest.approx(
+                        expected[measure], abs=1e-6
+                    )
                     assert result[task]["subsets"][part]["nsamples"] == expected["nsamples"]
                 elif task in SUBSETS:
-                    assert result[task][measure] == pytest.approx(expected[measure], abs=1e-6), (task, measure)
+                    assert result[task][measure] == pytest.approx(expected[measure], abs=1e-6), (
+                        task,
+                        measure,
+                    )
                 compared += 1
     assert compared >= 36
     (sentences,) = hashed[0].calls
@@ -66,8 +73,12 @@ def test_aggregates_by_hand():
     sets = {"task": {"one": one, "two": two}}
     cosines = sts.similarities(HashEncoder(), sets)
     result = sts.score(sets, cosines)["task"]
-    a, b = (naive_spearman(cosines["task"][name], pairs.gold) for name, pairs in sets["task"].items())
-    every = naive_spearman([*cosines["task"]["one"], *cosines["task"]["two"]], [*one.gold, *two.gold])
+    a, b = (
+        naive_spearman(cosines["task"][name], pairs.gold) for name, pairs in sets["task"].items()
+    )
+    every = naive_spearman(
+        [*cosines["task"]["one"], *cosines["task"]["two"]], [*one.gold, *two.gold]
+    )
     expected = {"all": every, "mean": (a + b) / 2, "wmean": (30 * a + 50 * b) / 80}
     assert result["spearman"] == pytest.approx(expected, abs=1e-12)
     gold, together = sts.main_pairs(sets, cosines)["task"]
@@ -98,7 +109,9 @@ def test_dot_is_a_dot_product(dimensions, dtype, tolerance):
 
 
 def test_dot_adds_in_the_fixed_order():
-    """Lane 0 meets lane 8 before lane 1: another order would lose the 1 beside 2^24, and tie-breaking would change."""
+    """Lane 0 meets lane 8 before lane 1: another order would lose the 1 beside 2^24, and
+    tie-breaking would change.
+    """
     a = np.zeros((1, 64), np.float32)
     a[0, 0], a[0, 8], a[0, 1] = 2**24, -(2**24), 1
     assert dot(a, np.ones_like(a))[0] == 1

@@ -44,12 +44,20 @@ def test_models_and_labels_of_any_form_give_the_same_result(tiny_model, tmp_path
     wanted = suite.run(loaded, "sts", tmp_path / "labels.tsv")
     assert (loaded.training, loaded[0].training) == (True, False), "a model is left as it was"
     for model in (str(tiny_model), tiny_model):
-        tables = pandas.DataFrame(columns), datasets.Dataset.from_dict(columns), [*zip(*columns.values(), strict=True)]
+        tables = (
+            pandas.DataFrame(columns),
+            datasets.Dataset.from_dict(columns),
+            [*zip(*columns.values(), strict=True)],
+        )
         for labels in tables:
             assert suite.run(model, "sts", labels) == wanted
-    answered = suite.run(loaded, "retrieval", [(f"{text}?", text) for text in dict.fromkeys(pairs.first)])
+    answered = suite.run(
+        loaded, "retrieval", [(f"{text}?", text) for text in dict.fromkeys(pairs.first)]
+    )
     assert answered["labels"]["queries"] == 8
-    with pytest.raises(UserError, match="retrieval cannot use 40 graded pairs of labels: choose sts or ranking"):
+    with pytest.raises(
+        UserError, match="retrieval cannot use 40 graded pairs of labels: choose sts or ranking"
+    ):
         suite.run(loaded, "retrieval", tmp_path / "labels.tsv")
 
 
@@ -80,7 +88,9 @@ def test_every_sentence_is_encoded_once() -> None:
     bag, pairs = Bag(), own_pairs()
     remembering = RememberingEncoder(bag)
     for name in ("sts", "ranking", "geometry"):
-        assert json.dumps(results_of(remembering, name, pairs)) == json.dumps(results_of(Bag(), name, pairs))
+        assert json.dumps(results_of(remembering, name, pairs)) == json.dumps(
+            results_of(Bag(), name, pairs)
+        )
     assert sorted(bag.asked) == sorted({*pairs.first, *pairs.second})
 
 
@@ -88,13 +98,19 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
     pairs = own_pairs()
     without_lists = Pairs("lonely", ["a", "b"], ["c", "d"], np.array([1.0, 2.0]))
     for arguments, problem in (
-        (("transfr",), "suite 'transfr' is unknown: did you mean 'transfer'. choose one of sts, transfer, "),
+        (
+            ("transfr",),
+            "suite 'transfr' is unknown: did you mean 'transfer'. choose one of sts, transfer, ",
+        ),
         (("transfer:slow",), "the setting 'slow' is unknown"),
         (("sts", "CR"), "the task 'CR' is unknown"),
         (("sts:dev", "STS12"), "setting dev: the task 'STS12' is unknown"),
         (("sts", None, tmp_path / "none"), "none"),
         (("retrieval", None, None, [pairs]), "retrieval cannot use 40 graded pairs of mine"),
-        (("sts", None, None, [pairs, own_pairs(seed=1)]), "two of the given labels are called 'mine'"),
+        (
+            ("sts", None, None, [pairs, own_pairs(seed=1)]),
+            "two of the given labels are called 'mine'",
+        ),
         (("sts,ranking", None, None, [without_lists]), "lonely has no list to rank"),
         ((None, "STS12", tmp_path, [pairs]), "tasks STS12 beside your own labels: leave them out"),
     ):
@@ -113,7 +129,9 @@ def test_own_data_are_evaluated_alone_unless_suites_are_named(tmp_path: Path) ->
         assert [(part.title, part.setting) for part in asked_parts(*asked)] == wanted
 
 
-def test_results_are_remembered_until_data_or_code_change(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_remembered_until_data_or_code_change(
+    cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pairs = own_pairs()
     texts = classes(pairs)
     asked = asked_parts("sts", None, None, [pairs, texts])
@@ -132,7 +150,9 @@ def test_results_are_remembered_until_data_or_code_change(cached: Path, monkeypa
         evaluate_models(["isotrope/tiny"], asked)
 
 
-def test_prompts_are_chosen_checked_first_and_remembered_apart(cached: Path, prompted_model: Path) -> None:
+def test_prompts_are_chosen_checked_first_and_remembered_apart(
+    cached: Path, prompted_model: Path
+) -> None:
     pairs = own_pairs()
     texts = classes(pairs)
     asked = asked_parts(None, None, None, [pairs, texts])
@@ -143,7 +163,9 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(cached: Path, pro
             said.append(line)
 
     def results(**given: str) -> tuple[float, float]:
-        (found,) = evaluate_models([str(prompted_model)], asked, prompts=Prompts(**given), say=say).values()
+        (found,) = evaluate_models(
+            [str(prompted_model)], asked, prompts=Prompts(**given), say=say
+        ).values()
         retrieved = found["retrieval, own data"]["classes"]["mrr@10"]
         return found["sts, own data"]["mine"]["spearman"]["test"], retrieved
 
@@ -153,14 +175,22 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(cached: Path, pro
     evaluate_models([str(prompted_model)], asked_parts(None, None, None, [texts]), say=say)
     (line,) = said
     assert "none is used outside searches: see" in line, "a search uses the model's prompts"
-    with pytest.raises(UserError, match="prompts for queries or documents, and no search: name the suite"):
-        evaluate_models(["none"], asked_parts(None, None, None, [pairs]), prompts=Prompts(query="find: "))
+    with pytest.raises(
+        UserError, match="prompts for queries or documents, and no search: name the suite"
+    ):
+        evaluate_models(
+            ["none"], asked_parts(None, None, None, [pairs]), prompts=Prompts(query="find: ")
+        )
     own = SentenceTransformer(str(prompted_model), device="cpu")
     own.default_prompt_name = "query"
-    assert named[0] == pytest.approx(results_of(own, "sts", pairs)["mine"]["spearman"]["test"], abs=1e-6)
+    assert named[0] == pytest.approx(
+        results_of(own, "sts", pairs)["mine"]["spearman"]["test"], abs=1e-6
+    )
 
 
-def test_shortened_vectors_are_scored_beside_and_encoded_once(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shortened_vectors_are_scored_beside_and_encoded_once(
+    cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encoded = list[str]()
     encode = SentenceTransformer.encode
 
@@ -173,16 +203,22 @@ def test_shortened_vectors_are_scored_beside_and_encoded_once(cached: Path, monk
     name, steps = "isotrope/tiny", shortenings("64", "int8,binary")
     found = evaluate_models([name], asked, steps=steps)
     assert list(found) == [name, *(f"{name}, {step}" for step in steps)]
-    spearman = {label: of["sts, own data"]["mine"]["spearman"]["test"] for label, of in found.items()}
+    spearman = {
+        label: of["sts, own data"]["mine"]["spearman"]["test"] for label, of in found.items()
+    }
     assert len(set(spearman.values())) > 3
     assert len(encoded) == len(set(encoded))
-    assert evaluate_models([name], asked, steps=steps) == found, "remembered, each under its own key"
+    assert evaluate_models([name], asked, steps=steps) == found, (
+        "remembered, each under its own key"
+    )
 
 
 def test_labels_in_another_script_are_one_warning(cached: Path) -> None:
     questions = [(f"Вопрос номер {number}", f"Ответ на вопрос {number}") for number in range(4)]
     said = list[str]()
-    evaluate_models(["isotrope/tiny"], asked_parts(None, None, None, [read_labels(questions)]), say=said.append)
+    evaluate_models(
+        ["isotrope/tiny"], asked_parts(None, None, None, [read_labels(questions)]), say=said.append
+    )
     assert len([line for line in said if "has no words of this script" in line]) == 1
 
 
@@ -193,9 +229,13 @@ def test_mteb_takes_any_encoder_with_its_prompts(prompted_model: Path) -> None:
     from isotrope.evaluation.mteb import MtebEncoder
 
     pairs, texts = own_pairs(), ["a river", "the sea"]
-    found = mteb.evaluate(MtebEncoder(Bag(), "isotrope/bag"), sts_task(pairs), cache=None, show_progress_bar=False)
+    found = mteb.evaluate(
+        MtebEncoder(Bag(), "isotrope/bag"), sts_task(pairs), cache=None, show_progress_bar=False
+    )
     score = found.task_results[0].scores["test"][0]["cosine_spearman"]
-    assert score == pytest.approx(main_scores("sts", results_of(Bag(), "sts", pairs))["mine"], abs=2e-3)
+    assert score == pytest.approx(
+        main_scores("sts", results_of(Bag(), "sts", pairs))["mine"], abs=2e-3
+    )
     own = SentenceTransformer(str(prompted_model), device="cpu")
     wrapped = MtebEncoder(load(prompted_model, device="cpu", prompt_name="query"), "me/e5")
     query, document = mteb.types.PromptType.query, mteb.types.PromptType.document

@@ -1,4 +1,6 @@
-"""Transfer: many classifiers at once equal one at a time, the protocol, the features, golden numbers."""
+"""Transfer: many classifiers at once equal one at a time, the protocol, the features, golden
+numbers.
+"""
 
 import json
 from dataclasses import replace
@@ -27,7 +29,9 @@ from wordbag import minilm
 
 SMALL = {
     "adam": ClassifierSetting(folds=3, optimizer="adam", batch_size=16, tenacity=1, epoch_size=2),
-    "rmsprop": ClassifierSetting(folds=3, optimizer="rmsprop", batch_size=20, tenacity=1, epoch_size=1),
+    "rmsprop": ClassifierSetting(
+        folds=3, optimizer="rmsprop", batch_size=20, tenacity=1, epoch_size=1
+    ),
 }
 
 
@@ -43,13 +47,17 @@ def problem(x, y):
     return F.pad(x, (0, 1), value=1.0), y
 
 
-@pytest.mark.parametrize(("name", "classes"), [("adam", 6), ("rmsprop", 3), ("test", 2), ("fast", 2)])
+@pytest.mark.parametrize(
+    ("name", "classes"), [("adam", 6), ("rmsprop", 3), ("test", 2), ("fast", 2)]
+)
 def test_equals_one_classifier_at_a_time(classes, name):
     """Sets of unequal size and number of steps, penalties that differ, stops at different times."""
     setting = SMALL.get(name) or CLASSIFIER_SETTINGS[name]
     x, y = toy(170, classes=classes)
     cuts = [np.random.default_rng(n).permutation(170) for n in range(4)]
-    sets = [TrainingSet(cut[:n], cut[n:]) for cut, n in zip(cuts, (129, 128, 135, 111), strict=True)]
+    sets = [
+        TrainingSet(cut[:n], cut[n:]) for cut, n in zip(cuts, (129, 128, 135, 111), strict=True)
+    ]
     penalties = np.tile([1e-5, 1e-2], (4, 1))
     penalties[2] = 0.3
     trained = train_classifiers(*problem(x, y), sets, penalties, classes, setting)
@@ -60,7 +68,9 @@ def test_equals_one_classifier_at_a_time(classes, name):
             best = one.fit(x[rows.train], y[rows.train], (x[rows.dev], y[rows.dev]))
             epochs.add(one.epochs)
             assert trained.accuracy[member, column] == best
-            torch.testing.assert_close(trained.weights[member, column], one.weights(), atol=1e-5, rtol=0)
+            torch.testing.assert_close(
+                trained.weights[member, column], one.weights(), atol=1e-5, rtol=0
+            )
             predicted = predictions(problem(x, y)[0], trained.weights[member])[:, column]
             assert predicted.tolist() == one.predict(x).tolist()
     assert len(epochs) > 1  # else all of them stopped together
@@ -68,8 +78,14 @@ def test_equals_one_classifier_at_a_time(classes, name):
 
 @pytest.mark.parametrize(
     ("setting", "held_out", "epochs"),
-    [(replace(CLASSIFIER_SETTINGS["test"], tenacity=1000), False, 204), (SMALL["adam"], True, None)],
-    ids=["patience without end: SentEval looks at the count before a round of four", "minibatches after a dev set"],
+    [
+        (replace(CLASSIFIER_SETTINGS["test"], tenacity=1000), False, 204),
+        (SMALL["adam"], True, None),
+    ],
+    ids=[
+        "patience without end: SentEval looks at the count before a round of four",
+        "minibatches after a dev set",
+    ],
 )
 def test_a_single_classifier_ends_as_senteval_s(setting, held_out, epochs):
     x, y = toy(110)
@@ -91,7 +107,9 @@ def test_neither_threads_nor_global_generators_matter():
     sets, results = [TrainingSet(rows[:100], rows[100:]) for rows in cuts], []
     for threads in (1, 3):
         torch.set_num_threads(threads)
-        results.append(train_classifiers(x, y, sets, np.tile([1e-5, 1e-2], (8, 1)), 2, SMALL["adam"]))
+        results.append(
+            train_classifiers(x, y, sets, np.tile([1e-5, 1e-2], (8, 1)), 2, SMALL["adam"])
+        )
         torch.set_num_threads(1)
     assert torch.equal(results[0].weights, results[1].weights)
     assert (results[0].accuracy == results[1].accuracy).all()
@@ -112,14 +130,19 @@ def test_neither_threads_nor_global_generators_matter():
 def test_each_protocol(splits, classes, oracle):
     """The given dev set needs no second training."""
     parts = {split: toy(n, classes, seed=n) for split, n in splits.items()}
-    result = accuracies({split: problem(*part) for split, part in parts.items()}, classes, SMALL["rmsprop"])
+    result = accuracies(
+        {split: problem(*part) for split, part in parts.items()}, classes, SMALL["rmsprop"]
+    )
     given = [*parts["all"]] if "all" in parts else [*parts.values()]
     test, dev = oracle(*given, classes, SMALL["rmsprop"])
-    assert (100 * result["accuracy"], 100 * result["dev_accuracy"]) == pytest.approx((test, dev), abs=1e-9)
+    assert (100 * result["accuracy"], 100 * result["dev_accuracy"]) == pytest.approx(
+        (test, dev), abs=1e-9
+    )
     counts = [*splits.values()]
     assert (result["ntrain"], result["ntest"]) == (counts[0], counts[-1])
     assert ("f1" in result) == (classes == 2 and splits.keys() == {"train", "test"})
-    assert np.mean(result["per_sample"]["correct"]) == pytest.approx(result["accuracy"], abs=1e-4)  # folds of 50
+    # folds of 50
+    assert np.mean(result["per_sample"]["correct"]) == pytest.approx(result["accuracy"], abs=1e-4)
 
 
 def test_samples_are_sorted_by_words_then_class_and_pairs_are_difference_and_product():

@@ -14,7 +14,9 @@ from library import write_library
 
 @pytest.fixture(scope="session")
 def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small BERT with the mean of all tokens, as sentence-transformers saves it: no other pooling is tried."""
+    """The small BERT with the mean of all tokens, as sentence-transformers saves it: no other
+    pooling is tried.
+    """
     folder = tmp_path_factory.mktemp("whole") / "whole"
     save(load(tiny_model, "mean"), folder)
     return folder

@@ -1,4 +1,6 @@
-"""The budget: how much is measured in the time, and a clock that counts on and interrupts what takes too long."""
+"""The budget: how much is measured in the time, and a clock that counts on and interrupts what
+takes too long.
+"""
 
 import signal
 import threading
@@ -22,20 +24,26 @@ from isotrope.improvement.budget import (
 )
 from isotrope.store.atomic import write_json
 
-FITTED, TASKS = (1500, 95.0), [(300, 107.0), (300, 190.0), (260, 155.0)]  # texts and their words: long abstracts
+# texts and their words: long abstracts
+FITTED, TASKS = (1500, 95.0), [(300, 107.0), (300, 190.0), (260, 155.0)]
 
 
 @pytest.mark.parametrize(
-    ("speed", "share"), [(30_000, 0), (6000, 30), (4500, 30), (3000, 20), (2250, 10), (1200, 10), (560, 5)]
+    ("speed", "share"),
+    [(30_000, 0), (6000, 30), (4500, 30), (3000, 20), (2250, 10), (1200, 10), (560, 5)],
 )
-def test_post_steps_are_fitted_on_less_first_then_fewer_queries_are_asked(speed: float, share: int) -> None:
+def test_post_steps_are_fitted_on_less_first_then_fewer_queries_are_asked(
+    speed: float, share: int
+) -> None:
     """MiniLM reads some 2,250 words a second on a core. A fast model is measured on everything."""
     found = measurement_size(1200 * speed, FITTED, TASKS, 384)
     assert found is not None
     if not share:
         assert (found, found.told(300, 1500)) == (Size(300, 1500), [])
         return
-    cost = found.fitted_on * FITTED[1] + sum(min(found.queries, count) * words for count, words in TASKS)
+    cost = found.fitted_on * FITTED[1] + sum(
+        min(found.queries, count) * words for count, words in TASKS
+    )
     assert 0.7 * 1200 * speed / share < cost <= 1200 * speed / share
     assert found.queries == 300 or found.fitted_on <= 2 * 384
     assert found.queries >= (GOOD_QUERIES if share >= 20 else FEWEST_QUERIES)
@@ -48,8 +56,9 @@ def test_a_slow_model_gets_no_post_steps_and_a_very_slow_one_is_refused() -> Non
     assert slow.fitted_on == 0
     assert FEWEST_QUERIES <= slow.queries < GOOD_QUERIES
     assert slow.told(300, 1500) == [
-        f"to save time, a task has {slow.queries} queries at most, not 300", "to save time, post steps are left out",
-    ]  # fmt: skip
+        f"to save time, a task has {slow.queries} queries at most, not 300",
+        "to save time, post steps are left out",
+    ]
     assert measurement_size(1200 * 50, FITTED, TASKS, 1024) is None
 
 
@@ -58,7 +67,9 @@ def test_few_documents_are_taken_as_they_are() -> None:
     assert measurement_size(60 * 5000, (0, 0.0), [(55, 30.0)], 384) == Size(55, 0)
 
 
-@pytest.mark.parametrize(("seconds", "plan"), [(1200, [5440] * 6), (450, [1216] * 6), (200, [1984] * 2), (40, [384])])
+@pytest.mark.parametrize(
+    ("seconds", "plan"), [(1200, [5440] * 6), (450, [1216] * 6), (200, [1984] * 2), (40, [384])]
+)
 def test_trainings_become_shorter_before_they_become_fewer(
     tmp_path: Path, seconds: float, plan: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,7 +96,11 @@ def test_it_counts_what_an_earlier_call_has_used_and_keeps_time_back(
 @pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
 def test_the_alarm_interrupts_as_ctrl_c_does(tmp_path: Path, handler: Any) -> None:
     """Also where a script has started the job in the background, so that SIGINT is ignored."""
-    before, clock, began = signal.signal(signal.SIGINT, handler), Budget(tmp_path, 0.1), time.monotonic()
+    before, clock, began = (
+        signal.signal(signal.SIGINT, handler),
+        Budget(tmp_path, 0.1),
+        time.monotonic(),
+    )
     try:
         with pytest.raises(KeyboardInterrupt), clock.alarm():
             time.sleep(20)

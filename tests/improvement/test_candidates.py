@@ -30,7 +30,10 @@ def test_a_candidate_is_named_by_what_is_done() -> None:
     assert joined("crops", "", "averaged") == "crops, averaged"
     assert joined(AS_IS) == AS_IS
     assert dict(Trial(AS_IS).candidates()) == {AS_IS: "", **{name: name for name in POST_STEPS}}
-    assert list(dict(Trial("crops", steps=("soft whitening",)).candidates())) == ["crops", "crops, soft whitening"]
+    assert list(dict(Trial("crops", steps=("soft whitening",)).candidates())) == [
+        "crops",
+        "crops, soft whitening",
+    ]
 
 
 def test_the_first_token_of_a_decoder_is_no_candidate(tiny_model: Path, tmp_path: Path) -> None:
@@ -58,7 +61,9 @@ def test_each_recipe_is_a_preset_with_pairs(raw: bool, short: bool) -> None:
         assert preset.pairs is not None
     names = {recipe.name for recipe in found}
     assert names - {recipe.name for recipe in recipes(raw, titled=False, short=short)} == {"titles"}
-    assert RANKINGS not in {recipe.name for recipe in recipes(raw, titled=True, short=short, searched=False)}
+    assert RANKINGS not in {
+        recipe.name for recipe in recipes(raw, titled=True, short=short, searched=False)
+    }
     assert ("neighbours" in names) is not short
 
 
@@ -67,12 +72,16 @@ def test_a_bare_model_is_trained_with_the_pooling_that_was_measured(
 ) -> None:
     """Its presets have one of their own, which has other weights: they cannot be averaged."""
     told = list[str]()
-    monkeypatch.setattr("isotrope.improvement.candidates.train", lambda *_, overrides, **__: told.extend(overrides))
+    monkeypatch.setattr(
+        "isotrope.improvement.candidates.train", lambda *_, overrides, **__: told.extend(overrides)
+    )
     save(load(tiny_model), tmp_path / "whole")
     tried = {recipe.name: recipe for recipe in recipes(raw=True, titled=False)}
     for model, pooling, expected in (
-        (tiny_model, None, ["mean"]), (tiny_model, "cls", ["cls"]), (tmp_path / "whole", None, []),
-    ):  # fmt: skip
+        (tiny_model, None, ["mean"]),
+        (tiny_model, "cls", ["cls"]),
+        (tmp_path / "whole", None, []),
+    ):
         told.clear()
         maker = Maker(str(model), SimpleNamespace(), 50, 100, 0, tmp_path, tried)
         maker.work(Trial("crops, 128 pairs", pooling, "crops", 128))
@@ -88,10 +97,15 @@ PLAN: dict[str, Any] = {"teachers": ["large"], "questions": 9, "trials": [{"name
         ({}, ""),
         ({"teachers": ["other"]}, r"the plan has the teacher other \(--teacher\): repeat it with"),
         ({"trials": [{"name": "x", "start": "x"}]}, r"the plan has the model x \(--or\)"),
-        ({"trials": [{"name": "x", "recipe": "crops"}]}, "the plan has the training crops, which these documents"),
+        (
+            {"trials": [{"name": "x", "recipe": "crops"}]},
+            "the plan has the training crops, which these documents",
+        ),
     ],
 )
-def test_a_plan_of_another_race_is_refused(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_a_plan_of_another_race_is_refused(
+    changed: dict[str, Any], said: str, tmp_path: Path
+) -> None:
     makers = {"": Maker("model", SimpleNamespace(), 50, 100, 0, tmp_path)}
     with pytest.raises(UserError, match=said) if said else nullcontext():
         check_plan({**PLAN, **changed}, makers, ["large"], asks=True)

@@ -1,4 +1,6 @@
-"""improve, whole, on a small model and a small library: it chooses, saves, stops, goes on and refuses."""
+"""improve, whole, on a small model and a small library: it chooses, saves, stops, goes on and
+refuses.
+"""
 
 import json
 import re
@@ -34,7 +36,9 @@ QUIET = Console(quiet=True)
 def test_the_best_candidate_is_a_plain_model_with_its_evidence(
     tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """[CLS] of a random model says little of the words, their mean says much. Each document file is opened once."""
+    """[CLS] of a random model says little of the words, their mean says much. Each document file is
+    opened once.
+    """
     monkeypatch.setattr("isotrope.improvement.candidates.RAW_POOLINGS", ("cls", "mean"))
     out, given = tmp_path / "out", {"minutes": 2, "console": QUIET}
     with opened_files() as times:
@@ -45,23 +49,32 @@ def test_the_best_candidate_is_a_plain_model_with_its_evidence(
     assert any("crops" in name for name in found.record["table"]), "something was trained"
     assert (found.verdict.word, found.verdict.judge) == ("better", "70 of your own documents")
     assert found.verdict.p <= 0.05
-    assert float(found.table.loc["keep", "title → body"]) == found.record["table"]["keep"]["title → body"]
+    assert (
+        float(found.table.loc["keep", "title → body"])
+        == found.record["table"]["keep"]["title → body"]
+    )
     searched = found.record["searched"]
     assert searched["queries"] == 70
     assert searched["first"][0] <= searched["first"][1], "as the scores say"
     saved = found.save(tmp_path / "saved")
     np.testing.assert_allclose(
-        SentenceTransformer(str(saved), device="cpu").encode(["the king"]), found.model.encode(["the king"]), atol=1e-6
+        SentenceTransformer(str(saved), device="cpu").encode(["the king"]),
+        found.model.encode(["the king"]),
+        atol=1e-6,
     )
     assert "isotrope improve" in (saved / "README.md").read_text()
     page = (out / REPORT).read_text()
     assert all(name in page for name in ("pooling mean", "title → body", found.choice))
     assert found.report(tmp_path / "page.html").read_text() == page
-    assert improve(tiny_model, library, output=out, **given).record == found.record, "it is not run again"
+    assert improve(tiny_model, library, output=out, **given).record == found.record, (
+        "it is not run again"
+    )
     with pytest.raises(UserError, match=r"was begun with minutes = 2\.0, not 3\.0: .* --restart"):
         improve(tiny_model, library, output=out, minutes=3, console=QUIET)
     same = improve(tiny_model, library, plan=out, console=QUIET)
-    assert (same.choice, same.record["table"]) == (found.choice, found.record["table"]), "the same work"
+    assert (same.choice, same.record["table"]) == (found.choice, found.record["table"]), (
+        "the same work"
+    )
     monkeypatch.setattr("isotrope.improvement.improve.recipes", lambda *_: [])
     with pytest.raises(UserError, match="the plan has the training crops, which these documents"):
         improve(tiny_model, library, plan=out, console=QUIET)
@@ -71,23 +84,34 @@ def test_the_best_candidate_is_a_plain_model_with_its_evidence(
 def test_objects_give_what_files_give(whole: Path, library: Path) -> None:
     """A loaded model and its folder; a DataFrame and its file."""
     rows = pandas.DataFrame(map(json.loads, library.read_text().splitlines()))
-    one, other = improve(whole, library, minutes=1, console=QUIET), improve(load(whole), rows, minutes=1, console=QUIET)
+    one, other = (
+        improve(whole, library, minutes=1, console=QUIET),
+        improve(load(whole), rows, minutes=1, console=QUIET),
+    )
     assert one.record["table"] == other.record["table"]
 
 
 @pytest.mark.usefixtures("untrained")
-def test_keep_is_the_model_as_it_was(whole: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keep_is_the_model_as_it_was(
+    whole: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("isotrope.improvement.race.choose_in_turn", lambda *_, **__: (AS_IS, {}))
     texts = [json.loads(line)["text"] for line in library.read_text().splitlines()]
     found = isotrope.improve(whole, texts, minutes=1, console=QUIET)
     assert found.choice == "keep"
-    np.testing.assert_allclose(found.model.encode(["a red bird"]), load(whole).encode(["a red bird"]), atol=1e-6)
+    np.testing.assert_allclose(
+        found.model.encode(["a red bird"]), load(whole).encode(["a red bird"]), atol=1e-6
+    )
     assert found.record["similarity"] is None
 
 
 @pytest.mark.usefixtures("untrained")
-def test_of_several_models_the_best_is_found(tiny_model: Path, whole: Path, library: Path, tmp_path: Path) -> None:
-    """The mean of a random model's words says much, its [CLS] little. The verdict compares with the model as given."""
+def test_of_several_models_the_best_is_found(
+    tiny_model: Path, whole: Path, library: Path, tmp_path: Path
+) -> None:
+    """The mean of a random model's words says much, its [CLS] little. The verdict compares with the
+    model as given.
+    """
     save(load(tiny_model, "cls"), cls := tmp_path / "cls")
     with pytest.raises(UserError, match="/cls is given twice: name each model once"):
         improve(cls, library, others=[cls, cls], console=QUIET)
@@ -109,7 +133,9 @@ def test_a_better_model_teaches_rankings(
     The folders of both models have one name, so the teacher's has its parent's name too.
     """
     monkeypatch.setattr(budget, "FEWEST_OF_ONE", 64)
-    rankings = next(recipe for recipe in candidates.recipes(raw=False, titled=True) if recipe.name == RANKINGS)
+    rankings = next(
+        recipe for recipe in candidates.recipes(raw=False, titled=True) if recipe.name == RANKINGS
+    )
     monkeypatch.setattr("isotrope.improvement.improve.recipes", lambda *_: [rankings])
     for pooling in ("cls", "mean"):
         save(load(tiny_model, pooling), tmp_path / pooling / "model")
@@ -123,24 +149,45 @@ def test_a_better_model_teaches_rankings(
     trained = {name: made for name, made in record["made"].items() if made["recipe"] == RANKINGS}
     assert trained
     assert all(made["step"] == "" for made in trained.values())
-    assert "model learned rankings from itself with" in found.report(tmp_path / "page.html").read_text()
+    assert (
+        "model learned rankings from itself with"
+        in found.report(tmp_path / "page.html").read_text()
+    )
     same = improve(tmp_path / "cls" / "model", plan=record["plan"], **given)
     assert (same.choice, same.record["table"]) == (found.choice, record["table"])
 
 
 def test_without_time_it_says_how_much_is_needed_and_what_the_tokenizer_does_not_know(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Nothing was tried: that is not the answer "keep"; it is not the user's mistake either."""
     monkeypatch.setattr("isotrope.improvement.race.size_within", lambda *_: None)
     letters = list("河流过城市人们早上去场晚在家里读书故事讲的是老和猫狗马鸟山水春夏秋冬")
     texts = ["".join(row) for row in np.random.default_rng(0).choice(letters, (120, 60))]
-    (tmp_path / "chinese.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    assert types(monkeypatch, tiny_model, tmp_path / "chinese.jsonl", "--output", tmp_path / "out", "--minutes", 1) == 0
+    (tmp_path / "chinese.jsonl").write_text(
+        "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    )
+    assert (
+        types(
+            monkeypatch,
+            tiny_model,
+            tmp_path / "chinese.jsonl",
+            "--output",
+            tmp_path / "out",
+            "--minutes",
+            1,
+        )
+        == 0
+    )
     said = " ".join("".join(capsys.readouterr()).split())
     assert said.count("unknown to the model's tokenizer") == 1
     assert "take a multilingual model" in said
-    assert re.search(r"verdict: not tested; trainings of this model need about \d+ minutes on this machine", said)
+    assert re.search(
+        r"verdict: not tested; trainings of this model need about \d+ minutes on this machine", said
+    )
 
 
 @pytest.mark.usefixtures("short")
@@ -165,16 +212,26 @@ def test_ctrl_c_leaves_the_best_so_far_and_the_same_call_goes_on(
 def test_ones_own_labels_judge_alone(whole: Path, library: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.tsv"
     own.write_text(
-        "".join(f"{'king queen' if i % 2 else 'sea lake'} of year {'day ' * i}\t{i % 2}\n" for i in range(12))
+        "".join(
+            f"{'king queen' if i % 2 else 'sea lake'} of year {'day ' * i}\t{i % 2}\n"
+            for i in range(12)
+        )
     )
     found = improve(whole, library, minutes=1, labels=own, console=QUIET)
     assert list(found.record["table"]["keep"]) == ["own"]
     assert found.verdict.judge == "12 queries of own"
-    graded = [{"a": f"king {'day ' * n}", "b": f"queen {'day ' * n}", "mark": n % 3} for n in range(24)]
+    graded = [
+        {"a": f"king {'day ' * n}", "b": f"queen {'day ' * n}", "mark": n % 3} for n in range(24)
+    ]
     frame = pandas.DataFrame(graded)
     found = improve(whole, library, minutes=1, labels=frame, columns="a,b,mark", console=QUIET)
-    assert (found.verdict.judge, found.verdict.measure) == ("24 graded pairs of labels", "Spearman × 100")
-    shown = isotrope.evaluate(load(whole), "sts", frame, columns="a,b,mark")["labels"]["spearman"]["test"]
+    assert (found.verdict.judge, found.verdict.measure) == (
+        "24 graded pairs of labels",
+        "Spearman × 100",
+    )
+    shown = isotrope.evaluate(load(whole), "sts", frame, columns="a,b,mark")["labels"]["spearman"][
+        "test"
+    ]
     assert found.record["table"]["keep"]["labels"] == pytest.approx(shown, abs=1e-5)
 
 
@@ -183,7 +240,9 @@ def test_documents_that_change_during_the_race_end_it_without_a_result(
 ) -> None:
     """What was held out may have been trained on."""
     library = write_library(tmp_path / "library.jsonl")
-    monkeypatch.setattr("isotrope.improvement.improve.train_in_turn", lambda *_: write_library(library, 150))
+    monkeypatch.setattr(
+        "isotrope.improvement.improve.train_in_turn", lambda *_: write_library(library, 150)
+    )
     assert types(monkeypatch, whole, library, "--output", tmp_path / "out", "--minutes", 1) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("isotrope: ")
     assert {path.name for path in (tmp_path / "out").iterdir()}.isdisjoint({"result.json", "model"})
@@ -201,18 +260,29 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "no such pooling": (lambda _: {"pooling": "nope"}, "pooling = 'nope' is unknown"),
     "nothing to read": (lambda folder: {"documents": folder / "empty"}, "empty"),
-    "no such model": (lambda _: {"model": "hub/unknown-model"}, "neither a folder here nor a model that the hub gave"),
+    "no such model": (
+        lambda _: {"model": "hub/unknown-model"},
+        "neither a folder here nor a model that the hub gave",
+    ),
     "no such plan": (lambda folder: {"plan": folder / "nobody"}, "nobody"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_done_is_said_in_one_line(tiny_model: Path, library: Path, tmp_path: Path, case: str) -> None:
+def test_what_cannot_be_done_is_said_in_one_line(
+    tiny_model: Path, library: Path, tmp_path: Path, case: str
+) -> None:
     make, said = BAD[case]
     (tmp_path / "empty").mkdir()
     asked = {"model": tiny_model, "documents": library, "minutes": 1, **make(tmp_path)}
     with pytest.raises(UserError, match=said) as caught:
-        improve(asked.pop("model"), asked.pop("documents"), output=tmp_path / "out", console=QUIET, **asked)
+        improve(
+            asked.pop("model"),
+            asked.pop("documents"),
+            output=tmp_path / "out",
+            console=QUIET,
+            **asked,
+        )
     assert "\n" not in str(caught.value)
     assert caught.value.remedy
     assert not list((tmp_path / "out").glob("*")), "the same folder can be named again"
@@ -220,7 +290,11 @@ def test_what_cannot_be_done_is_said_in_one_line(tiny_model: Path, library: Path
 
 @pytest.mark.usefixtures("untrained")
 def test_the_command_shows_all_candidates_and_the_verdict(
-    whole: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    whole: Path,
+    library: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked = [whole, library, "--output", tmp_path / "out"]
     assert types(monkeypatch, *asked, "--minutes", 1) == 0
@@ -239,7 +313,9 @@ def test_the_command_shows_all_candidates_and_the_verdict(
     capsys.readouterr()
     monkeypatch.setattr("isotrope.improvement.improve.improve", stopped)
     assert types(monkeypatch, *asked) == 130
-    assert capsys.readouterr().err.startswith("isotrope: stopped; the best so far (soft whitening) is in out")
+    assert capsys.readouterr().err.startswith(
+        "isotrope: stopped; the best so far (soft whitening) is in out"
+    )
 
 
 def types(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:

@@ -21,7 +21,7 @@ from isotrope.improvement.judges import (
     judge_in_words,
     judges_of,
     shipped_pairs,
-)  # fmt: skip
+)
 from isotrope.text.corpus import Document
 from isotrope.text.opened import open as text_open
 from library import write_library
@@ -57,27 +57,39 @@ def test_too_few_documents_are_refused(tmp_path: Path) -> None:
 
 
 def test_so_many_are_held_out_that_enough_can_make_a_task(tmp_path: Path) -> None:
-    """A third of these documents is long enough: three times as many are held out, but a fifth at most."""
+    """A third of these documents is long enough: three times as many are held out, but a fifth at
+    most.
+    """
     lines = write_library(tmp_path / "long.jsonl", 1200).read_text().splitlines()
     short = [f'{{"title": "", "text": "a day of king {number}"}}' for number in range(2400)]
     path = tmp_path / "mixed.jsonl"
-    path.write_text("\n".join(part for three in zip(lines, short[::2], short[1::2], strict=True) for part in three))
+    path.write_text(
+        "\n".join(
+            part for three in zip(lines, short[::2], short[1::2], strict=True) for part in three
+        )
+    )
     mixed = text_open(path).documents()
     assert len(mixed) == 3600
     assert 600 < held_out_count(mixed, 0) <= 720
     one = tmp_path / "sentences.jsonl"
     texts = [" ".join(f"w{place}x{word}" for word in range(20)) for place in range(6000)]
     one.write_text("\n".join(f'{{"title": "", "text": "{text}"}}' for text in texts))
-    assert held_out_count(text_open(one).documents(), 0) == 1000, "of twenty words each: more of them judge"
+    assert held_out_count(text_open(one).documents(), 0) == 1000, (
+        "of twenty words each: more of them judge"
+    )
     all_long = text_open(write_library(tmp_path / "all.jsonl", 140)).documents()
     assert held_out_count(all_long, 0) == 70, "of few documents, half"
 
 
 def test_most_are_short(tmp_path: Path) -> None:
-    questions = [Document("", [f"where is the {one} {other} of my card {place}"]) for place, (one, other) in enumerate(
-        (one, other) for one in ("red", "blue", "green", "old", "new", "big", "small", "grey")
-        for other in ("lake", "sea", "king", "queen", "day", "year", "bird", "island")
-    )]  # fmt: skip
+    questions = [
+        Document("", [f"where is the {one} {other} of my card {place}"])
+        for place, (one, other) in enumerate(
+            (one, other)
+            for one in ("red", "blue", "green", "old", "new", "big", "small", "grey")
+            for other in ("lake", "sea", "king", "queen", "day", "year", "bird", "island")
+        )
+    ]
     found = judges_of(questions, None, 0)
     assert found.short
     assert [task.name for task in found.tasks] == [HALVES_OF_SHORT, SCATTERED], "both judge"
@@ -106,7 +118,9 @@ def test_sts_is_compared_where_a_data_folder_is_known(tiny_model: Path, sets: Se
     assert found["per_task"]["STSBenchmark"]["difference"] == 0
 
 
-def test_without_one_the_shipped_pairs_are_compared_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_one_the_shipped_pairs_are_compared_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("ISOTROPE_DATA", raising=False)
     assert list(general_pairs()) == [GRADED]
     with pytest.raises(UserError, match=r"senteval.* does not exist"):

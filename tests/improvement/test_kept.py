@@ -22,13 +22,18 @@ def test_a_file_that_was_cut_counts_as_missing(tmp_path: Path) -> None:
     kept.write(trial, Measured(scores, {}, ["BM25"], {QUERY_MAP: step}, rankings, {"better": 0.5}))
     again = kept.read(trial)
     assert again
-    assert (again.taught_by, again.teachers, list(again.scores)) == (["BM25"], {"better": 0.5}, ["keep", QUERY_MAP])
+    assert (again.taught_by, again.teachers, list(again.scores)) == (
+        ["BM25"],
+        {"better": 0.5},
+        ["keep", QUERY_MAP],
+    )
     np.testing.assert_array_equal(again.scores[QUERY_MAP]["task"], [0.5, 0.25])
     fitted = kept.step(trial, QUERY_MAP)
     np.testing.assert_array_equal(fitted.matrix, step.matrix)
     assert fitted.queries_only
     found = kept.rankings(
-        Trial("a training", recipe="query encoder"), Basis(["one", "two"], PseudoQueries(["query"]), 0)
+        Trial("a training", recipe="query encoder"),
+        Basis(["one", "two"], PseudoQueries(["query"]), 0),
     )
     assert found
     assert found.queries == ["query"]

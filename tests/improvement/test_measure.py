@@ -1,4 +1,6 @@
-"""Measuring a trial: as the plain encoder and its post steps would be scored, from vectors that are made once."""
+"""Measuring a trial: as the plain encoder and its post steps would be scored, from vectors that are
+made once.
+"""
 
 from pathlib import Path
 
@@ -50,7 +52,9 @@ def test_the_scores_are_those_of_the_model_that_would_be_saved(
         if step:
             encoder = fitted[name].after(model)
         for task in TASKS:
-            np.testing.assert_allclose(found[name][task.name], task.score(encoder), atol=1e-9, err_msg=name)
+            np.testing.assert_allclose(
+                found[name][task.name], task.score(encoder), atol=1e-9, err_msg=name
+            )
 
 
 def test_each_document_judges_steps_that_were_fitted_without_it(tiny_model: Path) -> None:
@@ -61,13 +65,19 @@ def test_each_document_judges_steps_that_were_fitted_without_it(tiny_model: Path
     assert [[task.name for task in fold.tasks] for fold in folds] == [[SPANS]] * FOLDS
     found = measure_trial(model, Trial("keep"), tasks, whole, {}, folds=folds)
     assert set(found.crossed) == {"keep", *POST_STEPS} - {"map of all texts"}
-    assert sorted(set(found.crossed_of[SPANS].tolist())) == list(range(240)), "every document judges"
+    assert sorted(set(found.crossed_of[SPANS].tolist())) == list(range(240)), (
+        "every document judges"
+    )
     first = folds[1]
-    assert not {text for page_ in whole.pages[1::FOLDS] for text in page_.paragraphs} & set(first.basis.documents)
+    assert not {text for page_ in whole.pages[1::FOLDS] for text in page_.paragraphs} & set(
+        first.basis.documents
+    )
     alone = measure_trial(model, Trial("keep"), first.tasks, first.basis, {})
     size = first.tasks[0].size
     for name, scores in found.crossed.items():
-        np.testing.assert_allclose(scores[SPANS][size : 2 * size], alone.scores[name][SPANS], atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(
+            scores[SPANS][size : 2 * size], alone.scores[name][SPANS], atol=1e-9, err_msg=name
+        )
 
 
 def test_a_step_that_cannot_be_fitted_is_left_out(tiny_model: Path) -> None:
@@ -86,11 +96,16 @@ def test_a_map_is_no_candidate_where_bm25_does_not_help_the_search(tiny_model: P
 
 
 def test_a_model_that_judges_better_teaches_and_a_worse_one_does_not(tiny_model: Path) -> None:
-    """The better one's rankings are the lists, where BM25 does not help; what it finds first is among them."""
+    """The better one's rankings are the lists, where BM25 does not help; what it finds first is
+    among them.
+    """
     fitted_on = basis(60)
     known = known_by(load(tiny_model), *texts_read(WORDLESS, fitted_on, POST_STEPS), JUDGED_LENGTH)
     score = mean_score({task.name: task.score(known) for task in WORDLESS})
-    teachers = {"better": TeachingModel(known, score + 0.1), "worse": TeachingModel(known, score - 0.1)}
+    teachers = {
+        "better": TeachingModel(known, score + 0.1),
+        "worse": TeachingModel(known, score - 0.1),
+    }
     found = measure_trial(load(tiny_model), Trial("keep"), WORDLESS, fitted_on, teachers)
     assert found.taught_by == ["better"]
     assert set(MAPS) < found.scores.keys()
@@ -98,14 +113,18 @@ def test_a_model_that_judges_better_teaches_and_a_worse_one_does_not(tiny_model:
     cosines = by_cosine(found.rankings.asked, found.rankings.documents)(slice(None))
     rows = np.arange(len(cosines))
     cosines[rows, fitted_on.asked.own] = -2
-    assert found.rankings.lists.scores.max() == pytest.approx(1), "the weights of all teachers sum to 1"
+    assert found.rankings.lists.scores.max() == pytest.approx(1), (
+        "the weights of all teachers sum to 1"
+    )
     assert (found.rankings.lists.documents == cosines.argmax(axis=1)[:, None]).any(axis=1).all()
 
 
 def test_a_model_with_a_route_gets_no_other_map_of_queries(tiny_model: Path) -> None:
     model = load(tiny_model)
     dim = model.get_embedding_dimension() or 0
-    found = measure_trial(with_map(model, np.zeros((dim, dim))), Trial("keep"), TASKS, basis(60), {}).scores
+    found = measure_trial(
+        with_map(model, np.zeros((dim, dim))), Trial("keep"), TASKS, basis(60), {}
+    ).scores
     assert set(MAPS) & found.keys() == {"map of all texts"}
 
 
@@ -118,7 +137,9 @@ def test_a_part_of_a_basis_has_its_own_queries() -> None:
         assert text in part.documents[document]
 
 
-def test_the_speed_is_that_of_a_few_texts(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_speed_is_that_of_a_few_texts(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = ["a b c", "one two " * 100] * 20
     assert words_read(texts) == 20 * (3 + JUDGED_LENGTH)
     ticks = iter((1.0, 2.0))

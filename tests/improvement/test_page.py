@@ -9,7 +9,13 @@ from isotrope import text
 from isotrope.encoder import load
 from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, Trial
-from isotrope.improvement.page import advised, candidates_table, choice_card, choice_page, what_to_do
+from isotrope.improvement.page import (
+    advised,
+    candidates_table,
+    choice_card,
+    choice_page,
+    what_to_do,
+)
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import Basis
 from isotrope.text.pseudo_queries import PseudoQueries
@@ -33,11 +39,17 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
     html = choice_page(race_record(similarity=similarity, left_out=late)).html()
     assert "<b>odd" not in html
     for words in (
-        "&lt;b&gt;odd", "my model", "330 graded pairs 50.0 → 40.0 (worse); STS-B 50.0 → 40.0", "crops; titles",
-        "2 candidates were left out.", "it is late", "How to switch", "Use soft",
+        "&lt;b&gt;odd",
+        "my model",
+        "330 graded pairs 50.0 → 40.0 (worse); STS-B 50.0 → 40.0",
+        "crops; titles",
+        "2 candidates were left out.",
+        "it is late",
+        "How to switch",
+        "Use soft",
         "better than my model for these 300 documents within 2 minutes? Done: 2 candidates were compared with it",
         "hen use the new model: it scores 35.0 of 100, before 25.0, judged by 60 of your own documents.",
-    ):  # fmt: skip
+    ):
         assert words in html
     assert html.count("<rect") == len(race_record()["gains"])
     assert "stopped before its end" in choice_page(race_record(finished=False)).html()
@@ -49,8 +61,13 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
 def test_searches_of_both_models_are_shown() -> None:
     told = [{"query": "a ship", "before": ["a car"], "after": ["→ ✓ a boat"]}]
     shown = {"told": told, "won": 7, "lost": 3, "queries": 60}
-    found = choice_page(race_record(searched={"queries": 60, "first": [0.55, 0.62], "shown": shown})).html()
-    assert "in 62 of 100 searches among your documents the right text comes first, before in 55." in found
+    found = choice_page(
+        race_record(searched={"queries": 60, "first": [0.55, 0.62], "shown": shown})
+    ).html()
+    assert (
+        "in 62 of 100 searches among your documents the right text comes first, before in 55."
+        in found
+    )
     assert "→ ✓ a boat" in found
 
 
@@ -86,10 +103,16 @@ def test_the_card_tells_a_step_and_keep_adds_none(tiny_model: Path, tmp_path: Pa
     opened = text.open(write_library(tmp_path / "library.jsonl"))
     maker = Maker(str(tiny_model), opened, 20, 120, 0, tmp_path)
     race = Race(maker, [], Basis([], PseudoQueries(), 0), Budget(tmp_path, 1), Console(quiet=True))
-    race.made |= {"keep": (Trial("keep"), ""), "soft": (Trial("pooling cls", "cls"), "soft whitening")}
+    race.made |= {
+        "keep": (Trial("keep"), ""),
+        "soft": (Trial("pooling cls", "cls"), "soft whitening"),
+    }
     card = choice_card(race, race_record(), load(tiny_model))
     (step,) = card.steps
-    assert {key: value for key, value, _ in step.settings} == {"pooling": "cls", "post step": "soft whitening"}
+    assert {key: value for key, value, _ in step.settings} == {
+        "pooling": "cls",
+        "post step": "soft whitening",
+    }
     assert (step.data.name, step.cites) == ("library.jsonl", ["su2021whitening"])
     assert card.verdict is not None
     assert (card.verdict.word, len(card.scores)) == ("better", 4)

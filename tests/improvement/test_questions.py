@@ -1,4 +1,6 @@
-"""Questions that a language model writes: the same as one by one, kept in a file, and learned from by improve."""
+"""Questions that a language model writes: the same as one by one, kept in a file, and learned from
+by improve.
+"""
 
 from pathlib import Path
 
@@ -37,9 +39,19 @@ def language_model(folder: Path, kind: str) -> Path:
         config = T5Config(vocab_size=words, decoder_start_token_id=0, eos_token_id=None, **sizes)
         model = T5ForConditionalGeneration(config)
     else:
-        sizes = {"num_attention_heads": 2, "num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 16}
+        sizes = {
+            "num_attention_heads": 2,
+            "num_hidden_layers": 1,
+            "hidden_size": 16,
+            "intermediate_size": 16,
+        }
         config = Qwen3Config(
-            vocab_size=words, head_dim=8, num_key_value_heads=2, pad_token_id=0, eos_token_id=None, **sizes
+            vocab_size=words,
+            head_dim=8,
+            num_key_value_heads=2,
+            pad_token_id=0,
+            eos_token_id=None,
+            **sizes,
         )
         model = Qwen3ForCausalLM(config)
     for weight in model.parameters():
@@ -49,22 +61,31 @@ def language_model(folder: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["t5", "qwen"])
-def test_every_document_gets_the_likeliest_question(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_document_gets_the_likeliest_question(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(questions, "BATCH", 3)
     model = language_model(tmp_path / kind, kind)
     found, read = written(str(model), TEXTS, tmp_path / "questions.json", float("inf"))
     assert (read, sorted(found.documents), set(found.kinds)) == (7, list(range(7)), {KIND})
     if kind == "qwen":
-        tokenizer, alone = AutoTokenizer.from_pretrained(model), AutoModelForCausalLM.from_pretrained(model)
+        tokenizer, alone = (
+            AutoTokenizer.from_pretrained(model),
+            AutoModelForCausalLM.from_pretrained(model),
+        )
         for question, row in zip(found.texts, found.documents, strict=True):
-            ids = tokenizer(INSTRUCTION.format(text=TEXTS[row]), return_tensors="pt", truncation=True)["input_ids"]
+            ids = tokenizer(
+                INSTRUCTION.format(text=TEXTS[row]), return_tensors="pt", truncation=True
+            )["input_ids"]
             for _ in range(questions.TOKENS):
                 ids = torch.cat([ids, alone(ids).logits[:, -1:].argmax(-1)], dim=1)
             told = tokenizer.decode(ids[0, -questions.TOKENS :], skip_special_tokens=True)
             assert question == told.strip()
 
 
-def test_it_goes_on_from_its_file_and_stops_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_goes_on_from_its_file_and_stops_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(questions, "BATCH", 3)
     model, file = str(language_model(tmp_path / "t5", "t5")), tmp_path / "questions.json"
     assert written(model, TEXTS, file, 0.0)[1] == 0
@@ -72,9 +93,13 @@ def test_it_goes_on_from_its_file_and_stops_in_time(tmp_path: Path, monkeypatch:
     some, read = written(model, TEXTS, file, float("inf"), most=5)
     assert read == 5
     assert written(model, TEXTS, tmp_path / "other.json", float("inf"), most=5)[0] == some
-    assert written("no model any more", TEXTS, file, float("inf"), most=5)[0] == some, "nothing is written twice"
+    assert written("no model any more", TEXTS, file, float("inf"), most=5)[0] == some, (
+        "nothing is written twice"
+    )
     (tmp_path / "t5" / "model.safetensors").rename(tmp_path / "t5" / "pytorch_model.bin")
-    with pytest.raises(UserError, match=r"t5 has no model\.safetensors: .* pickled files are not opened"):
+    with pytest.raises(
+        UserError, match=r"t5 has no model\.safetensors: .* pickled files are not opened"
+    ):
         written(model, TEXTS, tmp_path / "another.json", float("inf"))
 
 
@@ -92,7 +117,9 @@ def test_improve_learns_from_them_and_a_plan_repeats_it(
     assert (again.choice, again.record["table"]) == (found.choice, found.record["table"])
     without = improve(whole, library, plan={**plan, "questions": 0}, console=quiet)
     assert without.record["table"]["query map"] != found.record["table"]["query map"]
-    with pytest.raises(UserError, match="cannot write: it is a BertModel: name a language model that writes"):
+    with pytest.raises(
+        UserError, match="cannot write: it is a BertModel: name a language model that writes"
+    ):
         improve(whole, library, query_model=str(tiny_model), console=quiet)
     (tmp_path / "words").mkdir()
     (tmp_path / "words" / "modules.json").write_text("[]", encoding="utf-8")

@@ -34,16 +34,26 @@ class Machine:
     """
 
     def __init__(self, speed: float, pairs: float, patch: pytest.MonkeyPatch) -> None:
-        self.speed, self.pairs, self.patch, self.time, self.trained = speed, pairs, patch, 0.0, list[int]()
+        self.speed, self.pairs, self.patch, self.time, self.trained = (
+            speed,
+            pairs,
+            patch,
+            0.0,
+            list[int](),
+        )
         patch.setattr(racing, "measure_trial", self.measure)
         patch.setattr("isotrope.improvement.candidates.train", self.train)
         patch.setattr("isotrope.improvement.candidates.is_bare", lambda _: False)
         patch.setattr(Maker, "encoder", lambda *_: None)
 
     def race(
-        self, folder: Path, seconds: float = 1200, queries: int = 300, recipes: list[Training] = RECIPES,
+        self,
+        folder: Path,
+        seconds: float = 1200,
+        queries: int = 300,
+        recipes: list[Training] = RECIPES,
         trained_on: int = 4700,
-    ) -> Race:  # fmt: skip
+    ) -> Race:
         """A race on long documents, of which so many judge."""
         folder.mkdir(exist_ok=True)
         self.trained_on = trained_on
@@ -53,7 +63,11 @@ class Machine:
         own = np.arange(queries)
         tasks = [SelfMadeTask(n, [f"{n} {text}" for text in texts], texts, own, own) for n in "abc"]
         rows = list(range(6000))
-        asked = PseudoQueries([f"{i} of " + 10 * "word " for i in rows], [i // 4 for i in rows], ["span" for _ in rows])
+        asked = PseudoQueries(
+            [f"{i} of " + 10 * "word " for i in rows],
+            [i // 4 for i in rows],
+            ["span" for _ in rows],
+        )
         basis = Basis([f"fit {place} " + 120 * "word " for place in range(1500)], asked, 0)
         named = {recipe.name: recipe for recipe in recipes}
         maker = Maker("model", DOCUMENTS, 300, trained_on, 0, folder, named)
@@ -83,8 +97,15 @@ class Machine:
         self.time += seconds
 
     def measure(
-        self, model: Any, trial: Trial, tasks: Any, basis: Basis, teachers: Any, encoded: Any, folds: Any
-    ) -> Measured:  # fmt: skip
+        self,
+        model: Any,
+        trial: Trial,
+        tasks: Any,
+        basis: Basis,
+        teachers: Any,
+        encoded: Any,
+        folds: Any,
+    ) -> Measured:
         self.work(sum(map(words_read, texts_read(tasks, basis, trial.steps))) / self.speed)
         encoded()
         score = trial.pairs / 1e6 + len(trial.recipe) / 1e3
@@ -105,7 +126,9 @@ def test_a_training_gives_way_to_its_average_if_both_are_equally_good(
     raced = (machine := Machine(4500, 50, monkeypatch)).run(machine.race(tmp_path / "race"))
     noise = np.random.default_rng(0).normal(0, 1e-3, 5000)  # else no gain has a p-value
     for name in raced.scores.keys() - {AS_IS}:
-        raced.scores[name] = {task: of + noise[: len(of)] for task, of in raced.scores[name].items()}
+        raced.scores[name] = {
+            task: of + noise[: len(of)] for task, of in raced.scores[name].items()
+        }
     choice, gains = raced.choose()
     training = choice.replace(", averaged", "")
     assert training != choice
@@ -120,9 +143,12 @@ USUAL = ("MiniLM, two cores", "a large model")
 
 
 @pytest.mark.parametrize(
-    "which", [name if name in USUAL else pytest.param(name, marks=pytest.mark.slow) for name in MACHINES]
+    "which",
+    [name if name in USUAL else pytest.param(name, marks=pytest.mark.slow) for name in MACHINES],
 )
-def test_twenty_minutes_end_within_twenty_two(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twenty_minutes_end_within_twenty_two(
+    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     speed, pairs, least = MACHINES[which]
     machine = Machine(speed, pairs, monkeypatch)
     raced = machine.run(machine.race(tmp_path))
@@ -135,10 +161,14 @@ def test_twenty_minutes_end_within_twenty_two(which: str, tmp_path: Path, monkey
 def test_a_small_budget_shrinks_the_trainings_and_cuts_no_query_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MiniLM on two cores in 3 and 8 minutes: a training of less than 1,024 pairs is better than none."""
+    """MiniLM on two cores in 3 and 8 minutes: a training of less than 1,024 pairs is better than
+    none.
+    """
     for minutes in (3, 8):
         machine = Machine(4500, 30, monkeypatch)
-        raced = machine.run(machine.race(tmp_path / str(minutes), 60 * minutes, recipes=RECIPES[:1], trained_on=100))
+        raced = machine.run(
+            machine.race(tmp_path / str(minutes), 60 * minutes, recipes=RECIPES[:1], trained_on=100)
+        )
         assert machine.trained, raced.left_out
         assert raced.needed() == ""
     assert {len(cases) for of in raced.scores.values() for cases in of.values()} == {300}
@@ -168,7 +198,10 @@ def test_without_time_for_any_training_it_says_how_much_is_needed(
     assert AS_IS in raced.scores
     minutes = int(raced.needed().split("about ")[1].split()[0])
     enough = Machine(4500, 50, monkeypatch)
-    assert len(enough.run(enough.race(tmp_path / "enough", 1.5 * 60 * minutes)).trials) > len(RECIPES) / 2
+    assert (
+        len(enough.run(enough.race(tmp_path / "enough", 1.5 * 60 * minutes)).trials)
+        > len(RECIPES) / 2
+    )
     few = Machine(4500, 50, monkeypatch)
     raced = few.run(few.race(tmp_path / "few", trained_on=30))
     assert set(raced.left_out.values()) == {"there are too few documents"}
@@ -183,12 +216,16 @@ def test_each_recipe_is_trained_shortly_the_better_half_for_longer_and_the_best_
     plans = read_record(tmp_path / NOTES)["plans"]
     assert list(plans["first"]) == [recipe.name for recipe in found]
     assert len(set(plans["first"].values())) == 1
-    second = [max(plan.values(), default=0) for name, plan in plans.items() if name.startswith("second: ")]
+    second = [
+        max(plan.values(), default=0) for name, plan in plans.items() if name.startswith("second: ")
+    ]
     assert len(second) == 2
     assert second[0] > max(plans["first"].values())
 
 
-def test_what_did_not_fit_at_first_is_tried_if_time_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_did_not_fit_at_first_is_tried_if_time_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = Machine(2250, 12, monkeypatch)
     raced = machine.run(machine.race(tmp_path))
     plans = read_record(tmp_path / NOTES)["plans"]
@@ -218,7 +255,9 @@ def test_a_race_that_goes_on_does_what_was_planned_and_a_plan_is_repeated_withou
 def test_after_the_time_is_over_a_teacher_that_is_read_again_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a kill at the very end, what was measured is still known, so the race goes on to its result."""
+    """After a kill at the very end, what was measured is still known, so the race goes on to its
+    result.
+    """
 
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
@@ -263,9 +302,13 @@ def refusing(cause: OSError | None) -> Any:
     return refuse
 
 
-def test_what_does_not_fit_any_more_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_fit_any_more_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = Machine(5000, 50, monkeypatch)
-    write_json(tmp_path / NOTES, {"spent": 0, "left_out": {}, "size": {"queries": 60, "fitted_on": 30}})
+    write_json(
+        tmp_path / NOTES, {"spent": 0, "left_out": {}, "size": {"queries": 60, "fitted_on": 30}}
+    )
     raced = machine.race(tmp_path)
     assert (raced.tasks[0].size, len(raced.basis.documents), len(raced.told)) == (60, 30, 2)
     raced.budget.keep(measuring=10.0, speed=5000.0)
@@ -274,4 +317,6 @@ def test_what_does_not_fit_any_more_is_left_out(tmp_path: Path, monkeypatch: pyt
     machine.time = 1195.0
     raced.run(Trial("pooling mean", "mean"))
     assert raced.left_out == {"crops, 4,096 pairs": NO_TIME, "pooling mean": NO_TIME}
-    assert read_record(tmp_path / NOTES)["left_out"] == raced.left_out, "a race that goes on leaves it out too"
+    assert read_record(tmp_path / NOTES)["left_out"] == raced.left_out, (
+        "a race that goes on leaves it out too"
+    )

@@ -1,4 +1,6 @@
-"""A cross-encoder as a teacher: it orders the best documents anew, and only teaches if that finds more."""
+"""A cross-encoder as a teacher: it orders the best documents anew, and only teaches if that finds
+more.
+"""
 
 import re
 import shutil
@@ -47,28 +49,41 @@ def shared(one: str, other: str) -> float:
 def cross_encoder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small random one, as sentence-transformers saves it."""
     raw = shutil.copytree(tiny_model, tmp_path_factory.mktemp("cross") / "raw")
-    AutoModelForSequenceClassification.from_pretrained(tiny_model, num_labels=1).save_pretrained(raw)
+    AutoModelForSequenceClassification.from_pretrained(tiny_model, num_labels=1).save_pretrained(
+        raw
+    )
     CrossEncoder(str(raw), device="cpu").save_pretrained(str(raw.parent / "cross"))
     return raw.parent / "cross"
 
 
-def test_the_best_documents_are_ordered_anew(cross_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_documents_are_ordered_anew(
+    cross_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(teachers, "DEPTH", 3)
     queries, documents = ["a star", "two boats"], [page(i).text for i in range(6)]
-    lists = Lists(np.array([[5, 1, 0, 2], [4, 3, 2, 0]]), np.array([[0.1, 0.9, 0.8, 0.7], [1.0, 0.2, 0.6, 0.4]]))
+    lists = Lists(
+        np.array([[5, 1, 0, 2], [4, 3, 2, 0]]),
+        np.array([[0.1, 0.9, 0.8, 0.7], [1.0, 0.2, 0.6, 0.4]]),
+    )
     loaded = Reranker.load(str(cross_encoder))
     found = loaded.reranked(queries, documents, lists)
     np.testing.assert_array_equal(found.documents, lists.documents)
     for query, rows, scores, known in zip(queries, *lists, found.scores, strict=True):
         best = sorted(range(4), key=list(-scores).__getitem__)[:3]
-        read = {place: float(loaded.model.predict([(query, documents[rows[place]])])[0]) for place in best}
+        read = {
+            place: float(loaded.model.predict([(query, documents[rows[place]])])[0])
+            for place in best
+        }
         low, high = min(read.values()), max(read.values())
         wanted = [(read[place] - low) / (high - low) if place in read else 0 for place in range(4)]
         np.testing.assert_allclose(known, wanted, atol=1e-4)
 
 
 def test_one_that_finds_more_teaches_the_model_that_was_given(tiny_model: Path) -> None:
-    tasks, fitted_on = tasks_of_texts([page(place).text for place in range(40)], fewest=1), basis(60)
+    tasks, fitted_on = (
+        tasks_of_texts([page(place).text for place in range(40)], fewest=1),
+        basis(60),
+    )
     overlap = {"overlap": Reranker(Overlap(), count=20)}
     found = measure_trial(load(tiny_model), Trial("keep"), tasks, fitted_on, overlap)
     assert found.teachers["overlap"] > max(map(mean_score, found.hybrids.values()))
@@ -77,7 +92,9 @@ def test_one_that_finds_more_teaches_the_model_that_was_given(tiny_model: Path) 
     rankings = found.rankings
     assert rankings is not None
     assert len(rankings.queries) == len(rankings.rows) == 20
-    for row, query, listed, scores in zip(rankings.rows, rankings.queries, *rankings.lists, strict=True):
+    for row, query, listed, scores in zip(
+        rankings.rows, rankings.queries, *rankings.lists, strict=True
+    ):
         assert query == fitted_on.asked.texts[row]
         assert fitted_on.asked.documents[row] not in listed, "its own document"
         wanted = [shared(query, fitted_on.documents[place]) for place in listed]
@@ -89,7 +106,10 @@ def test_one_that_finds_more_teaches_the_model_that_was_given(tiny_model: Path) 
 def test_it_is_asked_about_as_much_as_there_is_time_for(
     cross_encoder: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks, fitted_on = tasks_of_texts([page(place).text for place in range(40)], fewest=1), basis(60)
+    tasks, fitted_on = (
+        tasks_of_texts([page(place).text for place in range(40)], fewest=1),
+        basis(60),
+    )
     judged = sum(len(task.queries) for task in tasks)
     monkeypatch.setattr(Reranker, "speed", lambda *_: 500.0)  # ten lists a second
     monkeypatch.setattr(teachers, "FEWEST", 20)
@@ -109,17 +129,31 @@ def test_it_is_asked_about_as_much_as_there_is_time_for(
 
 @pytest.mark.usefixtures("untrained")
 def test_at_the_door(
-    cross_encoder: Path, tiny_model: Path, whole: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cross_encoder: Path,
+    tiny_model: Path,
+    whole: Path,
+    library: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A random one does not teach, and the page says so. None can be improved; one of two scores cannot teach."""
+    """A random one does not teach, and the page says so. None can be improved; one of two scores
+    cannot teach.
+    """
     monkeypatch.setattr(teachers, "DEPTH", 5)
     quiet = Console(quiet=True)
     found = improve(whole, library, minutes=2, teachers=[cross_encoder], console=quiet)
     assert found.record["teachers"].keys() == {"cross"}
-    assert re.search(r"cross did not teach, because it scores \d", found.report(tmp_path / "page.html").read_text())
-    with pytest.raises(UserError, match="cross is a cross-encoder, which gives no vectors: let it teach: --teacher"):
+    assert re.search(
+        r"cross did not teach, because it scores \d",
+        found.report(tmp_path / "page.html").read_text(),
+    )
+    with pytest.raises(
+        UserError, match="cross is a cross-encoder, which gives no vectors: let it teach: --teacher"
+    ):
         improve(cross_encoder, library, console=quiet)
     two = shutil.copytree(tiny_model, tmp_path / "two")
-    AutoModelForSequenceClassification.from_pretrained(tiny_model, num_labels=2).save_pretrained(two)
+    AutoModelForSequenceClassification.from_pretrained(tiny_model, num_labels=2).save_pretrained(
+        two
+    )
     with pytest.raises(UserError, match="two gives 2 scores to two texts"):
         improve(whole, library, teachers=[two], console=quiet)

@@ -1,4 +1,6 @@
-"""The objective as a sentence-transformers loss: columns, passes, steps, state, row ids, dimensions."""
+"""The objective as a sentence-transformers loss: columns, passes, steps, state, row ids,
+dimensions.
+"""
 
 from pathlib import Path
 
@@ -29,12 +31,18 @@ def columns(model: SentenceTransformer, *texts: list[str]) -> list[dict[str, Ten
 
 
 def test_equals_sentence_transformers_own_contrast(tiny_model: Path) -> None:
-    """Without dropout and head, on text + positive + negative, it is MultipleNegativesRankingLoss at scale 20."""
+    """Without dropout and head, on text + positive + negative, it is MultipleNegativesRankingLoss
+    at scale 20.
+    """
     model = student(tiny_model, dropout=0.0).train()
     text = sentences(24)
     features = columns(model, text[:8], text[8:16], text[16:])
-    ours = Objective(model, {"infonce": InfoNCE()}, scores=[HardNegatives()])(features, None)["infonce"]
-    theirs = MultipleNegativesRankingLoss(model, scale=20.0)(columns(model, text[:8], text[8:16], text[16:]), None)
+    ours = Objective(model, {"infonce": InfoNCE()}, scores=[HardNegatives()])(features, None)[
+        "infonce"
+    ]
+    theirs = MultipleNegativesRankingLoss(model, scale=20.0)(
+        columns(model, text[:8], text[8:16], text[16:]), None
+    )
     assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)
 
 
@@ -139,7 +147,9 @@ def test_components_hear_of_each_optimizer_step(tiny_model: Path, tmp_path: Path
     model = student(tiny_model)
     objective = Objective(model, {"infonce": InfoNCE()}, scores=[Queue()])
     table, callbacks = {"text": sentences(64)}, [ObjectiveState(objective)]
-    script(objective, tmp_path, table, callbacks, max_steps=3, gradient_accumulation_steps=2).train()
+    script(
+        objective, tmp_path, table, callbacks, max_steps=3, gradient_accumulation_steps=2
+    ).train()
     assert objective.step == 6
     assert objective.scores[0].told == 3
 
@@ -158,9 +168,13 @@ class Longest:
 
 @pytest.mark.parametrize("size", [None, 3])
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_component_that_asks_gets_the_states_of_tokens(tiny_model: Path, packed: bool, size: int | None) -> None:
+def test_a_component_that_asks_gets_the_states_of_tokens(
+    tiny_model: Path, packed: bool, size: int | None
+) -> None:
     """Those of its pass, with gradient, in parts too; of packed encoders too. Nobody else has them."""
-    plain, model = (load(tiny_model, "mean", dropout=0.0, device="cpu", packed=each) for each in (False, packed))
+    plain, model = (
+        load(tiny_model, "mean", dropout=0.0, device="cpu", packed=each) for each in (False, packed)
+    )
     delete = component("tokens", "delete")
     terms = {"infonce": InfoNCE(), "longest": Longest()}
     objective = Objective(model, terms, tokens=[(delete, [1])], mini_batch_size=size).train()
@@ -173,18 +187,27 @@ def test_a_component_that_asks_gets_the_states_of_tokens(tiny_model: Path, packe
         expected = plain(dict(asked))["token_embeddings"]
         real = reading.read["attention_mask"].bool()
         assert torch.allclose(reading.states[real], expected[real], atol=1e-5)
-    assert views.readings[1].read["attention_mask"].sum() < text["attention_mask"].sum(), "the damaged text"
+    assert views.readings[1].read["attention_mask"].sum() < text["attention_mask"].sum(), (
+        "the damaged text"
+    )
     loss = objective.loss(views, [], objective.terms)["longest"]
     whole = Objective(plain, terms).train()
     other = whole.loss(whole.encode([dict(text)], None), [], whole.terms)["longest"]
     for value in (loss, other):
         value.backward()
     for mine, theirs in zip(model.parameters(), plain.parameters(), strict=True):
-        assert (mine.grad is None and theirs.grad is None) or torch.allclose(mine.grad, theirs.grad, atol=1e-5)
-    assert Objective(model, {"infonce": InfoNCE()}).encode([dict(text)], None).readings[0].states is None
+        assert (mine.grad is None and theirs.grad is None) or torch.allclose(
+            mine.grad, theirs.grad, atol=1e-5
+        )
+    assert (
+        Objective(model, {"infonce": InfoNCE()}).encode([dict(text)], None).readings[0].states
+        is None
+    )
 
 
-def test_positives_are_read_in_their_own_passes_and_a_peers_pass_not_by_the_student(tiny_model: Path) -> None:
+def test_positives_are_read_in_their_own_passes_and_a_peers_pass_not_by_the_student(
+    tiny_model: Path,
+) -> None:
     model = student(tiny_model)
     peers = [(component("peers", "moving_average"), [1])]
     objective = Objective(model, {"infonce": InfoNCE()}, peers=peers, passes=3)
@@ -192,4 +215,7 @@ def test_positives_are_read_in_their_own_passes_and_a_peers_pass_not_by_the_stud
     text = columns(model, sentences(4), sentences(4, seed=1), sentences(4, seed=2))
     readings = Objective(model, {"infonce": InfoNCE()}, passes=3).encode(text, None).readings
     expected = [text[0], text[1], text[1]]
-    assert all(torch.equal(readings[n].text["input_ids"], one["input_ids"]) for n, one in enumerate(expected))
+    assert all(
+        torch.equal(readings[n].text["input_ids"], one["input_ids"])
+        for n, one in enumerate(expected)
+    )

@@ -21,5 +21,8 @@ def cosines(texts: list[list[str]], k1: float, b: float) -> np.ndarray:
     lengths = [math.sqrt(sum(x * x for x in row)) for row in rows]
     products = [[sum(x * y for x, y in zip(p, q, strict=True)) for q in rows] for p in rows]
     return np.array(
-        [[products[i][j] / (m * n) if m * n else 0.0 for j, n in enumerate(lengths)] for i, m in enumerate(lengths)]
+        [
+            [products[i][j] / (m * n) if m * n else 0.0 for j, n in enumerate(lengths)]
+            for i, m in enumerate(lengths)
+        ]
     )

@@ -1,4 +1,6 @@
-"""DCLR's equations by plain loops, written from the paper (Eqs. 2–6), and distillation by its definition."""
+"""DCLR's equations by plain loops, written from the paper (Eqs. 2–6), and distillation by its
+definition.
+"""
 
 import math
 from typing import Any
@@ -8,7 +10,9 @@ from torch import Tensor
 from oracle.losses import cosine
 
 
-def non_uniformity(noise: list[list[float]], anchor: Tensor, positive: Tensor, temperature: float) -> float:
+def non_uniformity(
+    noise: list[list[float]], anchor: Tensor, positive: Tensor, temperature: float
+) -> float:
     """Eq. 2, one exponential at a time."""
     total = 0.0
     for h, h_pos in zip(anchor.tolist(), positive.tolist(), strict=True):
@@ -18,9 +22,15 @@ def non_uniformity(noise: list[list[float]], anchor: Tensor, positive: Tensor, t
 
 
 def gradient(
-    noise: list[list[float]], anchor: Tensor, positive: Tensor, temperature: float, loss: Any = non_uniformity
+    noise: list[list[float]],
+    anchor: Tensor,
+    positive: Tensor,
+    temperature: float,
+    loss: Any = non_uniformity,
 ) -> list[list[float]]:
-    """Eq. 4 by central differences of Eq. 2, one coordinate at a time; or those of another ``loss``."""
+    """Eq. 4 by central differences of Eq. 2, one coordinate at a time; or those of another
+    ``loss``.
+    """
     width, result = 1e-5, []
     for j, vector in enumerate(noise):
         slopes = []
@@ -36,7 +46,12 @@ def gradient(
 
 
 def ascend(
-    noise: Tensor, anchor: Tensor, positive: Tensor, temperature: float, step_size: float, steps: int
+    noise: Tensor,
+    anchor: Tensor,
+    positive: Tensor,
+    temperature: float,
+    step_size: float,
+    steps: int,
 ) -> list[list[float]]:
     """Eq. 3."""
     vectors: list[list[float]] = noise.tolist()
@@ -64,5 +79,7 @@ def distillation(cosines: Tensor, teacher: Tensor, temperature: float) -> float:
     for student_row, teacher_row in zip(cosines.tolist(), teacher.tolist(), strict=True):
         p = [math.exp(value / temperature) for value in student_row]
         q = [math.exp(value / temperature) for value in teacher_row]
-        total += sum(b / sum(q) * math.log(b / sum(q) / (a / sum(p))) for a, b in zip(p, q, strict=True))
+        total += sum(
+            b / sum(q) * math.log(b / sum(q) / (a / sum(p))) for a, b in zip(p, q, strict=True)
+        )
     return total / len(cosines)

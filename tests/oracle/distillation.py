@@ -1,4 +1,6 @@
-"""Distillation from a teacher's queue and from its vectors by plain loops, for the tests of the fast versions."""
+"""Distillation from a teacher's queue and from its vectors by plain loops, for the tests of the
+fast versions.
+"""
 
 import math
 
@@ -7,7 +9,9 @@ from torch import Tensor
 from oracle.ranking import top_one
 
 
-def queue_kl(student: Tensor, teacher: Tensor, temperature: float, teacher_temperature: float) -> float:
+def queue_kl(
+    student: Tensor, teacher: Tensor, temperature: float, teacher_temperature: float
+) -> float:
     divergences = []
     for row, target in zip(student.double().tolist(), teacher.double().tolist(), strict=True):
         p, q = top_one(row, temperature), top_one(target, teacher_temperature)

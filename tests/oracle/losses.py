@@ -28,7 +28,9 @@ def infonce(
     return total
 
 
-def multi_positive_inside(cosines: Tensor, temperature: float, weight: float, printed: bool) -> float:
+def multi_positive_inside(
+    cosines: Tensor, temperature: float, weight: float, printed: bool
+) -> float:
     """Mean over anchors; the positives (P, N, M) are summed inside the logarithm (float64)."""
     total = 0.0
     lists = cosines.double().tolist()
@@ -51,7 +53,9 @@ def cosine(x: list[float], y: list[float]) -> float:
 
 def cosines(first: Tensor, second: Tensor) -> Tensor:
     """(N, D), (M, D) -> (N, M) in float64."""
-    return torch.tensor([[cosine(a, b) for b in second.tolist()] for a in first.tolist()], dtype=torch.float64)
+    return torch.tensor(
+        [[cosine(a, b) for b in second.tolist()] for a in first.tolist()], dtype=torch.float64
+    )
 
 
 def nt_xent(a: Tensor, b: Tensor, temperature: float) -> float:
@@ -60,7 +64,9 @@ def nt_xent(a: Tensor, b: Tensor, temperature: float) -> float:
     total = 0.0
     for i, row in enumerate(rows):
         other = (i + count) % (2 * count)
-        denominator = sum(math.exp(cosine(row, one) / temperature) for k, one in enumerate(rows) if k != i)
+        denominator = sum(
+            math.exp(cosine(row, one) / temperature) for k, one in enumerate(rows) if k != i
+        )
         total -= math.log(math.exp(cosine(row, rows[other]) / temperature) / denominator)
     return total / (2 * count)
 
@@ -86,11 +92,15 @@ def ct(a: Tensor, b: Tensor) -> float:
 
 
 def ct_pairs(a: Tensor, b: Tensor, negatives: int) -> float:
-    """Mean over pairs: the first of each group is its own pair, the others' is the sentence before (float64)."""
+    """Mean over pairs: the first of each group is its own pair, the others' is the sentence before
+    (float64).
+    """
     total, first, second = 0.0, a.tolist(), b.tolist()
     for i, x in enumerate(first):
         own = i % (negatives + 1) == 0
-        same = 1 / (1 + math.exp(-sum(p * q for p, q in zip(x, second[i if own else i - 1], strict=True))))
+        same = 1 / (
+            1 + math.exp(-sum(p * q for p, q in zip(x, second[i if own else i - 1], strict=True)))
+        )
         total -= math.log(same if own else 1 - same)
     return total / len(a)
 
@@ -104,7 +114,9 @@ def triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float) -> float:
 def next_tokens(logits: Tensor, target: Tensor, mask: Tensor) -> list[float]:
     """-log of the softmax at each real token behind the first, sentence by sentence (float64)."""
     found = []
-    for rows, ids, real in zip(logits.double().tolist(), target.tolist(), mask.tolist(), strict=True):
+    for rows, ids, real in zip(
+        logits.double().tolist(), target.tolist(), mask.tolist(), strict=True
+    ):
         for row, token, seen in zip(rows, ids[1:], real[1:], strict=True):
             if seen:
                 found.append(math.log(sum(math.exp(value) for value in row)) - row[token])
@@ -120,7 +132,9 @@ def hidden_words(logits: Tensor, words: Tensor) -> list[float]:
 def replaced_tokens(logits: Tensor, replaced: Tensor, mask: Tensor) -> list[float]:
     """-log of the probability of what each real token is, sentence by sentence (float64)."""
     found = []
-    for row, labels, real in zip(logits.double().tolist(), replaced.tolist(), mask.tolist(), strict=True):
+    for row, labels, real in zip(
+        logits.double().tolist(), replaced.tolist(), mask.tolist(), strict=True
+    ):
         for value, label, seen in zip(row, labels, real, strict=True):
             if seen:
                 probability = 1 / (1 + math.exp(-value))
@@ -129,7 +143,9 @@ def replaced_tokens(logits: Tensor, replaced: Tensor, mask: Tensor) -> list[floa
 
 
 def mutual_information(products: Tensor, own: Tensor) -> float:
-    """Mean softplus of the negative products with the own sentence, and of the products with all others (float64)."""
+    """Mean softplus of the negative products with the own sentence, and of the products with all
+    others (float64).
+    """
     near, others = [], []
     for row, mine in zip(products.double().tolist(), own.tolist(), strict=True):
         for value, same in zip(row, mine, strict=True):
@@ -149,12 +165,16 @@ def margin_band(anchor: Tensor, positive: Tensor, soft: Tensor, least: float, mo
     return total / len(anchor)
 
 
-def group_list(anchor: Tensor, positives: Tensor, others: Tensor, temperature: float) -> list[list[float]]:
+def group_list(
+    anchor: Tensor, positives: Tensor, others: Tensor, temperature: float
+) -> list[list[float]]:
     """Of each sentence, the probabilities of its positives, then of the other sentences (float64)."""
     found = []
     for i, a in enumerate(anchor.tolist()):
         near = [math.exp(cosine(a, copy[i]) / temperature) for copy in positives.tolist()]
-        far = [math.exp(cosine(a, o) / temperature) for j, o in enumerate(others.tolist()) if j != i]
+        far = [
+            math.exp(cosine(a, o) / temperature) for j, o in enumerate(others.tolist()) if j != i
+        ]
         found.append([value / sum(near + far) for value in near + far])
     return found
 
@@ -166,10 +186,18 @@ def group_contrast(stack: Tensor, temperature: float) -> float:
 
 
 def peer_lists(own: Tensor, peer: Tensor, temperature: float) -> float:
-    """Divergences of one encoder's lists from the other's, within and across, mean over all entries (float64)."""
+    """Divergences of one encoder's lists from the other's, within and across, mean over all entries
+    (float64).
+    """
     pairs = [
-        (group_list(own[0], own[1:], own[0], temperature), group_list(peer[0], peer[1:], peer[0], temperature)),
-        (group_list(own[0], peer[1:], peer[0], temperature), group_list(peer[0], own[1:], own[0], temperature)),
+        (
+            group_list(own[0], own[1:], own[0], temperature),
+            group_list(peer[0], peer[1:], peer[0], temperature),
+        ),
+        (
+            group_list(own[0], peer[1:], peer[0], temperature),
+            group_list(peer[0], own[1:], own[0], temperature),
+        ),
     ]
     total = 0.0
     for lists, targets in pairs:
@@ -188,7 +216,9 @@ def neighbour_contrast(a: Tensor, b: Tensor, near: Tensor, temperature: float, b
     for own, other in ((second, first), (first, second))[: 2 if both else 1]:
         for i, row in enumerate(own):
             beside = [j for j, is_near in enumerate(near[i].tolist()) if is_near]
-            negatives = sum(power(row, other[j]) + (power(row, own[j]) if both else 0.0) for j in beside)
+            negatives = sum(
+                power(row, other[j]) + (power(row, own[j]) if both else 0.0) for j in beside
+            )
             positive = power(row, other[i])
             total, count = total - math.log(positive / (positive + negatives)), count + 1
     return total / count
@@ -198,7 +228,9 @@ def self_guided(anchor: Tensor, layers: Tensor, temperature: float) -> float:
     """Mean over sentences and layers; negatives are all layers of the other sentences (float64)."""
     total, count = 0.0, len(anchor)
     for i, a in enumerate(anchor.tolist()):
-        power = [[math.exp(cosine(a, row) / temperature) for row in layer] for layer in layers.tolist()]
+        power = [
+            [math.exp(cosine(a, row) / temperature) for row in layer] for layer in layers.tolist()
+        ]
         others = sum(row[j] for row in power for j in range(count) if j != i)
         total -= sum(math.log(row[i] / (row[i] + others)) for row in power)
     return total / (count * len(layers))

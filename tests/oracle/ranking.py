@@ -29,13 +29,19 @@ def consistency(cosines: Tensor, temperature: float) -> float:
             p = top_one(row, temperature)
             q = top_one([other[i] for other in matrix], temperature)
             pairs = zip(p, q, strict=True)
-            terms = [a * math.log(2 * a / (a + b)) + b * math.log(2 * b / (a + b)) for a, b in pairs]
+            terms = [
+                a * math.log(2 * a / (a + b)) + b * math.log(2 * b / (a + b)) for a, b in pairs
+            ]
             divergences.append(sum(terms) / 2)
     return sum(divergences) / len(divergences)
 
 
 def listnet(
-    cosines: Tensor, teacher: Tensor, temperature: float, teacher_temperature: float, drop_positive: bool = True
+    cosines: Tensor,
+    teacher: Tensor,
+    temperature: float,
+    teacher_temperature: float,
+    drop_positive: bool = True,
 ) -> float:
     entropies = []
     for matrix in matrices(cosines):
@@ -46,7 +52,9 @@ def listnet(
     return sum(entropies) / len(entropies)
 
 
-def listmle(cosines: Tensor, teacher: Tensor, temperature: float, drop_positive: bool = False) -> float:
+def listmle(
+    cosines: Tensor, teacher: Tensor, temperature: float, drop_positive: bool = False
+) -> float:
     losses = []
     for matrix in matrices(cosines):
         for i, row in enumerate(matrix):
@@ -57,7 +65,8 @@ def listmle(cosines: Tensor, teacher: Tensor, temperature: float, drop_positive:
             while left:
                 first = max(left, key=lambda j: (labels[j], -j))  # a tie: the earlier column
                 loss -= math.log(
-                    math.exp(scores[first] / temperature) / sum(math.exp(scores[j] / temperature) for j in left)
+                    math.exp(scores[first] / temperature)
+                    / sum(math.exp(scores[j] / temperature) for j in left)
                 )
                 left.remove(first)
             losses.append(loss)
@@ -75,13 +84,21 @@ def squared_distance(x: list[float], y: list[float]) -> float:
 
 def alignment(anchors: Tensor, positives: Tensor) -> float:
     rows = anchors.double().tolist()
-    distances = [squared_distance(x, y) for view in matrices(positives) for x, y in zip(rows, view, strict=True)]
+    distances = [
+        squared_distance(x, y)
+        for view in matrices(positives)
+        for x, y in zip(rows, view, strict=True)
+    ]
     return sum(distances) / len(distances)
 
 
 def uniformity(embeddings: Tensor, t: float = 2.0) -> float:
     values = []
     for view in matrices(embeddings):
-        kernel = [math.exp(-t * squared_distance(view[i], view[j])) for j in range(len(view)) for i in range(j)]
+        kernel = [
+            math.exp(-t * squared_distance(view[i], view[j]))
+            for j in range(len(view))
+            for i in range(j)
+        ]
         values.append(math.log(sum(kernel) / len(kernel)))
     return sum(values) / len(values)

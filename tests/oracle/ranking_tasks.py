@@ -32,19 +32,25 @@ def dcg(gains: list[float], at: int | None) -> float:
 
 
 def ndcg(scores: list[float], gold: list[float], gain: str, at: int | None) -> float:
-    """The mean over every order that agrees with the scores: all permutations of the tied, so for short lists alone."""
+    """The mean over every order that agrees with the scores: all permutations of the tied, so for
+    short lists alone.
+    """
     gains = [g if gain == "linear" else 2**g - 1 for g in gold]
     best = dcg(sorted(gains, reverse=True), at)
     if best == 0:
         return 0.0
     places = range(len(scores))
     fitting = [
-        order for order in permutations(places) if all(scores[order[i]] >= scores[order[i + 1]] for i in places[:-1])
+        order
+        for order in permutations(places)
+        if all(scores[order[i]] >= scores[order[i + 1]] for i in places[:-1])
     ]
     return sum(dcg([gains[i] for i in order], at) for order in fitting) / len(fitting) / best
 
 
-def lists(pairs: list[tuple[str, str, float]], side: str, more_than: int) -> dict[str, list[tuple[str, float]]]:
+def lists(
+    pairs: list[tuple[str, str, float]], side: str, more_than: int
+) -> dict[str, list[tuple[str, float]]]:
     """query -> (sentence, score) of every pair that has the query on that side."""
     found = {}
     for query in dict.fromkeys(sentence for pair in pairs for sentence in pair[:2]):

@@ -1,4 +1,6 @@
-"""What public code does instead of its paper, by plain loops, written from the description in docs/fidelity.md."""
+"""What public code does instead of its paper, by plain loops, written from the description in
+docs/fidelity.md.
+"""
 
 import math
 
@@ -8,7 +10,9 @@ from oracle.losses import cosine
 
 
 def softmax_bce(cosines: Tensor, temperature: float, keep: Tensor) -> float:
-    """Softmax over the kept candidates, then -[y log p + (1 - y) log (1 - p)], mean over all entries."""
+    """Softmax over the kept candidates, then -[y log p + (1 - y) log (1 - p)], mean over all
+    entries.
+    """
     total, entries = 0.0, 0
     for i, row in enumerate(cosines.tolist()):
         weights = [float(keep[i, j]) * math.exp(value / temperature) for j, value in enumerate(row)]
@@ -19,18 +23,24 @@ def softmax_bce(cosines: Tensor, temperature: float, keep: Tensor) -> float:
     return total / entries
 
 
-def non_uniformity(noise: list[list[float]], anchor: Tensor, positive: Tensor, temperature: float) -> float:
+def non_uniformity(
+    noise: list[list[float]], anchor: Tensor, positive: Tensor, temperature: float
+) -> float:
     """Eq. 2 with the whole batch beside the noise in its denominator."""
     total = 0.0
     for i, h in enumerate(anchor.tolist()):
         batch = [math.exp(cosine(h, other) / temperature) for other in positive.tolist()]
-        denominator = sum(math.exp(cosine(h, vector) / temperature) for vector in noise) + sum(batch)
+        denominator = sum(math.exp(cosine(h, vector) / temperature) for vector in noise) + sum(
+            batch
+        )
         total -= math.log(batch[i] / denominator)
     return total / len(anchor)
 
 
 def listmle(cosines: Tensor, teacher: Tensor, temperature: float) -> float:
-    """Place after place: the log of what is left, above the list's maximum and with 1e-7 added, less the placed one."""
+    """Place after place: the log of what is left, above the list's maximum and with 1e-7 added,
+    less the placed one.
+    """
     total = 0.0
     for row, ranks in zip(cosines.tolist(), teacher.tolist(), strict=True):
         scores = [value / temperature - max(row) / temperature for value in row]

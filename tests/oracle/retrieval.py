@@ -4,7 +4,9 @@ import math
 
 
 def order(query, corpus, grades, own=None):
-    """Places of the corpus by falling cosine; among equal ones the least relevant first; without text `own`."""
+    """Places of the corpus by falling cosine; among equal ones the least relevant first; without
+    text `own`.
+    """
 
     def cosine(text):
         dot = sum(a * b for a, b in zip(query, text, strict=True))

@@ -1,4 +1,6 @@
-"""Naive forms of the similarity evaluation, an encoder that anyone can write, and where the real data lies."""
+"""Naive forms of the similarity evaluation, an encoder that anyone can write, and where the real
+data lies.
+"""
 
 import os
 import zlib
@@ -12,8 +14,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("ISOTROPE_DATA") or REPOSITORY.parent / "shared" / "data")
 GOLDEN = DATA.parent / "golden"
 
-needs_data = pytest.mark.skipif(not (DATA / "senteval").is_dir(), reason="needs senteval/ in ISOTROPE_DATA")
-needs_golden = pytest.mark.skipif(not (GOLDEN / "senteval.json").is_file(), reason="needs golden/ beside ISOTROPE_DATA")
+needs_data = pytest.mark.skipif(
+    not (DATA / "senteval").is_dir(), reason="needs senteval/ in ISOTROPE_DATA"
+)
+needs_golden = pytest.mark.skipif(
+    not (GOLDEN / "senteval.json").is_file(), reason="needs golden/ beside ISOTROPE_DATA"
+)
 
 
 class HashEncoder:
@@ -31,7 +37,9 @@ class HashEncoder:
 
     def encode(self, sentences):
         self.calls.append(list(sentences))
-        return np.stack([np.mean([self.word(w.lower()) for w in s.split() or ["."]], axis=0) for s in sentences])
+        return np.stack(
+            [np.mean([self.word(w.lower()) for w in s.split() or ["."]], axis=0) for s in sentences]
+        )
 
 
 def ranks(values):
@@ -55,7 +63,9 @@ def alignment(x, y):
 
 
 def uniformity(x):
-    return np.log(np.mean([np.exp(-2 * sum((unit(a) - unit(b)) ** 2)) for a, b in combinations(x, 2)]))
+    return np.log(
+        np.mean([np.exp(-2 * sum((unit(a) - unit(b)) ** 2)) for a, b in combinations(x, 2)])
+    )
 
 
 def mean_cosine(x):

@@ -11,7 +11,9 @@ PENALTIES = [10**t for t in range(-5, -1)]
 
 
 class Classifier:
-    """Linear softmax, trained until its dev accuracy has failed to improve once more than the tenacity."""
+    """Linear softmax, trained until its dev accuracy has failed to improve once more than the
+    tenacity.
+    """
 
     def __init__(self, dimensions, classes, penalty, setting):
         self.shuffler, self.setting, self.epochs = np.random.RandomState(SEED), setting, 0
@@ -97,7 +99,10 @@ def cross_validation(train, test, classes, setting):
 
 
 def given_dev(train, dev, test, classes, setting):
-    means = [round(100 * Classifier(train[0].shape[1], classes, p, setting).fit(*train, dev), 2) for p in PENALTIES]
+    means = [
+        round(100 * Classifier(train[0].shape[1], classes, p, setting).fit(*train, dev), 2)
+        for p in PENALTIES
+    ]
     classifier = Classifier(train[0].shape[1], classes, PENALTIES[int(np.argmax(means))], setting)
     classifier.fit(*train, dev)
     return round(100 * classifier.score(*test), 2), max(means)

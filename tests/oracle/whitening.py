@@ -3,8 +3,12 @@
 import numpy as np
 
 
-def group_whiten(z: np.ndarray, groups: int, order: list[int], method: str = "zca", eps: float = 0.0) -> np.ndarray:
-    """WhitenedCSE Eq. 3-6 on one view (N, D), one group at a time; the signs of pca's columns are arbitrary."""
+def group_whiten(
+    z: np.ndarray, groups: int, order: list[int], method: str = "zca", eps: float = 0.0
+) -> np.ndarray:
+    """WhitenedCSE Eq. 3-6 on one view (N, D), one group at a time; the signs of pca's columns are
+    arbitrary.
+    """
     count, dim = z.shape
     size = dim // groups
     result = np.full((count, dim), np.nan)
@@ -26,11 +30,16 @@ def group_whiten(z: np.ndarray, groups: int, order: list[int], method: str = "zc
 
 
 def momentum(batches: list[np.ndarray], beta: float) -> list[tuple[np.ndarray, np.ndarray]]:
-    """WhitenedCSE Eq. 13 as printed: the statistics (μ_n, Σ_n) that whiten batch n, of the batches before it.
+    """WhitenedCSE Eq. 13 as printed: the statistics (μ_n, Σ_n) that whiten batch n, of the batches
+    before it.
 
-    What comes before the first batch is not stated: its own mean, and its mean variance in every direction.
+    What comes before the first batch is not stated: its own mean, and its mean variance in every
+    direction.
     """
-    mean, covariance = batches[0].mean(axis=0), np.eye(batches[0].shape[1]) * batches[0].var(axis=0).mean()
+    mean, covariance = (
+        batches[0].mean(axis=0),
+        np.eye(batches[0].shape[1]) * batches[0].var(axis=0).mean(),
+    )
     found = []
     for batch in batches:
         found.append((mean, covariance))

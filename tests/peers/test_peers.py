@@ -1,4 +1,6 @@
-"""Second encoders: frozen inner layers against transformers itself, a moving average, and one that is trained."""
+"""Second encoders: frozen inner layers against transformers itself, a moving average, and one that
+is trained.
+"""
 
 from pathlib import Path
 
@@ -14,14 +16,18 @@ from isotrope.terms.ct import CT
 from isotrope.terms.infonce import InfoNCE
 
 
-def with_layers(folder: Path, count: int = 3, on: tuple[int, ...] = (1, 2, 3), **options: object) -> Objective:
+def with_layers(
+    folder: Path, count: int = 3, on: tuple[int, ...] = (1, 2, 3), **options: object
+) -> Objective:
     model = load(folder, "cls", dropout=0.1, device="cpu").train()
     peers = [(component("peers", "layers", count=count), on)]
     return Objective(model, {"infonce": InfoNCE()}, peers=peers, passes=4, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [None, 4])
-def test_views_are_the_means_of_the_layers_before_training(tiny_model: Path, size: int | None) -> None:
+def test_views_are_the_means_of_the_layers_before_training(
+    tiny_model: Path, size: int | None
+) -> None:
     made = with_layers(tiny_model, mini_batch_size=size)
     with torch.no_grad():
         for weight in made.model.parameters():
@@ -29,7 +35,10 @@ def test_views_are_the_means_of_the_layers_before_training(tiny_model: Path, siz
     batch = made.model.preprocess(sentences(5))
     stack = made.encode([dict(batch)], None).stack
     plain = AutoModel.from_pretrained(tiny_model).eval()
-    states, mask = plain(**batch, output_hidden_states=True).hidden_states, batch["attention_mask"][..., None]
+    states, mask = (
+        plain(**batch, output_hidden_states=True).hidden_states,
+        batch["attention_mask"][..., None],
+    )
     for layer, view in zip(states, stack[1:], strict=True):
         assert torch.allclose(view, (layer * mask).sum(dim=1) / mask.sum(dim=1), atol=1e-5)
     assert not torch.allclose(stack[0], states[-1][:, 0], atol=1e-2)
@@ -44,17 +53,25 @@ def test_layers_are_spread_evenly() -> None:
 
 
 def test_layers_that_do_not_fit_are_refused(tiny_model: Path) -> None:
-    with pytest.raises(UserError, match=r"count = 4, and the model has 3 layers .* choose at most 3"):
+    with pytest.raises(
+        UserError, match=r"count = 4, and the model has 3 layers .* choose at most 3"
+    ):
         with_layers(tiny_model, count=4)
     made = with_layers(tiny_model, on=(1, 2))
     batch = made.model.preprocess(sentences(6))
-    with pytest.raises(UserError, match=r"are not 3 copies of one text: name 3 passes in peers.layers.on"):
+    with pytest.raises(
+        UserError, match=r"are not 3 copies of one text: name 3 passes in peers.layers.on"
+    ):
         made.encode([dict(batch)], None)
 
 
 def averaging(folder: Path, drop: float = 0.0, **options: object) -> Objective:
     model = load(folder, "mean", dropout=drop, device="cpu").train()
-    return Objective(model, {"infonce": InfoNCE()}, peers=[(component("peers", "moving_average", **options), [1])])
+    return Objective(
+        model,
+        {"infonce": InfoNCE()},
+        peers=[(component("peers", "moving_average", **options), [1])],
+    )
 
 
 def test_it_follows_the_student_and_gets_no_gradient(tiny_model: Path) -> None:
@@ -85,12 +102,20 @@ def test_it_has_dropout_only_if_asked(tiny_model: Path) -> None:
 
 
 @pytest.mark.parametrize(("dropout", "negatives"), [(0.0, 3), (0.1, None)])
-def test_both_encoders_learn_and_part(tiny_model: Path, dropout: float, negatives: int | None) -> None:
-    """Also without dropout, where they agree on every sentence at first, and pairs are not symmetric."""
+def test_both_encoders_learn_and_part(
+    tiny_model: Path, dropout: float, negatives: int | None
+) -> None:
+    """Also without dropout, where they agree on every sentence at first, and pairs are not
+    symmetric.
+    """
     model = load(tiny_model, "mean", dropout=dropout, device="cpu").train()
-    objective = Objective(model, {"ct": CT(negatives)}, peers=[(component("peers", "trained"), [1])])
+    objective = Objective(
+        model, {"ct": CT(negatives)}, peers=[(component("peers", "trained"), [1])]
+    )
     (peer, _), *_ = objective.peers
-    assert all(torch.equal(a, b) for a, b in zip(peer.parameters(), model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(peer.parameters(), model.parameters(), strict=True)
+    )
     optimizer = torch.optim.SGD(objective.parameters(), lr=0.1)
     text, losses = [model.preprocess(sentences(8))], []
     for _ in range(8):
@@ -102,7 +127,9 @@ def test_both_encoders_learn_and_part(tiny_model: Path, dropout: float, negative
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
-    assert any(not torch.equal(a, b) for a, b in zip(peer.parameters(), model.parameters(), strict=True))
+    assert any(
+        not torch.equal(a, b) for a, b in zip(peer.parameters(), model.parameters(), strict=True)
+    )
 
 
 def test_it_has_the_students_dropout_from_the_start(tiny_model: Path) -> None:
@@ -119,11 +146,16 @@ def test_gradient_caching_gives_both_encoders_the_same_gradients(tiny_model: Pat
     found = []
     for size in (None, 3):
         model = load(tiny_model, "mean", dropout=0.0, device="cpu").train()
-        peers = [(component("peers", kind), [number]) for number, kind in enumerate(("trained", "moving_average"), 1)]
+        peers = [
+            (component("peers", kind), [number])
+            for number, kind in enumerate(("trained", "moving_average"), 1)
+        ]
         objective = Objective(model, {"ct": CT()}, peers=peers, passes=3, mini_batch_size=size)
         loss = objective([model.preprocess(sentences(8))])["ct"]
         loss.backward()
-        found.append({name: p.grad for name, p in objective.named_parameters() if p.grad is not None})
+        found.append(
+            {name: p.grad for name, p in objective.named_parameters() if p.grad is not None}
+        )
     assert found[0].keys() == found[1].keys()
     assert {name.split(".")[0] for name in found[0]} == {"model", "components"}
     for name, gradient in found[0].items():

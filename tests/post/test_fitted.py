@@ -1,4 +1,6 @@
-"""A name says which encoder it opens; a step is fitted on the sentences that it says, and saved with a model."""
+"""A name says which encoder it opens; a step is fitted on the sentences that it says, and saved
+with a model.
+"""
 
 import contextlib
 import gzip
@@ -64,7 +66,9 @@ def glove(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "kept"), [({}, 1), ({"remove": 0}, 0), ({"remove": 2, "a": 0.1}, 2)], ids=["default", "none", "two"]
+    ("options", "kept"),
+    [({}, 1), ({"remove": 0}, 0), ({"remove": 2, "a": 0.1}, 2)],
+    ids=["default", "none", "two"],
 )
 def test_sif_equals_its_definition(glove, tmp_path, options, kept):
     counts = {"the": 60, "a": 30, "cat": 5, "dog": 4, "sat": 1}
@@ -107,12 +111,17 @@ def test_a_loaded_model_gives_the_fitted_vectors_with_unit_length(
     before = encoder.encode(TEXTS)
     mean, matrix, expected = fitted(step, before)
     save(with_linear(encoder, mean, matrix), tmp_path / "new")
-    for opened in (SentenceTransformer(str(tmp_path / "new"), device="cpu"), load(tmp_path / "new")):
+    for opened in (
+        SentenceTransformer(str(tmp_path / "new"), device="cpu"),
+        load(tmp_path / "new"),
+    ):
         np.testing.assert_allclose(opened.encode(TEXTS), expected, atol=1e-5)
     np.testing.assert_array_equal(encoder.encode(TEXTS), before)  # as it was
 
 
-def test_what_has_no_unit_length_gets_none_and_prompts_are_kept(prompted_model: Path, tmp_path: Path) -> None:
+def test_what_has_no_unit_length_gets_none_and_prompts_are_kept(
+    prompted_model: Path, tmp_path: Path
+) -> None:
     encoder = load(prompted_model, "mean", prompt_name="query")
     vectors = encoder.encode(TEXTS)
     mean, matrix = Whitening(exponent=0.0).linear(vectors.astype(np.float64))
@@ -135,7 +144,9 @@ def test_vectors_that_are_cut_are_cut_inside(tiny_model: Path) -> None:
 
 
 def test_names_are_taken_apart(tmp_path):
-    name = EncoderName.parse("org/model@first_last+whitening:k=256,fit=wiki.txt,sentences=20000+flow:fit=wiki.txt")
+    name = EncoderName.parse(
+        "org/model@first_last+whitening:k=256,fit=wiki.txt,sentences=20000+flow:fit=wiki.txt"
+    )
     assert (name.source, name.pooling) == ("org/model", "first_last")
     assert name.steps == (Whitening(k=256, fit="wiki.txt", sentences=20000), Flow(fit="wiki.txt"))
     (odd := tmp_path / "a+b@c").mkdir()
@@ -150,17 +161,28 @@ def test_a_plain_name_is_the_model_and_a_pooling_its_own(tiny_model):
     plain = load(tiny_model).encode(texts)
     np.testing.assert_array_equal(open_encoder(str(tiny_model)).encode(texts), plain)
     expected = load(tiny_model, "cls").encode(texts)
-    for name, pooling in ((tiny_model, "cls"), (f"{tiny_model}@cls", None), (f"{tiny_model}@cls", "last_two")):
+    for name, pooling in (
+        (tiny_model, "cls"),
+        (f"{tiny_model}@cls", None),
+        (f"{tiny_model}@cls", "last_two"),
+    ):
         np.testing.assert_array_equal(open_encoder(str(name), pooling).encode(texts), expected)
 
 
-@pytest.mark.parametrize("step", ["whitening:k=5", "removal:k=2", "flow:epochs=2,depth=2", "whitening+flow"])
+@pytest.mark.parametrize(
+    "step", ["whitening:k=5", "removal:k=2", "flow:epochs=2,depth=2", "whitening+flow"]
+)
 def test_a_named_baseline_is_an_encoder(tiny_model, step):
     texts = sentences(60)
     encoder = open_encoder(f"{tiny_model}@mean+{step}")
     assert isinstance(encoder, FittedEncoder)
     # the last LayerNorm of a fresh model centres its 32 channels: they vary in 31 directions
-    expected = {"whitening:k=5": 5, "removal:k=2": 32, "flow:epochs=2,depth=2": 32, "whitening+flow": 31}[step]
+    expected = {
+        "whitening:k=5": 5,
+        "removal:k=2": 32,
+        "flow:epochs=2,depth=2": 32,
+        "whitening+flow": 31,
+    }[step]
     assert Known.of(encoder, texts).vectors.shape == (60, expected)
 
 
@@ -168,8 +190,14 @@ def test_a_named_baseline_is_an_encoder(tiny_model, step):
     ("name", "words"),
     [
         ("isotrope/tiny@middle", "pooling = 'middle' is unknown: choose one of cls, mean"),
-        ("isotrope/tiny+whitenin", r"no step 'whitenin': write one of \+whitening, \+removal, \+flow"),
-        ("isotrope/tiny+whitening:q=3", r"q=3 is not possible: .*\+whitening:key=value,key=value of fit, sentences, k"),
+        (
+            "isotrope/tiny+whitenin",
+            r"no step 'whitenin': write one of \+whitening, \+removal, \+flow",
+        ),
+        (
+            "isotrope/tiny+whitening:q=3",
+            r"q=3 is not possible: .*\+whitening:key=value,key=value of fit, sentences, k",
+        ),
         ("isotrope/tiny+whitening:k=0", "k=0 is not possible"),
         ("isotrope/tiny+whitening:256", "256= is not possible: .*key=value"),
         ("isotrope/tiny+whitening:fit=gone.txt", "gone.txt does not exist"),

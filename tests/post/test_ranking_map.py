@@ -1,4 +1,6 @@
-"""A map that is trained on rankings: the loss is RankCSE's, documents keep their vectors, plain models have it."""
+"""A map that is trained on rankings: the loss is RankCSE's, documents keep their vectors, plain
+models have it.
+"""
 
 from pathlib import Path
 
@@ -26,7 +28,10 @@ def unit(rows: np.ndarray) -> np.ndarray:
 def turned(both: bool = False) -> tuple[np.ndarray, ...]:
     """Queries whose right documents are found only after a turn, and the turn's rankings."""
     turn = np.eye(16) + 0.15 * RANDOM.standard_normal((16, 16))
-    queries, documents = unit(RANDOM.standard_normal((600, 16))), unit(RANDOM.standard_normal((80, 16)))
+    queries, documents = (
+        unit(RANDOM.standard_normal((600, 16))),
+        unit(RANDOM.standard_normal((80, 16))),
+    )
     teacher = by_cosine(queries @ turn, documents @ turn if both else documents)
     lists = ranked_lists([teacher], [1.0], np.full(600, -1), 80, 40)
     return queries, documents, lists.documents, lists.scores
@@ -42,12 +47,17 @@ def test_what_is_mapped_is_moved_and_gets_unit_length() -> None:
 def test_the_loss_is_listnet_of_scaled_cosines(dtype: torch.dtype, tolerance: float) -> None:
     q, d, teacher = draw(3, 5), draw(3, 4, 5, seed=1), torch.sigmoid(draw(3, 4, seed=2))
     expected = oracle.listnet(7 * torch.einsum("qd,qkd->qk", q, d), teacher, 1.0, 0.05, False)
-    assert ranking_loss(*(rows.to(dtype) for rows in (q, d, teacher)), 7.0).item() == pytest.approx(expected, tolerance)
+    assert ranking_loss(*(rows.to(dtype) for rows in (q, d, teacher)), 7.0).item() == pytest.approx(
+        expected, tolerance
+    )
 
 
 def test_gradient() -> None:
     q, d, w = (draw(*shape) for shape in ((3, 5), (3, 4, 5), (5, 5)))
-    loss = lambda matrix: ranking_loss(mapped(q, matrix), mapped(d, matrix), torch.sigmoid(draw(3, 4)), 7.0)  # noqa: E731
+
+    def loss(matrix: torch.Tensor) -> torch.Tensor:
+        return ranking_loss(mapped(q, matrix), mapped(d, matrix), torch.sigmoid(draw(3, 4)), 7.0)
+
     assert torch.autograd.gradcheck(loss, w.requires_grad_())
 
 
@@ -76,8 +86,11 @@ def matrix_for(model: SentenceTransformer) -> np.ndarray:
     return 0.01 * RANDOM.standard_normal((dim, dim))
 
 
-@pytest.mark.parametrize("name", ["isotrope/small", "isotrope/tiny"])  # with unit length, and without
-def test_a_route_for_queries_leaves_documents_as_they_are_to_the_last_bit(tmp_path: Path, name: str) -> None:
+# with unit length, and without
+@pytest.mark.parametrize("name", ["isotrope/small", "isotrope/tiny"])
+def test_a_route_for_queries_leaves_documents_as_they_are_to_the_last_bit(
+    tmp_path: Path, name: str
+) -> None:
     model = load(name)
     matrix = matrix_for(model)
     before = np.asarray(model.encode(TEXTS))
@@ -103,7 +116,9 @@ def test_a_model_that_cuts_its_vectors_cuts_them_after_the_map(tmp_path: Path) -
     save(new, tmp_path / "model")
     for one in (new, SentenceTransformer(str(tmp_path / "model"), device="cpu")):
         assert np.array_equal(one.encode_document(TEXTS), before)
-        np.testing.assert_allclose(unit(one.encode_query(TEXTS)), unit(before + before @ matrix), atol=1e-5)
+        np.testing.assert_allclose(
+            unit(one.encode_query(TEXTS)), unit(before + before @ matrix), atol=1e-5
+        )
     assert model.truncate_dim == 64
 
 

@@ -39,7 +39,9 @@ def test_shrinkage_equals_ledoit_and_wolfs_definition():
     sample = sum(np.outer(row, row) for row in centred) / n
     middle = np.trace(sample) / dim
     spread = np.sum((sample - middle * np.eye(dim)) ** 2) / dim
-    noise = min(spread, sum(np.sum((np.outer(row, row) - sample) ** 2) / dim for row in centred) / n**2)
+    noise = min(
+        spread, sum(np.sum((np.outer(row, row) - sample) ** 2) / dim for row in centred) / n**2
+    )
     shrunk = noise / spread * middle * np.eye(dim) + (1 - noise / spread) * sample
     _, matrix = whitening(x, shrink=True)
     assert noise / spread > 0.01
@@ -66,9 +68,13 @@ def test_whitening_leaves_out_directions_that_are_not_used():
 
 
 def test_whitening_wants_enough_sentences():
-    with pytest.raises(UserError, match=r"6 sentences cannot whiten 6 .*: fit on more .* smaller k or exponent 0"):
+    with pytest.raises(
+        UserError, match=r"6 sentences cannot whiten 6 .*: fit on more .* smaller k or exponent 0"
+    ):
         whitening(anisotropic(rows=6))
-    with pytest.raises(UserError, match=r"4 sentences cannot whiten 4 dimensions of 6: fit on more .* smaller k$"):
+    with pytest.raises(
+        UserError, match=r"4 sentences cannot whiten 4 dimensions of 6: fit on more .* smaller k$"
+    ):
         whitening(anisotropic(rows=4), 4, exponent=0.0)
     assert whitening(anisotropic(rows=6), 3)[1].shape == (6, 3)
     with pytest.raises(UserError, match=r"cannot whiten 7 dimensions of 6: .* choose a smaller k"):
@@ -104,15 +110,33 @@ def test_cosines_of_bits_order_as_the_hamming_distance(k: int | None) -> None:
 
 def test_what_is_asked_for() -> None:
     assert [str(step) for step in shortenings("8, 4", "int8,binary")] == [
-        "int8", "binary", "8 dimensions", "8 dimensions, int8", "8 dimensions, binary",
-        "4 dimensions", "4 dimensions, int8", "4 dimensions, binary",
-    ]  # fmt: skip
+        "int8",
+        "binary",
+        "8 dimensions",
+        "8 dimensions, int8",
+        "8 dimensions, binary",
+        "4 dimensions",
+        "4 dimensions, int8",
+        "4 dimensions, binary",
+    ]
     assert shortenings(None, None) == []
-    for truncate, precision in (("64,x", None), ("0", None), ("-3", None), ("", None), (None, "int4")):
-        said = "--precision 'int4'" if precision else f"--truncate '{(truncate or '').rpartition(',')[2]}'"
+    for truncate, precision in (
+        ("64,x", None),
+        ("0", None),
+        ("-3", None),
+        ("", None),
+        (None, "int4"),
+    ):
+        said = (
+            "--precision 'int4'"
+            if precision
+            else f"--truncate '{(truncate or '').rpartition(',')[2]}'"
+        )
         with pytest.raises(UserError, match=f"{said} is not possible"):
             shortenings(truncate, precision)
-    assert EncoderName.parse("m+shortened:k=4,precision=int8").steps == (Shortened(k=4, precision="int8"),)
+    assert EncoderName.parse("m+shortened:k=4,precision=int8").steps == (
+        Shortened(k=4, precision="int8"),
+    )
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
@@ -131,9 +155,13 @@ def test_cosines_are_spearmans_correlations(share: float) -> None:
 def test_it_stands_behind_a_model(tiny_model: Path, corpus_file: Path) -> None:
     text = sentences(5, seed=3)
     base = open_encoder(f"{tiny_model}@mean")
-    found = open_encoder(f"{tiny_model}@mean+ranks:fit={corpus_file},sentences=60,k=40,share=0.25").encode(text)
+    found = open_encoder(
+        f"{tiny_model}@mean+ranks:fit={corpus_file},sentences=60,k=40,share=0.25"
+    ).encode(text)
     corpus = base.encode(corpus_file.read_text().splitlines()[:40])
-    expected = ranks(np.asarray(corpus, np.float64), 0.25)(np.asarray(base.encode(text), np.float64))
+    expected = ranks(np.asarray(corpus, np.float64), 0.25)(
+        np.asarray(base.encode(text), np.float64)
+    )
     assert found.shape == (5, 72)
     assert np.allclose(found, expected, atol=1e-4)
 
@@ -151,11 +179,15 @@ def test_the_flows_volume_is_that_of_its_jacobian():
     glow = stirred()
     for x in torch.randn(4, 5, dtype=torch.float64):
         jacobian = torch.autograd.functional.jacobian(lambda row: glow(row[None])[0][0], x)
-        assert glow(x[None])[1].item() == pytest.approx(torch.linalg.slogdet(jacobian).logabsdet.item(), abs=1e-9)
+        assert glow(x[None])[1].item() == pytest.approx(
+            torch.linalg.slogdet(jacobian).logabsdet.item(), abs=1e-9
+        )
 
 
 def test_the_likelihood_is_the_density():
-    """One actnorm makes the flow a diagonal Gaussian, whose density torch knows; and it integrates to one."""
+    """One actnorm makes the flow a diagonal Gaussian, whose density torch knows; and it integrates
+    to one.
+    """
     glow = Glow(2, 1, 3).double()
     x = torch.randn(100, 2, dtype=torch.float64) * torch.tensor([3.0, 0.5]) + 1
     glow.begin(x)
@@ -173,14 +205,19 @@ def test_the_likelihood_is_the_density():
 def test_the_fit_raises_the_likelihood_and_is_seeded():
     generator = torch.Generator().manual_seed(0)
     first = torch.randn(600, 3, generator=generator)
-    x = torch.cat([first, first**2 + 0.1 * torch.randn(600, 3, generator=generator)], dim=1)  # a bent sheet
+    # a bent sheet
+    x = torch.cat([first, first**2 + 0.1 * torch.randn(600, 3, generator=generator)], dim=1)
     flow = Flow(epochs=10, depth=3, lr=1e-2)
     untrained = Glow(6, 3, 32)
     untrained.begin(x)
     with torch.no_grad():
-        before, after = (negative_log_likelihood(*glow(x)).item() for glow in (untrained, flow.train(x)))
+        before, after = (
+            negative_log_likelihood(*glow(x)).item() for glow in (untrained, flow.train(x))
+        )
     assert after < before - 0.2
     with torch.inference_mode():  # as an evaluation may run
-        once, again, other = (Flow(depth=3, seed=seed).fitted(x.numpy())(x.numpy()) for seed in (0, 0, 1))
+        once, again, other = (
+            Flow(depth=3, seed=seed).fitted(x.numpy())(x.numpy()) for seed in (0, 0, 1)
+        )
     np.testing.assert_array_equal(once, again)
     assert not np.array_equal(once, other)

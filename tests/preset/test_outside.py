@@ -1,4 +1,6 @@
-"""Losses of sentence-transformers and third parties in isotrope's runs: what they read, trained, resumed, refused."""
+"""Losses of sentence-transformers and third parties in isotrope's runs: what they read, trained,
+resumed, refused.
+"""
 
 import json
 import os
@@ -37,7 +39,11 @@ Given = tuple[OutsideLoss, list[TextColumn], torch.Tensor]
 @pytest.fixture
 def batch(tiny_model: Path, corpus_file: Path, cached: Path) -> Given:
     """Sixteen sentences of the corpus, not its first."""
-    model, corpus, rows = isotrope.load(tiny_model, device="cpu"), text_open(corpus_file).texts(), range(40, 56)
+    model, corpus, rows = (
+        isotrope.load(tiny_model, device="cpu"),
+        text_open(corpus_file).texts(),
+        range(40, 56),
+    )
     column = model.preprocess(corpus.dataset[list(rows)]["text"], max_length=32)
     loss = OutsideLoss(model, torch.nn.Identity(), [], BuildContext.of(model, corpus=corpus), 3, 32)
     return loss, [column], torch.tensor(rows)
@@ -58,7 +64,9 @@ def test_six_words_of_ten_go() -> None:
 
 
 def test_what_is_read(batch: Given) -> None:
-    """A damaged text beside the whole one; one pair of eight is one sentence; texts twice, and positives once."""
+    """A damaged text beside the whole one; one pair of eight is one sentence; texts twice, and
+    positives once.
+    """
     few, whole = outside.damaged(*batch)
     assert whole is batch[1][0]
     assert torch.equal(few["input_ids"], outside.damaged(*batch)[0]["input_ids"])
@@ -81,7 +89,11 @@ def test_what_is_read(batch: Given) -> None:
 
 LOSSES = "sentence_transformers.sentence_transformer.losses:"
 BARE = ["views=false", "scores=false", "terms=false"]
-GUIDED = ["teachers.before.kind=initial", "loss_options.guide=before", "loss_options.temperature=0.05"]
+GUIDED = [
+    "teachers.before.kind=initial",
+    "loss_options.guide=before",
+    "loss_options.temperature=0.05",
+]
 TAUGHT = ['teachers.labels.models=["isotrope/tiny"]']
 OWN = """
 import torch
@@ -101,33 +113,46 @@ class Anything(nn.Module):
 """
 
 
-def run(model: str | Path, corpus: Path, output: Path, loss: str, *overrides: str, **more: object) -> Run:
+def run(
+    model: str | Path, corpus: Path, output: Path, loss: str, *overrides: str, **more: object
+) -> Run:
     options = {"dev": "none", "labels": "none", "sentences": 96, **more}
     return small_run(Path(model), corpus, output, *BARE, f"loss={loss}", *overrides, **options)
 
 
 def built(model: Path, loss: str, *overrides: str) -> OutsideLoss:
     student = isotrope.load(model, "mean", device="cpu")
-    return build_outside(read_preset("simcse", [*BARE, f"loss={loss}", *overrides]), student, 0, BuildContext())
+    return build_outside(
+        read_preset("simcse", [*BARE, f"loss={loss}", *overrides]), student, 0, BuildContext()
+    )
 
 
 def test_the_value_is_that_of_the_loss_itself(tiny_model: Path) -> None:
     text = sentences(8)
     student, guide = (isotrope.load(tiny_model, "mean", device="cpu").eval() for _ in range(2))
     columns = [student.preprocess(text) for _ in range(2)]
-    mnrl, gist = MultipleNegativesRankingLoss(student, scale=10.0), GISTEmbedLoss(student, guide, temperature=0.05)
-    ours = built(tiny_model, LOSSES + "MultipleNegativesRankingLoss", "loss_options.scale=10.0").eval()
+    mnrl, gist = (
+        MultipleNegativesRankingLoss(student, scale=10.0),
+        GISTEmbedLoss(student, guide, temperature=0.05),
+    )
+    ours = built(
+        tiny_model, LOSSES + "MultipleNegativesRankingLoss", "loss_options.scale=10.0"
+    ).eval()
     assert torch.equal(ours([student.preprocess(text)]), mnrl([dict(c) for c in columns], None))
     guided = built(tiny_model, LOSSES + "GISTEmbedLoss", *GUIDED).eval()
     assert torch.equal(guided([student.preprocess(text)]), gist([dict(c) for c in columns], None))
 
 
 def test_a_teacher_gives_the_labels(tiny_model: Path) -> None:
-    """Its vectors; for a loss of lists, its cosines with the rest of the batch, whose texts are encoded once."""
+    """Its vectors; for a loss of lists, its cosines with the rest of the batch, whose texts are
+    encoded once.
+    """
     text, rows = sentences(6), torch.arange(6)
     taught = F.normalize(torch.randn(6, 8, generator=torch.Generator().manual_seed(0)), dim=-1)
     student = isotrope.load(tiny_model, "mean", device="cpu").eval()
-    ours = built(tiny_model, LOSSES + "EmbedDistillLoss", "loss_options.projection_dim=8", *TAUGHT).eval()
+    ours = built(
+        tiny_model, LOSSES + "EmbedDistillLoss", "loss_options.projection_dim=8", *TAUGHT
+    ).eval()
     theirs = EmbedDistillLoss(student, projection_dim=8)
     theirs.projection.load_state_dict(ours.inner.projection.state_dict())
     ours.teacher = lambda batch: taught[batch.rows]
@@ -146,7 +171,11 @@ def test_a_teacher_gives_the_labels(tiny_model: Path) -> None:
 
 def test_a_run_with_labels_trains(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     loss = LOSSES + "EmbedDistillLoss"
-    more = [*TAUGHT, f"teachers.labels.models=[{json.dumps(str(tiny_model))}]", "teachers.labels.max_length=train"]
+    more = [
+        *TAUGHT,
+        f"teachers.labels.models=[{json.dumps(str(tiny_model))}]",
+        "teachers.labels.max_length=train",
+    ]
     done = run(tiny_model, corpus_file, tmp_path / "run", loss, *more)
     losses = [line["loss"] for line in logged(done.folder) if "loss" in line]
     assert losses
@@ -164,9 +193,13 @@ def test_a_run_with_labels_trains(tiny_model: Path, corpus_file: Path, tmp_path:
 def test_a_stopped_run_ends_as_if_nothing_had_been(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, loss: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loss's own weights too: a second encoder, a decoder whose weights are in part the student's."""
+    """The loss's own weights too: a second encoder, a decoder whose weights are in part the
+    student's.
+    """
 
-    def ctrl_c(self: ObjectiveState, args: object, state: TrainerState, *_: object, **__: object) -> None:
+    def ctrl_c(
+        self: ObjectiveState, args: object, state: TrainerState, *_: object, **__: object
+    ) -> None:
         if state.global_step == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -185,44 +218,75 @@ def test_a_stopped_run_ends_as_if_nothing_had_been(
     assert (len(one) > 1) == (loss != "MultipleNegativesRankingLoss")
     with_decoder = [name for name in one if "crossattention" in name]
     assert bool(with_decoder) == (loss == "DenoisingAutoEncoderLoss")
-    assert not any(name.endswith("bert.embeddings.word_embeddings.weight") for name in one), "tied to the student"
+    assert not any(name.endswith("bert.embeddings.word_embeddings.weight") for name in one), (
+        "tied to the student"
+    )
 
 
-def test_a_run_takes_the_steps_of_the_library_s_own_trainer(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_run_takes_the_steps_of_the_library_s_own_trainer(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     """The same order and the same dropout given, all weights are equal."""
 
     class Seed(TrainerCallback):
-        def on_step_begin(self, args: object, state: TrainerState, *_: object, **__: object) -> None:
+        def on_step_begin(
+            self, args: object, state: TrainerState, *_: object, **__: object
+        ) -> None:
             torch.manual_seed(derive(derive(0, state.global_step), 0))
 
     settings = [*GUIDED, "train.warmup=0.05", "train.max_length=32", "encoder.dropout=0.1"]
     corpus = tmp_path / "text.txt"
     corpus.write_text("\n".join(sentences(100)))
-    ours = run(tiny_model, corpus, tmp_path / "run", LOSSES + "GISTEmbedLoss", *settings, sentences=None)
-    student, guide = (isotrope.load(tiny_model, "mean", dropout=d, max_length=32, device="cpu") for d in (0.1, 0.0))
+    ours = run(
+        tiny_model, corpus, tmp_path / "run", LOSSES + "GISTEmbedLoss", *settings, sentences=None
+    )
+    student, guide = (
+        isotrope.load(tiny_model, "mean", dropout=d, max_length=32, device="cpu")
+        for d in (0.1, 0.0)
+    )
     columns = text_open(corpus).texts().dataset.select_columns("text")
     columns = columns.add_column("positive", columns["text"][:])
     script(
-        GISTEmbedLoss(student, guide, temperature=0.05), tmp_path / "theirs", columns, [Seed()], num_train_epochs=1,
-        per_device_train_batch_size=16, learning_rate=1e-3, warmup_steps=0.05, seed=0, dataloader_drop_last=True,
+        GISTEmbedLoss(student, guide, temperature=0.05),
+        tmp_path / "theirs",
+        columns,
+        [Seed()],
+        num_train_epochs=1,
+        per_device_train_batch_size=16,
+        learning_rate=1e-3,
+        warmup_steps=0.05,
+        seed=0,
+        dataloader_drop_last=True,
         batch_sampler=PermutedBatches,
-    ).train()  # fmt: skip
+    ).train()
     assert ours.record["selection"]["steps"] == 6
     own = student.state_dict()
     for name, weight in isotrope.load(ours.folder / "model", device="cpu").state_dict().items():
         torch.testing.assert_close(weight, own[name], atol=1e-6, rtol=1e-5)
 
 
-def test_a_guide_stays_as_it_was(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
+def test_a_guide_stays_as_it_was(
+    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
     """Dev pairs select, the verdict and the card are as with any preset."""
     done = run(
-        tiny_model, corpus_file, tmp_path / "run", LOSSES + "GISTEmbedLoss", *GUIDED, dev=str(pairs_file), labels=None,
-    )  # fmt: skip
+        tiny_model,
+        corpus_file,
+        tmp_path / "run",
+        LOSSES + "GISTEmbedLoss",
+        *GUIDED,
+        dev=str(pairs_file),
+        labels=None,
+    )
     assert done.verdict.word in ("better", "worse", "no difference found")
     assert done.record["selection"]["best_step"]
-    assert load_file(done.folder / "checkpoints" / "checkpoint-6" / WEIGHTS).keys() == {"_extra_state"}
+    assert load_file(done.folder / "checkpoints" / "checkpoint-6" / WEIGHTS).keys() == {
+        "_extra_state"
+    }
     card = (done.folder / "model" / "README.md").read_text(encoding="utf-8")
-    assert "  - action: Trained with\n    method: GISTEmbedLoss\n" in card, "not the preset that it replaces"
+    assert "  - action: Trained with\n    method: GISTEmbedLoss\n" in card, (
+        "not the preset that it replaces"
+    )
     assert "solatorio2024gistembed" in card
     assert str(tiny_model) not in card
     student = isotrope.load(tiny_model, "mean", dropout=0.1, device="cpu")
@@ -245,9 +309,21 @@ def test_a_class_of_ones_own(
     """It says that it is a loss; what does not is refused, whatever it is."""
     (tmp_path / "own_losses.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
-    done = run(tiny_model, corpus_file, tmp_path / "run", "own_losses:Pull", "loss_options.share=2.0", sentences=32)
+    done = run(
+        tiny_model,
+        corpus_file,
+        tmp_path / "run",
+        "own_losses:Pull",
+        "loss_options.share=2.0",
+        sentences=32,
+    )
     assert done.record["selection"]["steps"] == 2
-    for wrong in ("own_losses:Anything", "subprocess:Popen", "torch.nn:Linear", "sentence_transformers:InputExample"):
+    for wrong in (
+        "own_losses:Anything",
+        "subprocess:Popen",
+        "torch.nn:Linear",
+        "sentence_transformers:InputExample",
+    ):
         with pytest.raises(UserError, match=r"is not a loss.*must declare stage"):
             outside.outside_class(wrong)
 
@@ -255,11 +331,17 @@ def test_a_class_of_ones_own(
 def test_what_has_no_effect_is_refused() -> None:
     two = "teachers.x.models=['a', 'b']"
     for overrides, message in (
-        (["loss=a:B"], r"\[views\] has no effect with loss = 'a:B': leave it out; .* goes with NAME = false"),
+        (
+            ["loss=a:B"],
+            r"\[views\] has no effect with loss = 'a:B': leave it out; .* goes with NAME = false",
+        ),
         ([*BARE, "loss=MSELoss"], "loss = 'MSELoss' is not possible"),
         ([*BARE, "loss=a:B", "tokens.shuffle={}"], r"\[tokens\] has no effect"),
         (["loss_options.scale=1"], r"\[loss_options\] has no effect with loss = None"),
-        ([*BARE, "loss=a:B", "loss_options.guide=x", two], r"\[teachers.x\], unless it is one model"),
+        (
+            [*BARE, "loss=a:B", "loss_options.guide=x", two],
+            r"\[teachers.x\], unless it is one model",
+        ),
         ([*BARE], "has no terms, so no loss"),
     ):
         with pytest.raises(UserError, match=message):
@@ -280,7 +362,11 @@ def test_a_loss_that_cannot_be_is_refused_before_anything_is_written(
 ) -> None:
     for loss, overrides, message in (
         ("NoSuchLoss", [], "NoSuchLoss"),
-        ("MultipleNegativesRankingLoss", ["loss_options.scal=1.0"], "loss_options.scal is an unknown key.*takes scale"),
+        (
+            "MultipleNegativesRankingLoss",
+            ["loss_options.scal=1.0"],
+            "loss_options.scal is an unknown key.*takes scale",
+        ),
         ("GISTEmbedLoss", ["loss_options.guide=before"], "cannot be made for"),
         ("CosineSimilarityLoss", [], "cannot be computed from these texts.*needs no labels"),
     ):

@@ -1,4 +1,6 @@
-"""Presets: what ships is valid and cited; files, what they extend, overrides; what is wrong is named."""
+"""Presets: what ships is valid and cited; files, what they extend, overrides; what is wrong is
+named.
+"""
 
 import re
 from pathlib import Path
@@ -9,7 +11,13 @@ from typer.testing import CliRunner
 import isotrope
 from isotrope.cli.groups import presets as app
 from isotrope.errors import UserError
-from isotrope.preset.preset import build_objective, check_runnable, pair_maker, preset_names, read_preset
+from isotrope.preset.preset import (
+    build_objective,
+    check_runnable,
+    pair_maker,
+    preset_names,
+    read_preset,
+)
 from isotrope.preset.sources import annotated, cited_sources, flat
 from isotrope.preset.tables import preset_descriptions, resolved_tables
 from isotrope.text.pairs.crops import Crops
@@ -25,27 +33,48 @@ def test_every_shipped_preset_is_whole(tmp_path: Path) -> None:
         preset = read_preset(name)
         path = tmp_path / f"{name}.toml"
         path.write_text(preset.toml(), encoding="utf-8")
-        assert read_preset(str(path)).model_dump(exclude={"name"}) == preset.model_dump(exclude={"name"})
+        assert read_preset(str(path)).model_dump(exclude={"name"}) == preset.model_dump(
+            exclude={"name"}
+        )
         assert preset.description
         assert preset.description == preset_descriptions()[name]
         assert ("[pairs]" in preset.toml()) == (preset.pairs is not None)
         for key, value in cited_sources(name).items():
-            assert value or key in {"description", "extends", "name"}, f"{name}: {key} has no source"
+            assert value or key in {"description", "extends", "name"}, (
+                f"{name}: {key} has no source"
+            )
 
 
 def test_show_names_the_source_of_every_line() -> None:
     text = annotated("simcse-bert-base", ["train.batch_size=32"])
     assert "batch_size = 32                     # --set" in text
-    assert all("#" in line for line in text.splitlines() if " = " in line and not line.startswith("description"))
-    assert 'order = ["hard_negatives", "noise", "instance_weight"] # DCLR Eq. 6' in annotated("all-three").splitlines()
+    assert all(
+        "#" in line
+        for line in text.splitlines()
+        if " = " in line and not line.startswith("description")
+    )
+    assert (
+        'order = ["hard_negatives", "noise", "instance_weight"] # DCLR Eq. 6'
+        in annotated("all-three").splitlines()
+    )
 
 
 def test_show_names_the_users_own_files(tmp_path: Path) -> None:
     (tmp_path / "base.toml").write_text('extends = "simcse"\n[train]\nwarmup = 0.1\n')
-    (tmp_path / "mine.toml").write_text('extends = "base.toml"\ntrain.epochs = 3\n[terms."[y]"]\nkind = "infonce"\n')
+    (tmp_path / "mine.toml").write_text(
+        'extends = "base.toml"\ntrain.epochs = 3\n[terms."[y]"]\nkind = "infonce"\n'
+    )
     text = annotated(str(tmp_path / "mine.toml"), ["train.batch_size=32"])
-    lines = {line.partition(" =")[0]: line.partition("# ")[2] for line in text.splitlines() if " = " in line}
-    assert (lines["epochs"], lines["warmup"], lines["kind"]) == ("mine.toml", "base.toml", "mine.toml")
+    lines = {
+        line.partition(" =")[0]: line.partition("# ")[2]
+        for line in text.splitlines()
+        if " = " in line
+    }
+    assert (lines["epochs"], lines["warmup"], lines["kind"]) == (
+        "mine.toml",
+        "base.toml",
+        "mine.toml",
+    )
     assert (lines["batch_size"], lines["accumulation"]) == ("--set", "default")
     assert lines["temperature"] == cited_sources("simcse")["terms.infonce.temperature"]
 
@@ -68,12 +97,25 @@ RANKCSE = {
 }  # fmt: skip
 
 
-def dclr(epochs: float, batch: int, rate: float, ratio: float, threshold: float, backbone: str, guide: str) -> dict:
+def dclr(
+    epochs: float,
+    batch: int,
+    rate: float,
+    ratio: float,
+    threshold: float,
+    backbone: str,
+    guide: str,
+) -> dict:
     """A line of run.sh: the last but two are k and φ."""
     return DCLR | {
-        "train.epochs": epochs, "train.batch_size": batch, "train.learning_rate": rate, "scores.noise.ratio": ratio,
-        "scores.instance_weight.threshold": threshold, "encoder.backbone": backbone, "teachers.guide.models": [guide],
-    }  # fmt: skip
+        "train.epochs": epochs,
+        "train.batch_size": batch,
+        "train.learning_rate": rate,
+        "scores.noise.ratio": ratio,
+        "scores.instance_weight.threshold": threshold,
+        "encoder.backbone": backbone,
+        "teachers.guide.models": [guide],
+    }
 
 
 PUBLISHED: dict[str, dict[str, object]] = {  # for the three papers' own settings, see test_fidelity
@@ -88,7 +130,8 @@ PUBLISHED: dict[str, dict[str, object]] = {  # for the three papers' own setting
     "dclr-bert-large-released": dclr(1.0, 64, 3e-5, 3.0, 0.9, "simcse-bert-large", "simcse-bert-base"),
     "dclr-roberta-large-released": dclr(1.0, 64, 1e-5, 5.0, 0.85, "simcse-roberta-large", "simcse-roberta-base"),
     "rankcse-listnet-bert-base-released": RANKCSE | {
-        "terms.rank.temperature": 0.05, "terms.rank.teacher_temperature": 0.05,  # τ₂ of its script: half is not used
+        # τ₂ of its script: half is not used
+        "terms.rank.temperature": 0.05, "terms.rank.teacher_temperature": 0.05,
     },
     "rankcse-listmle-bert-base-released": RANKCSE | {
         "terms.listmle.temperature": 0.05, "terms.listmle.kind": "released.floored",
@@ -117,12 +160,18 @@ def test_simcses_settings_and_those_of_released_code(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "named", ['[terms.x]\nkind = "loud:Thing"', 'loss = "loud:Thing"\nviews = false\nscores = false\nterms = false']
+    "named",
+    [
+        '[terms.x]\nkind = "loud:Thing"',
+        'loss = "loud:Thing"\nviews = false\nscores = false\nterms = false',
+    ],
 )
 def test_reading_a_preset_imports_nothing_of_a_third_party(
     named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not for ``show`` or ``diff``; and what is not a component is refused when a run starts, whatever it is."""
+    """Not for ``show`` or ``diff``; and what is not a component is refused when a run starts,
+    whatever it is.
+    """
     (tmp_path / "loud.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     path = tmp_path / "mine.toml"
@@ -136,13 +185,21 @@ def test_reading_a_preset_imports_nothing_of_a_third_party(
         check_runnable(read_preset(path))
 
 
-def test_a_preset_cannot_run_any_callable(tmp_path: Path, corpus_file: Path, tiny_model: Path) -> None:
+def test_a_preset_cannot_run_any_callable(
+    tmp_path: Path, corpus_file: Path, tiny_model: Path
+) -> None:
     """Before anything is written, a class that is not a component is refused, and not called."""
     touched = tmp_path / "touched"
     path = tmp_path / "mine.toml"
-    path.write_text(f'extends = "simcse"\n[terms.x]\nkind = "subprocess:Popen"\nargs = ["touch", "{touched}"]\n')
-    with pytest.raises(UserError, match=r"'subprocess:Popen' is not a component of terms.*stage = \"terms\""):
-        isotrope.train(corpus_file, output=tmp_path / "run", preset=path, model=str(tiny_model), dev="none")
+    path.write_text(
+        f'extends = "simcse"\n[terms.x]\nkind = "subprocess:Popen"\nargs = ["touch", "{touched}"]\n'
+    )
+    with pytest.raises(
+        UserError, match=r"'subprocess:Popen' is not a component of terms.*stage = \"terms\""
+    ):
+        isotrope.train(
+            corpus_file, output=tmp_path / "run", preset=path, model=str(tiny_model), dev="none"
+        )
     with pytest.raises(UserError, match="not a component"):
         build_objective(read_preset(path), isotrope.load(tiny_model, "mean", device="cpu"))
     assert not touched.exists()
@@ -187,7 +244,9 @@ def test_a_mistyped_key_gets_the_nearest_one() -> None:
 def test_peers_are_read_and_leave_no_word_where_there_are_none() -> None:
     """A word would change the keys of runs and studies that know no second encoder."""
     assert "peers" not in read_preset("simcse").toml()
-    preset = read_preset("simcse", ["peers.slow.kind=moving_average", "peers.slow.on=[1]", "peers.slow.decay=0.9"])
+    preset = read_preset(
+        "simcse", ["peers.slow.kind=moving_average", "peers.slow.on=[1]", "peers.slow.decay=0.9"]
+    )
     assert 'kind = "moving_average"' in preset.toml()
     with pytest.raises(UserError, match=r"peers\.slow\.decay = 1\.5 is not possible"):
         read_preset("simcse", ["peers.slow.kind=moving_average", "peers.slow.decay=1.5"])
@@ -200,13 +259,17 @@ def test_a_relative_extends_is_found_from_the_presets_own_folder(
         (tmp_path / folder).mkdir()
     (tmp_path / "mine" / "top.toml").write_text('extends = "shared/middle.toml"\n')
     (tmp_path / "mine" / "shared" / "middle.toml").write_text('extends = "base.toml"\n')
-    (tmp_path / "mine" / "shared" / "base.toml").write_text('extends = "simcse"\n[train]\nepochs = 7\n')
+    (tmp_path / "mine" / "shared" / "base.toml").write_text(
+        'extends = "simcse"\n[train]\nepochs = 7\n'
+    )
     monkeypatch.chdir(tmp_path / "elsewhere")
     (tmp_path / "elsewhere" / "base.toml").write_text('extends = "simcse"\n[train]\nepochs = 9\n')
     for name in (tmp_path / "mine" / "top.toml", "../mine/top.toml"):
         assert read_preset(name).train.epochs == 7
     (tmp_path / "mine" / "shared" / "base.toml").unlink()
-    with pytest.raises(UserError, match=r"preset base\.toml, which middle\.toml extends, does not exist"):
+    with pytest.raises(
+        UserError, match=r"preset base\.toml, which middle\.toml extends, does not exist"
+    ):
         read_preset("../mine/top.toml")
 
 
@@ -218,7 +281,9 @@ def test_a_circle_is_named_whatever_the_paths_are_called(tmp_path: Path) -> None
 
 
 def test_overrides_are_toml_or_text() -> None:
-    found = resolved_tables("simcse", ["train.epochs=2", "encoder.backbone=some/model", "views.mlp=false"])
+    found = resolved_tables(
+        "simcse", ["train.epochs=2", "encoder.backbone=some/model", "views.mlp=false"]
+    )
     assert (found["train"]["epochs"], found["encoder"]["backbone"]) == (2, "some/model")
     assert "mlp" not in found["views"]
     for wrong in ("train.epochs", "=2", "a b=2"):

@@ -1,4 +1,6 @@
-"""The preset distil: a student follows a teacher of another width, one pass a text, in one or several widths."""
+"""The preset distil: a student follows a teacher of another width, one pass a text, in one or
+several widths.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +39,10 @@ def distil(folder: Path, *overrides: str) -> tuple[Objective, SentenceTransforme
 
 def steps(objective: Objective, student: SentenceTransformer, count: int) -> list[dict[str, float]]:
     """Some steps on one batch, which the student can learn."""
-    column, optimizer = student.preprocess(sentences(16)), torch.optim.Adam(objective.parameters(), 3e-3)
+    column, optimizer = (
+        student.preprocess(sentences(16)),
+        torch.optim.Adam(objective.parameters(), 3e-3),
+    )
     losses = []
     for _ in range(count):
         found = objective([dict(column)], torch.arange(16))

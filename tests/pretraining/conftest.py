@@ -9,7 +9,23 @@ import pytest
 from isotrope.pretraining.text import train_tokenizer
 from toy import run_toy
 
-WORDS = ["the", "cat", "sees", "a", "dog", "and", "hears", "red", "birds", "in", "old", "Ünder", "trees", "of", "house"]
+WORDS = [
+    "the",
+    "cat",
+    "sees",
+    "a",
+    "dog",
+    "and",
+    "hears",
+    "red",
+    "birds",
+    "in",
+    "old",
+    "Ünder",
+    "trees",
+    "of",
+    "house",
+]
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +33,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """600 sentences."""
     generator = np.random.default_rng(0)
     starts, lengths = generator.integers(0, 15, 600), generator.integers(3, 12, 600)
-    lines = [" ".join(WORDS[i % 15] for i in range(a, a + n)) + " ." for a, n in zip(starts, lengths, strict=True)]
+    lines = [
+        " ".join(WORDS[i % 15] for i in range(a, a + n)) + " ."
+        for a, n in zip(starts, lengths, strict=True)
+    ]
     path = tmp_path_factory.mktemp("text") / "corpus.txt"
     path.write_text("\n".join(lines), "utf-8")
     return path

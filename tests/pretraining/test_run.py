@@ -37,12 +37,16 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_weights(corpus, finished,
     assert code(child, kill_after=0) == -signal.SIGKILL
     steps = TOY.tokens // TOY.step_tokens
     assert checkpoint_step(whole_checkpoints(tmp_path / "checkpoints")[-1]) < steps
-    torn = tmp_path / "checkpoints" / f"checkpoint-{steps - 1}"  # as if the kill had come while this one was written
+    # as if the kill had come while this one was written
+    torn = tmp_path / "checkpoints" / f"checkpoint-{steps - 1}"
     claim(torn, "checkpoint")
     (torn / "model.safetensors").write_bytes(b"torn")
     run_toy(corpus, tmp_path)
     assert same(weights(tmp_path), weights(finished))
-    losses = [{row["step"]: row["held_out_loss"] for row in logged(output)} for output in (tmp_path, finished)]
+    losses = [
+        {row["step"]: row["held_out_loss"] for row in logged(output)}
+        for output in (tmp_path, finished)
+    ]
     assert losses[0] == losses[1]
 
 
@@ -67,7 +71,11 @@ def test_ctrl_c_leaves_a_checkpoint_and_what_was_made_of_the_text_is_made_again_
     assert sealed(tmp_path)
     for checkpoint in tmp_path.glob("checkpoints/checkpoint-*"):
         shutil.rmtree(checkpoint)
-    damaged = {"corpus/tokens.bin": b"odd", "vectors/vectors.npy": b"", "corpus/tokenizer.json": b"{}"}
+    damaged = {
+        "corpus/tokens.bin": b"odd",
+        "vectors/vectors.npy": b"",
+        "corpus/tokenizer.json": b"{}",
+    }
     for name, contents in damaged.items():
         (tmp_path / "prepared" / name).write_bytes(contents)
     run_toy(corpus, tmp_path)
@@ -117,7 +125,9 @@ def output(finished, tmp_path) -> Path:
 
 @pytest.mark.parametrize("name", ["job.json", "plan.json"])
 @pytest.mark.parametrize("contents", ["{", "[1]"])
-def test_a_damaged_record_is_one_clear_line_and_nothing_is_lost(corpus, finished, output, name, contents):
+def test_a_damaged_record_is_one_clear_line_and_nothing_is_lost(
+    corpus, finished, output, name, contents
+):
     (output / name).write_text(contents)
     with pytest.raises(UserError, match=rf"{name} is damaged.*--restart"):
         run_toy(corpus, output)
@@ -134,7 +144,9 @@ def test_a_damaged_curve_counts_as_far_as_it_is_whole(corpus, output):
 
 
 @pytest.mark.parametrize("name", ["checkpoints/checkpoint-40", "model"])
-def test_foreign_things_in_our_own_folder_are_refused_before_training_and_stay(corpus, output, name):
+def test_foreign_things_in_our_own_folder_are_refused_before_training_and_stay(
+    corpus, output, name
+):
     shutil.rmtree(output / "model")
     (output / name).mkdir()
     (output / name / "model.safetensors").write_bytes(b"somebody's")
@@ -151,9 +163,21 @@ def test_held_out_files_are_not_trained_on(corpus, finished, tmp_path):
     assert logged(tmp_path / "run")[0]["held_out_loss"] != logged(finished)[0]["held_out_loss"]
 
 
-def test_a_cold_start_differs_and_needs_no_vectors_and_a_list_of_texts_is_read_as_its_file(corpus, finished, tmp_path):
-    given = {"size": TOY, "checkpoint_minutes": 0.0, "tokens": 2 * TOY.step_tokens, "cold_start": True}
-    pretrain(corpus.read_text("utf-8").splitlines(), output=tmp_path, console=plain_console(quiet=True), **given)
+def test_a_cold_start_differs_and_needs_no_vectors_and_a_list_of_texts_is_read_as_its_file(
+    corpus, finished, tmp_path
+):
+    given = {
+        "size": TOY,
+        "checkpoint_minutes": 0.0,
+        "tokens": 2 * TOY.step_tokens,
+        "cold_start": True,
+    }
+    pretrain(
+        corpus.read_text("utf-8").splitlines(),
+        output=tmp_path,
+        console=plain_console(quiet=True),
+        **given,
+    )
     assert not (tmp_path / "prepared" / "vectors").exists()
     read = [output / "prepared" / "corpus" / "tokens.bin" for output in (tmp_path, finished)]
     assert read[0].read_bytes() == read[1].read_bytes()
@@ -163,9 +187,10 @@ def test_a_cold_start_differs_and_needs_no_vectors_and_a_list_of_texts_is_read_a
 
 def test_mistakes_are_named_with_their_remedy(corpus, finished, tmp_path):
     texts = {
-        "short": "one line\n" * 9, "few": "the cat sees a dog .\n" * 2000,
+        "short": "one line\n" * 9,
+        "few": "the cat sees a dog .\n" * 2000,
         "other": corpus.read_text().replace("cat", "cut"),  # of the same size
-    }  # fmt: skip
+    }
     for name, words in texts.items():
         (tmp_path / name).with_suffix(".txt").write_text(words)
     wide, hot = replace(TOY, width=64), replace(TOY, learning_rate=1e38, warmup_steps=0)
@@ -176,8 +201,18 @@ def test_mistakes_are_named_with_their_remedy(corpus, finished, tmp_path):
         (tmp_path / "other.txt", finished, {}, "other documents"),
         (corpus, finished, {"split": "sentences"}, "other documents"),
         (tmp_path / "short.txt", tmp_path / "run", {}, "too little text"),
-        (tmp_path / "few.txt", tmp_path / "few", {"size": wide}, "tokens, too few for word vectors of width 64"),
-        (corpus, tmp_path / "hot", {"size": hot}, r"diverged before step \d+.*learning_rate \(now 1e\+"),
+        (
+            tmp_path / "few.txt",
+            tmp_path / "few",
+            {"size": wide},
+            "tokens, too few for word vectors of width 64",
+        ),
+        (
+            corpus,
+            tmp_path / "hot",
+            {"size": hot},
+            r"diverged before step \d+.*learning_rate \(now 1e\+",
+        ),
     ):
         with pytest.raises(UserError, match=message):
             run_toy(text, output, **options)
@@ -191,7 +226,16 @@ def test_data_is_never_markup(corpus, tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     text = folder / "text[red].txt"
     text.write_text(corpus.read_text().replace("sees", "[/x] sees"))
-    command = ["pretrain", str(text), "--output", str(folder / "[link]"), "--tokens", "128", "--licence", "[/i]"]
+    command = [
+        "pretrain",
+        str(text),
+        "--output",
+        str(folder / "[link]"),
+        "--tokens",
+        "128",
+        "--licence",
+        "[/i]",
+    ]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0
     assert f"model: {folder / '[link]' / 'model'}\n" in done.output

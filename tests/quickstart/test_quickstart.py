@@ -17,7 +17,16 @@ from isotrope.encoder import load
 from isotrope.encoder.embed import cut
 from isotrope.errors import UserError
 from isotrope.quickstart import run as module
-from isotrope.quickstart.run import BETTER, FIRST, IMPROVED, MRR, PLAN, READ, WHITENED, quickstart_page
+from isotrope.quickstart.run import (
+    BETTER,
+    FIRST,
+    IMPROVED,
+    MRR,
+    PLAN,
+    READ,
+    WHITENED,
+    quickstart_page,
+)
 from isotrope.report.outcome import Outcome
 
 PAGES = module.shipped_pages()[:120]
@@ -28,7 +37,9 @@ def _small_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Random ones take the places of those that ship, which take thirty times as long."""
     folder = tmp_path_factory.mktemp("models")
     build_bert(folder / "raw")
-    load(build_bert(folder / "bert", hidden=48), "mean", device="cpu").save_pretrained(str(folder / "good"))
+    load(build_bert(folder / "bert", hidden=48), "mean", device="cpu").save_pretrained(
+        str(folder / "good")
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(module, "GOOD", "./good")
@@ -37,7 +48,11 @@ def _small_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def run(output: Path | None, **options: Any) -> Outcome:
-    improving = {**PLAN["improve"], "trials": PLAN["improve"]["trials"][:2], "size": {"queries": 60, "fitted_on": 100}}
+    improving = {
+        **PLAN["improve"],
+        "trials": PLAN["improve"]["trials"][:2],
+        "size": {"queries": 60, "fitted_on": 100},
+    }
     plan = {"steps": 2, "improve": improving, "good": {**PLAN["good"], "size": improving["size"]}}
     given = {"model": "./raw", "plan": plan, "collection": PAGES, "console": Console(quiet=True)}
     return module.quickstart(output, **given, **options)
@@ -52,7 +67,9 @@ def test_the_collection_ships_with_its_licence() -> None:
     found = module.shipped_pages()
     asked = [page["asked"] for page in found if page["asked"]]
     assert (len(found), len(asked)) == (3600, 712)
-    assert not any(page["asked"] in page["text"] for page in found if page["asked"]), "a question is not in its page"
+    assert not any(page["asked"] in page["text"] for page in found if page["asked"]), (
+        "a question is not in its page"
+    )
     folder = Path(module.__file__).parent
     assert "CC BY 4.0" in (folder / "README.md").read_text()
     assert (folder / "tldr.jsonl.xz").stat().st_size < 3e6
@@ -62,7 +79,15 @@ def test_every_model_is_judged_by_the_questions(finished: Outcome) -> None:
     record = json.loads((finished.folder / "result.json").read_text())
     asked = [page["asked"] for page in PAGES if page["asked"]]
     right = np.array([place for place, page in enumerate(PAGES) if page["asked"]])
-    names = ["./raw", "./raw, pooling first_last", "SimCSE", "RankCSE", IMPROVED, module.GOOD, BETTER]
+    names = [
+        "./raw",
+        "./raw, pooling first_last",
+        "SimCSE",
+        "RankCSE",
+        IMPROVED,
+        module.GOOD,
+        BETTER,
+    ]
     assert list(record["table"]) == names
     taught = load(finished.folder / "rankcse-listnet" / "model")
     models = {"./raw": load("./raw"), "RankCSE": taught, BETTER: finished.model}
@@ -77,20 +102,33 @@ def test_every_model_is_judged_by_the_questions(finished: Outcome) -> None:
         assert row[FIRST] == pytest.approx(np.mean(places == 1), abs=0.02)
         assert (WHITENED in row) == (name != BETTER)
     verdict = finished.verdict
-    assert verdict.scores == pytest.approx([record["table"][name][MRR] for name in (module.GOOD, BETTER)])
+    assert verdict.scores == pytest.approx(
+        [record["table"][name][MRR] for name in (module.GOOD, BETTER)]
+    )
     assert verdict.judge == f"{len(right)} questions that no candidate has seen"
 
 
 def test_no_question_is_learnt_from_and_the_report_shows_them(finished: Outcome) -> None:
-    rows = [json.loads(line) for line in (finished.folder / "documents.jsonl").read_text().splitlines()]
-    assert rows == [{"title": page["title"], "text": page["text"]} for page in PAGES], "no question, no name"
+    rows = [
+        json.loads(line) for line in (finished.folder / "documents.jsonl").read_text().splitlines()
+    ]
+    assert rows == [{"title": page["title"], "text": page["text"]} for page in PAGES], (
+        "no question, no name"
+    )
     page = (finished.folder / "report.html").read_text()
     assert page == quickstart_page(finished.record).html()
-    for words in ("soft whitening", FIRST, "RankCSE", *(one["query"][:30] for one in finished.record["shown"]["told"])):
+    for words in (
+        "soft whitening",
+        FIRST,
+        "RankCSE",
+        *(one["query"][:30] for one in finished.record["shown"]["told"]),
+    ):
         assert words in page
 
 
-def test_the_same_call_gives_the_same_result_and_makes_a_deleted_model_again(finished: Outcome, tmp_path: Path) -> None:
+def test_the_same_call_gives_the_same_result_and_makes_a_deleted_model_again(
+    finished: Outcome, tmp_path: Path
+) -> None:
     assert run(finished.folder).record["seconds"] == finished.record["seconds"]
     with pytest.raises(UserError, match=r"was begun with seed = 0, not 1: .* --restart"):
         run(finished.folder, seed=1)
@@ -109,6 +147,13 @@ def test_the_command_shows_the_verdict_and_what_to_type_next(
     with suppress(SystemExit):
         main()
     shown = capsys.readouterr().out
-    for words in ("MRR@10", "verdict: ", FIRST, "no candidate has seen", "isotrope improve YOUR-MODEL", "report.html"):
+    for words in (
+        "MRR@10",
+        "verdict: ",
+        FIRST,
+        "no candidate has seen",
+        "isotrope improve YOUR-MODEL",
+        "report.html",
+    ):
         assert words in " ".join(shown.split())
     assert max(map(len, shown.replace(str(finished.folder), "").splitlines())) <= 100

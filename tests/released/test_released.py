@@ -28,7 +28,8 @@ from oracle.debiased import gradient as differences
 
 TAUGHT = cosines_of(5, 5, seed=1)
 KEPT = (draw(4, 7, seed=1) > -0.5).double().fill_diagonal_(1)
-EQUATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Tensor]] = {  # ours, loops, cosines
+# ours, loops, cosines
+EQUATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Tensor]] = {
     "clamped": (lambda c: clamped_consistency(c, 0.3), lambda c: oracle.consistency(c, 0.3), cosines_of(5, 5)),
     "clamped far": (lambda c: clamped_consistency(c, 0.05), lambda c: oracle.consistency(c, 0.05), cosines_of(5, 5)),
     "floored": (lambda c: floored_listmle(c, TAUGHT, 0.3), lambda c: oracle.listmle(c, TAUGHT, 0.3), cosines_of(5, 5)),
@@ -53,7 +54,9 @@ def test_equals_the_loops(name: str) -> None:
 
 
 def test_the_noise_ascends_a_loss_with_the_whole_batch() -> None:
-    """Against differences of the loss with the whole batch in its denominator; it goes elsewhere than Eq. 3."""
+    """Against differences of the loss with the whole batch in its denominator; it goes elsewhere
+    than Eq. 3.
+    """
     noise, anchor, positive = draw(3, 4), draw(5, 4, seed=1), draw(5, 4, seed=2)
     batch = F.normalize(anchor, dim=1) @ F.normalize(positive, dim=1).T
     slopes = differences(noise.tolist(), anchor, positive, 0.3, oracle.non_uniformity)
@@ -75,7 +78,9 @@ def test_the_clamped_consistency_rewards_entropy() -> None:
         assert consistency(agreeing, 0.3).item() == 0
     assert clamped_consistency(flat_lists, 0.3) < clamped_consistency(sharp, 0.3) < 0
     plain = scores(draw(2, 5, 6))
-    assert Clamped(weight=0.5)(plain).item() == pytest.approx(clamped_consistency(plain.pairs, 0.05).item() / 2)
+    assert Clamped(weight=0.5)(plain).item() == pytest.approx(
+        clamped_consistency(plain.pairs, 0.05).item() / 2
+    )
 
 
 def test_whitening_matrices_carry_no_gradient() -> None:
@@ -91,14 +96,21 @@ def test_whitening_matrices_carry_no_gradient() -> None:
 
 def test_the_order_of_the_far_end_hardly_counts_for_listmle() -> None:
     teacher = torch.tensor([[4.0, 3.0, 2.0, 1.0]])
-    right, wrong = torch.tensor([[[0.95, 0.9, 0.01, 0.0]], [[0.95, 0.9, 0.0, 0.01]]], dtype=torch.float64)
-    costs = [each(wrong, teacher, 0.05) - each(right, teacher, 0.05) for each in (listmle, floored_listmle)]
+    right, wrong = torch.tensor(
+        [[[0.95, 0.9, 0.01, 0.0]], [[0.95, 0.9, 0.0, 0.01]]], dtype=torch.float64
+    )
+    costs = [
+        each(wrong, teacher, 0.05) - each(right, teacher, 0.05)
+        for each in (listmle, floored_listmle)
+    ]
     assert costs[0] > 0.19
     assert 0 < costs[1] < 0.05
     plain = scores(draw(2, 5, 6), draw(5, 6, seed=3))
     lists = (without_positive(each) for each in (plain.pairs, plain.teacher("guide")))
     whole = floored_listmle(*lists, 0.1)
-    assert Floored("guide", 0.1, 0.5, drop_positive=True)(plain).item() == pytest.approx(whole.item() / 2)
+    assert Floored("guide", 0.1, 0.5, drop_positive=True)(plain).item() == pytest.approx(
+        whole.item() / 2
+    )
 
 
 def test_padding_is_read_as_by_an_encoder_without_a_mask(tiny_model: Path) -> None:
@@ -116,8 +128,14 @@ def test_padding_is_read_as_by_an_encoder_without_a_mask(tiny_model: Path) -> No
 def test_softmax_bce_is_finite_where_its_model_is_not(case: str) -> None:
     """p = 1 for a negative, or for the positive, in float32 at τ = .01; all the same."""
     rows = torch.eye(4).requires_grad_()
-    other = {"equal": torch.ones(4, 4), "hopeless": torch.eye(4).roll(1, 0), "perfect": torch.eye(4)}[case]
-    loss = SoftmaxBCE(temperature=0.01)(scores(torch.stack([rows if case != "equal" else rows * 0 + 1, other])))
+    other = {
+        "equal": torch.ones(4, 4),
+        "hopeless": torch.eye(4).roll(1, 0),
+        "perfect": torch.eye(4),
+    }[case]
+    loss = SoftmaxBCE(temperature=0.01)(
+        scores(torch.stack([rows if case != "equal" else rows * 0 + 1, other]))
+    )
     loss.backward()
     assert torch.isfinite(loss)
     assert rows.grad is not None

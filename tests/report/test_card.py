@@ -53,30 +53,54 @@ def folder(encoder: SentenceTransformer, tmp_path: Path) -> Path:
     return tmp_path / "mine"
 
 
-def test_it_says_what_the_model_is_and_how_it_was_made_and_the_hub_can_read_it(folder: Path) -> None:
+def test_it_says_what_the_model_is_and_how_it_was_made_and_the_hub_can_read_it(
+    folder: Path,
+) -> None:
     text = (folder / "README.md").read_text(encoding="utf-8")
-    for words in ("`notes.txt`", "1,000 of 1,234", "`0a1b`", "| `train.epochs` | `1.0` | SimCSE Appendix A |",
-                  "a vector of 32 numbers", "at most 32 tokens", "first 64 tokens", "**Not judged.**", "`apache-2.0`",
-                  "@inproceedings{gao2021simcse,", "@software{isotrope,", f"torch {version('torch')}"):  # fmt: skip
+    for words in (
+        "`notes.txt`",
+        "1,000 of 1,234",
+        "`0a1b`",
+        "| `train.epochs` | `1.0` | SimCSE Appendix A |",
+        "a vector of 32 numbers",
+        "at most 32 tokens",
+        "first 64 tokens",
+        "**Not judged.**",
+        "`apache-2.0`",
+        "@inproceedings{gao2021simcse,",
+        "@software{isotrope,",
+        f"torch {version('torch')}",
+    ):
         assert words in text, words
     found = ModelCard.load(folder / "README.md").data.to_dict()
-    assert found.items() >= {
-        "license": "apache-2.0", "base_model": "isotrope/tiny", "library_name": "sentence-transformers",
-        "pipeline_tag": "sentence-similarity",
-    }.items()  # fmt: skip
+    assert (
+        found.items()
+        >= {
+            "license": "apache-2.0",
+            "base_model": "isotrope/tiny",
+            "library_name": "sentence-transformers",
+            "pipeline_tag": "sentence-similarity",
+        }.items()
+    )
     assert {"sentence-transformers", "isotrope"} <= set(found["tags"])
     assert "widget" not in found
 
 
-def test_its_snippet_runs(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    snippet = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+def test_its_snippet_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snippet = re.search(
+        r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     assert snippet is not None
     monkeypatch.chdir(folder.parent)
     exec(compile(snippet[1], "card", "exec"), {})
     assert "(2, 32)" in capsys.readouterr().out
 
 
-def test_a_verdict_renews_the_card_and_a_further_step_leaves_it(folder: Path, encoder: SentenceTransformer) -> None:
+def test_a_verdict_renews_the_card_and_a_further_step_leaves_it(
+    folder: Path, encoder: SentenceTransformer
+) -> None:
     save_card(folder, Card.of(folder).judged(VERDICT, EVIDENCE))
     text = (folder / "README.md").read_text(encoding="utf-8")
     assert "## Is it better than tiny with mean pooling?" in text
@@ -93,7 +117,9 @@ def test_a_verdict_renews_the_card_and_a_further_step_leaves_it(folder: Path, en
     text = card.markdown(folder.parent / "whitened")
     assert card.base.name == "isotrope/tiny"
     assert card.verdict is None
-    assert text.index("### 1. Trained with `simcse`") < text.index("### 2. Trained with `BERT-whitening`")
+    assert text.index("### 1. Trained with `simcse`") < text.index(
+        "### 2. Trained with `BERT-whitening`"
+    )
     assert text.index("gao2021simcse") < text.index("su2021whitening")
 
 
@@ -108,16 +134,25 @@ def check_no_markup(text: str, bars: set[int]) -> None:
     """Nothing opens a link or a tag, no template is run, and no cell ends early; snippets are code."""
     assert not re.search("[\x00-\x08\x1b\u202e\ud800-\udfff]", text)
     body = re.sub(r"```python.*?```", "", text.split("\n---\n", 1)[1], flags=re.DOTALL)
-    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", re.sub(r"\\.", "", body)).replace(version("torch"), "")
+    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", re.sub(r"\\.", "", body)).replace(
+        version("torch"), ""
+    )
     assert not re.search(r"<img|\[x\]\(|49", outside)
     rows = [line.replace(r"\|", "") for line in body.splitlines() if line.startswith("|")]
     assert {row.count("|") for row in rows} <= bars
 
 
 def test_names_are_never_markup(encoder: SentenceTransformer, tmp_path: Path) -> None:
-    """The card is read back whole, names have no control characters, and nothing opens a link or a tag."""
-    evil = Step(action="Trained with", method=EVIL, data=Data(name=EVIL, rows=1, used=1, checksum=EVIL),
-                settings=[(EVIL, EVIL, EVIL)], limits=[EVIL])  # fmt: skip
+    """The card is read back whole, names have no control characters, and nothing opens a link or a
+    tag.
+    """
+    evil = Step(
+        action="Trained with",
+        method=EVIL,
+        data=Data(name=EVIL, rows=1, used=1, checksum=EVIL),
+        settings=[(EVIL, EVIL, EVIL)],
+        limits=[EVIL],
+    )
     verdict = replace(VERDICT, before=EVIL, after=EVIL, judge=EVIL, advice=EVIL)
     card = Card.of("isotrope/tiny").then(evil, encoder)
     save_card(tmp_path, card.judged(verdict, Table("", ["", EVIL], [[EVIL, EVIL]], notes=[EVIL])))
@@ -142,23 +177,42 @@ def test_the_card_of_a_graph_says_what_the_card_of_the_model_says() -> None:
     text = graph_card(FACTS, Card(base=BASE, steps=[STEP], max_length=64).judged(VERDICT, EVIDENCE))
     head = yaml.safe_load(text.split("---\n")[1])
     assert {key: head[key] for key in ("license", "language", "base_model", "library_name")} == {
-        "license": "mit", "language": "en", "base_model": "their/model", "library_name": "onnx",
-    }  # fmt: skip
-    for words in ("`notes.txt`", "**worse**: 70.00", STEP.limits[0], "first 64 tokens", "@inproceedings{gao2021simcse,",
-                  "@software{isotrope,", "licence of the base model | `mit`"):  # fmt: skip
+        "license": "mit",
+        "language": "en",
+        "base_model": "their/model",
+        "library_name": "onnx",
+    }
+    for words in (
+        "`notes.txt`",
+        "**worse**: 70.00",
+        STEP.limits[0],
+        "first 64 tokens",
+        "@inproceedings{gao2021simcse,",
+        "@software{isotrope,",
+        "licence of the base model | `mit`",
+    ):
         assert words in text, words
 
 
 def test_the_card_of_a_graph_says_no_more_than_is_known() -> None:
     """A model as it came is neither better nor trained; a default prompt is in the snippet."""
     text = graph_card(FACTS, Card(base=BASE))
-    for words in ("encode_batch(texts)", "licence of the base model | `mit`", "2e-06 of a vector's length",
-                  "| prompt `query` | `'find: '`: put it before each text |"):  # fmt: skip
+    for words in (
+        "encode_batch(texts)",
+        "licence of the base model | `mit`",
+        "2e-06 of a vector's length",
+        "| prompt `query` | `'find: '`: put it before each text |",
+    ):
         assert words in text, words
     for words in ("Is it better", "licence of the text", "\n\n\n#", "model_int8.onnx"):
         assert words not in text, words
-    text = graph_card(FACTS | {"prompt": "find: ", "int8_cosine": {"mean": 0.991, "least": 0.95}}, Card(base=BASE))
+    text = graph_card(
+        FACTS | {"prompt": "find: ", "int8_cosine": {"mean": 0.991, "least": 0.95}}, Card(base=BASE)
+    )
     assert "encode_batch(['find: ' + text for text in texts])" in text
     assert "as the snippet does" in text
     assert "{folder}/model_int8.onnx" in text
-    assert "| `model_int8.onnx`, cosine to torch | 0.9910 on average, 0.9500 at least; not judged on any task |" in text
+    assert (
+        "| `model_int8.onnx`, cosine to torch | 0.9910 on average, 0.9500 at least; not judged on any task |"
+        in text
+    )

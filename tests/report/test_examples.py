@@ -15,7 +15,9 @@ def test_searches_are_shown_that_one_model_answers_and_changed_hits_are_marked()
     new = np.array([[5, 0, 6], [6, 1, 4], [5, 6, 7], [5, 6, 4]])
     shown = examples(domain, old, new)
     told = shown["told"]
-    assert [of["query"] for of in told] == ["query 1", "query 2"], "a gain and a loss; not what both or none answers"
+    assert [of["query"] for of in told] == ["query 1", "query 2"], (
+        "a gain and a loss; not what both or none answers"
+    )
     assert told[0]["before"] == ["text 5", "text 6", "text 7"]
     assert told[0]["after"] == ["text 6", "→ ✓ text 1", "→ text 4"]
     assert told[1]["before"][0] == "✓ text 2"

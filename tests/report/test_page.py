@@ -1,4 +1,6 @@
-"""The one page and its figures: whatever it holds, it is whole HTML that needs nothing from outside."""
+"""The one page and its figures: whatever it holds, it is whole HTML that needs nothing from
+outside.
+"""
 
 import re
 from html.parser import HTMLParser
@@ -12,7 +14,18 @@ from isotrope.evaluation.geometry import unit
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report import figures
 from isotrope.report.figures import loss_terms, style, svg
-from isotrope.report.page import AFTER, BEFORE, CSS_NAMES, INK, MUTED, PAPER, RULE, SERIES, Page, PageFigure
+from isotrope.report.page import (
+    AFTER,
+    BEFORE,
+    CSS_NAMES,
+    INK,
+    MUTED,
+    PAPER,
+    RULE,
+    SERIES,
+    Page,
+    PageFigure,
+)
 from isotrope.report.space import GROUPS, Space, map_figure, text_map
 from isotrope.report.tables import Table
 
@@ -44,11 +57,18 @@ def test_everything_is_text_wherever_it_stands() -> None:
     table = Table(HOSTILE, [HOSTILE], [[HOSTILE]], {(0, 0): "best"}, notes=[HOSTILE])
     with style():
         drawn = svg(loss_terms({HOSTILE: ([1, 2], [0.5, 0.4])}))
-    verdict = Verdict("better", "old", "new", HOSTILE, HOSTILE, (0.1, 0.2), 0.1, 0.0, 0.2, 0.01, HOSTILE)
+    verdict = Verdict(
+        "better", "old", "new", HOSTILE, HOSTILE, (0.1, 0.2), 0.1, 0.0, 0.2, 0.01, HOSTILE
+    )
     page = Page(
-        HOSTILE, [HOSTILE], verdict, [table],
-        [PageFigure("one", HOSTILE, drawn, HOSTILE), PageFigure("two", HOSTILE, drawn, HOSTILE)], [HOSTILE], [table],
-    )  # fmt: skip
+        HOSTILE,
+        [HOSTILE],
+        verdict,
+        [table],
+        [PageFigure("one", HOSTILE, drawn, HOSTILE), PageFigure("two", HOSTILE, drawn, HOSTILE)],
+        [HOSTILE],
+        [table],
+    )
     source = page.html()
     tags = Tags(source)
     assert tags.open == []
@@ -68,7 +88,9 @@ def test_every_colour_has_a_name_of_its_own_in_light_and_in_dark() -> None:
     assert set(CSS_NAMES) == every
     assert len(set(CSS_NAMES.values())) == len(every) == 5 + len(SERIES)
     assert AFTER in SERIES
-    assert {name: LIGHT[name] for name in CSS_NAMES.values()} == {name: colour for colour, name in CSS_NAMES.items()}
+    assert {name: LIGHT[name] for name in CSS_NAMES.values()} == {
+        name: colour for colour, name in CSS_NAMES.items()
+    }
     assert DARK.keys() >= LIGHT.keys()
     assert all(DARK[name] != LIGHT[name] for name in CSS_NAMES.values())
 
@@ -76,7 +98,9 @@ def test_every_colour_has_a_name_of_its_own_in_light_and_in_dark() -> None:
 def test_a_figure_has_its_files_and_a_link_to_its_paper(tmp_path: Path) -> None:
     with figures.style():
         figure = figures.changes(["one", "two"], [0.01, -0.02], [0.0, -0.03], [0.02, -0.01])
-        shown = figures.drawn_figure(tmp_path, "one", "One", "What it shows. See", figure, "DCLR Fig. 1")
+        shown = figures.drawn_figure(
+            tmp_path, "one", "One", "What it shows. See", figure, "DCLR Fig. 1"
+        )
     assert {path.name for path in tmp_path.iterdir()} == {"one.svg", "one.png"}
     assert (shown.caption, shown.link) == ("What it shows. See", figures.PAPERS["DCLR Fig. 1"])
     assert "two" in shown.svg
@@ -85,7 +109,9 @@ def test_a_figure_has_its_files_and_a_link_to_its_paper(tmp_path: Path) -> None:
 def test_a_space_is_what_plain_loops_say() -> None:
     vectors = np.random.default_rng(0).normal(size=(12, 4)) + 1
     space, rows = Space.of(vectors), unit(vectors)
-    assert space.cosines == pytest.approx([rows[i] @ rows[j] for i in range(12) for j in range(i + 1, 12)])
+    assert space.cosines == pytest.approx(
+        [rows[i] @ rows[j] for i in range(12) for j in range(i + 1, 12)]
+    )
     values = np.sort(np.linalg.eigvalsh(np.cov(rows.T)))[::-1]
     assert space.shares == pytest.approx(values / values.sum())
     nearest = max((j for j in range(12) if j != 2), key=lambda j: rows[2] @ rows[j])
@@ -97,7 +123,9 @@ def test_a_map_has_neighbours_together_and_groups_of_words() -> None:
     generator = np.random.default_rng(0)
     topics = [[f"word{topic}x{place}" for place in range(6)] for topic in range(GROUPS)]
     of = np.arange(100) % GROUPS
-    texts = [" ".join([*generator.choice(topics[topic], 4, replace=False), "the", "<b>"]) for topic in of]
+    texts = [
+        " ".join([*generator.choice(topics[topic], 4, replace=False), "the", "<b>"]) for topic in of
+    ]
     apart = np.eye(GROUPS, 16)[of] + 0.05 * generator.normal(size=(100, 16))
     found = text_map(texts, generator.normal(size=(100, 16)), apart)
     assert found is not None
@@ -112,4 +140,6 @@ def test_a_map_has_neighbours_together_and_groups_of_words() -> None:
     assert shown.svg.count("<circle") == 2 * 100 + GROUPS
     assert "&lt;old&gt;" in shown.svg
     assert text_map(texts[:20], apart[:20], apart[:20]) is None
-    assert text_map(texts, apart, np.ones((100, 16))) is None, "texts that a model cannot tell apart"
+    assert text_map(texts, apart, np.ones((100, 16))) is None, (
+        "texts that a model cannot tell apart"
+    )

@@ -20,12 +20,20 @@ from wordbag import Bag, own_pairs, results_of
 def test_marks() -> None:
     nan = float("nan")
     assert best_marks([[1, 3, 2], [1, 1, nan]], [False, True]) == {
-        (1, 1): "best", (2, 1): "second", (0, 2): "best", (1, 2): "best"
-    }  # fmt: skip
+        (1, 1): "best",
+        (2, 1): "second",
+        (0, 2): "best",
+        (1, 2): "best",
+    }
     assert best_marks([[1.0]], [False]) == {}
 
 
-TABLE = Table("a & b", ["model", "x_1"], [["m|<1>", "1.00"], ["n", "2.00"]], {(1, 1): "best", (0, 1): "second"})
+TABLE = Table(
+    "a & b",
+    ["model", "x_1"],
+    [["m|<1>", "1.00"], ["n", "2.00"]],
+    {(1, 1): "best", (0, 1): "second"},
+)
 
 
 def test_formats_escape_and_mark() -> None:
@@ -44,7 +52,10 @@ def test_formats_escape_and_mark() -> None:
 
 def test_words_notes_and_a_missing_header_in_every_format() -> None:
     table = Table("settings", ["", "", ""], [["a", "b\nc", "1"]], words=2, notes=["of one\nrun"])
-    assert markdown([table]) == "**settings**\n\n|  |  |  |\n|---|---|---:|\n| a | b c | 1 |\n\nof one\nrun\n"
+    assert (
+        markdown([table])
+        == "**settings**\n\n|  |  |  |\n|---|---|---:|\n| a | b c | 1 |\n\nof one\nrun\n"
+    )
     assert r"\begin{tabular}{llr}" in latex([table])
     assert "\n% of one run\n" in latex([table])
     html = Page("t", tables=[table]).html()
@@ -76,7 +87,15 @@ def test_a_row_a_task_and_the_average_of_several() -> None:
     table = of_run(found)
     assert [row[0] for row in table.rows] == ["STS-B", "mine", "average"]
     score = 100 * old["STSBenchmark"].mean()
-    told = ["STS-B", f"{score:.2f}", f"{score - 10:.2f}", "−10.00", "−10.00 … −10.00", "0.002", "worse"]
+    told = [
+        "STS-B",
+        f"{score:.2f}",
+        f"{score - 10:.2f}",
+        "−10.00",
+        "−10.00 … −10.00",
+        "0.002",
+        "worse",
+    ]
     assert table.rows[0] == told
     assert len(table.header) == len(told)
     found["per_task"].pop("mine")
@@ -84,9 +103,23 @@ def test_a_row_a_task_and_the_average_of_several() -> None:
 
 
 def test_a_verdict_is_a_row() -> None:
-    verdict = Verdict("worse", "old", "new", "50 pairs", "Spearman × 100", (0.5, 0.4), -0.1, -0.2, -0.05, 0.01, "Keep.")
+    verdict = Verdict(
+        "worse",
+        "old",
+        "new",
+        "50 pairs",
+        "Spearman × 100",
+        (0.5, 0.4),
+        -0.1,
+        -0.2,
+        -0.05,
+        0.01,
+        "Keep.",
+    )
     table = verdict_table(verdict)
-    assert list(table.rows) == [["Spearman × 100", "50.00", "40.00", "−10.00", "−20.00 … −5.00", "0.01", "worse"]]
+    assert list(table.rows) == [
+        ["Spearman × 100", "50.00", "40.00", "−10.00", "−20.00 … −5.00", "0.01", "worse"]
+    ]
     assert table.notes == ["Keep."]
     untested = verdict_table(Verdict.not_tested(before="old", after="new", advice="Name labels."))
     assert list(untested.rows) == [["new", "not tested"]]
@@ -122,5 +155,11 @@ def test_a_measure_that_no_task_has_gets_no_table_and_one_that_some_have_gets_th
     assert [table.title for table in scores.suite_tables("retrieval", two)] == [
         f"retrieval: {name}" for name in ("nDCG@10", "MRR@10", "recall@10", "recall@100")
     ]
-    last = scores.suite_tables("retrieval", {"m": {"a": judged, "b": judged | {"v_measure": 0.6}}})[-1]
-    assert (last.title, last.header, last.rows) == ("retrieval: V-measure", ["model", "b"], [["m", "60.00"]])
+    last = scores.suite_tables("retrieval", {"m": {"a": judged, "b": judged | {"v_measure": 0.6}}})[
+        -1
+    ]
+    assert (last.title, last.header, last.rows) == (
+        "retrieval: V-measure",
+        ["model", "b"],
+        [["m", "60.00"]],
+    )

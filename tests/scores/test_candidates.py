@@ -1,4 +1,6 @@
-"""Which candidates an anchor sees: hard negatives, a queue of keys, mixtures; and which views are positives."""
+"""Which candidates an anchor sees: hard negatives, a queue of keys, mixtures; and which views are
+positives.
+"""
 
 from dataclasses import replace
 
@@ -24,7 +26,9 @@ def test_every_anchor_sees_all_of_them() -> None:
     plain = scores(stack, hard=2)
     after = HardNegatives()(plain)
     negatives = plain.views.negatives.flatten(0, 1)
-    assert torch.allclose(after.cosines[0, :, 4:], F.normalize(stack[0], dim=1) @ F.normalize(negatives, dim=1).T)
+    assert torch.allclose(
+        after.cosines[0, :, 4:], F.normalize(stack[0], dim=1) @ F.normalize(negatives, dim=1).T
+    )
     expected = losses.infonce(losses.cosines(stack[0], torch.cat([stack[1], negatives])), 0.05)
     assert abs(InfoNCE()(after).item() - expected) < 1e-9
 
@@ -36,7 +40,10 @@ def test_other_views_leave_the_contrast_and_stay_in_the_batch() -> None:
     assert torch.equal(found.cosines, expected.cosines)
     assert InfoNCE()(found).item() == InfoNCE()(expected).item()
     assert torch.equal(found.views.stack, stack)
-    with pytest.raises(UserError, match=r"scores\.positives\.views = \[4\] .* the views are 0 to 3: name other views"):
+    with pytest.raises(
+        UserError,
+        match=r"scores\.positives\.views = \[4\] .* the views are 0 to 3: name other views",
+    ):
         Positives((4,))(scores(stack))
     for wrong in ([], [0]):
         with pytest.raises(UserError, match=r"scores\.positives\.views"):
@@ -56,7 +63,9 @@ def test_a_batch_meets_earlier_keys_and_not_its_own() -> None:
     assert torch.equal(found.cosines, batches[2].with_extra(expected).cosines)
     made.eval()(batches[0])
     made.train().after_step(None)
-    assert torch.equal(made(batches[0]).extra, torch.cat([expected, batches[2].views.stack[1]])[-5:]), "no evaluation"
+    assert torch.equal(
+        made(batches[0]).extra, torch.cat([expected, batches[2].views.stack[1]])[-5:]
+    ), "no evaluation"
 
 
 def test_keys_have_no_gradient_and_backward_survives_the_next_step() -> None:
@@ -84,9 +93,13 @@ def test_the_partner_of_the_highest_row_is_the_lowest(count: int, share: float, 
         partner = rows.tolist().index(sorted(rows.tolist())[later % count])
         expected = torch.ones(count)
         expected[partner] = 0
-        assert torch.equal(after.keep[:, count + i], expected.double()), "all anchors but the partner see it"
+        assert torch.equal(after.keep[:, count + i], expected.double()), (
+            "all anchors but the partner see it"
+        )
         own, other = (row / row.norm() for row in plain.views.stack[1][[i, partner]])
-        expected = losses.cosines(plain.views.stack[0], (share * own + (1 - share) * other)[None])[:, 0]
+        expected = losses.cosines(plain.views.stack[0], (share * own + (1 - share) * other)[None])[
+            :, 0
+        ]
         assert torch.allclose(after.cosines[0, :, count + i], expected, atol=1e-9)
 
 

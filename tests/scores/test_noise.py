@@ -1,4 +1,6 @@
-"""DCLR's noise and weights against loops, autograd, the golden numbers and their own mathematics; variants."""
+"""DCLR's noise and weights against loops, autograd, the golden numbers and their own mathematics;
+variants.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +26,16 @@ def test_golden_numbers(golden: Path) -> None:
     numbers = np.load(golden / "equations.npz")
     value = {name: torch.from_numpy(np.asarray(numbers[name])) for name in numbers.files}
     noise, h, h_pos = value["noise"], value["h"], value["h_pos"]
-    assert non_uniformity(noise, h, h_pos, 0.05).item() == pytest.approx(value["noise_loss"].item(), abs=1e-9)
+    assert non_uniformity(noise, h, h_pos, 0.05).item() == pytest.approx(
+        value["noise_loss"].item(), abs=1e-9
+    )
     assert torch.allclose(gradient(noise, h, 0.05), value["noise_grad"], rtol=0, atol=1e-9)
-    assert torch.allclose(ascend(noise, h, h_pos, 0.05, 1e-3, 4), value["noise_after_4"], rtol=0, atol=1e-9)
-    assert torch.allclose(ascend(noise, h, h_pos, 0.05, 1e-1, 4), value["noise_after_4_big"], rtol=0, atol=1e-9)
+    assert torch.allclose(
+        ascend(noise, h, h_pos, 0.05, 1e-3, 4), value["noise_after_4"], rtol=0, atol=1e-9
+    )
+    assert torch.allclose(
+        ascend(noise, h, h_pos, 0.05, 1e-1, 4), value["noise_after_4_big"], rtol=0, atol=1e-9
+    )
     single = ascend(noise.float(), h.float(), h_pos.float(), 0.05, 1e-3, 4).double()
     assert torch.allclose(single, value["noise_after_4"], rtol=0, atol=1e-4)
 
@@ -36,7 +44,9 @@ def test_equals_the_loops() -> None:
     noise, anchor, positive = draw(3, 4), draw(5, 4, seed=1), draw(5, 4, seed=2)
     expected = oracle.non_uniformity(noise.tolist(), anchor, positive, 0.3)
     assert non_uniformity(noise, anchor, positive, 0.3).item() == pytest.approx(expected, rel=1e-12)
-    slopes = torch.tensor(oracle.gradient(noise.tolist(), anchor, positive, 0.3), dtype=torch.float64)
+    slopes = torch.tensor(
+        oracle.gradient(noise.tolist(), anchor, positive, 0.3), dtype=torch.float64
+    )
     assert torch.allclose(gradient(noise, anchor, 0.3), slopes, rtol=0, atol=1e-8)
     moved = torch.tensor(oracle.ascend(noise, anchor, positive, 0.3, 0.2, 3), dtype=torch.float64)
     assert torch.allclose(ascend(noise, anchor, positive, 0.3, 0.2, 3), moved, rtol=0, atol=1e-7)
@@ -51,21 +61,38 @@ def test_the_closed_form_is_autograds(temperature: float) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.floats(0.1, 10), st.integers(0, 10_000))
-def test_small_steps_never_lower_the_loss(count: int, vectors: int, scale: float, seed: int) -> None:
-    noise, anchor, positive = draw(vectors, 5, seed=seed), draw(count, 5, seed=seed + 1), draw(count, 5, seed=seed + 2)
+def test_small_steps_never_lower_the_loss(
+    count: int, vectors: int, scale: float, seed: int
+) -> None:
+    noise, anchor, positive = (
+        draw(vectors, 5, seed=seed),
+        draw(count, 5, seed=seed + 1),
+        draw(count, 5, seed=seed + 2),
+    )
     moved = ascend(noise, anchor, positive, 0.1, 1e-4, 1)
-    assert non_uniformity(moved, anchor, positive, 0.1) >= non_uniformity(noise, anchor, positive, 0.1)
-    assert torch.allclose((moved - noise).norm(dim=1), torch.full((vectors,), 1e-4, dtype=torch.float64), rtol=1e-6)
+    assert non_uniformity(moved, anchor, positive, 0.1) >= non_uniformity(
+        noise, anchor, positive, 0.1
+    )
+    assert torch.allclose(
+        (moved - noise).norm(dim=1), torch.full((vectors,), 1e-4, dtype=torch.float64), rtol=1e-6
+    )
     # only the anchors' directions count, and neither the positives nor the order of the anchors
-    assert torch.allclose(ascend(noise, scale * anchor.flip(0), -positive, 0.1, 1e-4, 1), moved, rtol=0, atol=1e-12)
+    assert torch.allclose(
+        ascend(noise, scale * anchor.flip(0), -positive, 0.1, 1e-4, 1), moved, rtol=0, atol=1e-12
+    )
 
 
 def test_options() -> None:
     stack = draw(2, 4, 48)
     start = Noise(steps=0)(scores(stack)).extra
     assert start.equal(torch.randn(4, 48, generator=torch.Generator().manual_seed(0)).double())
-    absolute, relative = Noise(step_size=0.01)(scores(stack)).extra, Noise(step_size=0.01, relative=True)(scores(stack))
-    assert torch.allclose((absolute - start).norm(dim=1), torch.tensor(0.04, dtype=torch.float64), rtol=1e-3)
+    absolute, relative = (
+        Noise(step_size=0.01)(scores(stack)).extra,
+        Noise(step_size=0.01, relative=True)(scores(stack)),
+    )
+    assert torch.allclose(
+        (absolute - start).norm(dim=1), torch.tensor(0.04, dtype=torch.float64), rtol=1e-3
+    )
     walked = (relative.extra - start).norm(dim=1) / start.norm(dim=1)
     assert torch.allclose(walked, torch.tensor(0.04, dtype=torch.float64), rtol=1e-2)
     with pytest.raises(UserError, match=r"scores\.noise\.steps = -1"):
@@ -89,19 +116,24 @@ def test_golden_numbers_of_weights(golden: Path) -> None:
     phi, count = value["phi"].item(), len(value["h"])
     square = value["alpha"][:, :count].clone()
     assert instance_weight(value["guide"], phi).equal(square.fill_diagonal_(1))
-    # Unit rows whose products are the golden cosines / 2 off the diagonal: these are no one's, G has negative
+    # Unit rows whose products are the golden cosines / 2 off the diagonal: these are no one's, G
+    # has negative
     # eigenvalues, but G + 1 = U Λ Uᵀ has none. The threshold shrinks with them.
     levels, axes = torch.linalg.eigh(value["guide"] + torch.eye(count))
     rows = axes * levels.sqrt()
     assert torch.allclose(rows @ rows.T, value["guide"] + torch.eye(count), rtol=0, atol=1e-12)
 
     def loss(*views: str, inside: bool = True) -> float:
-        plain = scores(torch.stack([value[name] for name in views]), rows).with_extra(value["noise"])
+        plain = scores(torch.stack([value[name] for name in views]), rows).with_extra(
+            value["noise"]
+        )
         weighted = InstanceWeight("guide", phi / 2)(plain)
         assert weighted.keep.equal(torch.cat([square, value["alpha"][:, count:]], dim=1))
         return InfoNCE(positive_in_denominator=inside)(weighted).item()
 
-    assert loss("h", "h_pos", inside=False) == pytest.approx(value["debiased_printed"].item(), abs=1e-9)
+    assert loss("h", "h_pos", inside=False) == pytest.approx(
+        value["debiased_printed"].item(), abs=1e-9
+    )
     assert loss("h", "h_pos") == pytest.approx(value["debiased_with_positive"].item(), abs=1e-9)
     assert loss("h", "h_pos", "h_pos2") == pytest.approx(value["contrast_all"].item(), abs=1e-9)
 
@@ -111,7 +143,9 @@ def test_golden_numbers_of_weights(golden: Path) -> None:
 def test_weights_equal_the_loops(shape: tuple[int, int], threshold: float) -> None:
     teacher = torch.tanh(draw(*shape))
     teacher[0, 1] = threshold  # reaching it is enough
-    assert instance_weight(teacher, threshold).tolist() == oracle.instance_weight(teacher, threshold)
+    assert instance_weight(teacher, threshold).tolist() == oracle.instance_weight(
+        teacher, threshold
+    )
 
 
 def test_weights_and_noise_reach_every_positive() -> None:
@@ -121,9 +155,14 @@ def test_weights_and_noise_reach_every_positive() -> None:
     weighted = InstanceWeight("guide", 0.9)(Noise(ratio=0.8)(scores(stack, guide)))
     assert (weighted.keep == 0).nonzero().tolist() == [[1, 3], [3, 1]]
     candidates = [torch.cat([stack[p], weighted.extra]) for p in (1, 2)]
-    expected = sum(losses.infonce(losses.cosines(stack[0], c), 0.05, weighted.keep) for c in candidates)
+    expected = sum(
+        losses.infonce(losses.cosines(stack[0], c), 0.05, weighted.keep) for c in candidates
+    )
     assert InfoNCE()(weighted).item() == pytest.approx(expected, rel=1e-10)
-    for without in (InstanceWeight("guide", 0.9)(scores(stack, guide)), Noise(ratio=0.8)(scores(stack, guide))):
+    for without in (
+        InstanceWeight("guide", 0.9)(scores(stack, guide)),
+        Noise(ratio=0.8)(scores(stack, guide)),
+    ):
         assert InfoNCE()(without).item() != pytest.approx(expected, rel=1e-6)
 
 
@@ -137,7 +176,9 @@ def test_weights_add_up_and_leave_other_candidates() -> None:
 
 
 def test_noise_weighted_by_the_teacher() -> None:
-    """The paper's Eq. 5 for all candidates: the noise vector that lies on a teacher's sentence goes, for that one."""
+    """The paper's Eq. 5 for all candidates: the noise vector that lies on a teacher's sentence
+    goes, for that one.
+    """
     guide = torch.eye(4, 6, dtype=torch.float64)
     plain = scores(draw(2, 4, 6), guide).with_extra(torch.stack([3 * guide[2], -guide[0]]))
     weighted = InstanceWeight("guide", 0.9, noise=True)(plain)

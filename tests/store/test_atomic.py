@@ -1,4 +1,6 @@
-"""Files and folders that appear whole or not at all, also after a kill; what is ours, and what cannot be written."""
+"""Files and folders that appear whole or not at all, also after a kill; what is ours, and what
+cannot be written.
+"""
 
 import errno
 import os
@@ -116,7 +118,9 @@ def test_a_kill_between_the_two_renames_brings_the_old_folder_back(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", [".", "..", "../here"])
-def test_the_present_folder_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_the_present_folder_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     with pytest.raises(UserError), new_folder(Path(name), "model"):
@@ -124,7 +128,9 @@ def test_the_present_folder_is_not_replaced(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_kills_at_random_moments(tmp_path: Path) -> None:
-    """File and folder hold the old or the new, never a part, and no draft outlives the next writing."""
+    """File and folder hold the old or the new, never a part, and no draft outlives the next
+    writing.
+    """
     draw = random.Random(0)
 
     def work(number: int) -> None:
@@ -150,7 +156,9 @@ def test_drafts_of_living_processes_stay(tmp_path: Path) -> None:
     (tmp_path / f".a.b.{DEAD}{DRAFT}").touch()
     (tmp_path / f".key.vectors{DRAFT}").touch()  # a long pass goes on from it
     clear_drafts(tmp_path, "a")
-    assert names(tmp_path) == sorted([f".a.{os.getppid()}{DRAFT}", f".a.b.{DEAD}{DRAFT}", f".key.vectors{DRAFT}"])
+    assert names(tmp_path) == sorted(
+        [f".a.{os.getppid()}{DRAFT}", f".a.b.{DEAD}{DRAFT}", f".key.vectors{DRAFT}"]
+    )
 
 
 def marked(folder: Path, kind: str = "run") -> Path:
@@ -181,7 +189,10 @@ def test_what_a_kill_leaves_does_not_make_a_folder_somebodys(tmp_path: Path, nam
         (lambda path: path.touch(), "is a file"),
         (lambda path: path.symlink_to("."), "is a symbolic link"),
         (lambda path: (path.mkdir(), (path / "a").touch()), "is not empty and holds no run"),
-        (lambda path: (path.mkdir(), (path / "a").touch(), (path / MARK).touch()), "is not empty and holds no run"),
+        (
+            lambda path: (path.mkdir(), (path / "a").touch(), (path / MARK).touch()),
+            "is not empty and holds no run",
+        ),
         (lambda path: marked(path, "model"), "was made as model, not as run"),
     ],
 )
@@ -236,7 +247,9 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     assert names(tmp_path) == ["dangling", "file", "folder", "link"]
 
 
-def test_what_a_kill_leaves_of_a_removed_folder_is_still_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_kill_leaves_of_a_removed_folder_is_still_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For every moment: the mark goes last."""
     folder, real, left = marked(tmp_path / "m"), os.unlink, list[int]()
     for i in range(4):
@@ -280,7 +293,9 @@ def test_a_full_disk(tmp_path: Path, error: Exception) -> None:
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY])
 def test_a_missing_right(tmp_path: Path, number: int) -> None:
-    """Also where the folder itself is ours, and something in it is another user's, or a file system of its own."""
+    """Also where the folder itself is ours, and something in it is another user's, or a file system
+    of its own.
+    """
     expected = rf"{tmp_path} cannot be written to \(.*\): go elsewhere"
     with pytest.raises(UserError, match=expected), writing(tmp_path, elsewhere="go elsewhere"):
         raise failure(number, tmp_path / "a.txt")
@@ -292,7 +307,10 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     (tmp_path / "link").symlink_to(tmp_path / "nothing")
     for path in ("a", "a/b", "link"):
-        with pytest.raises(UserError, match=f"{path} cannot be written to"), writing(tmp_path / path):
+        with (
+            pytest.raises(UserError, match=f"{path} cannot be written to"),
+            writing(tmp_path / path),
+        ):
             raise AssertionError
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "link"]
 
@@ -300,5 +318,7 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
 def test_space_is_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=2_000_000_000))
     check_space(tmp_path / "not" / "yet", 2_000_000_000, "the array")
-    with pytest.raises(UserError, match=r"the array needs 3,000.0 MB in .*yet, where 2,000.0 are free: free some"):
+    with pytest.raises(
+        UserError, match=r"the array needs 3,000.0 MB in .*yet, where 2,000.0 are free: free some"
+    ):
         check_space(tmp_path / "not" / "yet", 3_000_000_000, "the array")

@@ -13,7 +13,15 @@ from forks import code, fork
 from isotrope.errors import UserError
 from isotrope.store import cache
 from isotrope.store.atomic import draft_path
-from isotrope.store.cache import CONTENTS, cache_folder, cached, checksums, is_whole, prune, remembered
+from isotrope.store.cache import (
+    CONTENTS,
+    cache_folder,
+    cached,
+    checksums,
+    is_whole,
+    prune,
+    remembered,
+)
 from isotrope.store.mark import DRAFT, MARK, kind_of
 
 
@@ -63,7 +71,9 @@ def test_a_damaged_one_counts_as_missing(folder: Path, spoil: Callable[[Path], o
 
 
 def test_another_users_cache_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is there serves, though it may not be touched; what is not there cannot be made, and the line says so."""
+    """What is there serves, though it may not be touched; what is not there cannot be made, and the
+    line says so.
+    """
     cached(folder, make)
 
     def denied(path: object, *_: object, **__: object) -> None:
@@ -72,7 +82,9 @@ def test_another_users_cache_is_read(folder: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "utime", denied)
     assert cached(folder, never) == folder
     monkeypatch.setattr(Path, "mkdir", denied)
-    with pytest.raises(UserError, match=r"kind cannot be written to .*: set ISOTROPE_CACHE to another"):
+    with pytest.raises(
+        UserError, match=r"kind cannot be written to .*: set ISOTROPE_CACHE to another"
+    ):
         cached(folder.with_name("other"), make)
 
 
@@ -107,11 +119,17 @@ def test_kills_at_random_moments_two_at_once(folder: Path) -> None:
         assert {code(child) for child in children} <= {0, -signal.SIGKILL}
         cached(folder, slowly)
         assert is_whole(folder)
-        assert {path.name for path in folder.iterdir()} == {*(f"{i}.txt" for i in range(20)), MARK, CONTENTS}
+        assert {path.name for path in folder.iterdir()} == {
+            *(f"{i}.txt" for i in range(20)),
+            MARK,
+            CONTENTS,
+        }
         assert not [path for path in folder.parent.iterdir() if path.name.endswith(DRAFT)]
 
 
-def test_what_is_unused_goes_and_what_is_foreign_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_unused_goes_and_what_is_foreign_stays(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("key", "used"):
         cached(folder.with_name(name), make)
     (folder.parent / "thesis").mkdir()

@@ -1,4 +1,6 @@
-"""A job's folder: taken, gone on with, refused, begun anew, finished; its records, whole or one clear line."""
+"""A job's folder: taken, gone on with, refused, begun anew, finished; its records, whole or one
+clear line.
+"""
 
 import json
 import os
@@ -31,7 +33,9 @@ class Text:
 
 
 def job(folder: Path | None, *sources: Text, seed: int = 0, restart: bool = False) -> Job:
-    return Job(folder, "run", {"seed": seed, "text": {"documents": 32 * "a"}}, sources, restart=restart)
+    return Job(
+        folder, "run", {"seed": seed, "text": {"documents": 32 * "a"}}, sources, restart=restart
+    )
 
 
 def done(work: Job) -> Job:
@@ -53,7 +57,9 @@ def test_a_finished_job_gives_its_result_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["model/weights", RESULT])
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text("x")])
-def test_what_is_missing_or_damaged_is_not_announced(tmp_path: Path, path: str, damage: object) -> None:
+def test_what_is_missing_or_damaged_is_not_announced(
+    tmp_path: Path, path: str, damage: object
+) -> None:
     work = done(job(tmp_path / "run"))
     damage(work.folder / path)  # type: ignore[operator]
     with work.held():
@@ -62,7 +68,10 @@ def test_what_is_missing_or_damaged_is_not_announced(tmp_path: Path, path: str, 
 
 def test_another_identity_is_refused_and_named(tmp_path: Path) -> None:
     done(job(tmp_path / "run"))
-    for text, seed, problem in ("a", 1, "begun with seed = 0, not 1: .*--restart"), ("b", 0, "text: other documents"):
+    for text, seed, problem in (
+        ("a", 1, "begun with seed = 0, not 1: .*--restart"),
+        ("b", 0, "text: other documents"),
+    ):
         other = Job(tmp_path / "run", "run", {"seed": seed, "text": {"documents": 32 * text}})
         with pytest.raises(UserError, match=problem), other.held():
             pass
@@ -203,7 +212,9 @@ def test_a_log_grows_and_is_cut(tmp_path: Path) -> None:
     assert [record["step"] for record in RecordLog(tmp_path / "log.jsonl").records] == [0, 1, 9]
 
 
-@pytest.mark.parametrize("tail", ['{"step": 1', '{"step": 1}', '"no record"\n{"step": 5}\n', "\udcff\n"])
+@pytest.mark.parametrize(
+    "tail", ['{"step": 1', '{"step": 1}', '"no record"\n{"step": 5}\n', "\udcff\n"]
+)
 def test_what_a_kill_cut_short_does_not_spoil_the_next_record(tmp_path: Path, tail: str) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text('{"step": 0}\n' + tail, errors="surrogateescape")

@@ -25,8 +25,16 @@ def bucket() -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    own = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
-    own |= {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_EC2_METADATA_DISABLED": "true", "no_proxy": host}
+    own = {
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    own |= {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "no_proxy": host,
+    }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in own.items():
             patch.setenv(name, value)
@@ -85,7 +93,11 @@ def test_a_folder_and_a_star_give_sorted_files(memory: fsspec.AbstractFileSystem
     put(memory, "/c/b.txt", "/c/a/z.txt", "/c/a.txt", "/c/.hidden.txt", "/d.txt")
     files = remote_files("memory://c")
     assert [file.inside for file in files] == [".hidden.txt", "a/z.txt", "a.txt", "b.txt"]
-    assert [file.name for file in remote_files("memory://c/*.txt")] == [".hidden.txt", "a.txt", "b.txt"]
+    assert [file.name for file in remote_files("memory://c/*.txt")] == [
+        ".hidden.txt",
+        "a.txt",
+        "b.txt",
+    ]
     assert all(not file.inside for file in remote_files("memory://c/*.txt"))
     assert only("memory://d.txt").inside == ""
     assert whole(files[1]) == BYTES
@@ -108,20 +120,30 @@ def test_a_new_state_is_seen(memory: fsspec.AbstractFileSystem) -> None:
         ("memory://none.txt", "memory://none.txt cannot be read (/none.txt): check the address"),
         ("memory://none/*.txt", ": check the address"),
         ("http://127.0.0.1:9/a.txt", ": check the connection"),
-        ("gs://b/x.txt", "cannot be read (Please install gcsfs to access Google Storage): install its package"),
+        (
+            "gs://b/x.txt",
+            "cannot be read (Please install gcsfs to access Google Storage): install its package",
+        ),
     ],
 )
-def test_a_wrong_url_is_one_clear_line(memory: fsspec.AbstractFileSystem, url: str, words: str) -> None:
+def test_a_wrong_url_is_one_clear_line(
+    memory: fsspec.AbstractFileSystem, url: str, words: str
+) -> None:
     with pytest.raises(UserError) as raised:
         remote_files(url)
     assert words in str(raised.value)
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
-def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+def test_a_missing_package_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, scheme, raising=False)  # loaded by another test
-    with pytest.raises(UserError, match=r"\(Install s3fs to access S3\): pip install 'isotrope\[s3\]'"):
+    # loaded by another test
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, scheme, raising=False)
+    with pytest.raises(
+        UserError, match=r"\(Install s3fs to access S3\): pip install 'isotrope\[s3\]'"
+    ):
         remote_files(f"{scheme}://b/x.txt")
 
 
@@ -131,7 +153,9 @@ def test_a_file_of_the_web_is_read_in_blocks(web: Web) -> None:
     assert (file.size, dict(file.version).keys()) == (5000, {"ETag"})
     assert whole(file) == BYTES
     asked = [wanted for _, wanted in web.asked if wanted]
-    assert asked == ["bytes=0-1699", "bytes=1700-3099", "bytes=3100-4499", "bytes=4500-4999"], "each byte once"
+    assert asked == ["bytes=0-1699", "bytes=1700-3099", "bytes=3100-4499", "bytes=4500-4999"], (
+        "each byte once"
+    )
 
 
 def test_a_lost_connection_is_tried_again_and_then_told(web: Web) -> None:
@@ -139,12 +163,15 @@ def test_a_lost_connection_is_tried_again_and_then_told(web: Web) -> None:
     file, web.cut = only(f"{web.base}/a.bin").open(), 100
     with pytest.raises(UserError, match=r"/a\.bin cannot be read .*: check the connection"):
         file.read(10)
-    assert len([wanted for _, wanted in web.asked if wanted]) == 3  # once, and after each of the waits
+    # once, and after each of the waits
+    assert len([wanted for _, wanted in web.asked if wanted]) == 3
     web.cut = None
     assert file.read(10) == BYTES[:10]
 
 
-@pytest.mark.parametrize(("status", "remedy"), [(403, "your credentials"), (404, "the address"), (500, "the conn")])
+@pytest.mark.parametrize(
+    ("status", "remedy"), [(403, "your credentials"), (404, "the address"), (500, "the conn")]
+)
 def test_a_refusal_is_told_and_hides_the_signature(web: Web, status: int, remedy: str) -> None:
     web.pages["/a.txt?key=secret"] = status
     with pytest.raises(UserError) as raised:
@@ -153,9 +180,13 @@ def test_a_refusal_is_told_and_hides_the_signature(web: Web, status: int, remedy
     assert "secret" not in str(raised.value)
 
 
-def test_a_server_that_is_asked_too_often_is_asked_again_later(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_asked_too_often_is_asked_again_later(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
     web.pages["/a.bin"] = 429
-    with pytest.raises(UserError, match=r"cannot be read .HTTP 429.: check the connection, or wait a while"):
+    with pytest.raises(
+        UserError, match=r"cannot be read .HTTP 429.: check the connection, or wait a while"
+    ):
         remote_files(f"{web.base}/a.bin")
     monkeypatch.setattr(remote.time, "sleep", lambda seconds: web.pages.update({"/a.bin": BYTES}))
     assert whole(only(f"{web.base}/a.bin")) == BYTES
@@ -189,5 +220,7 @@ def test_an_object_store(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
             remote_files(url)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     fsspec.filesystem("s3").clear_instance_cache()
-    with pytest.raises(UserError, match=r"cannot be read .Unable to locate credentials.: check your credentials"):
+    with pytest.raises(
+        UserError, match=r"cannot be read .Unable to locate credentials.: check your credentials"
+    ):
         remote_files(f"{bucket}/d.txt")

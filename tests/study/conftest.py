@@ -1,4 +1,6 @@
-"""A small study, run once for all tests that read what it left; and plans of studies whose rows a test gives."""
+"""A small study, run once for all tests that read what it left; and plans of studies whose rows a
+test gives.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +17,12 @@ from studies import measured, planned, quiet, write_study
 
 
 @pytest.fixture(scope="session")
-def small(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_study(tmp_path_factory.mktemp("study"), tiny_model, corpus_file, pairs_file, seeds=2)
+def small(
+    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    return write_study(
+        tmp_path_factory.mktemp("study"), tiny_model, corpus_file, pairs_file, seeds=2
+    )
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +31,9 @@ def finished(small: Path) -> Study:
 
 
 @pytest.fixture
-def write(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> Callable[[str], Path]:
+def write(
+    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> Callable[[str], Path]:
     """Writes a study's file with these rows, of one seed."""
     return lambda rows: write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
 
@@ -34,7 +42,9 @@ def write(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path)
 def plan(write: Callable[[str], Path], tmp_path: Path) -> Callable[..., StudyPlan]:
     """Plans a study with these rows, of one seed; ``run`` replaces keys of its [run]."""
 
-    def made(rows: str, only: tuple[str, ...] = (), forced: tuple[str, ...] = (), **run: Any) -> StudyPlan:
+    def made(
+        rows: str, only: tuple[str, ...] = (), forced: tuple[str, ...] = (), **run: Any
+    ) -> StudyPlan:
         return planned(read_study(write(rows), run), tmp_path / "out", only=only, forced=forced)
 
     return made
@@ -44,10 +54,20 @@ def plan(write: Callable[[str], Path], tmp_path: Path) -> Callable[..., StudyPla
 def sketch(corpus_file: Path, tmp_path: Path) -> Callable[..., StudyPlan]:
     """Plans a study with these rows, which no pairs judge; ``run`` replaces keys of its [run]."""
 
-    def made(rows: str, only: tuple[str, ...] = (), forced: tuple[str, ...] = (), **run: Any) -> StudyPlan:
-        given = {"corpus": [str(corpus_file)], "test": "none", "dev": ["none"], "sentences": 500, **run}
+    def made(
+        rows: str, only: tuple[str, ...] = (), forced: tuple[str, ...] = (), **run: Any
+    ) -> StudyPlan:
+        given = {
+            "corpus": [str(corpus_file)],
+            "test": "none",
+            "dev": ["none"],
+            "sentences": 500,
+            **run,
+        }
         (tmp_path / "spec.toml").write_text(f'title = "t"\n{rows}')
-        return planned(read_study(tmp_path / "spec.toml", given), tmp_path, only=only, forced=forced)
+        return planned(
+            read_study(tmp_path / "spec.toml", given), tmp_path, only=only, forced=forced
+        )
 
     return made
 

@@ -17,7 +17,14 @@ from isotrope.study.columns import column_of, suite_scores
 from isotrope.study.document import conclusion, study_pages
 from isotrope.study.figures import draw
 from isotrope.study.plan import StudyPlan
-from isotrope.study.statistics import detectable, holm, paired_test, power, seeds_needed, spread_test
+from isotrope.study.statistics import (
+    detectable,
+    holm,
+    paired_test,
+    power,
+    seeds_needed,
+    spread_test,
+)
 from isotrope.training.folder import write_cosines
 from studies import measured
 
@@ -38,7 +45,9 @@ def test_a_row_is_meant_where_a_teacher_has_its_name(scored: Scored) -> None:
     seed = 7
     """
     points = {"simcse": 50.0, "rankcse-listmle": 51.0}
-    record = scored(rows, lambda cell: {"Avg.": 90.0 if cell.seed == 7 else points[cell.row.preset]})
+    record = scored(
+        rows, lambda cell: {"Avg.": 90.0 if cell.seed == 7 else points[cell.row.preset]}
+    )
     (one,) = record["differences"]
     assert (one["seeds"]["n"], one["seeds"]["mean"]) == (3, 1.0)
     assert record["spread"]["n"] == 3
@@ -50,7 +59,8 @@ def test_the_seeds_that_a_row_needs_are_by_its_own_spread_and_the_baselines(scor
     spread = {"A": 0.3, "calm": 0.1, "wild": 3.0, "raw": 0.0}
     record = scored(rows, lambda cell: {"Avg.": 50 + spread[cell.label] * cell.seed}, draws=True)
     assert {one["row"]: one["needed"]["0.5"] for one in record["differences"]} == {
-        name: seeds_needed(0.5, (0.3**2 + spread[name] ** 2) ** 0.5) for name in ("calm", "wild", "raw")
+        name: seeds_needed(0.5, (0.3**2 + spread[name] ** 2) ** 0.5)
+        for name in ("calm", "wild", "raw")
     }
     assert all(one["pairs"]["resamples"] == RESAMPLES for one in record["differences"])
 
@@ -61,8 +71,16 @@ def test_pairs_can_be_significant_after_correction_for_31_rows(scored: Scored) -
     assert (31 * clear.p, clear.resamples) == (pytest.approx(0.0031), RESAMPLES)
     few = judged(0, 0, np.ones(1000))
     assert 31 * few.p > 0.05
-    record = scored('[rows.A]\n[rows.B]\nset = ["views.passes=3"]', lambda _: {"Avg.": 50.0}) | {"figures": {}}
-    record["differences"][0]["pairs"] = {"low": 1.0, "high": 2.0, "p": few.p, "p_holm": 31 * few.p, "resamples": 1000}
+    record = scored('[rows.A]\n[rows.B]\nset = ["views.passes=3"]', lambda _: {"Avg.": 50.0}) | {
+        "figures": {}
+    }
+    record["differences"][0]["pairs"] = {
+        "low": 1.0,
+        "high": 2.0,
+        "p": few.p,
+        "p_holm": 31 * few.p,
+        "resamples": 1000,
+    }
     assert "| ≤ 0.062 |" in study_pages(record)["table.md"]
 
 
@@ -79,7 +97,9 @@ def test_over_pairs_the_mean_over_seeds_is_compared_on_the_same_resamples(sketch
     assert (one["pairs"]["low"], one["pairs"]["high"]) == pytest.approx(expected)
 
 
-def test_gains_are_positive_where_lower_is_better_and_equal_rows_count_for_nothing(scored: Scored) -> None:
+def test_gains_are_positive_where_lower_is_better_and_equal_rows_count_for_nothing(
+    scored: Scored,
+) -> None:
     rows = """
     [run]
     seeds = 3
@@ -105,7 +125,9 @@ def test_gains_are_positive_where_lower_is_better_and_equal_rows_count_for_nothi
     lower, nothing = record["claims"]
     assert lower["seeds"]["mean"] > 0
     assert lower["published"] == pytest.approx(0.5)
-    assert lower["seeds"]["p_holm"] == lower["seeds"]["p"], "one comparison, since the other compares nothing"
+    assert lower["seeds"]["p_holm"] == lower["seeds"]["p"], (
+        "one comparison, since the other compares nothing"
+    )
     assert (nothing["answer"], nothing["seeds"]["p_holm"]) == ("open", None)
     assert "A − B (uniformity)" in study_pages(record | {"figures": {}})["table.md"]
 
@@ -114,8 +136,20 @@ def test_gains_are_positive_where_lower_is_better_and_equal_rows_count_for_nothi
     ("gain", "untrained", "seeds", "word", "advice"),
     [
         (5.0, 40.0, 3, "better", 'Use "B". Search was not measured.'),
-        (0.1, 40.0, 3, "no difference found", 'Stay with "A": "B" is the highest of 3 rows, which may be chance.'),
-        (0.1, 40.0, 2, "not tested", 'Stay with "A": "B" is the highest of 3 rows, which may be chance.'),
+        (
+            0.1,
+            40.0,
+            3,
+            "no difference found",
+            'Stay with "A": "B" is the highest of 3 rows, which may be chance.',
+        ),
+        (
+            0.1,
+            40.0,
+            2,
+            "not tested",
+            'Stay with "A": "B" is the highest of 3 rows, which may be chance.',
+        ),
         (0.1, 60.0, 3, "better", 'Use "raw": it is not trained, and no trained row scored higher.'),
         (-5.0, 40.0, 3, "worse", 'Stay with "A": no row scored higher.'),
     ],
@@ -148,7 +182,14 @@ def test_a_page_says_first_which_row_to_use(
     ],
 )
 def test_a_claim_is_answered_by_rule(mean: float, p: float, p_margin: float, expected: str) -> None:
-    seeds = {"n": 5, "mean": mean, "p": p, "p_holm": p, "p_margin_holm": p_margin, "detectable": 0.6}
+    seeds = {
+        "n": 5,
+        "mean": mean,
+        "p": p,
+        "p_holm": p,
+        "p_margin_holm": p_margin,
+        "detectable": 0.6,
+    }
     record = {"seeds": seeds, "same": False, "margin": 0.5}
     assert claim_answer(record)[0] == expected
     assert claim_answer(record | {"same": True})[0] == "open"
@@ -157,17 +198,26 @@ def test_a_claim_is_answered_by_rule(mean: float, p: float, p_margin: float, exp
 
 
 def test_the_users_own_pairs_never_take_a_columns_name() -> None:
-    names = {"STSBenchmark": "STS-B", "dev": "dev pairs", "minutes": "minutes pairs", "my pairs": "my pairs"}
+    names = {
+        "STSBenchmark": "STS-B",
+        "dev": "dev pairs",
+        "minutes": "minutes pairs",
+        "my pairs": "my pairs",
+    }
     assert {name: column_of(name) for name in names} == names
 
 
 def test_a_suites_scores_are_points_and_its_average_is_of_the_papers_tasks() -> None:
     accuracies = {"MR": {"accuracy": 0.8}, "SST2": {"accuracy": 0.9}, "SST5": {"accuracy": 0.1}}
-    assert suite_scores("transfer", accuracies) == pytest.approx({"MR": 80, "SST": 90, "Transfer Avg.": 85})
+    assert suite_scores("transfer", accuracies) == pytest.approx(
+        {"MR": 80, "SST": 90, "Transfer Avg.": 85}
+    )
     geometry = {"alignment": 0.1, "uniformity": -2.0, "mean_cosine": 0.5}
     assert suite_scores("geometry", {"STS-B": geometry})["mean cosine"] == 0.5
     found = {"CACM": {"ndcg@10": 0.2}, "NPL": {"ndcg@10": 0.1}}
-    assert suite_scores("retrieval", found) == pytest.approx({"CACM": 20, "NPL": 10, "nDCG Avg.": 15})
+    assert suite_scores("retrieval", found) == pytest.approx(
+        {"CACM": 20, "NPL": 10, "nDCG Avg.": 15}
+    )
 
 
 def test_holm_is_the_stepwise_definition() -> None:
@@ -175,7 +225,10 @@ def test_holm_is_the_stepwise_definition() -> None:
     generator = np.random.default_rng(0)
     for m in range(1, 20):
         values = generator.uniform(0, 0.3, size=m)
-        levels = [max((m - i) * p for i, p in enumerate(np.sort(values)) if p <= value) for value in values]
+        levels = [
+            max((m - i) * p for i, p in enumerate(np.sort(values)) if p <= value)
+            for value in values
+        ]
         assert holm(values.tolist()) == pytest.approx(np.minimum(1, levels))
     assert holm([0.02, None, 0.03]) == pytest.approx([0.04, None, 0.04])
 
@@ -196,7 +249,9 @@ def test_the_test_of_spreads_agrees_with_simulation() -> None:
     first, second = np.random.default_rng(3).normal(0, 1, (2, 300, 5))
     found = [spread_test(a, b) for a, b in zip(first, second, strict=True)]
     assert np.mean([(one.p or 1) < 0.05 for one in found]) == pytest.approx(0.05, abs=0.03)
-    assert all(((one.p or 1) < 0.05) == ((one.low or 0) > 0 or (one.high or 0) < 0) for one in found)
+    assert all(
+        ((one.p or 1) < 0.05) == ((one.low or 0) > 0 or (one.high or 0) < 0) for one in found
+    )
     shown = np.exp(found[0].detectable or 0)
     wider = [spread_test(a, shown * b).p or 1 for a, b in zip(first, second, strict=True)]
     assert np.mean([p < 0.05 for p in wider]) == pytest.approx(0.8, abs=0.06)
@@ -215,13 +270,24 @@ def test_claims_on_spreads_on_shares_and_of_several_rows(scored: Scored) -> None
     [claims.both]\neach = ["b", "c"]\nbetter = "a"\nthan = "{}"\ntext = "above {}"\nsource = "{} 1\""""
     steps = (0.0, 0.1, -0.1, 0.05, -0.05, 0.02)
     means, wide = {"a": 50.0, "b": 50.0, "c": 48.0}, {"a": 1, "b": 30, "c": 1}
-    record = scored(rows, lambda cell: {"Avg.": means[cell.label] + wide[cell.label] * steps[cell.seed]})
+    record = scored(
+        rows, lambda cell: {"Avg.": means[cell.label] + wide[cell.label] * steps[cell.seed]}
+    )
     answers = {one["claim"]: one["answer"] for one in record["claims"]}
     assert answers == {
-        "steady": "holds", "shaky": "does not hold", "kept": "holds", "lost": "does not hold", "both: b": "open",
+        "steady": "holds",
+        "shaky": "does not hold",
+        "kept": "holds",
+        "lost": "does not hold",
+        "both: b": "open",
         "both: c": "holds",
-    }  # fmt: skip
-    assert [record["claims"][-1][key] for key in ("row", "than", "text", "source")] == ["a", "c", "above c", "c 1"]
+    }
+    assert [record["claims"][-1][key] for key in ("row", "than", "text", "source")] == [
+        "a",
+        "c",
+        "above c",
+        "c 1",
+    ]
     steady = record["claims"][0]
     assert (steady["published"], steady["seeds"]["mean"]) == pytest.approx((np.log(7), np.log(30)))
     text = study_pages(record | {"figures": {}})["table.md"]
@@ -233,7 +299,9 @@ def test_what_n_seeds_can_show_agrees_with_simulation() -> None:
     n, sd = 5, 0.7
     least = detectable(sd, n)
     draws = np.random.default_rng(2).normal(least, sd, (20_000, n))
-    assert np.mean(stats.ttest_1samp(draws, 0, axis=1).pvalue < 0.05) == pytest.approx(0.8, abs=0.01)
+    assert np.mean(stats.ttest_1samp(draws, 0, axis=1).pvalue < 0.05) == pytest.approx(
+        0.8, abs=0.01
+    )
     needed = seeds_needed(0.5, sd)
     assert needed is not None
     assert power(0.5, sd, needed) >= 0.8 > power(0.5, sd, needed - 1)
@@ -253,12 +321,21 @@ def test_draws_kept_apart_compare_as_the_two_models_would_together() -> None:
 
 def test_of_absolute_paths_two_names_stay() -> None:
     """So the same model elsewhere is the same settings."""
-    value = {"x": ["/home/me/models/bert", "/bert", "princeton-nlp/sup-simcse", "a/b/c/d", 3, None, True]}
+    value = {
+        "x": ["/home/me/models/bert", "/bert", "princeton-nlp/sup-simcse", "a/b/c/d", 3, None, True]
+    }
     expected = {"x": ["models/bert", "bert", "princeton-nlp/sup-simcse", "a/b/c/d", 3, None, True]}
     assert without_paths(value) == without_paths(expected) == expected
 
 
-KINDS = {"bars": "", "plane": "", "cosines": "", "in_batch": "", "projection": "", "sweep": 'x = "train.epochs"\n'}
+KINDS = {
+    "bars": "",
+    "plane": "",
+    "cosines": "",
+    "in_batch": "",
+    "projection": "",
+    "sweep": 'x = "train.epochs"\n',
+}
 KINDS["curve"] = 'columns = ["uniformity", "dev"]\n'
 
 
@@ -270,20 +347,34 @@ class _Pairs:
 def made(sketch: Sketch) -> StudyPlan:
     """A study with a figure of each kind, whose cells have all that a figure may read."""
     rows = '[run]\nseeds = 2\n[rows.A]\nsweep = {"train.epochs" = [1, 2, 40]}\n'
-    figures = (f'[figures.{kind}]\nkind = "{kind}"\ntitle = "{kind}"\n{more}' for kind, more in KINDS.items())
+    figures = (
+        f'[figures.{kind}]\nkind = "{kind}"\ntitle = "{kind}"\n{more}'
+        for kind, more in KINDS.items()
+    )
     made = sketch(rows + "".join(figures))
     sets: Any = {"STSBenchmark": {"test": _Pairs()}}
     for cell in made.cells.values():
         cell.numbers.mkdir(parents=True)
-        write_cosines(cell.numbers / "after.npz", sets, {"STSBenchmark": {"test": np.linspace(-0.5, 1, 30)}})
+        write_cosines(
+            cell.numbers / "after.npz", sets, {"STSBenchmark": {"test": np.linspace(-0.5, 1, 30)}}
+        )
         log = RecordLog(cell.numbers / "metrics.jsonl")
         for step in (10, 20):
             log.add({"step": step, "uniformity": -1.0, "score": 0.5})
         scores = {"Avg.": 50.0 + cell.seed, "alignment": 0.2, "uniformity": -2.0}
-        cell.finish({
-            "preset": "simcse", "seed": cell.seed, "settings": {}, "environment": {}, "data": {}, "seconds": {},
-            "scores": scores, "in_batch": [1] * 40, "projection": [[0.5, 0.1], [0.7, -0.2]],
-        })  # fmt: skip
+        cell.finish(
+            {
+                "preset": "simcse",
+                "seed": cell.seed,
+                "settings": {},
+                "environment": {},
+                "data": {},
+                "seconds": {},
+                "scores": scores,
+                "in_batch": [1] * 40,
+                "projection": [[0.5, 0.1], [0.7, -0.2]],
+            }
+        )
     return made
 
 

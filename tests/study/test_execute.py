@@ -22,8 +22,12 @@ RAW = "[rows.raw]\ntrain = false\n"
 CLS = 'set = ["encoder.pooling=cls"]\n'
 
 
-def test_a_failing_cell_is_reported_and_the_others_go_on_whatever_they_are_called(write: Write, tmp_path: Path) -> None:
-    """Rows, titles, figures and files may have signs of rich, Markdown and TeX, and consoles may not know them."""
+def test_a_failing_cell_is_reported_and_the_others_go_on_whatever_they_are_called(
+    write: Write, tmp_path: Path
+) -> None:
+    """Rows, titles, figures and files may have signs of rich, Markdown and TeX, and consoles may
+    not know them.
+    """
     rows = """[rows."[/x] é $\\\\frac$"]
     train = false
     [rows."[red]"]
@@ -56,7 +60,9 @@ def test_a_failing_cell_is_reported_and_the_others_go_on_whatever_they_are_calle
     assert "$\\frac$" in (tmp_path / "out" / "bars.svg").read_text()
 
 
-def test_a_stopped_study_shows_what_is_finished(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_study_shows_what_is_finished(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ctrl-C when the first cell is done."""
 
     def stop(*_: object) -> None:
@@ -64,17 +70,25 @@ def test_a_stopped_study_shows_what_is_finished(write: Write, tmp_path: Path, mo
 
     monkeypatch.setattr("isotrope.study.execute._finished", stop)
     with pytest.raises(Stopped, match="the same command goes on"):
-        study(write(f"{RAW}{RAW.replace('raw', 'cls')}{CLS}"), output=tmp_path / "out", console=quiet())
+        study(
+            write(f"{RAW}{RAW.replace('raw', 'cls')}{CLS}"),
+            output=tmp_path / "out",
+            console=quiet(),
+        )
     record = json.loads((tmp_path / "out" / "study.json").read_text())
     assert record["scale"]["finished"] == 1
     assert "1 of 2 cells are finished" in (tmp_path / "out" / "table.md").read_text()
 
 
 @pytest.mark.slow
-def test_the_number_of_workers_changes_no_score(finished: Study, small: Path, tmp_path: Path) -> None:
+def test_the_number_of_workers_changes_no_score(
+    finished: Study, small: Path, tmp_path: Path
+) -> None:
     """A process uses as many threads as the study says, however many run beside it."""
     alone = study(small, output=tmp_path, rows=["SimCSE"], seeds=1, console=quiet()).record
-    assert numbers(alone["rows"][0]["scores"]["0"]) == numbers(finished.record["rows"][0]["scores"]["0"])
+    assert numbers(alone["rows"][0]["scores"]["0"]) == numbers(
+        finished.record["rows"][0]["scores"]["0"]
+    )
     assert {environment["threads"] for environment in alone["environments"]} == {1}
 
 

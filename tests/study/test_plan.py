@@ -1,4 +1,6 @@
-"""A study's file, its rows and sweeps, the options over it, and its cells: what is shared, and what decides a key."""
+"""A study's file, its rows and sweeps, the options over it, and its cells: what is shared, and what
+decides a key.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -35,13 +37,17 @@ def test_common_settings_add_no_component_and_the_row_wins(sketch: Sketch) -> No
     preset = "whitenedcse"
     """
     made = sketch(rows, forced=("train.batch_size=32",))
-    simcse, whitened = (made.cells[made.rows[label][0]].settings for label in ("SimCSE", "Whitened"))
+    simcse, whitened = (
+        made.cells[made.rows[label][0]].settings for label in ("SimCSE", "Whitened")
+    )
     assert "sgw" not in simcse["views"]
     assert whitened["views"]["sgw"]["groups"] == 64
     assert (simcse["train"]["epochs"], whitened["train"]["epochs"]) == (3, 2)
     assert simcse["train"]["learning_rate"] == 5e-4
     assert simcse["train"]["batch_size"] == whitened["train"]["batch_size"] == 32
-    assert list(sketch(rows, only=["SimCSE"]).rows) == ["SimCSE"], "a setting may be for a row that is left out"
+    assert list(sketch(rows, only=["SimCSE"]).rows) == ["SimCSE"], (
+        "a setting may be for a row that is left out"
+    )
 
 
 def test_teachers_are_shared_and_equal_rows_are_one(sketch: Sketch) -> None:
@@ -72,18 +78,32 @@ def test_teachers_are_shared_and_equal_rows_are_one(sketch: Sketch) -> None:
     assert base.keep_model
     row = made.cells[made.rows["large"][0]]
     assert row.backbone == str(large.model.resolve()), "DCLR's large models start from SimCSE"
-    assert made.cells[made.rows["A"][1]].teachers == {"rank": (str(base.model.resolve()), str(large.model.resolve()))}
+    assert made.cells[made.rows["A"][1]].teachers == {
+        "rank": (str(base.model.resolve()), str(large.model.resolve()))
+    }
 
 
 @pytest.mark.parametrize("name", shipped_names("study"))
-def test_the_studies_that_come_with_isotrope_can_be_planned(name: str, corpus_file: Path, tmp_path: Path) -> None:
-    changes = {"corpus": [str(corpus_file)], "dev": ["none"], "test": "none", "suites": {}, "documents": []}
+def test_the_studies_that_come_with_isotrope_can_be_planned(
+    name: str, corpus_file: Path, tmp_path: Path
+) -> None:
+    changes = {
+        "corpus": [str(corpus_file)],
+        "dev": ["none"],
+        "test": "none",
+        "suites": {},
+        "documents": [],
+    }
     changes |= {"sentences": 1_000_000, "seeds": 2}
     spec = read_study(name, changes)
     if any(teacher.tuned for teacher in spec.teachers.values()):
-        with pytest.raises(UserError, match="the tuned settings of the row 'SimCSE': search that row"):
+        with pytest.raises(
+            UserError, match="the tuned settings of the row 'SimCSE': search that row"
+        ):
             planned(spec, tmp_path)
-        (found := tmp_path / "search.toml").write_text(tomli_w.dumps({"rows": {r: {"set": []} for r in spec.rows}}))
+        (found := tmp_path / "search.toml").write_text(
+            tomli_w.dumps({"rows": {r: {"set": []} for r in spec.rows}})
+        )
         spec = with_tuned(spec, found)
     made = planned(spec, tmp_path)
     assert len(made.cells) >= max(len(made.rows), 2), "one model says nothing of chance"
@@ -92,14 +112,20 @@ def test_the_studies_that_come_with_isotrope_can_be_planned(name: str, corpus_fi
         assert all(row.source or not row.published for row in spec.rows.values())
 
 
-def test_documents_that_allow_no_task_are_refused(plan: Callable[..., StudyPlan], tmp_path: Path) -> None:
+def test_documents_that_allow_no_task_are_refused(
+    plan: Callable[..., StudyPlan], tmp_path: Path
+) -> None:
     """Else a search would call the first trial the best."""
     (few := tmp_path / "few.txt").write_text("One short text.\nAnother one.\n")
-    with pytest.raises(UserError, match="documents: too few for a task: name at least 50 documents of 12 words"):
+    with pytest.raises(
+        UserError, match="documents: too few for a task: name at least 50 documents of 12 words"
+    ):
         plan("[rows.a]\n", documents=[str(few)])
 
 
-def test_a_model_with_other_weights_is_another_cell(tiny_model: Path, sketch: Sketch, tmp_path: Path) -> None:
+def test_a_model_with_other_weights_is_another_cell(
+    tiny_model: Path, sketch: Sketch, tmp_path: Path
+) -> None:
     model = shutil.copytree(tiny_model, tmp_path / "model")
     rows = f"[run]\nbackbone = {str(model)!r}\n[rows.A]\n"
 
@@ -117,14 +143,22 @@ def test_a_model_with_other_weights_is_another_cell(tiny_model: Path, sketch: Sk
 def test_other_pairs_under_the_same_name_make_another_cell(
     corpus_file: Path, pairs_file: Path, tmp_path: Path, data: Path
 ) -> None:
-    """Pairs that select or judge, and the suites' data, count by what they hold, not by what they are called."""
+    """Pairs that select or judge, and the suites' data, count by what they hold, not by what they
+    are called.
+    """
     own, folder = tmp_path / "own.tsv", tmp_path / "data"
     shutil.copyfile(pairs_file, own)
     sts = Path("senteval") / "downstream" / "STS"
     shutil.copytree(data / sts / "STSBenchmark", folder / sts / "STSBenchmark")
     rows = "[rows.Trained]\n[rows.Raw]\ntrain = false\n"
     (tmp_path / "spec.toml").write_text(f'title = "t"\n[run]\nbackbone = "isotrope/tiny"\n{rows}')
-    run = {"corpus": [str(corpus_file)], "test": "stsb", "dev": [str(own)], "sentences": 500, "seeds": 1}
+    run = {
+        "corpus": [str(corpus_file)],
+        "test": "stsb",
+        "dev": [str(own)],
+        "sentences": 500,
+        "seeds": 1,
+    }
 
     def keys(*suites: str) -> tuple[str, str]:
         spec = read_study(tmp_path / "spec.toml", run | {"suites": {suite: {} for suite in suites}})
@@ -147,15 +181,25 @@ def test_other_pairs_under_the_same_name_make_another_cell(
     assert not set(judged_by) & set(selected)
     swap(folder / sts / "STSBenchmark" / "sts-train.csv", "a plane", "a train")
     assert keys() == judged_by, "nothing reads the training pairs"
-    assert not set(keys("geometry")) & set(measured_by), "but geometry, which reads the whole folder"
+    assert not set(keys("geometry")) & set(measured_by), (
+        "but geometry, which reads the whole folder"
+    )
     (folder / sts / "STSBenchmark" / "sts-test.csv").write_text("")
     with pytest.raises(UserError, match=r"sts-test\.csv"):
         keys()
 
 
 def test_what_changes_a_result_makes_other_cells(sketch: Sketch) -> None:
-    changes: dict[str, Any] = {"seeds": 5, "split": "sentences", "keep_duplicates": True, "threads": 2}
-    made = {key: sketch("[rows.A]\n[rows.raw]\ntrain = false\n", **{key: value}) for key, value in changes.items()}
+    changes: dict[str, Any] = {
+        "seeds": 5,
+        "split": "sentences",
+        "keep_duplicates": True,
+        "threads": 2,
+    }
+    made = {
+        key: sketch("[rows.A]\n[rows.raw]\ntrain = false\n", **{key: value})
+        for key, value in changes.items()
+    }
     for label, different in {"A": 4, "raw": 2}.items():  # without training, no text is read
         assert len({plan.rows[label][0] for plan in made.values()}) == different
     corpora = {key: plan.cells[plan.rows["A"][0]].corpus for key, plan in made.items()}
@@ -164,7 +208,9 @@ def test_what_changes_a_result_makes_other_cells(sketch: Sketch) -> None:
     assert {cell.run.threads for cell in made["threads"].cells.values()} == {2}
 
 
-def test_a_corpus_may_have_the_signs_of_a_pattern_in_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_may_have_the_signs_of_a_pattern_in_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("a[1].txt", "a1.txt", "b1.txt"):
         (tmp_path / name).write_text(name)
     monkeypatch.chdir(tmp_path)
@@ -174,20 +220,31 @@ def test_a_corpus_may_have_the_signs_of_a_pattern_in_its_name(tmp_path: Path, mo
         corpus_files(["c[1].txt"], str(tmp_path))
 
 
-def test_a_study_does_not_write_into_its_corpus(write: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_study_does_not_write_into_its_corpus(
+    write: Callable[[str], Path], tmp_path: Path
+) -> None:
     (folder := tmp_path / "text").mkdir()
     (folder / "a.txt").write_text("\n".join(sentences(100)))
-    with pytest.raises(UserError, match=r"out lies in .*text, which is read: choose an --output elsewhere"):
+    with pytest.raises(
+        UserError, match=r"out lies in .*text, which is read: choose an --output elsewhere"
+    ):
         study(write("[rows.A]\n"), output=folder / "out", documents=[str(folder)])
     assert [path.name for path in folder.iterdir()] == ["a.txt"]
 
 
 def test_a_common_setting_reaches_the_rows_that_have_its_component() -> None:
-    loss = read_preset("simcse", ["views=false", "scores=false", "terms=false", "loss=a:B", "loss_options.scale=10"])
+    loss = read_preset(
+        "simcse",
+        ["views=false", "scores=false", "terms=false", "loss=a:B", "loss_options.scale=10"],
+    )
     for key, of_simcse, of_loss in (
-        ("train.epochs", True, True), ("views.passes", True, False), ("terms.infonce.temperature", True, False),
-        ("loss_options.scale", False, True), ("loss_options.margin", False, False), ("pairs.rounds", False, False),
-    ):  # fmt: skip
+        ("train.epochs", True, True),
+        ("views.passes", True, False),
+        ("terms.infonce.temperature", True, False),
+        ("loss_options.scale", False, True),
+        ("loss_options.margin", False, False),
+        ("pairs.rounds", False, False),
+    ):
         found = [has_component(key, preset) for preset in (read_preset("simcse"), loss)]
         assert found == [of_simcse, of_loss], key
     assert has_component("pairs.rounds", read_preset("crops"))
@@ -247,7 +304,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_a_mistake_is_one_line_that_names_file_and_remedy(text: str, corpus_file: Path, tmp_path: Path) -> None:
+def test_a_mistake_is_one_line_that_names_file_and_remedy(
+    text: str, corpus_file: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "wrong.toml"
     file.write_text(text)
     with pytest.raises(UserError) as caught:
@@ -255,7 +314,8 @@ def test_a_mistake_is_one_line_that_names_file_and_remedy(text: str, corpus_file
     line = str(caught.value)
     assert BAD[text] in line
     assert any(
-        name in line for name in ("wrong", "terms.listnett", "run.suites", "suite ", "missing.tsv", "none.jsonl")
+        name in line
+        for name in ("wrong", "terms.listnett", "run.suites", "suite ", "missing.tsv", "none.jsonl")
     )
     assert "\n" not in line
     assert caught.value.remedy
@@ -265,18 +325,36 @@ def test_sweeps_make_rows(sketch: Sketch) -> None:
     rows = '[rows.D]\npreset = "dclr"\nsweep = {"scores.noise.ratio" = [0.5, 1.0], sentences = [0.5, 1, 300]}\n'
     rows += '[rows.E]\ntrain = false\n[rows.white]\ntrain = false\nthen = "whitening"\nsweep = {sentences = [1, 0.5]}'
     made = sketch(rows)
-    assert list(made.rows)[:2] == ["D, ratio = 0.5, sentences = 0.5", "D, ratio = 0.5, sentences = 1"]
-    assert list(made.rows)[-2:] == ["white, sentences = 1", "white, sentences = 0.5"], "fits its step on them"
-    assert [made.cells[keys[0]].sentences for keys in made.rows.values()] == [250, 500, 300] * 2 + [500, 500, 250]
-    assert made.cells[made.rows["D, ratio = 0.5, sentences = 1"][0]].settings["scores"]["noise"]["ratio"] == 0.5
+    assert list(made.rows)[:2] == [
+        "D, ratio = 0.5, sentences = 0.5",
+        "D, ratio = 0.5, sentences = 1",
+    ]
+    assert list(made.rows)[-2:] == ["white, sentences = 1", "white, sentences = 0.5"], (
+        "fits its step on them"
+    )
+    assert [made.cells[keys[0]].sentences for keys in made.rows.values()] == [250, 500, 300] * 2 + [
+        500,
+        500,
+        250,
+    ]
+    assert (
+        made.cells[made.rows["D, ratio = 0.5, sentences = 1"][0]].settings["scores"]["noise"][
+            "ratio"
+        ]
+        == 0.5
+    )
     assert len(expand_rows(made.spec, ["D"])) == 6
     assert list(expand_rows(made.spec, ["E"], {"train.epochs": [1, 2]})) == ["E"]
-    with pytest.raises(UserError, match=r"two rows are called 'D, ratio = 0\.5, sentences = 0\.5, epochs = 1'"):
+    with pytest.raises(
+        UserError, match=r"two rows are called 'D, ratio = 0\.5, sentences = 0\.5, epochs = 1'"
+    ):
         expand_rows(made.spec, [], {"train.epochs": [1, 1.0000001]})
 
 
 def test_evaluations_shrink_with_the_sentences(sketch: Sketch) -> None:
-    """The value of the preset, or of an override, times the share; 1 at least. The whole run is the same cell."""
+    """The value of the preset, or of an override, times the share; 1 at least. The whole run is the
+    same cell.
+    """
     sweep = "sweep = {sentences = [1, 0.5, 0.33, 80]}"
     rows = f"""
 [rows.D]
@@ -295,16 +373,34 @@ scale = ["train.eval_steps", "train.save_steps"]
     assert made.rows["D, sentences = 1"] == made.rows["plain"]
 
 
-def test_options_replace_their_settings_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_replace_their_settings_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "study.toml"
     run = 'corpus = "a.txt"\nbackbone = "isotrope/tiny"\nsentences = 500\nthreads = 2\ndev = ["none"]\nseeds = 4\n'
     file.write_text(f'title = "t"\n[run]\n{run}[rows.SimCSE]\n')
     monkeypatch.setenv("ISOTROPE_DATA", "theirs")
-    plain, place = with_options(file, {"output": tmp_path, "documents": [], "model": None, "dev": ()})
+    plain, place = with_options(
+        file, {"output": tmp_path, "documents": [], "model": None, "dev": ()}
+    )
     assert plain == read_study(file), "what is left out is as the file says"
     assert (place.output, place.data, place.forced) == (tmp_path, "theirs", ())
-    given: Any = {"documents": ["mine.txt"], "model": "m", "sentences": 64, "dev": ["stsb"], "threads": 1}
-    changed = {"corpus": ("mine.txt",), "backbone": "m", "sentences": 64, "dev": ("stsb",), "threads": 1}
-    spec, place = with_options(file, {"output": "out", "data": Path("mine"), "overrides": ["a.b=2"], **given})
+    given: Any = {
+        "documents": ["mine.txt"],
+        "model": "m",
+        "sentences": 64,
+        "dev": ["stsb"],
+        "threads": 1,
+    }
+    changed = {
+        "corpus": ("mine.txt",),
+        "backbone": "m",
+        "sentences": 64,
+        "dev": ("stsb",),
+        "threads": 1,
+    }
+    spec, place = with_options(
+        file, {"output": "out", "data": Path("mine"), "overrides": ["a.b=2"], **given}
+    )
     assert spec.run == plain.run.model_copy(update=changed)
     assert (place.output, place.data, place.forced) == (Path("out"), "mine", ("a.b=2",))

@@ -1,4 +1,6 @@
-"""One cell, run in this process; a step behind its model is fitted on the sentences that the row has."""
+"""One cell, run in this process; a step behind its model is fitted on the sentences that the row
+has.
+"""
 
 import json
 import shutil
@@ -26,7 +28,9 @@ from isotrope.training.pairs import dev_pairs, judges
 from oracle.similarity import DATA
 
 Plan = Callable[..., StudyPlan]
-needs_collections = pytest.mark.skipif(not (DATA / "domain" / "cacm").is_dir(), reason="needs domain/ in ISOTROPE_DATA")
+needs_collections = pytest.mark.skipif(
+    not (DATA / "domain" / "cacm").is_dir(), reason="needs domain/ in ISOTROPE_DATA"
+)
 
 
 def test_untrained_rows_are_judged_by_half_of_every_dev_set_and_may_be_students(
@@ -45,8 +49,11 @@ def test_untrained_rows_are_judged_by_half_of_every_dev_set_and_may_be_students(
         plan(rows, dev=["none"])
 
 
-def test_a_cell_and_the_step_behind_it_read_the_duplicates_that_are_kept(plan: Plan, tmp_path: Path) -> None:
-    (text := tmp_path / "text.txt").write_text("\n".join(4 * sentences(24)))  # 24 are fewer than the study's 96
+def test_a_cell_and_the_step_behind_it_read_the_duplicates_that_are_kept(
+    plan: Plan, tmp_path: Path
+) -> None:
+    # 24 are fewer than the study's 96
+    (text := tmp_path / "text.txt").write_text("\n".join(4 * sentences(24)))
     made = plan('[rows.white]\nthen = "whitening:k=4"\n', corpus=[str(text)], keep_duplicates=True)
     trained, white = map(run_cell, made.cells.values())
     assert trained["selection"]["steps"] == 6
@@ -54,10 +61,14 @@ def test_a_cell_and_the_step_behind_it_read_the_duplicates_that_are_kept(plan: P
 
 
 @needs_collections
-def test_a_suite_is_asked_as_the_study_says(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+def test_a_suite_is_asked_as_the_study_says(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
     def scores(asked: str) -> dict[str, float]:
         file = tmp_path / "spec.toml"
-        file.write_text(f'title = "t"\n[run]\nbackbone = {str(tiny_model)!r}\n{asked}\n[rows.raw]\ntrain = false\n')
+        file.write_text(
+            f'title = "t"\n[run]\nbackbone = {str(tiny_model)!r}\n{asked}\n[rows.raw]\ntrain = false\n'
+        )
         spec = read_study(file, {"corpus": [str(corpus_file)], "test": "none", "dev": ["none"]})
         made = StudyPlan(spec, Place(tmp_path / "out", str(DATA)))
         return dict(run_cell(made.cells[made.rows["raw"][0]])["scores"])
@@ -84,7 +95,9 @@ def test_pairs_of_documents_are_a_row_beside_rows_of_texts(plan: Plan, tmp_path:
     texts = [" ".join(sentences(3, seed=seed)) for seed in range(100)]
     documents.write_text("".join(json.dumps({"title": "", "text": text}) + "\n" for text in texts))
     rows = '[rows.SimCSE]\npreset = "simcse"\n[rows.Crops]\npreset = "crops"\nset = ["pairs.rounds=3"]\n'
-    results = {cell.label: run_cell(cell) for cell in plan(rows, corpus=[str(documents)]).cells.values()}
+    results = {
+        cell.label: run_cell(cell) for cell in plan(rows, corpus=[str(documents)]).cells.values()
+    }
     assert [result["selection"]["steps"] for result in results.values()] == [6, 6]
     assert results["Crops"]["settings"]["pairs"]["rounds"] == 3
     assert "pairs" not in results["SimCSE"]["settings"]
@@ -93,7 +106,13 @@ def test_pairs_of_documents_are_a_row_beside_rows_of_texts(plan: Plan, tmp_path:
 def test_a_loss_of_sentence_transformers_is_a_row(plan: Plan) -> None:
     """With its own options; the study's settings of other components pass it by."""
     loss = "sentence_transformers.sentence_transformer.losses:GISTEmbedLoss"
-    row = ["views=false", "scores=false", "terms=false", "teachers.before.kind=initial", f"loss={loss}"]
+    row = [
+        "views=false",
+        "scores=false",
+        "terms=false",
+        "teachers.before.kind=initial",
+        f"loss={loss}",
+    ]
     row += ["loss_options.guide=before", "loss_options.temperature=0.05"]
     (result,) = map(run_cell, plan(f"[rows.GIST]\nset = {row}\n", positives=True).cells.values())
     assert result["selection"]["steps"] == 6
@@ -120,14 +139,20 @@ then = "whitening:k=4"
 
 
 def test_whitening_makes_positives_more_diverse_and_a_column_shows_it(plan: Plan) -> None:
-    records = {cell.label: run_cell(cell) for cell in plan(POSITIVES, positives=True).cells.values()}
+    records = {
+        cell.label: run_cell(cell) for cell in plan(POSITIVES, positives=True).cells.values()
+    }
     planes = {label: np.array(record["projection"]) for label, record in records.items()}
-    assert all(plane.shape == (96, 2) and (np.hypot(*plane.T) <= 1.001).all() for plane in planes.values())
+    assert all(
+        plane.shape == (96, 2) and (np.hypot(*plane.T) <= 1.001).all() for plane in planes.values()
+    )
     first, second = (planes["SimCSE"] ** 2).sum(axis=0)
     assert first > second > 0, "the longest direction comes first"
     found = {label: record["scores"] for label, record in records.items()}
     simcse, whitened = found["SimCSE"], found["whitened"]
-    assert simcse["feature diversity"] == simcse["diversity"] > 0, "nothing stands between the encoder and the head"
+    assert simcse["feature diversity"] == simcse["diversity"] > 0, (
+        "nothing stands between the encoder and the head"
+    )
     assert whitened["diversity"] > whitened["feature diversity"] > 0
     assert "feature diversity" not in found["one pass"], "one view lies apart from no other"
     assert 0 < found["one pass"]["diversity"] < whitened["diversity"]
@@ -136,7 +161,10 @@ def test_whitening_makes_positives_more_diverse_and_a_column_shows_it(plan: Plan
 
 def test_positives_decide_the_key_only_where_they_are_asked_for(plan: Plan) -> None:
     for positives in (False, True):
-        few, many = (plan("[rows.raw]\ntrain = false", sentences=n, positives=positives).cells.keys() for n in (48, 96))
+        few, many = (
+            plan("[rows.raw]\ntrain = false", sentences=n, positives=positives).cells.keys()
+            for n in (48, 96)
+        )
         assert (few == many) != positives, "without them, no text is read"
 
 
@@ -180,14 +208,20 @@ def test_a_step_is_fitted_on_the_sentences_of_the_row_or_of_the_test(
     assert found["white"]["settings"]["then"] == "whitening:k=4,exponent=0.25"
     assert "then" not in found["plain"]["settings"]
     encoder = load(tiny_model, "mean")
-    expected = cosines_of(fitted(Whitening(k=4, exponent=0.25).behind(encoder), corpus_file), pairs_file)
+    expected = cosines_of(
+        fitted(Whitening(k=4, exponent=0.25).behind(encoder), corpus_file), pairs_file
+    )
     ((_, plain),), ((_, white),), ((_, target),) = (cells[row].cosines().values() for row in cells)
     np.testing.assert_allclose(white, expected, atol=1e-4)
     assert not np.allclose(plain, expected, atol=1e-2)
-    np.testing.assert_allclose(target, cosines_of(Whitening(k=4).behind(encoder), pairs_file), atol=1e-4)
+    np.testing.assert_allclose(
+        target, cosines_of(Whitening(k=4).behind(encoder), pairs_file), atol=1e-4
+    )
 
 
-def test_word_vectors_are_a_row_where_a_file_is_named(plan: Plan, tmp_path: Path, pairs_file: Path) -> None:
+def test_word_vectors_are_a_row_where_a_file_is_named(
+    plan: Plan, tmp_path: Path, pairs_file: Path
+) -> None:
     """Averaged, weighted, whitened; nothing is trained, and no path is told."""
     generator = np.random.default_rng(0)
     lines = [f"{word} " + " ".join(f"{x:.4f}" for x in generator.normal(size=8)) for word in WORDS]
@@ -214,7 +248,11 @@ def test_word_vectors_are_a_row_where_a_file_is_named(plan: Plan, tmp_path: Path
     without = plan(rows)
     assert list(without.rows) == ["raw"]
     record = study_record(without)
-    assert record["references"]["GloVe"] == {"published": {"Avg.": 61.32}, "published_sd": {}, "source": ""}
+    assert record["references"]["GloVe"] == {
+        "published": {"Avg.": 61.32},
+        "published_sd": {},
+        "source": "",
+    }
     assert not record["claims"], "printed numbers answer no claim"
     made = plan(rows, vectors=str(tmp_path / "words.txt"), only=("GloVe", "SIF", "white"))
     scores = {cell.label: run_cell(cell)["scores"]["Avg."] for cell in made.cells.values()}
@@ -234,11 +272,15 @@ def test_word_vectors_are_a_row_where_a_file_is_named(plan: Plan, tmp_path: Path
 def test_a_row_reads_documents_of_its_own_where_a_file_is_named(
     plan: Plan, tmp_path: Path, tiny_model: Path, pairs_file: Path
 ) -> None:
-    """A step is fitted on them; a training reads their positives; the other rows keep the text of the run."""
+    """A step is fitted on them; a training reads their positives; the other rows keep the text of
+    the run.
+    """
     nli, pairs = tmp_path / "nli.txt", tmp_path / "pairs.tsv"
     nli.write_text("\n".join(sentences(40, seed=5)) + "\n", encoding="utf-8")
     both = zip(sentences(40, seed=6), sentences(40, seed=7), strict=True)
-    pairs.write_text("text\ttranslation\n" + "".join(f"{a}\t{b}\n" for a, b in both), encoding="utf-8")
+    pairs.write_text(
+        "text\ttranslation\n" + "".join(f"{a}\t{b}\n" for a, b in both), encoding="utf-8"
+    )
     rows = """
     [rows.NLI]
     train = false
@@ -282,7 +324,9 @@ def test_a_row_reads_documents_of_its_own_where_a_file_is_named(
     assert found["BT"]["data"]["corpus"]["rows"] == 40
     assert [claim["claim"] for claim in study_record(made)["claims"]] == ["c: NLI", "c: BT"]
     assert str(tmp_path) not in json.dumps(study_record(made))
-    assert study_record(made)["note"].endswith("reads all of them, unless it has a number of sentences.")
+    assert study_record(made)["note"].endswith(
+        "reads all of them, unless it has a number of sentences."
+    )
     nli.write_text("one\ntwo\nthree\n", encoding="utf-8")
     with pytest.raises(UserError, match="row 'few': 3 sentences do not fill a batch of 16"):
         plan('[rows.few]\ndocuments = "nli"', row_documents={"nli": str(nli)})
@@ -300,7 +344,9 @@ def test_vectors_are_remembered_until_they_are_asked_for_anew(tiny_model: Path, 
             assert not np.allclose(judged.fresh().encode(texts), before, atol=1e-3), then
 
 
-@pytest.mark.parametrize(("keep_head", "step"), [("true", Whitening(exponent=0)), ("false", Whitening())])
+@pytest.mark.parametrize(
+    ("keep_head", "step"), [("true", Whitening(exponent=0)), ("false", Whitening())]
+)
 def test_a_model_is_trained_once_whatever_stands_behind_it(
     plan: Plan, corpus_file: Path, pairs_file: Path, keep_head: str, step: Whitening
 ) -> None:
@@ -314,4 +360,6 @@ def test_a_model_is_trained_once_whatever_stands_behind_it(
     trained = load(made.cells[made.rows["plain"][0]].model)
     assert len(trained) == (3 if keep_head == "true" else 2), "encoder, pooling, head"
     ((_, cosines),) = made.cells[made.rows["white"][0]].cosines().values()
-    np.testing.assert_allclose(cosines, cosines_of(fitted(step.behind(trained), corpus_file), pairs_file), atol=1e-4)
+    np.testing.assert_allclose(
+        cosines, cosines_of(fitted(step.behind(trained), corpus_file), pairs_file), atol=1e-4
+    )

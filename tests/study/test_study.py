@@ -1,4 +1,6 @@
-"""A whole study: what it leaves, that it is never run twice, kills. A search, which the dev pairs alone judge."""
+"""A whole study: what it leaves, that it is never run twice, kills. A search, which the dev pairs
+alone judge.
+"""
 
 import json
 import os
@@ -34,10 +36,19 @@ from studies import numbers, quiet
 def test_a_study_leaves_its_table_and_its_cells_their_records(finished: Study) -> None:
     assert not finished.failed
     rows = {row["label"]: row for row in finished.record["rows"]}
-    assert [len(rows[label]["scores"]) for label in ("SimCSE", "ListMLE", "before", "simcse")] == [2, 2, 1, 1]
-    cells = {path: json.loads(path.read_text()) for path in finished.folder.glob("cells/*/result.json")}
+    assert [len(rows[label]["scores"]) for label in ("SimCSE", "ListMLE", "before", "simcse")] == [
+        2,
+        2,
+        1,
+        1,
+    ]
+    cells = {
+        path: json.loads(path.read_text()) for path in finished.folder.glob("cells/*/result.json")
+    }
     assert len(cells) == 6, "two rows of two seeds, the backbone as it is, the teacher"
-    assert len(finished.record["environments"]) == 1 < len(finished.record["settings"]) < 5, "shared ones once"
+    assert len(finished.record["environments"]) == 1 < len(finished.record["settings"]) < 5, (
+        "shared ones once"
+    )
     assert len(finished.record["data"]) == 2, "with and without training"
     for path, cell in cells.items():
         kept = finished.record["cells"][cell["key"]]
@@ -57,7 +68,9 @@ def test_a_study_leaves_its_table_and_its_cells_their_records(finished: Study) -
         assert not path.with_name("run").exists()
 
 
-def test_the_record_alone_gives_the_pages_and_the_tests_again(finished: Study, tiny_model: Path) -> None:
+def test_the_record_alone_gives_the_pages_and_the_tests_again(
+    finished: Study, tiny_model: Path
+) -> None:
     text = (finished.folder / "study.json").read_text()
     assert str(tiny_model) not in text
     assert str(finished.folder) not in text
@@ -81,12 +94,16 @@ def test_the_record_alone_gives_the_pages_and_the_tests_again(finished: Study, t
         assert (finished.folder / f"{name}.svg").read_text().lstrip().startswith("<?xml")
         assert f'<figure id="{name}">' in pages["table.html"]
     record["rows"][0]["scores"]["0"]["Avg."] += 1
-    assert recomputed(record)["differences"] != record["differences"], "what is said is said of the scores"
+    assert recomputed(record)["differences"] != record["differences"], (
+        "what is said is said of the scores"
+    )
     one, _ = finished.record["differences"]
     assert one["pairs"]["low"] < one["seeds"]["mean"] < one["pairs"]["high"]
 
 
-def test_finished_cells_are_never_run_again_and_seeds_only_add(finished: Study, small: Path, tmp_path: Path) -> None:
+def test_finished_cells_are_never_run_again_and_seeds_only_add(
+    finished: Study, small: Path, tmp_path: Path
+) -> None:
     shutil.copytree(finished.folder, tmp_path / "out")
 
     def times() -> dict[Path, int]:
@@ -103,8 +120,12 @@ def test_finished_cells_are_never_run_again_and_seeds_only_add(finished: Study, 
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_gives_the_same_table(finished: Study, small: Path, tmp_path: Path) -> None:
-    """SIGKILL of the study when its second cell is done, none of its processes lives on; the same call ends alike."""
+def test_killed_and_resumed_gives_the_same_table(
+    finished: Study, small: Path, tmp_path: Path
+) -> None:
+    """SIGKILL of the study when its second cell is done, none of its processes lives on; the same
+    call ends alike.
+    """
     code = (
         "import sys, torch; from isotrope.study import study\n"
         "if __name__ == '__main__':\n    study(sys.argv[1], output=sys.argv[2], workers=2)\n"
@@ -115,16 +136,22 @@ def test_killed_and_resumed_gives_the_same_table(finished: Study, small: Path, t
         [sys.executable, str(script), str(small), str(tmp_path / "out")], stdout=subprocess.DEVNULL
     )
     until = time.monotonic() + 240
-    while len(done := list(tmp_path.glob("out/cells/*/result.json"))) < 2 and time.monotonic() < until:
+    while (
+        len(done := list(tmp_path.glob("out/cells/*/result.json"))) < 2 and time.monotonic() < until
+    ):
         time.sleep(0.02)
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
     assert 2 <= len(done) < 6, "killed in the middle"
     resumed = study(small, output=tmp_path / "out", workers=2, console=quiet())
-    assert numbers(json.loads(json.dumps(resumed.record))) == numbers(json.loads(json.dumps(finished.record)))
+    assert numbers(json.loads(json.dumps(resumed.record))) == numbers(
+        json.loads(json.dumps(finished.record))
+    )
 
 
-def test_a_search_gives_every_row_its_trials_and_goes_on(write: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_search_gives_every_row_its_trials_and_goes_on(
+    write: Callable[[str], Path], tmp_path: Path
+) -> None:
     own = tmp_path / "own.txt"
     own.write_text("\n".join(" ".join(sentences(4, seed)) for seed in range(60)))
     rows = f"""
@@ -145,15 +172,22 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(write: Callable[[str], 
     best = search_settings(file, output=tmp_path / "out", workers=2, console=quiet())
     text = best.read_text()
     found = tomllib.loads(text)["rows"]
-    assert {label: len(row["trials"]) for label, row in found.items()} == {"SimCSE": 2, "Whitened": 2}
+    assert {label: len(row["trials"]) for label, row in found.items()} == {
+        "SimCSE": 2,
+        "Whitened": 2,
+    }
     assert not any("sgw" in one for one in found["SimCSE"]["set"])
     assert read_preset("whitenedcse", found["Whitened"]["set"]).views["sgw"]["groups"] in (8, 16)
     results = [json.loads(path.read_text()) for path in tmp_path.glob("out/cells/*/result.json")]
     for label, row in found.items():
-        assert row["dev"] == 100 * max(r["selection"]["best_score"] for r in results if r["label"].startswith(label))
+        assert row["dev"] == 100 * max(
+            r["selection"]["best_score"] for r in results if r["label"].startswith(label)
+        )
     search_settings(file, output=tmp_path / "out", console=quiet())
     assert best.read_text() == text
-    assert len(list(tmp_path.glob("out/cells/*/result.json"))) == len(results), "no trial is run twice"
+    assert len(list(tmp_path.glob("out/cells/*/result.json"))) == len(results), (
+        "no trial is run twice"
+    )
     by_tasks = tomllib.loads((tmp_path / "out" / "search-self-made.toml").read_text())["rows"]
     for row in by_tasks.values():
         assert row["self-made"] == max(trial["self-made"] for trial in row["trials"]) > 0
@@ -163,9 +197,13 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(write: Callable[[str], 
     assert "train.warmup=0.5" in tuned["Whitened"].set, "its own key takes the place of the study's"
     first = tuple(found["SimCSE"]["set"])
     assert tuned["SimCSE, then whitening"].set == first, "one training, one search"
-    (one := tmp_path / "of-one.toml").write_text(tomli_w.dumps({"rows": {"SimCSE": found["SimCSE"]}}))
+    (one := tmp_path / "of-one.toml").write_text(
+        tomli_w.dumps({"rows": {"SimCSE": found["SimCSE"]}})
+    )
     assert with_tuned(spec, one, ["SimCSE"]).rows["SimCSE"].set == first
-    taught = spec.model_copy(update={"teachers": {"own": TeacherSettings(preset="simcse", tuned="SimCSE")}})
+    taught = spec.model_copy(
+        update={"teachers": {"own": TeacherSettings(preset="simcse", tuned="SimCSE")}}
+    )
     assert with_tuned(taught, one, ["SimCSE"]).teachers["own"].set == first
     searched = with_tuned(taught, one, search=True)
     assert (searched.teachers["own"].set, searched.rows) == (first, spec.rows)
@@ -178,10 +216,14 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(write: Callable[[str], 
             with_tuned(study_file, settings)
 
 
-def test_a_search_refuses_keys_that_no_row_has(write: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_search_refuses_keys_that_no_row_has(
+    write: Callable[[str], Path], tmp_path: Path
+) -> None:
     known, unknown = "train.warmup", "views.sgw.groups"
     for place, own, common in (("rows.a.search", unknown, known), ("search.keys", known, unknown)):
-        file = write(f'[rows.a]\nsearch = {{ "{own}" = [0.1] }}\n[search.keys]\n"{common}" = [0.1]\n')
+        file = write(
+            f'[rows.a]\nsearch = {{ "{own}" = [0.1] }}\n[search.keys]\n"{common}" = [0.1]\n'
+        )
         with pytest.raises(UserError, match=f"{place}: {unknown}: no row has such a component"):
             search_settings(file, output=tmp_path / "out", console=quiet())
     assert not (tmp_path / "out").exists()
@@ -196,8 +238,11 @@ def test_trials_are_drawn_by_the_seed_and_more_of_them_begin_with_the_same() -> 
     assert {value["c"] for value in values} == {"x", 2}
     assert sum(value["a"] < 1e-4 for value in values) > 10, "as many of each order of magnitude"
     assert sorted(trials_of({"c": ("x", 2), "d": (1, 2)}, 9, 0)) == [
-        ['c="x"', "d=1"], ['c="x"', "d=2"], ["c=2", "d=1"], ["c=2", "d=2"],
-    ]  # fmt: skip
+        ['c="x"', "d=1"],
+        ['c="x"', "d=2"],
+        ["c=2", "d=1"],
+        ["c=2", "d=2"],
+    ]
     assert trials_of({}, 9, 0) == [[]]
 
 
@@ -241,7 +286,14 @@ def test_a_kept_cell_gives_its_record_with_todays_code(tmp_path: Path) -> None:
         study(file, output=tmp_path / "out", documents=text, dev=pairs, console=quiet())
         shutil.copyfile(tmp_path / "out" / "study.json", KEPT)
         pytest.fail("the record was made again: commit it if its difference is meant")
-    found = verify(file, cell="WhitenedCSE, seed 0", output=KEPT.parent, documents=text, dev=pairs, console=quiet())
+    found = verify(
+        file,
+        cell="WhitenedCSE, seed 0",
+        output=KEPT.parent,
+        documents=text,
+        dev=pairs,
+        console=quiet(),
+    )
     assert not found.beyond, f"{found}: if that is meant, see KEPT"
 
 
@@ -249,7 +301,17 @@ def test_a_command_says_whether_a_drawn_cell_gives_its_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, (text,), (pairs,) = given(tmp_path)
-    command = ["study", "verify", str(file), "--output", str(tmp_path), "--documents", text, "--dev", pairs]
+    command = [
+        "study",
+        "verify",
+        str(file),
+        "--output",
+        str(tmp_path),
+        "--documents",
+        text,
+        "--dev",
+        pairs,
+    ]
 
     def said(record: object, *more: str) -> tuple[int, str]:
         (tmp_path / "study.json").write_text(json.dumps(record))
@@ -265,7 +327,9 @@ def test_a_command_says_whether_a_drawn_cell_gives_its_record(
     raw["scores"]["0"]["Avg."] += 3
     code, told = said(record, "--cell", "Before training, seed 0")
     assert code == 1
-    assert "differs from its record by more than 0.005 points: Avg. 25.07 → 22.07" in told.replace("0.5", "0.005")
+    assert "differs from its record by more than 0.005 points: Avg. 25.07 → 22.07" in told.replace(
+        "0.5", "0.005"
+    )
     raw["scores"]["0"]["Avg."] -= 3
     elsewhere = deepcopy(record)
     elsewhere["environments"][0]["gpus"] = ["a GPU"] if not torch.cuda.is_available() else []
@@ -282,7 +346,12 @@ def test_other_versions_and_other_settings_are_told() -> None:
     row = record["rows"][1]
     key, then = row["cells"]["0"], row["scores"]["0"]
     settings = record["settings"][record["cells"][key]["settings"]]
-    now = {"key": key, "settings": settings, "scores": then, "environment": deepcopy(record["environments"][0])}
+    now = {
+        "key": key,
+        "settings": settings,
+        "scores": then,
+        "environment": deepcopy(record["environments"][0]),
+    }
     near = now | {"scores": then | {"Avg.": then["Avg."] + 0.1}}
     assert compared("x", record, key, then, now).beyond == []
     assert compared("x", record, key, then, near).beyond == ["Avg."]
@@ -292,6 +361,9 @@ def test_other_versions_and_other_settings_are_told() -> None:
     told = str(compared("x", record, key, then, near))
     assert "x: equal to its record within 0.5 points, at most 0.100 apart\nsince then: " in told
     assert "packages: torch = '1.0', not '" in told
-    assert "other text, pairs, model files or tasks" in compared("x", record, key, then, now | {"key": "y"}).changed
+    assert (
+        "other text, pairs, model files or tasks"
+        in compared("x", record, key, then, now | {"key": "y"}).changed
+    )
     other = now | {"settings": settings | {"base": "other"}}
     assert any(one.startswith("base = ") for one in compared("x", record, key, then, other).changed)

@@ -32,7 +32,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Shards(list[int]):
-    """Where each shard began that was written; ``kill_at``: where the process dies before it writes."""
+    """Where each shard began that was written; ``kill_at``: where the process dies before it
+    writes.
+    """
 
     kill_at = -1
 

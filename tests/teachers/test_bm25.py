@@ -35,7 +35,9 @@ def words(text: str) -> list[str]:
 def test_cosines_are_those_of_a_naive_bm25(small: Texts, k1: float, b: float) -> None:
     texts = small.texts(np.arange(len(small)))
     rows = teacher("bm25", known(small), k1=k1, b=b)(batch(*range(len(texts))))
-    np.testing.assert_allclose(rows @ rows.T, naive.cosines(list(map(words, texts)), k1, b), atol=1e-6)
+    np.testing.assert_allclose(
+        rows @ rows.T, naive.cosines(list(map(words, texts)), k1, b), atol=1e-6
+    )
 
 
 def test_a_batch_has_the_columns_of_its_own_words(corpus: Texts) -> None:
@@ -46,7 +48,9 @@ def test_a_batch_has_the_columns_of_its_own_words(corpus: Texts) -> None:
     torch.testing.assert_close(few @ few.T, (many @ many.T)[[3, 5, 3]][:, [3, 5, 3]])
 
 
-def test_several_processes_agree_on_the_columns(corpus: Texts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_agree_on_the_columns(
+    corpus: Texts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each gives its own rows; joined, they are those of one process."""
     taught = teacher("bm25", known(corpus))
     every = batch(*range(12)).rows
@@ -74,6 +78,7 @@ def test_a_search_sums_the_weights_of_the_query_s_words() -> None:
     texts = [words(text) for text in TEXTS]
     index, queries = Bm25Index.of(TEXTS), ["the dog, the dog", "京 cat", "unknown"]
     expected = [
-        [sum(naive.weight(w, text, texts, 1.5, 0.75) for w in set(words(q))) for text in texts] for q in queries
+        [sum(naive.weight(w, text, texts, 1.5, 0.75) for w in set(words(q))) for text in texts]
+        for q in queries
     ]
     np.testing.assert_allclose(index.scores(queries), expected, atol=1e-6)

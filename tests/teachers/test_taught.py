@@ -1,4 +1,6 @@
-"""Teachers: a model's embeddings, kept once and never stale, or encoded anew; the student before training; mixtures."""
+"""Teachers: a model's embeddings, kept once and never stale, or encoded anew; the student before
+training; mixtures.
+"""
 
 import os
 import shutil
@@ -34,19 +36,32 @@ from teaching import batch, files, known, teacher, vectors
 class TestEmbeddings:
     def test_with_prompts_are_kept_apart(self, corpus: Texts, prompted_model: Path) -> None:
         options = {"models": [str(prompted_model)] * 2, "weights": [1, 0]}
-        plain, own = (teacher("mixture", known(corpus), prompt=words, **options)(batch(1, 2))
-                      for words in (["", ""], ["song of ", "red "]))  # fmt: skip
+        plain, own = (
+            teacher("mixture", known(corpus), prompt=words, **options)(batch(1, 2))
+            for words in (["", ""], ["song of ", "red "])
+        )
         sentences = [corpus.dataset[row]["text"] for row in (1, 2)]
         for words, found in (("", plain), ("song of ", own)):
-            expected = isotrope.load(prompted_model, prompt=words).encode(sentences, convert_to_tensor=True).cpu()
+            expected = (
+                isotrope.load(prompted_model, prompt=words)
+                .encode(sentences, convert_to_tensor=True)
+                .cpu()
+            )
             assert torch.allclose(found[:, :32], F.normalize(expected, dim=-1), atol=1e-5)
         with pytest.raises(UserError, match="'initial' has the student's pooling and prompt"):
-            teacher("cached", known(corpus, student=isotrope.load(prompted_model)), model="initial", prompt="red ")
+            teacher(
+                "cached",
+                known(corpus, student=isotrope.load(prompted_model)),
+                model="initial",
+                prompt="red ",
+            )
 
     @pytest.mark.parametrize("kind", ["sample", "cached", "live"])
     def test_of_unknown_rows_are_refused(self, corpus: Texts, tiny_model: Path, kind: str) -> None:
         rows = np.array([17, 3]) if kind == "sample" else None
-        taught = teacher(kind.replace("sample", "cached"), known(corpus, rows=rows), model=str(tiny_model))
+        taught = teacher(
+            kind.replace("sample", "cached"), known(corpus, rows=rows), model=str(tiny_model)
+        )
         for row in (-1, 600) if rows is None else (-1, 18, 600):
             with pytest.raises(UserError, match=f"row.* {row}"):
                 taught(batch(3, row))
@@ -58,11 +73,15 @@ class TestEmbeddings:
         half = isotrope.load(tiny_model).half()
         half.save_pretrained(str(tmp_path / "half"))
         found = teacher("cached", known(corpus), model=str(tmp_path / "half"))(batch(1, 2))
-        expected = half.float().encode([corpus.dataset[row]["text"] for row in (1, 2)], convert_to_tensor=True)
+        expected = half.float().encode(
+            [corpus.dataset[row]["text"] for row in (1, 2)], convert_to_tensor=True
+        )
         assert torch.allclose(found, F.normalize(expected.clone(), dim=-1), atol=1e-6)
 
 
-@pytest.mark.parametrize("options", [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}]
+)
 def test_cached_and_live_are_the_models_own(
     corpus: Texts, tiny_model: Path, cache: Path, options: dict[str, Any]
 ) -> None:
@@ -73,7 +92,9 @@ def test_cached_and_live_are_the_models_own(
     cached = teacher("cached", known(corpus), model=str(tiny_model), **options)
     assert torch.allclose(cached(batch(*numbers)), found, atol=tolerance)
     model = isotrope.load(tiny_model, options.get("pooling"), max_length=options.get("max_length"))
-    expected = model.encode([corpus.dataset[row]["text"] for row in numbers], convert_to_tensor=True)
+    expected = model.encode(
+        [corpus.dataset[row]["text"] for row in numbers], convert_to_tensor=True
+    )
     assert torch.allclose(found, F.normalize(expected.clone(), dim=-1), atol=tolerance)
 
 
@@ -89,20 +110,29 @@ class TestInitial:
     def student(self, tiny_model: Path) -> SentenceTransformer:
         return isotrope.load(tiny_model, "cls", dropout=0.3, max_length=12)
 
-    @pytest.mark.parametrize(("kind", "options"), [
-        ("initial", {}), ("live", {"model": "initial"}), ("mixture", {"models": ["initial"]}),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("kind", "options"),
+        [
+            ("initial", {}),
+            ("live", {"model": "initial"}),
+            ("mixture", {"models": ["initial"]}),
+        ],
+    )
     def test_stays_while_the_student_learns(
         self, corpus: Texts, student: SentenceTransformer, kind: str, options: dict[str, Any]
     ) -> None:
-        """Of the objective's parameters, all are the student's; the teacher's embeddings do not move."""
+        """Of the objective's parameters, all are the student's; the teacher's embeddings do not
+        move.
+        """
         student.train()
         taught = teacher(kind, known(corpus, student=student.train()), **options)
         before, rows = taught(batch(0, 1, 2, 3)), torch.arange(4)
         expected = student.encode(list(corpus.dataset[:4]["text"]), convert_to_tensor=True)
         assert torch.allclose(before, F.normalize(expected.clone(), dim=-1), atol=1e-6)
 
-        objective = Objective(student, {"infonce": InfoNCE(), "rank": ListMLE("rank")}, teachers={"rank": taught})
+        objective = Objective(
+            student, {"infonce": InfoNCE(), "rank": ListMLE("rank")}, teachers={"rank": taught}
+        )
         assert {id(p) for p in objective.parameters()} == {id(p) for p in student.parameters()}
         optimizer = torch.optim.SGD(objective.parameters(), lr=0.5)
         objective.train()
@@ -116,7 +146,9 @@ class TestInitial:
 
     def test_reads_at_its_own_length(self, corpus: Texts, student: SentenceTransformer) -> None:
         context = known(corpus, student=student)
-        plain, short = (teacher("initial", context, max_length=length)(batch(1)) for length in (0, 5))
+        plain, short = (
+            teacher("initial", context, max_length=length)(batch(1)) for length in (0, 5)
+        )
         assert not torch.allclose(plain, short, atol=1e-5)
         assert student.max_seq_length == 12
 
@@ -124,7 +156,9 @@ class TestInitial:
 class TestMixture:
     def test_golden_numbers(self, golden: Path) -> None:
         numbers = np.load(golden / "equations.npz")
-        mixed = mix([torch.from_numpy(numbers["teacher_a"]), torch.from_numpy(numbers["teacher_b"])], [1, 2])
+        mixed = mix(
+            [torch.from_numpy(numbers["teacher_a"]), torch.from_numpy(numbers["teacher_b"])], [1, 2]
+        )
         assert mixed.shape == (12, 36)
         assert np.abs((mixed @ mixed.T).numpy() - numbers["teacher"]).max() < 1e-12
 
@@ -132,7 +166,10 @@ class TestMixture:
     @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=4), st.integers(0, 10_000))
     def test_cosines_are_the_weighted_mean(self, weights: list[float], seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
-        parts = [torch.randn(5, 2 + i, generator=generator, dtype=torch.float64) for i in range(len(weights))]
+        parts = [
+            torch.randn(5, 2 + i, generator=generator, dtype=torch.float64)
+            for i in range(len(weights))
+        ]
         mixed = mix(parts, weights)
         cosines = [F.cosine_similarity(part[:, None], part[None], dim=-1) for part in parts]
         expected = sum(w / sum(weights) * c for w, c in zip(weights, cosines, strict=True))
@@ -147,19 +184,28 @@ class TestMixture:
         models = [str(tiny_model), str(other_model)]
         of_both = teacher("mixture", known(corpus), models=models, weights=[1, 2], **options)
         mixed = of_both(batch(4, 5, 6))
-        first = teacher("live", known(corpus), model=models[0], pooling="cls", max_length=8)(batch(4, 5, 6))
+        first = teacher("live", known(corpus), model=models[0], pooling="cls", max_length=8)(
+            batch(4, 5, 6)
+        )
         second = teacher("live", known(corpus), model=models[1], pooling="mean")(batch(4, 5, 6))
         assert mixed.shape == (3, of_both.width) == (3, 32 + 16)
         unopened = isotrope.component("teachers", "mixture", models=models)
         assert unopened.width_in(known(corpus)) == 32 + 16, "before anything is encoded"
-        assert torch.allclose(mixed @ mixed.T, (first @ first.T + 2 * second @ second.T) / 3, atol=1e-5)
+        assert torch.allclose(
+            mixed @ mixed.T, (first @ first.T + 2 * second @ second.T) / 3, atol=1e-5
+        )
 
     def test_one_length_for_all_and_that_of_the_student_in_training(
         self, corpus: Texts, tiny_model: Path, other_model: Path
     ) -> None:
         def rows(length: Any, in_training: int | None = None) -> torch.Tensor:
-            context, models = known(corpus, max_length=in_training), [str(tiny_model), str(other_model)]
-            return teacher("mixture", context, models=models, max_length=length, live=True)(batch(4, 5, 6))
+            context, models = (
+                known(corpus, max_length=in_training),
+                [str(tiny_model), str(other_model)],
+            )
+            return teacher("mixture", context, models=models, max_length=length, live=True)(
+                batch(4, 5, 6)
+            )
 
         five, whole = rows([5, 5]), rows(0)
         assert torch.equal(rows(5), five)
@@ -169,20 +215,28 @@ class TestMixture:
         with pytest.raises(UserError, match="needs the max_length of its run"):
             rows("train")
 
-    @pytest.mark.parametrize(("options", "said"), [
-        ({"models": []}, r"teachers.mixture.models = \[\] is not possible"),
-        ({"models": ["a", "b"], "weights": [1]}, r"teachers.mixture.weights = \[1.0\] for 2 models"),
-        ({"models": ["a"], "weights": [-1]}, r"teachers.mixture.weights.0 = -1"),
-        ({"models": ["a"], "pooling": ["cls", "cls"]}, "pooling = .* for 1 models"),
-        ({"models": ["a"], "pooling": ["best"]}, "teachers.mixture.pooling.0 = 'best'"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"models": []}, r"teachers.mixture.models = \[\] is not possible"),
+            (
+                {"models": ["a", "b"], "weights": [1]},
+                r"teachers.mixture.weights = \[1.0\] for 2 models",
+            ),
+            ({"models": ["a"], "weights": [-1]}, r"teachers.mixture.weights.0 = -1"),
+            ({"models": ["a"], "pooling": ["cls", "cls"]}, "pooling = .* for 1 models"),
+            ({"models": ["a"], "pooling": ["best"]}, "teachers.mixture.pooling.0 = 'best'"),
+        ],
+    )
     def test_mistakes_are_named(self, options: dict[str, Any], said: str) -> None:
         with pytest.raises(UserError, match=said):
             isotrope.component("teachers", "mixture", **options)
 
 
 class TestCache:
-    def test_is_written_once_and_mapped(self, corpus: Texts, tiny_model: Path, cache: Path, shards: Any) -> None:
+    def test_is_written_once_and_mapped(
+        self, corpus: Texts, tiny_model: Path, cache: Path, shards: Any
+    ) -> None:
         taught, again = (teacher("cached", known(corpus), model=str(tiny_model)) for _ in range(2))
         assert shards == [0, 100, 200, 300, 400, 500]
         assert vectors(cache).shape == (600, taught.width) == (600, again.width)
@@ -191,7 +245,9 @@ class TestCache:
     def test_serves_no_other_model_settings_corpus_or_rows(
         self, tiny_model: Path, other_model: Path, cache: Path, tmp_path: Path
     ) -> None:
-        """The models here lie in one folder, one after the other: a path says nothing about weights."""
+        """The models here lie in one folder, one after the other: a path says nothing about
+        weights.
+        """
         place, text = tmp_path / "model", tmp_path / "few.txt"
         text.write_text("\n".join(sentences(50)))
         corpus = text_open(text).texts()
@@ -218,12 +274,15 @@ class TestCache:
         for model, options, context in every:
             teacher("cached", context, model=put(model), **options)
         teacher("cached", plain, model=str(tiny_model))  # the same model elsewhere
-        teacher("cached", replace(plain, rows=rows[::-1].copy()), model=str(tiny_model))  # the same rows
+        # the same rows
+        teacher("cached", replace(plain, rows=rows[::-1].copy()), model=str(tiny_model))
         teacher("cached", replace(plain, rows=np.arange(50)), model=str(tiny_model))  # all
         assert len(files(cache)) == len(every)
 
     @pytest.mark.parametrize("sample", [False, True])
-    def test_goes_on_after_kills(self, corpus: Texts, tiny_model: Path, cache: Path, shards: Any, sample: bool) -> None:
+    def test_goes_on_after_kills(
+        self, corpus: Texts, tiny_model: Path, cache: Path, shards: Any, sample: bool
+    ) -> None:
         context = known(corpus, rows=np.arange(0, 600, 2) if sample else None)
         teacher("cached", context, model=str(tiny_model))
         undisturbed = vectors(cache)

@@ -34,7 +34,8 @@ from oracle import debiased, losses, ranking
 from oracle import distillation as distilled
 
 Equation = Callable[..., Any]  # of what has a gradient, then of what has none
-Case = tuple[Equation, Equation, list[Tensor], list[Tensor], tuple[Any, ...]]  # ours, loops, both kinds, settings
+# ours, loops, both kinds, settings
+Case = tuple[Equation, Equation, list[Tensor], list[Tensor], tuple[Any, ...]]
 SHAPES = [(2, 2), (5, 5), (3, 4, 4)]
 CASES: dict[str, Case] = {}
 
@@ -43,7 +44,14 @@ def rows(*shape: int, count: int = 2) -> list[Tensor]:
     return [draw(*shape, seed=seed) for seed in range(count)]
 
 
-def add(name: str, ours: Equation, loops: Equation, free: list[Tensor], fixed: list[Tensor], *settings: Any) -> None:
+def add(
+    name: str,
+    ours: Equation,
+    loops: Equation,
+    free: list[Tensor],
+    fixed: list[Tensor],
+    *settings: Any,
+) -> None:
     CASES[f"{name}-{len(CASES)}"] = (ours, loops, free, fixed, settings)
 
 
@@ -67,7 +75,14 @@ for shape in [(5, 5), (5, 9), (2, 5, 5), (3, 4, 7)]:
             add("infonce", infonce, losses.infonce, [cosines_of(*shape)], [keep], 0.7, inside)
 for shape in [(1, 5, 5), (2, 4, 7), (4, 3, 3)]:
     for last in ((0.3, 1.0, False), (0.3, 0.4, False), (0.3, 1.0, True), (0.3, 0.4, True)):
-        add("inside", multi_positive_inside, losses.multi_positive_inside, [cosines_of(*shape)], [], *last)
+        add(
+            "inside",
+            multi_positive_inside,
+            losses.multi_positive_inside,
+            [cosines_of(*shape)],
+            [],
+            *last,
+        )
 for count in (2, 6):
     for margin in (0.0, 0.1745, 1.0):
         add("arc", arc, losses.arc, [cosines_of(count, count)], [], 0.3, margin)
@@ -84,20 +99,53 @@ for views in (2, 4):
     add("group", group_contrast, losses.group_contrast, [draw(views, 5, 4)], [], 0.2)
     add("peer_lists", peer_lists, losses.peer_lists, rows(views, 5, 4), [], 0.2)
 for count in (1, 3):
-    add("self_guided", self_guided, losses.self_guided, [draw(5, 4)], [draw(count, 5, 4, seed=1)], 0.2)
+    add(
+        "self_guided",
+        self_guided,
+        losses.self_guided,
+        [draw(5, 4)],
+        [draw(count, 5, 4, seed=1)],
+        0.2,
+    )
 for shape in [(1, 1), (4, 9), (9, 4)]:
-    add("queue_kl", queue_kl, distilled.queue_kl, [cosines_of(*shape)], [cosines_of(*shape, seed=1)], 0.3, 0.2)
+    add(
+        "queue_kl",
+        queue_kl,
+        distilled.queue_kl,
+        [cosines_of(*shape)],
+        [cosines_of(*shape, seed=1)],
+        0.3,
+        0.2,
+    )
 real = (torch.arange(5) < torch.tensor([[5], [3], [2]])).long()
 target = torch.tensor([[1, 2, 3, 4, 5], [1, 6, 2, 0, 0], [1, 3, 0, 0, 0]])
-changed, own = draw(3, 5, seed=1) > 0, torch.tensor([0, 0, 0, 1, 2, 2, 2])[:, None] == torch.arange(3)
+changed, own = (
+    draw(3, 5, seed=1) > 0,
+    torch.tensor([0, 0, 0, 1, 2, 2, 2])[:, None] == torch.arange(3),
+)
 add("tsdae", tsdae, losses.next_tokens, [draw(3, 4, 7)], [target, real])
 add("diffcse", diffcse, losses.replaced_tokens, [draw(3, 5)], [changed, real])
-add("windows", lambda *x: sum(map(torch.mean, mutual_information(*x))), losses.mutual_information, [draw(7, 3)], [own])
-near = torch.zeros(4, 4, dtype=torch.bool).scatter(1, torch.tensor([[1, 2], [0, 3], [3, 0], [2, 1]]), True)
+add(
+    "windows",
+    lambda *x: sum(map(torch.mean, mutual_information(*x))),
+    losses.mutual_information,
+    [draw(7, 3)],
+    [own],
+)
+near = torch.zeros(4, 4, dtype=torch.bool).scatter(
+    1, torch.tensor([[1, 2], [0, 3], [3, 0], [2, 1]]), True
+)
 for both in (True, False):
     add("neighbours", neighbour_contrast, losses.neighbour_contrast, rows(4, 3), [near], 0.9, both)
 for measure in ("cosine", "l2"):
-    add("vector_match", vector_match, distilled.vector_match, [draw(5, 7)], [draw(5, 7, seed=1)], measure)
+    add(
+        "vector_match",
+        vector_match,
+        distilled.vector_match,
+        [draw(5, 7)],
+        [draw(5, 7, seed=1)],
+        measure,
+    )
 
 
 def value(equation: Equation, given: list[Tensor], settings: tuple[Any, ...]) -> Any:
@@ -114,7 +162,9 @@ def test_equals_the_loops(name: str, dtype: torch.dtype, tolerance: float) -> No
     ours, loops, free, fixed, settings = CASES[name]
     given = [x.to(dtype) if x.is_floating_point() else x for x in (*free, *fixed)]
     expected = value(loops, given, settings)
-    assert value(ours, given, settings).item() == pytest.approx(expected, rel=tolerance, abs=tolerance)
+    assert value(ours, given, settings).item() == pytest.approx(
+        expected, rel=tolerance, abs=tolerance
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -135,10 +185,19 @@ def test_pairs_do_not_depend_on_the_order_of_the_batch() -> None:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 def test_golden_numbers(golden: Path, dtype: torch.dtype, tolerance: float) -> None:
-    known = {name: torch.from_numpy(np.asarray(array)) for name, array in np.load(golden / "equations.npz").items()}
-    h, first, second, taught, noise = (known[name].to(dtype) for name in ("h", "h_pos", "h_pos2", "teacher", "noise"))
+    known = {
+        name: torch.from_numpy(np.asarray(array))
+        for name, array in np.load(golden / "equations.npz").items()
+    }
+    h, first, second, taught, noise = (
+        known[name].to(dtype) for name in ("h", "h_pos", "h_pos2", "teacher", "noise")
+    )
     one, both = scores(torch.stack([h, first])), scores(torch.stack([h, first, second]))
-    noisy, tau, (own, target) = one.with_extra(noise), known["tau"].item(), known["tau_listnet"].tolist()
+    noisy, tau, (own, target) = (
+        one.with_extra(noise),
+        known["tau"].item(),
+        known["tau_listnet"].tolist(),
+    )
     alpha = known["alpha"].to(dtype)
     found = {
         "align": alignment(h, first),

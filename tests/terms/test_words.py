@@ -1,4 +1,6 @@
-"""Terms that read words or the states of tokens: by hand, through gradient caching; what is refused."""
+"""Terms that read words or the states of tokens: by hand, through gradient caching; what is
+refused.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -43,46 +45,65 @@ def generator(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A masked language model with the words of the small BERT."""
     folder = tmp_path_factory.mktemp("generator")
     words = AutoTokenizer.from_pretrained(build_bert(folder))
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
     torch.manual_seed(1)
     BertForMaskedLM(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(folder)
     return str(folder)
 
 
-def student(folder: Path, pooling: str = "cls", *, packed: bool = True, left: bool = False) -> SentenceTransformer:
+def student(
+    folder: Path, pooling: str = "cls", *, packed: bool = True, left: bool = False
+) -> SentenceTransformer:
     made = load(folder, pooling, dropout=0.0, device="cpu", packed=packed)
     made.tokenizer.padding_side = "left" if left else "right"
     return made
 
 
-def objective(name: str, model: SentenceTransformer, size: int | None = None, **options: Any) -> Objective:
+def objective(
+    name: str, model: SentenceTransformer, size: int | None = None, **options: Any
+) -> Objective:
     torch.manual_seed(0)
     terms = {name: component("terms", name, **OPTIONS[name], **options)}
     terms |= {"infonce": InfoNCE()} if name in WHOLE else {}
     tokens = [ON_TOKENS[name]] if name in ON_TOKENS else []
     views = [component("views", "projector")] if name == "diffcse" else []
     passes = 2 if name in (*WHOLE, "paser") else 1
-    made = Objective(model, terms, tokens=tokens, views=views, passes=passes, mini_batch_size=size).train()
+    made = Objective(
+        model, terms, tokens=tokens, views=views, passes=passes, mini_batch_size=size
+    ).train()
     made.step = 1  # the first step refuses equal views
     return made
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_gradient_caching_and_the_order_change_nothing(name: str, tiny_model: Path, generator: str) -> None:
+def test_gradient_caching_and_the_order_change_nothing(
+    name: str, tiny_model: Path, generator: str
+) -> None:
     """What is hidden depends on the row, not on its place: so two processes hide what one does."""
     options, found, text = {"generator": generator} if name == "diffcse" else {}, [], sentences(6)
     cases: list[tuple[int | None, list[int]]] = [(None, [*range(6)]), (4, [*range(6)])]
     for size, rows in cases + ([(None, [3, 0, 5, 1, 4, 2])] if name in WHOLE else []):
-        made = objective(name, student(tiny_model, "cls" if name in WHOLE else "mean"), size, **options)
+        made = objective(
+            name, student(tiny_model, "cls" if name in WHOLE else "mean"), size, **options
+        )
         loss = made([made.model.preprocess([text[row] for row in rows])], torch.tensor(rows))[name]
         assert loss > 0
         loss.backward()
         found.append({key: p.grad for key, p in made.named_parameters() if p.grad is not None})
     for other in found[1:]:
         assert found[0].keys() == other.keys()
-        assert all(torch.allclose(gradient, other[key], atol=1e-5) for key, gradient in found[0].items())
+        assert all(
+            torch.allclose(gradient, other[key], atol=1e-5) for key, gradient in found[0].items()
+        )
     assert {key.split(".")[0] for key in found[0]} == {"model", "components"}
-    assert not any(part in key for key in made.state_dict() for part in ("shared", "table", "frozen"))
+    assert not any(
+        part in key for key in made.state_dict() for part in ("shared", "table", "frozen")
+    )
 
 
 def test_masked_words_by_hand(tiny_model: Path) -> None:
@@ -104,7 +125,9 @@ def test_masked_words_by_hand(tiny_model: Path) -> None:
 
 
 def test_mutual_information_by_hand(tiny_model: Path) -> None:
-    """Sentence by sentence, without padding: windows by torch's own convolution, their mean, all products."""
+    """Sentence by sentence, without padding: windows by torch's own convolution, their mean, all
+    products.
+    """
     made, text = objective("mutual_information", student(tiny_model, "mean")), sentences(4)
     found = made([made.model.preprocess(text)])["mutual_information"]
     local = []
@@ -114,8 +137,12 @@ def test_mutual_information_by_hand(tiny_model: Path) -> None:
         rows = [F.conv1d(states, w.weight, w.bias, padding=w.kernel_size[0] // 2) for w in windows]
         local.append(torch.cat(rows).T)
     whole = torch.stack([rows.mean(dim=0) for rows in local])
-    own = torch.tensor([number for number, rows in enumerate(local) for _ in rows])[:, None] == torch.arange(4)
-    assert found.item() == pytest.approx(oracle.mutual_information(torch.cat(local) @ whole.T, own), rel=1e-4)
+    own = torch.tensor([number for number, rows in enumerate(local) for _ in rows])[
+        :, None
+    ] == torch.arange(4)
+    assert found.item() == pytest.approx(
+        oracle.mutual_information(torch.cat(local) @ whole.T, own), rel=1e-4
+    )
 
 
 def test_what_paser_says_by_hand() -> None:
@@ -124,20 +151,30 @@ def test_what_paser_says_by_hand() -> None:
     hidden = torch.tensor([[0, 0, 1, 1, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]).bool()
     ids, seen = said(text, mask, hidden)
     assert seen.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0], [0, 0, 0, 0]]
-    assert [row[real > 0].tolist() for row, real in zip(ids, seen, strict=True)] == [[1, 6, 7, 2], [1, 8, 2], []]
+    assert [row[real > 0].tolist() for row, real in zip(ids, seen, strict=True)] == [
+        [1, 6, 7, 2],
+        [1, 8, 2],
+        [],
+    ]
     assert not said(text, mask, hidden & False)[1].any()
 
 
 @pytest.mark.parametrize("left", [False, True])
 def test_paser_by_hand(tiny_model: Path, left: bool) -> None:
-    """Sentence by sentence and token by token: the decoder sees four vectors, and the hidden tokens before."""
+    """Sentence by sentence and token by token: the decoder sees four vectors, and the hidden tokens
+    before.
+    """
     made = objective("paser", student(tiny_model, left=left))
     text, term, losses = made.model.preprocess(sentences(4)), made.terms["paser"], []
     made.components.double()
     views = made.encode([text], None)
     for row, (ids, mask) in enumerate(zip(text["input_ids"], text["attention_mask"], strict=True)):
         tokens = ids[mask > 0]
-        phrase = [token for number, token in enumerate(tokens.tolist(), 1) if number % 3 == 0 and token != 7]
+        phrase = [
+            token
+            for number, token in enumerate(tokens.tolist(), 1)
+            if number % 3 == 0 and token != 7
+        ]
         asked = torch.tensor([[tokens[0], *phrase, tokens[-1]]])
         if len(tokens) % 3 == 0:  # the step changes the last token too
             asked = asked[:, :-1]
@@ -155,12 +192,18 @@ KINDS = ["Bert", "Roberta", "MPNet", "DistilBert", "ModernBert", "Electra"]
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_every_token_is_told_from_the_vector_and_the_tokens_before(tiny_model: Path, left: bool) -> None:
-    """The value is that of a loop which shows the decoder one prefix after another, of one sentence after another."""
+def test_every_token_is_told_from_the_vector_and_the_tokens_before(
+    tiny_model: Path, left: bool
+) -> None:
+    """The value is that of a loop which shows the decoder one prefix after another, of one sentence
+    after another.
+    """
     model = student(tiny_model, "mean", left=left).eval()
     made, text = objective("tsdae", model).double(), model.preprocess(sentences(4))
     views, losses = made.encode([text], None), []
-    for number, (ids, mask) in enumerate(zip(text["input_ids"], text["attention_mask"], strict=True)):
+    for number, (ids, mask) in enumerate(
+        zip(text["input_ids"], text["attention_mask"], strict=True)
+    ):
         tokens, vector = ids[mask.bool()], views.stack[0, number : number + 1]
         for place in range(1, len(tokens)):
             logits = made.terms["tsdae"].said(vector, tokens[None, :place])
@@ -170,13 +213,19 @@ def test_every_token_is_told_from_the_vector_and_the_tokens_before(tiny_model: P
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_encoder_learns_by_tsdae_and_keeps_its_weights_until_then(kind: str, tmp_path: Path) -> None:
-    """Building the decoder changes no weight of the student; a few steps lower the loss of the whole sentence."""
+def test_every_encoder_learns_by_tsdae_and_keeps_its_weights_until_then(
+    kind: str, tmp_path: Path
+) -> None:
+    """Building the decoder changes no weight of the student; a few steps lower the loss of the
+    whole sentence.
+    """
     model = as_student(kind, tmp_path).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     made, text = objective("tsdae", model), model.preprocess(sentences(8))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert made.terms["tsdae"].words.table[0].weight.data_ptr() != token_table(model).weight.data_ptr(), "a copy"
+    assert (
+        made.terms["tsdae"].words.table[0].weight.data_ptr() != token_table(model).weight.data_ptr()
+    ), "a copy"
     optimizer, losses = torch.optim.Adam(made.parameters(), lr=1e-2), []
     for _ in range(12):
         optimizer.zero_grad()
@@ -185,10 +234,14 @@ def test_every_encoder_learns_by_tsdae_and_keeps_its_weights_until_then(kind: st
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.8 * losses[0]
-    assert sum(not torch.equal(value, before[name]) for name, value in model.state_dict().items()) > 5
+    assert (
+        sum(not torch.equal(value, before[name]) for name, value in model.state_dict().items()) > 5
+    )
 
 
-def test_the_generator_says_the_hidden_words_and_no_others(tiny_model: Path, generator: str) -> None:
+def test_the_generator_says_the_hidden_words_and_no_others(
+    tiny_model: Path, generator: str
+) -> None:
     made = objective("diffcse", student(tiny_model), generator=generator)
     editor, text = made.terms["diffcse"].editor, made.model.preprocess(sentences(20))
     ids, mask = text["input_ids"], text["attention_mask"]
@@ -204,9 +257,15 @@ def test_the_generator_says_the_hidden_words_and_no_others(tiny_model: Path, gen
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_the_vector_stands_for_the_first_token(tiny_model: Path, generator: str, packed: bool) -> None:
-    """With that layer's own output for [CLS], the second encoder gives what it gives; any other vector is seen."""
-    term = objective("diffcse", student(tiny_model, packed=packed), generator=generator).terms["diffcse"]
+def test_the_vector_stands_for_the_first_token(
+    tiny_model: Path, generator: str, packed: bool
+) -> None:
+    """With that layer's own output for [CLS], the second encoder gives what it gives; any other
+    vector is seen.
+    """
+    term = objective("diffcse", student(tiny_model, packed=packed), generator=generator).terms[
+        "diffcse"
+    ]
     plain = student(tiny_model, packed=False)
     text, bert = plain.preprocess(sentences(5)), plain[0].auto_model.eval()
     first, real = bert.embeddings(text["input_ids"])[:, 0], text["attention_mask"].bool()
@@ -235,7 +294,9 @@ def test_the_student_stands_at_each_first_real_token() -> None:
     found = infocse(states, first, torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1], [0, 1, 1, 0]]))
     for row, place in enumerate((0, 2, 1)):
         for column in range(4):
-            assert torch.equal(found[row, column], first[row] if column == place else states[row, column])
+            assert torch.equal(
+                found[row, column], first[row] if column == place else states[row, column]
+            )
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -264,12 +325,18 @@ def test_what_does_not_fit_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     context, text = BuildContext.of(model), model.preprocess(sentences(4))
     narrow = BuildContext(8, model.tokenizer, model)
     (tmp_path / "config.json").write_text("{}")
-    static = SentenceTransformer(modules=[StaticEmbedding(load("isotrope/tiny").tokenizer, embedding_dim=8)])
+    static = SentenceTransformer(
+        modules=[StaticEmbedding(load("isotrope/tiny").tokenizer, embedding_dim=8)]
+    )
     for made, known, said_of_it in (
         (DiffCSE(), context, "read different words"),
         (DiffCSE(str(tmp_path)), context, "is no masked language model"),
         (DiffCSE(str(tiny_model)), narrow, "a vector of 8 dimensions among token embeddings of 32"),
-        (TSDAE(), BuildContext(width=16, student=random_model("DebertaV2")), "a deberta-v2 cannot be the decoder"),
+        (
+            TSDAE(),
+            BuildContext(width=16, student=random_model("DebertaV2")),
+            "a deberta-v2 cannot be the decoder",
+        ),
         (TSDAE(), BuildContext.of(static), "the model has no table of them"),
     ):
         with pytest.raises(UserError, match=said_of_it):

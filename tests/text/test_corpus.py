@@ -1,4 +1,6 @@
-"""Corpora: files of every kind, here and behind URLs; what cleaning drops; found again in the cache, or not at all."""
+"""Corpora: files of every kind, here and behind URLs; what cleaning drops; found again in the
+cache, or not at all.
+"""
 
 import os
 import subprocess
@@ -73,7 +75,9 @@ def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the peak of resident memory is read from /proc")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the peak of resident memory is read from /proc"
+)
 def test_a_million_lines_cost_less_than_twenty_bytes_each(tmp_path: Path) -> None:
     code = """
         import pathlib, sys
@@ -91,9 +95,14 @@ def test_a_million_lines_cost_less_than_twenty_bytes_each(tmp_path: Path) -> Non
         before = peak()
         print(len(corpus(big)), peak() - before)
         """
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+    }
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=True
+    )
     count, grown = done.stdout.split()
     assert int(count) == 1_000_000
     assert 8 * 1_000_000 < int(grown) < 20 * 1_000_000, "the hashes alone are 8 bytes each"
@@ -115,7 +124,13 @@ def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path) -> None:
     path = write(tmp_path / "c.txt", b"\n".join(filler + content[1:]) + b"\n")
     head = write(tmp_path / "a.txt", content[0] + b"\n")
     report = corpus(head, path).report
-    assert report.dropped == {"not UTF-8 text": 2, "blank": 1, "too short": 1, "too long": 1, "duplicate": 1}
+    assert report.dropped == {
+        "not UTF-8 text": 2,
+        "blank": 1,
+        "too short": 1,
+        "too long": 1,
+        "duplicate": 1,
+    }
     assert (report.read, report.kept) == (6008, 6002)
     assert report.examples["not UTF-8 text"].startswith(f"{path}:6002 'Z")
     assert report.examples["duplicate"] == f"{path}:6004 'A good sentence.'"
@@ -126,7 +141,11 @@ def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path) -> None:
     assert len(corpus(head, path, keep_duplicates=True)) == 6003
 
 
-@given(st.lists(st.lists(st.integers(0, 300) | st.integers(2**64 - 9, 2**64 - 1), max_size=50), max_size=20))
+@given(
+    st.lists(
+        st.lists(st.integers(0, 300) | st.integers(2**64 - 9, 2**64 - 1), max_size=50), max_size=20
+    )
+)
 def test_seen_finds_first_occurrences_as_a_set_does(batches: list[list[int]]) -> None:
     seen, reference = Seen(), set[int]()
     for batch in batches:
@@ -156,8 +175,13 @@ def test_a_folder_that_cannot_be_read_is_named_and_not_passed_over(
 
 @pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])
 def test_all_streams_are_read_and_any_damage_is_an_error(tmp_path: Path, compression: str) -> None:
-    """A second stream whose head is damaged must not end the file in silence, and half of the corpus with it."""
-    first, second = (COMPRESS[compression]("".join(f"{w} {i}\n" for i in range(500)).encode()) for w in ("one", "two"))
+    """A second stream whose head is damaged must not end the file in silence, and half of the
+    corpus with it.
+    """
+    first, second = (
+        COMPRESS[compression]("".join(f"{w} {i}\n" for i in range(500)).encode())
+        for w in ("one", "two")
+    )
     path = tmp_path / f"c.txt{compression}"
     assert len(corpus(write(path, first + second))) == 1000
     damaged = {
@@ -182,11 +206,18 @@ def test_a_line_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list(map(len, lines(source))) == [2, 100_001, 4]
 
 
-def test_files_behind_a_url_are_those_of_this_machine(tmp_path: Path, memory: AbstractFileSystem) -> None:
+def test_files_behind_a_url_are_those_of_this_machine(
+    tmp_path: Path, memory: AbstractFileSystem
+) -> None:
     """Every kind, in a folder and below it: the same order, rows, report and key."""
-    for number, (extension, compression) in enumerate(product((".txt", ".jsonl", ".csv", ".tsv"), COMPRESS)):
+    for number, (extension, compression) in enumerate(
+        product((".txt", ".jsonl", ".csv", ".tsv"), COMPRESS)
+    ):
         content = table(extension, [f"{sentence} {number}" for sentence in SENTENCES])
-        write(tmp_path / f"in/{number % 3}/c{number}{extension}{compression}", COMPRESS[compression](content))
+        write(
+            tmp_path / f"in/{number % 3}/c{number}{extension}{compression}",
+            COMPRESS[compression](content),
+        )
     pq.write_table(pa.table({"text": ["from parquet", "and more"]}), tmp_path / "in/a.parquet")
     write(tmp_path / "in/deep/er/b.html", "<p>From a page.")
     write(tmp_path / "in/p.png", "left out")
@@ -231,7 +262,11 @@ def test_a_file_behind_a_url_is_read_once_until_it_changes(
     ],
 )
 def test_no_text_is_one_line(
-    tmp_path: Path, memory: AbstractFileSystem, paths: list[str], problem: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    memory: AbstractFileSystem,
+    paths: list[str],
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nothing").mkdir()

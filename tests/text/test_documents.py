@@ -1,4 +1,6 @@
-"""Documents: which ones files hold, pages without markup, titles and paragraphs; the split, and what users do wrong."""
+"""Documents: which ones files hold, pages without markup, titles and paragraphs; the split, and
+what users do wrong.
+"""
 
 import gzip
 import json
@@ -25,7 +27,9 @@ def table(path: Path, *rows: dict[str, object]) -> Path:
     return write(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
-def read(*paths: Path, title: str | None = None, text: str | None = None) -> list[tuple[str, list[str]]]:
+def read(
+    *paths: Path, title: str | None = None, text: str | None = None
+) -> list[tuple[str, list[str]]]:
     folded = (fold(row) for _, row in document_rows(find_sources(paths), title, text, {}))
     return [(title, paragraphs) for title, *paragraphs in folded if title or any(paragraphs)]
 
@@ -55,7 +59,12 @@ def test_a_folder_may_mix_formats(tmp_path: Path) -> None:
     write(tmp_path / "b.md", "# B\n\nthree\n")
     write(tmp_path / "c.html", "<title>C</title><p>four<p>five")
     write(tmp_path / "d.jsonl", '{"text": "six"}\n')
-    assert read(tmp_path) == [("", ["one more", "two"]), ("B", ["three"]), ("C", ["four", "five"]), ("", ["six"])]
+    assert read(tmp_path) == [
+        ("", ["one more", "two"]),
+        ("B", ["three"]),
+        ("C", ["four", "five"]),
+        ("", ["six"]),
+    ]
     assert how(tmp_path) == (
         "each .txt file is a document, with blank lines between its paragraphs; each .md file is a document; "
         "each .html file is a document; each row of a table is a document"
@@ -69,9 +78,14 @@ def test_tables_of_each_format(tmp_path: Path) -> None:
     assert read(write(tmp_path / "a.jsonl", jsonl + "\n")) == expected, "a blank line is nothing"
     csv = 'text,title\n"one\n\ntwo",A\nthree,\n'
     assert read(write(tmp_path / "a.csv", csv)) == expected
-    assert read(write(tmp_path / "a.tsv", "title\ttext\nA\tone\n\tthree\n")) == [("A", ["one"]), ("", ["three"])]
+    assert read(write(tmp_path / "a.tsv", "title\ttext\nA\tone\n\tthree\n")) == [
+        ("A", ["one"]),
+        ("", ["three"]),
+    ]
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"title": ["A", None], "paragraphs": [["one", "two"], ["three"]]}), path)
+    pq.write_table(
+        pa.table({"title": ["A", None], "paragraphs": [["one", "two"], ["three"]]}), path
+    )
     assert read(path) == expected
 
 
@@ -93,10 +107,16 @@ def test_columns_are_found_or_named(tmp_path: Path) -> None:
         ('{"text": 5}', {}, ":1 holds int, not a string"),
         ('{"text": ["a", 5]}', {}, ":1 holds int, not a string"),
         ('{"text": "x", "title": 5}', {}, ":1 holds int, not a string"),
-        ('{"text": "x", "title": "A"}\n{"text": "y"}', {}, ":2 is not as the first object: 'title' is missing"),
+        (
+            '{"text": "x", "title": "A"}\n{"text": "y"}',
+            {},
+            ":2 is not as the first object: 'title' is missing",
+        ),
     ],
 )
-def test_a_wrong_table_is_one_clear_line(tmp_path: Path, content: str, options: dict[str, str], expected: str) -> None:
+def test_a_wrong_table_is_one_clear_line(
+    tmp_path: Path, content: str, options: dict[str, str], expected: str
+) -> None:
     path = write(tmp_path / "a.jsonl", content)
     with pytest.raises(UserError, match=f"^{re.escape(str(path))}.*{re.escape(expected)}"):
         read(path, **options)
@@ -118,21 +138,33 @@ def test_titles_and_paragraphs_are_kept_apart(tmp_path: Path) -> None:
 
 
 def test_one_line_says_what_was_read_and_dropped(tmp_path: Path) -> None:
-    rows = [{"title": t, "text": x} for t, x in [("A", "one"), ("A", " one "), ("B", "one"), ("", " "), ("", "two")]]
+    rows = [
+        {"title": t, "text": x}
+        for t, x in [("A", "one"), ("A", " one "), ("B", "one"), ("", " "), ("", "two")]
+    ]
     write(tmp_path / "d" / "left.pdf", "x")
-    said = str(text_open(table(tmp_path / "d" / "a.jsonl", *rows).parent).documents().report).splitlines()
+    said = str(
+        text_open(table(tmp_path / "d" / "a.jsonl", *rows).parent).documents().report
+    ).splitlines()
     assert said[0] == "5 documents read from 1 file, 3 kept, 2 dropped"
     assert [" ".join(line.split()[:2]) for line in said[1:3]] == ["blank 1", "duplicate 1"]
     assert "a.jsonl:2 'A | one'" in said[2]
-    assert said[3:] == ["  files not read: 1 .pdf", "  each row of a table is a document; 2 have a title"]
+    assert said[3:] == [
+        "  files not read: 1 .pdf",
+        "  each row of a table is a document; 2 have a title",
+    ]
 
 
 def test_a_split_leaves_documents_out(tmp_path: Path) -> None:
-    documents = text_open(table(tmp_path / "a.jsonl", *({"text": f"document {i}"} for i in range(50)))).documents()
+    documents = text_open(
+        table(tmp_path / "a.jsonl", *({"text": f"document {i}"} for i in range(50)))
+    ).documents()
     train, held = (rows.tolist() for rows in documents.split(10, seed=3))
     assert sorted([*train, *held]) == list(range(50))
     assert (len(held), train, held) == (10, sorted(train), sorted(held))
-    assert documents.split(10, seed=3)[1].tolist() == held != documents.split(10, seed=4)[1].tolist()
+    assert (
+        documents.split(10, seed=3)[1].tolist() == held != documents.split(10, seed=4)[1].tolist()
+    )
     assert set(documents.split(5, seed=3)[1]) < set(held), "more held out: the same and others"
     assert len(documents.split(0, seed=3)[1]) == 0
     for count in (-1, 49, 50):
@@ -150,7 +182,9 @@ def test_a_split_leaves_documents_out(tmp_path: Path) -> None:
         ("a.txt", "", "a.txt is empty"),
     ],
 )
-def test_too_few_documents_are_one_clear_line(tmp_path: Path, name: str, content: str, problem: str) -> None:
+def test_too_few_documents_are_one_clear_line(
+    tmp_path: Path, name: str, content: str, problem: str
+) -> None:
     with pytest.raises(UserError, match=re.escape(problem)):
         text_open(write(tmp_path / name, content)).documents()
 
@@ -211,7 +245,15 @@ def test_markdown_gives_its_blocks_with_their_lines(tmp_path: Path) -> None:
 
 
 def test_html_gives_its_blocks_with_their_numbers(tmp_path: Path) -> None:
-    found = ["The heading", "A bold paragraph & more text.", "A second.", "one", "two", "inner", "name what"]
+    found = [
+        "The heading",
+        "A bold paragraph & more text.",
+        "A second.",
+        "one",
+        "two",
+        "inner",
+        "name what",
+    ]
     found += ["a an apple", "loose text"]
     assert blocks_of(write(tmp_path / "a.html", HTML)) == list(enumerate(found, start=1))
 
@@ -234,7 +276,9 @@ def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path) -
     ]
     assert len(corpus(folder, split="sentences")) == 5
     (folder / "p.png").unlink()
-    assert "1 .png" in str(text_open(folder).texts().report), "found again in the cache, counted anew"
+    assert "1 .png" in str(text_open(folder).texts().report), (
+        "found again in the cache, counted anew"
+    )
 
 
 def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
@@ -242,7 +286,9 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     latin2 = '<meta charset="iso-8859-2"><p>Łódź text'.encode("iso-8859-2")
     assert blocks_of(write(tmp_path / "declared.html", latin2)) == [(1, "Łódź text")]
     for silent in (b"", b"<meta charset=none>"):
-        assert blocks_of(write(tmp_path / "a.html", silent + b"<p>Z\xfcrich has text")) == [(1, "Zürich has text")]
+        assert blocks_of(write(tmp_path / "a.html", silent + b"<p>Z\xfcrich has text")) == [
+            (1, "Zürich has text")
+        ]
     write(tmp_path / "in/a.md", b"Z\xfcrich has text\n\nOne more\n\nAnother one\n")
     assert corpus(tmp_path / "in").report.dropped["not UTF-8 text"] == 1
 
@@ -252,7 +298,12 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     [
         ("a.md", "intro\n\n## First\n\ntext\n\n# Second\n", "First", ["intro", "text", "Second"]),
         ("a.md", "# `code`\n\ntext\n\n## `more`\n\nend", "code", ["text", "end"]),
-        ("a.md", '---\ntitle: "Of  the page"\n---\n## Part\n\ntext', "Of the page", ["Part", "text"]),
+        (
+            "a.md",
+            '---\ntitle: "Of  the page"\n---\n## Part\n\ntext',
+            "Of the page",
+            ["Part", "text"],
+        ),
         ("a.md", "---\ntitle: Same\n---\n# Same\n\ntext", "Same", ["text"]),
         ("a.md", "+++\ntitle = 'T'\n+++\ntext", "T", ["text"]),
         ("a.md", "---\r\ntitle: x\r\n---\r\nText.\n", "x", ["Text."]),
@@ -260,19 +311,30 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
         ("a.md", '<h1 align="center">Logo</h1>\n\ntext\n', "Logo", ["text"]),
         ("a.md", "text alone", "", ["text alone"]),
         ("a.md", "", "", []),
-        ("a.html", "<title>Head</title><p>text<h2>A <b>part</b></h2><p>end", "A part", ["text", "end"]),
+        (
+            "a.html",
+            "<title>Head</title><p>text<h2>A <b>part</b></h2><p>end",
+            "A part",
+            ["text", "end"],
+        ),
         ("a.html", "<title> Head\n of it</title><p>text", "Head of it", ["text"]),
         ("a.html", "<p>text", "", ["text"]),
     ],
 )
-def test_a_page_has_a_title(tmp_path: Path, name: str, content: str, title: str, paragraphs: list[str]) -> None:
+def test_a_page_has_a_title(
+    tmp_path: Path, name: str, content: str, title: str, paragraphs: list[str]
+) -> None:
     assert read_page(*find_sources([write(tmp_path / name, content)])) == (title, paragraphs)
 
 
 def test_text_after_lists_nested_deep_stays(tmp_path: Path) -> None:
     nested = "".join(f"{'  ' * level}- point {level} of the list\n" for level in range(30))
-    found = [text for _, text in blocks_of(write(tmp_path / "a.md", f"{nested}\nThe text after it.\n"))]
+    found = [
+        text for _, text in blocks_of(write(tmp_path / "a.md", f"{nested}\nThe text after it.\n"))
+    ]
     assert found == [*(f"point {level} of the list" for level in range(30)), "The text after it."]
     deep = f"{'*a ' * 2000}deep{'*' * 2000} emphasis"
-    found = [text for _, text in blocks_of(write(tmp_path / "b.md", f"{deep}\n\nThe text after it.\n"))]
+    found = [
+        text for _, text in blocks_of(write(tmp_path / "b.md", f"{deep}\n\nThe text after it.\n"))
+    ]
     assert found[-1] == "The text after it."

@@ -21,8 +21,13 @@ TITLES = ["One", "Two", "Three"]
 
 def test_texts_are_the_same_from_all_and_the_name_says_what_it_is(tmp_path: Path) -> None:
     path = write(tmp_path / "lines.txt", "".join(f"{line}\n" for line in LINES))
-    frame, dataset = pandas.DataFrame({"text": LINES, "n": [1, 2, 3]}), Dataset.from_dict({"text": LINES})
-    opened = [text.open(one) for one in (path, [str(path)], LINES, pandas.Series(LINES), frame, dataset)]
+    frame, dataset = (
+        pandas.DataFrame({"text": LINES, "n": [1, 2, 3]}),
+        Dataset.from_dict({"text": LINES}),
+    )
+    opened = [
+        text.open(one) for one in (path, [str(path)], LINES, pandas.Series(LINES), frame, dataset)
+    ]
     assert [list(one.texts().dataset["text"]) for one in opened] == [LINES] * 6
     rows = [f"a {kind} of 3 rows" for kind in ("Series", "DataFrame", "Dataset")]
     assert [one.name for one in opened] == [str(path), str(path), "a list of 3 texts", *rows]
@@ -34,7 +39,9 @@ def test_documents_with_titles_are_the_same_from_all(tmp_path: Path) -> None:
     path = write(tmp_path / "documents.jsonl", "\n".join(rows))
     for source in (path, pandas.DataFrame(columns), Dataset.from_dict(columns)):
         found = text.open(source, text="body").documents()
-        assert list(found.each()) == [Document(title, [line]) for title, line in zip(TITLES, LINES, strict=True)]
+        assert list(found.each()) == [
+            Document(title, [line]) for title, line in zip(TITLES, LINES, strict=True)
+        ]
         swapped = text.open(source, text="title", title="body").documents()
         assert [document.title for document in swapped.each()] == LINES
 
@@ -46,14 +53,19 @@ def test_it_is_read_once_and_an_opened_text_is_passed_on() -> None:
     assert text.open(opened) is opened
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.txt.gz", "a.parquet", "blocks.txt"])
+@pytest.mark.parametrize(
+    "name", ["a.txt", "a.jsonl", "a.csv", "a.txt.gz", "a.parquet", "blocks.txt"]
+)
 def test_a_file_is_opened_once(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not again by the next call, nor by the check at the end."""
     contents: dict[str, str | bytes] = {
-        "a.txt": "\n".join(LINES), "blocks.txt": "\n\n".join(LINES), "a.csv": "text\n" + "\n".join(LINES),
+        "a.txt": "\n".join(LINES),
+        "blocks.txt": "\n\n".join(LINES),
+        "a.csv": "text\n" + "\n".join(LINES),
         "a.jsonl": "".join(json.dumps({"text": line}) + "\n" for line in LINES),
-        "a.txt.gz": gzip.compress("\n".join(LINES).encode()), "a.parquet": "",
-    }  # fmt: skip
+        "a.txt.gz": gzip.compress("\n".join(LINES).encode()),
+        "a.parquet": "",
+    }
     path = write(tmp_path / name, contents[name])
     if name == "a.parquet":
         pandas.DataFrame({"text": LINES}).to_parquet(path)

@@ -1,4 +1,6 @@
-"""Which rows a run visits, in which computed order and batches: every row once an epoch, the same after a resume."""
+"""Which rows a run visits, in which computed order and batches: every row once an epoch, the same
+after a resume.
+"""
 
 import pickle
 from functools import partial
@@ -10,7 +12,11 @@ import torch
 from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
 from hypothesis import given
 from hypothesis import strategies as st
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor, nn
@@ -30,7 +36,9 @@ def test_the_sample_holds_the_rows_that_training_visits(corpus_file: Path) -> No
     assert sample.rows.tolist() == sorted(visited)
     assert sample.texts(3) == [corpus.dataset[row]["text"] for row in visited[:3]]
     assert len(sample) == len(sample.texts()) == len(sample.texts(1000)) == 100
-    assert Sample(corpus, None, 0).rows is Sample(corpus, len(corpus), 0).rows is None, "all rows have no list"
+    assert Sample(corpus, None, 0).rows is Sample(corpus, len(corpus), 0).rows is None, (
+        "all rows have no list"
+    )
     assert sorted(Sample(corpus, None, 0).texts()) == sorted(corpus.dataset["text"])
 
 
@@ -51,20 +59,30 @@ def test_a_sample_of_rounds_takes_whole_rounds_first() -> None:
 
 
 @given(
-    sizes=st.lists(st.integers(1, 200), min_size=1, max_size=5).map(lambda sizes: sorted(sizes, reverse=True)),
-    batch_size=st.integers(1, 40), world_size=st.integers(1, 3), data=st.data(),
-)  # fmt: skip
+    sizes=st.lists(st.integers(1, 200), min_size=1, max_size=5).map(
+        lambda sizes: sorted(sizes, reverse=True)
+    ),
+    batch_size=st.integers(1, 40),
+    world_size=st.integers(1, 3),
+    data=st.data(),
+)
 def test_an_epoch_takes_every_row_once_and_no_batch_two_pairs_of_one_document(
     sizes: list[int], batch_size: int, world_size: int, data: st.DataObject
 ) -> None:
-    """Round r holds one pair of documents 0 … sizes[r] - 1: also over all processes, in a sample, and in each epoch."""
+    """Round r holds one pair of documents 0 … sizes[r] - 1: also over all processes, in a sample,
+    and in each epoch.
+    """
     documents = [document for size in sizes for document in range(size)]
     limit = data.draw(st.none() | st.integers(1, len(documents)))
     rounds = sizes if len(sizes) > 1 else ()
-    make = partial(PermutedBatches, documents, batch_size, 3, limit=limit, world_size=world_size, rounds=rounds)
+    make = partial(
+        PermutedBatches, documents, batch_size, 3, limit=limit, world_size=world_size, rounds=rounds
+    )
     together = batch_size * world_size
     if min(sizes[0], limit or sizes[0]) < together:
-        with pytest.raises(UserError, match="documents that give a pair" if rounds else "sentences to train on"):
+        with pytest.raises(
+            UserError, match="documents that give a pair" if rounds else "sentences to train on"
+        ):
             make()
         return
     batches, seen = make(), []
@@ -89,12 +107,16 @@ def test_what_a_round_leaves_over_is_another_part_each_time() -> None:
     for epoch in range(2):
         batches.set_epoch(epoch)
         rows = {row for batch in batches for row in batch}
-        dropped |= {frozenset(row % 100 for row in range(r, r + 100) if row not in rows) for r in (0, 100, 200)}
+        dropped |= {
+            frozenset(row % 100 for row in range(r, r + 100) if row not in rows)
+            for r in (0, 100, 200)
+        }
     assert len(dropped) == 6
 
 
 def test_a_batch_is_the_same_whether_computed_alone_or_in_a_large_block() -> None:
-    batches, order = PermutedBatches(range(200_000), 48, 5), RowOrder(200_000, None, 5)  # longer than one block
+    # longer than one block
+    batches, order = PermutedBatches(range(200_000), 48, 5), RowOrder(200_000, None, 5)
     batches.set_epoch(2)
     everything = list(batches)
     for i in (0, 1, 1364, 1365, 1366, len(everything) - 1):
@@ -102,8 +124,12 @@ def test_a_batch_is_the_same_whether_computed_alone_or_in_a_large_block() -> Non
 
 
 @pytest.mark.parametrize(("n", "rounds"), [(1000, ()), (250, (100, 90, 60))])
-def test_processes_share_the_epoch_evenly_also_after_a_resume(n: int, rounds: tuple[int, ...]) -> None:
-    """Wrapped as accelerate wraps it: in a shard for each process and, after a resume, in a skipper around that."""
+def test_processes_share_the_epoch_evenly_also_after_a_resume(
+    n: int, rounds: tuple[int, ...]
+) -> None:
+    """Wrapped as accelerate wraps it: in a shard for each process and, after a resume, in a skipper
+    around that.
+    """
     batches = PermutedBatches(range(n), 7, 0, world_size=3, rounds=rounds)
     batches.set_epoch(1)
     shards = [list(BatchSamplerShard(batches, 3, rank)) for rank in range(3)]
@@ -118,12 +144,19 @@ def test_processes_share_the_epoch_evenly_also_after_a_resume(n: int, rounds: tu
     [
         (100, 10, 0, "sample of 0 sentences"),
         (100, 10, 10**9, "sample of 1000000000 sentences"),
-        (100, 101, None, "larger than the 100 sentences to train on: set train.batch_size to 100 or less"),
+        (
+            100,
+            101,
+            None,
+            "larger than the 100 sentences to train on: set train.batch_size to 100 or less",
+        ),
         (3, 64, None, "set train.batch_size to 3 or less"),
         (1, 64, None, "give more text"),
     ],
 )
-def test_impossible_settings_are_refused(n: int, batch_size: int, limit: int | None, problem: str) -> None:
+def test_impossible_settings_are_refused(
+    n: int, batch_size: int, limit: int | None, problem: str
+) -> None:
     with pytest.raises(UserError, match=problem):
         PermutedBatches(range(n), batch_size, 0, limit=limit)
 
@@ -149,10 +182,18 @@ def _train(folder: Path, resume: bool) -> list[list[int]]:
     batch_sampler = partial(PermutedBatches, limit=40)
     pickle.loads(pickle.dumps(batch_sampler))
     args = SentenceTransformerTrainingArguments(
-        output_dir=str(folder), num_train_epochs=3, per_device_train_batch_size=8, dataloader_drop_last=True,
-        batch_sampler=batch_sampler, save_strategy="steps", save_steps=7, report_to="none", disable_tqdm=True,
-        use_cpu=True, seed=11,
-    )  # fmt: skip
+        output_dir=str(folder),
+        num_train_epochs=3,
+        per_device_train_batch_size=8,
+        dataloader_drop_last=True,
+        batch_sampler=batch_sampler,
+        save_strategy="steps",
+        save_steps=7,
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+        seed=11,
+    )
     dataset = Dataset.from_dict({"text": ["a b"] * 50, "label": list(range(50))})
     SentenceTransformerTrainer(model=model, args=args, train_dataset=dataset, loss=loss).train(
         resume_from_checkpoint=str(folder / "checkpoint-7") if resume else None
@@ -177,9 +218,13 @@ def test_it_is_a_bijection_for_every_size_and_seed(n: int, seed: int) -> None:
 
 
 @given(n=st.integers(1, 2**62), seed=st.integers(0, 2**64 - 1), data=st.data())
-def test_one_place_gives_the_same_row_alone_and_in_company(n: int, seed: int, data: st.DataObject) -> None:
+def test_one_place_gives_the_same_row_alone_and_in_company(
+    n: int, seed: int, data: st.DataObject
+) -> None:
     """Large sizes too: shifts and products of 64-bit integers must not overflow into neighbours."""
-    places = np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=20, unique=True)))
+    places = np.array(
+        data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=20, unique=True))
+    )
     perm = Permutation(n, seed)
     rows = perm[places]
     assert 0 <= rows.min() <= rows.max() < n
@@ -192,7 +237,8 @@ def test_it_looks_random() -> None:
     n = 100_000
     places = np.arange(n)
     first, second = Permutation(n, 1)[places], Permutation(n, 2)[places]
-    # a random order moves a row n / 3 places on average, keeps one neighbour pair, agrees with another in one place
+    # a random order moves a row n / 3 places on average, keeps one neighbour pair, agrees with
+    # another in one place
     for order in (first, second):
         assert abs(np.abs(order - places).mean() / n - 1 / 3) < 0.01
         assert abs(np.corrcoef(order, places)[0, 1]) < 0.02
@@ -202,8 +248,16 @@ def test_it_looks_random() -> None:
 
 
 def test_streams_of_neighbouring_seeds_do_not_meet() -> None:
-    assert len({derive(seed, stream) for seed in range(-50, 50) for stream in range(-1, 100)}) == 100 * 101
+    assert (
+        len({derive(seed, stream) for seed in range(-50, 50) for stream in range(-1, 100)})
+        == 100 * 101
+    )
 
 
 def test_places_are_spread_evenly() -> None:
-    assert (evenly(10, 4), evenly(3, 9), evenly(5, 0), evenly(0, 5)) == ([0, 2, 5, 7], [0, 1, 2], [], [])
+    assert (evenly(10, 4), evenly(3, 9), evenly(5, 0), evenly(0, 5)) == (
+        [0, 2, 5, 7],
+        [0, 1, 2],
+        [],
+        [],
+    )

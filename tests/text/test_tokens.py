@@ -1,4 +1,6 @@
-"""Tokens made ahead of time: the same features as the model's own collator, found again, never stale, never half."""
+"""Tokens made ahead of time: the same features as the model's own collator, found again, never
+stale, never half.
+"""
 
 import io
 import os
@@ -25,15 +27,21 @@ LONG = " and so on, for longer than anyone reads: Größe, 日本語, don't" * 9
 @pytest.fixture
 def corpus(tmp_path: Path) -> Texts:
     """90 rows of three columns; every seventh is cut."""
-    lines = [[f"{text}{LONG if (i + at) % 7 == 0 else ''} {i}{at}" for at, text in enumerate(row)]
-             for i, row in enumerate(zip(*(sentences(90, seed=seed) for seed in range(3)), strict=True))]  # fmt: skip
+    lines = [
+        [f"{text}{LONG if (i + at) % 7 == 0 else ''} {i}{at}" for at, text in enumerate(row)]
+        for i, row in enumerate(zip(*(sentences(90, seed=seed) for seed in range(3)), strict=True))
+    ]
     path = tmp_path / "corpus.tsv"
     path.write_text("q\tp\tn\n" + "".join("\t".join(row) + "\n" for row in lines), encoding="utf-8")
     return text_open(path, text="q", positive="p", negatives=["n"]).texts()
 
 
 def stored(
-    model: SentenceTransformer, corpus: Texts, rows: RowIds | None = None, length: int = 16, file: Path | None = None
+    model: SentenceTransformer,
+    corpus: Texts,
+    rows: RowIds | None = None,
+    length: int = 16,
+    file: Path | None = None,
 ) -> TokenStore:
     with (file or Path(os.devnull)).open("a") as out:
         dataset, store = token_data(model, corpus, rows, length, Console(file=out))
@@ -58,7 +66,8 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("prompt", [None, "query: "])
-@pytest.mark.parametrize("backbone", ["bert", "isotrope/tiny"])  # with token types; a ModernBERT, without
+# with token types; a ModernBERT, without
+@pytest.mark.parametrize("backbone", ["bert", "isotrope/tiny"])
 def test_features_are_those_of_the_models_own_collator(
     tiny_model: Path, corpus: Texts, backbone: str, prompt: str | None, side: str
 ) -> None:
@@ -84,16 +93,25 @@ def test_features_are_those_of_the_models_own_collator(
 
 @pytest.mark.parametrize("backbone", ["bert", "slow"])
 def test_positives_may_have_a_prompt_of_their_own(
-    prompted_model: Path, corpus: Texts, cached: Path, backbone: str, monkeypatch: pytest.MonkeyPatch
+    prompted_model: Path,
+    corpus: Texts,
+    cached: Path,
+    backbone: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As e5 wants it: its own words before queries and before passages; also where there is no store."""
+    """As e5 wants it: its own words before queries and before passages; also where there is no
+    store.
+    """
     model = isotrope.load(prompted_model, device="cpu", prompt_name="query")
     if backbone == "slow":
         monkeypatch.setattr(TextReader, "agrees", lambda *_: False)
     words = {"text": "song of ", "positive": "red ", "negative_0": "red "}
     own = SentenceTransformerDataCollator(model.preprocess, max_length=24, prompts=words)
     dataset, store = token_data(model, corpus, None, 24, Console(file=io.StringIO()), "red ")
-    expected, found = own([corpus.dataset[row] for row in (5, 3)]), store([dataset[row] for row in (5, 3)])
+    expected, found = (
+        own([corpus.dataset[row] for row in (5, 3)]),
+        store([dataset[row] for row in (5, 3)]),
+    )
     assert expected["text_prompt_length"] != expected["positive_prompt_length"]
     same(found, expected)
     if backbone == "bert":
@@ -109,10 +127,14 @@ def test_a_sample_is_made_into_tokens_alone(tiny_model: Path, corpus: Texts) -> 
     assert part.ids.dtype == np.uint16
     rows = [{"label": row} for row in (41, 70, 3)]
     same(part(rows), whole(rows))
-    assert stored(model, corpus, np.random.default_rng(0).permutation(90)).rows is None, "all rows are no sample"
+    assert stored(model, corpus, np.random.default_rng(0).permutation(90)).rows is None, (
+        "all rows are no sample"
+    )
 
 
-def test_tokens_are_found_again_and_never_stale(tiny_model: Path, corpus: Texts, cached: Path) -> None:
+def test_tokens_are_found_again_and_never_stale(
+    tiny_model: Path, corpus: Texts, cached: Path
+) -> None:
     model, said = isotrope.load(tiny_model, device="cpu"), cached.with_suffix(".txt")
     for _ in range(2):
         stored(model, corpus, file=said)

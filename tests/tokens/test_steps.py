@@ -1,4 +1,6 @@
-"""Tokens erased, reordered, said twice or left out: the words and the frame stay, and every draw is as likely."""
+"""Tokens erased, reordered, said twice or left out: the words and the frame stay, and every draw is
+as likely.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -24,7 +26,9 @@ lengths = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 
 @settings(max_examples=40, deadline=None)
 @given(lengths, st.booleans(), st.booleans(), st.floats(0, 1), st.integers(0, 10_000))
-def test_cutoff_erases_a_share(counts: list[int], left: bool, span: bool, ratio: float, seed: int) -> None:
+def test_cutoff_erases_a_share(
+    counts: list[int], left: bool, span: bool, ratio: float, seed: int
+) -> None:
     batch = features(counts, left)
     after = Cutoff("span" if span else "token", ratio)(batch, seeded(seed))
     assert after["input_ids"].equal(batch["input_ids"])
@@ -40,7 +44,11 @@ def test_every_step_rounds_a_share_alike() -> None:
     """0.29 of 100 are 28 in float64, as Python has it, and were 29 in float32."""
     inner, whole = features([100]), features([98]) | {LAYER_TOKENS: torch.ones(1, 100)}
     inner |= {"feature_keep": torch.ones(1, 1, 100)}
-    for unit, name in (("token", "attention_mask"), ("span", "attention_mask"), ("feature", "feature_keep")):
+    for unit, name in (
+        ("token", "attention_mask"),
+        ("span", "attention_mask"),
+        ("feature", "feature_keep"),
+    ):
         assert (Cutoff(unit, 0.29)(inner, seeded())[name] == 0).sum() == 28
     assert (LayerCutoff("token", 0.29)(whole, seeded())[LAYER_TOKENS] == 0).sum() == 28
 
@@ -56,7 +64,9 @@ def test_every_place_is_erased_alike(span: bool) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 40), st.floats(0, 1), st.integers(0, 10_000))
-def test_feature_cutoff_erases_a_share_of_the_features(count: int, width: int, ratio: float, seed: int) -> None:
+def test_feature_cutoff_erases_a_share_of_the_features(
+    count: int, width: int, ratio: float, seed: int
+) -> None:
     batch = {**features([3] * count), "feature_keep": torch.ones(count, 1, width)}
     after = Cutoff("feature", ratio)(batch, seeded(seed))
     assert after["feature_keep"].shape == (count, 1, width)
@@ -68,18 +78,27 @@ def test_feature_cutoff_erases_a_share_of_the_features(count: int, width: int, r
 
 @settings(max_examples=40, deadline=None)
 @given(lengths, st.floats(0, 1), st.floats(0, 1), st.integers(0, 10_000))
-def test_nested_spans_lie_within_each_other(counts: list[int], ratio: float, other: float, seed: int) -> None:
+def test_nested_spans_lie_within_each_other(
+    counts: list[int], ratio: float, other: float, seed: int
+) -> None:
     """Both draw the same, whatever else was drawn between."""
     batch, generator, gone = features(counts), seeded(seed), []
     for share in sorted([ratio, other]):
         torch.rand(3, generator=generator)
         rows = read(Cutoff("nested", share)(batch, generator))
-        gone.append([set(range(1, count + 1)) - set(tokens) for tokens, count in zip(rows, counts, strict=True)])
+        gone.append(
+            [
+                set(range(1, count + 1)) - set(tokens)
+                for tokens, count in zip(rows, counts, strict=True)
+            ]
+        )
     assert all(less <= more for less, more in zip(*gone, strict=True))
 
 
 def by_hand(folder: Path, ids: Tensor, zero: list[tuple[int, int | None]]) -> Tensor:
-    """[CLS] of one sentence (L,), without padding. ``zero``: (row, column) of the embedding layer; None: all."""
+    """[CLS] of one sentence (L,), without padding. ``zero``: (row, column) of the embedding layer;
+    None: all.
+    """
     bert = load(folder, "cls", dropout=0.0, device="cpu", packed=False)[0].auto_model.eval()
     states = bert.embeddings(input_ids=ids[None])
     for token, feature in zero:
@@ -95,7 +114,9 @@ def test_equals_what_is_erased_by_hand(tiny_model: Path, unit: str, packed: bool
     lengths = column["attention_mask"].sum(dim=1).tolist()
     assert len(set(lengths)) > 1, "some are padded"
     with torch.no_grad():
-        views, _, readings = Passes(model, [(LayerCutoff(unit, 0.4), [1])], seeded()).views([column], 2)
+        views, _, readings = Passes(model, [(LayerCutoff(unit, 0.4), [1])], seeded()).views(
+            [column], 2
+        )
         drawn = readings[1].read
         for i, length in enumerate(lengths):
             ids = column["input_ids"][i, :length]
@@ -131,7 +152,16 @@ def test_every_order_is_as_likely() -> None:
 
 
 @pytest.mark.parametrize(
-    "step", [Shuffle(), Reverse(), Repeat(1.0), Delete(1.0), Cutoff(ratio=1.0), Insert(1.0), Delete(1.0, True)]
+    "step",
+    [
+        Shuffle(),
+        Reverse(),
+        Repeat(1.0),
+        Delete(1.0),
+        Cutoff(ratio=1.0),
+        Insert(1.0),
+        Delete(1.0, True),
+    ],
 )
 def test_the_tokens_of_a_prompt_are_left_alone(step: TokenStep) -> None:
     """Its length counts [CLS], as sentence-transformers has it; a pooling may leave out so many."""
@@ -159,7 +189,9 @@ def with_positions(counts: list[int], left: bool = False) -> dict[str, torch.Ten
 def test_real_tokens_share_their_positions_out_anew(left: bool) -> None:
     batch = with_positions([9, 4], left)
     after = PositionShuffle()(batch, seeded())
-    for mask, old, new in zip(batch["attention_mask"].bool(), batch[POSITIONS], after[POSITIONS], strict=True):
+    for mask, old, new in zip(
+        batch["attention_mask"].bool(), batch[POSITIONS], after[POSITIONS], strict=True
+    ):
         assert sorted(new[mask].tolist()) == old[mask].tolist()
         assert new[mask].tolist() != old[mask].tolist()
         assert new[~mask].tolist() == old[~mask].tolist()
@@ -174,20 +206,28 @@ def test_equals_bert_with_these_positions(tiny_model: Path, packed: bool) -> Non
     with torch.no_grad():
         views, _, readings = Passes(model, [(PositionShuffle(), [1])], seeded()).views([column], 2)
         for i, length in enumerate(column["attention_mask"].sum(dim=1).tolist()):
-            ids, positions = (readings[1].read[name][i : i + 1, :length] for name in ("input_ids", POSITIONS))
+            ids, positions = (
+                readings[1].read[name][i : i + 1, :length] for name in ("input_ids", POSITIONS)
+            )
             shuffled = bert(input_ids=ids, position_ids=positions).last_hidden_state[0, 0]
             assert torch.allclose(views[1, i], shuffled, atol=1e-5)
-            assert torch.allclose(views[0, i], bert(input_ids=ids).last_hidden_state[0, 0], atol=1e-5)
+            assert torch.allclose(
+                views[0, i], bert(input_ids=ids).last_hidden_state[0, 0], atol=1e-5
+            )
             assert not torch.allclose(views[0, i], views[1, i], atol=1e-4)
 
 
 @settings(max_examples=40, deadline=None)
 @given(lengths, st.booleans(), st.floats(0, 1), st.integers(0, 10_000))
-def test_what_stays_is_in_order_and_moves_together(counts: list[int], left: bool, ratio: float, seed: int) -> None:
+def test_what_stays_is_in_order_and_moves_together(
+    counts: list[int], left: bool, ratio: float, seed: int
+) -> None:
     after = Delete(ratio)(features(counts, left), seeded(seed))
     assert {value.shape for value in after.values()} == {after["input_ids"].shape}
     assert after["input_ids"][after["attention_mask"] == 0].eq(0).all()
-    assert torch.equal(after["attention_mask"], after["attention_mask"].sort(dim=1, descending=True).values)
+    assert torch.equal(
+        after["attention_mask"], after["attention_mask"].sort(dim=1, descending=True).values
+    )
     assert after["attention_mask"].sum(dim=1).max() == after["input_ids"].shape[1]
     for tokens, count in zip(read(after), counts, strict=True):
         assert (tokens[0], tokens[-1]) == (CLS, SEP)
@@ -206,7 +246,9 @@ def test_the_ratio_is_a_probability() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(lengths, st.booleans(), st.floats(0, 1), st.integers(2, 30), st.integers(0, 10_000))
-def test_repetition_keeps_the_order(counts: list[int], left: bool, ratio: float, room: int, seed: int) -> None:
+def test_repetition_keeps_the_order(
+    counts: list[int], left: bool, ratio: float, room: int, seed: int
+) -> None:
     batch = features(counts, left)
     after = Repeat(ratio, max_length=max(counts) + room)(batch, seeded(seed))
     assert {value.shape for value in after.values()} == {after["input_ids"].shape}
@@ -231,17 +273,26 @@ def test_numbers_of_repeated_words() -> None:
     assert not repeats(among, 0.32, -4 * room, seeded()).any()
     few = Counter(repeats(among, 0.32, 2 * room, seeded()).sum(dim=1).tolist())
     assert set(few) == {0, 1, 2}
-    assert all(abs(number - 8000 / 3) < 250 for number in few.values()), "as likely too where the room ends them"
+    assert all(abs(number - 8000 / 3) < 250 for number in few.values()), (
+        "as likely too where the room ends them"
+    )
     said = Repeat(1.0, most=2)(features([10] * 50), seeded())["attention_mask"].sum(dim=1) - 12
     assert set(said.tolist()) == {0, 1, 2}
 
 
 @settings(max_examples=40, deadline=None)
 @given(lengths, st.booleans(), st.floats(0, 1), st.integers(2, 30), st.integers(0, 10_000))
-def test_exact_numbers_of_tokens(counts: list[int], left: bool, ratio: float, room: int, seed: int) -> None:
-    """What PCL's code does, sentence by sentence: the old tokens keep their order, whatever comes between or goes."""
+def test_exact_numbers_of_tokens(
+    counts: list[int], left: bool, ratio: float, room: int, seed: int
+) -> None:
+    """What PCL's code does, sentence by sentence: the old tokens keep their order, whatever comes
+    between or goes.
+    """
     batch, longest = features(counts, left), max(counts) + room
-    more, less = Insert(ratio, max_length=longest)(batch, seeded(seed)), Delete(ratio, True)(batch, seeded(seed))
+    more, less = (
+        Insert(ratio, max_length=longest)(batch, seeded(seed)),
+        Delete(ratio, True)(batch, seeded(seed)),
+    )
     for after in (more, less):
         assert {value.shape for value in after.values()} == {after["input_ids"].shape}
     for one, other, count in zip(read(more), read(less), counts, strict=True):
@@ -257,7 +308,9 @@ def test_exact_numbers_of_tokens(counts: list[int], left: bool, ratio: float, ro
 
 def test_every_place_and_token_is_as_likely() -> None:
     """Two old tokens and one new: three places of each of two tokens."""
-    found = Counter(tuple(tokens[1:-1]) for tokens in read(Insert(0.5)(features([2] * 6000), seeded())))
+    found = Counter(
+        tuple(tokens[1:-1]) for tokens in read(Insert(0.5)(features([2] * 6000), seeded()))
+    )
     # 1 1 2 and 1 2 2 come from two places each
     expected = {(1, 1, 2): 2000, (1, 2, 1): 1000, (2, 1, 2): 1000, (1, 2, 2): 2000}
     assert found.keys() == expected.keys()

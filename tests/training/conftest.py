@@ -18,9 +18,13 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def finished(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def finished(
+    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
     """With dev pairs: half of them select, half of them judge."""
-    return small_run(tiny_model, corpus_file, tmp_path_factory.mktemp("run") / "one", dev=str(pairs_file))
+    return small_run(
+        tiny_model, corpus_file, tmp_path_factory.mktemp("run") / "one", dev=str(pairs_file)
+    )
 
 
 @pytest.fixture

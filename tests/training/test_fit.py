@@ -1,4 +1,6 @@
-"""Training goes on from the newest whole checkpoint, and ends as if nothing had happened; the files of a run."""
+"""Training goes on from the newest whole checkpoint, and ends as if nothing had happened; the files
+of a run.
+"""
 
 import getpass
 import json
@@ -28,7 +30,9 @@ LAST = "checkpoint-20"
 
 
 def ctrl_c_in_step(number: int) -> Callable[..., None]:
-    def callback(self: ObjectiveState, args: object, state: TrainerState, *_: object, **__: object) -> None:
+    def callback(
+        self: ObjectiveState, args: object, state: TrainerState, *_: object, **__: object
+    ) -> None:
         if state.global_step == number - 1:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -51,8 +55,12 @@ def test_after_ctrl_c_the_same_call_goes_on_and_ends_as_if_nothing_had_been(
     small(begun, dev=str(pairs_file))
     assert same_weights(begun, finished.folder)
     first, second = logged(finished.folder), logged(begun)
-    assert [record["step"] for record in first] == [record["step"] for record in second], "each step is logged once"
-    assert [record for record in first if "score" in record] == [record for record in second if "score" in record]
+    assert [record["step"] for record in first] == [record["step"] for record in second], (
+        "each step is logged once"
+    )
+    assert [record for record in first if "score" in record] == [
+        record for record in second if "score" in record
+    ]
 
 
 def test_ctrl_c_in_the_last_step_stops_too(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +75,8 @@ def test_ctrl_c_in_the_last_step_stops_too(small: Small, monkeypatch: pytest.Mon
 def test_what_is_trained_to_its_end_is_not_trained_again(
     small: Small, finished: Run, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed between the last step and the result, or its model was lost or damaged since: the best weights come back.
+    """Killed between the last step and the result, or its model was lost or damaged since: the best
+    weights come back.
 
     The log comes back from the checkpoint, and nothing that is not ours is deleted.
     """
@@ -77,7 +86,9 @@ def test_what_is_trained_to_its_end_is_not_trained_again(
     for name in ("checkpoint-best", "checkpoint-7-copy", "best-of-all.safetensors"):
         (begun / "checkpoints" / name).mkdir()
         (begun / "checkpoints" / name / "thesis.tex").write_text("x")
-    monkeypatch.setattr(Trainer, "training_step", lambda *_, **__: pytest.fail("a step was trained again"))
+    monkeypatch.setattr(
+        Trainer, "training_step", lambda *_, **__: pytest.fail("a step was trained again")
+    )
     for damage in (lambda: None, (begun / "model" / "model.safetensors").unlink):
         damage()
         again = small(begun, dev=str(pairs_file))
@@ -96,7 +107,9 @@ def test_a_run_that_was_stopped_early_is_not_trained_on(
     whole = small("whole", *settings, dev=str(pairs_file))
     assert (whole.record["selection"]["steps"], whole.record["selection"]["best_step"]) == (10, 5)
     begun = unfinished(whole, tmp_path / "run")
-    monkeypatch.setattr(Trainer, "training_step", lambda *_, **__: pytest.fail("a step was trained again"))
+    monkeypatch.setattr(
+        Trainer, "training_step", lambda *_, **__: pytest.fail("a step was trained again")
+    )
     again = small(begun, *settings, dev=str(pairs_file))
     assert again.record["selection"]["steps"] == 10
 
@@ -105,7 +118,9 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-@pytest.mark.parametrize(("name", "damage"), [("model.safetensors", cut), ("rng_state.pth", Path.unlink)])
+@pytest.mark.parametrize(
+    ("name", "damage"), [("model.safetensors", cut), ("rng_state.pth", Path.unlink)]
+)
 def test_a_damaged_checkpoint_is_left_for_the_older_one(
     small: Small,
     name: str,
@@ -141,39 +156,59 @@ def test_a_second_ctrl_c_ends_it_at_once(small: Small, monkeypatch: pytest.Monke
 def test_cosines_come_back_to_the_last_bit_and_damage_is_told(tmp_path: Path) -> None:
     path, drawn = tmp_path / "after.npz", np.random.default_rng(0)
     sets = {
-        task: {part: Pairs(part, ["a"] * n, ["b"] * n, drawn.uniform(0, 5, n)) for part, n in parts.items()}
-        for task, parts in {"STS12": {"MSRpar": 2, "OnWN": 3}, "<b>own pairs, ü": {"test": 2}}.items()
+        task: {
+            part: Pairs(part, ["a"] * n, ["b"] * n, drawn.uniform(0, 5, n))
+            for part, n in parts.items()
+        }
+        for task, parts in {
+            "STS12": {"MSRpar": 2, "OnWN": 3},
+            "<b>own pairs, ü": {"test": 2},
+        }.items()
     }
     cosines = {
-        task: {part: drawn.uniform(-1, 1, len(pairs)) for part, pairs in parts.items()} for task, parts in sets.items()
+        task: {part: drawn.uniform(-1, 1, len(pairs)) for part, pairs in parts.items()}
+        for task, parts in sets.items()
     }
     write_cosines(path, sets, cosines)
     found = task_cosines(path)
     assert found.keys() == sets.keys()
     for task, parts in sets.items():
         expected = [[pairs.gold for pairs in parts.values()], [*cosines[task].values()]]
-        assert all(np.array_equal(one, np.concatenate(other)) for one, other in zip(found[task], expected, strict=True))
+        assert all(
+            np.array_equal(one, np.concatenate(other))
+            for one, other in zip(found[task], expected, strict=True)
+        )
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(UserError, match=r"after\.npz is damaged: delete it"):
         task_cosines(path)
 
 
-def test_the_environment_has_versions_and_nothing_of_the_machines_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_has_versions_and_nothing_of_the_machines_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(platform, "node", lambda: "my-own-machine")
     monkeypatch.setattr(getpass, "getuser", lambda: "somebody")
     found = environment()
     assert found["packages"] == {package: version(package) for package in PACKAGES}
     assert found["threads"] == torch.get_num_threads()
     assert re.fullmatch("[0-9a-f]{16}", found["source"])
-    assert not [secret for secret in ("my-own-machine", "somebody", f"{Path.home()}/") if secret in json.dumps(found)]
+    assert not [
+        secret
+        for secret in ("my-own-machine", "somebody", f"{Path.home()}/")
+        if secret in json.dumps(found)
+    ]
 
 
-def test_equal_code_has_one_checksum_wherever_it_lies_and_other_code_another(tmp_path: Path) -> None:
+def test_equal_code_has_one_checksum_wherever_it_lies_and_other_code_another(
+    tmp_path: Path,
+) -> None:
     files = {"a.py": b"x = 1\n", "presets/b.toml": b"[a]\n"}
     for folder in ("one", "two"):
         for name, content in files.items():
             (tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / folder / name).write_bytes(content if folder == "one" else content.replace(b"\n", b"\r\n"))
+            (tmp_path / folder / name).write_bytes(
+                content if folder == "one" else content.replace(b"\n", b"\r\n")
+            )
     (tmp_path / "two" / "cached.pyc").write_bytes(b"")
     assert source.__wrapped__(tmp_path / "one") == source.__wrapped__(tmp_path / "two")
     (tmp_path / "two" / "a.py").write_bytes(b"x = 2\n")
@@ -181,11 +216,25 @@ def test_equal_code_has_one_checksum_wherever_it_lies_and_other_code_another(tmp
 
 
 def test_a_single_part_is_drawn_under_its_name_and_several_beside_their_sum_or_mean() -> None:
-    logged, space = {"grad_norm": 9.0, "learning_rate": 1e-5}, {"alignment": 0.3, "uniformity": -2.0}
-    one = [{"step": 1, "loss": 0.5, "infonce": 0.5, **logged}, {"step": 2, "score": 0.25, "stsb": 0.25, **space}]
+    logged, space = (
+        {"grad_norm": 9.0, "learning_rate": 1e-5},
+        {"alignment": 0.3, "uniformity": -2.0},
+    )
+    one = [
+        {"step": 1, "loss": 0.5, "infonce": 0.5, **logged},
+        {"step": 2, "score": 0.25, "stsb": 0.25, **space},
+    ]
     assert loss_curves(one) == {"infonce": ([1], [0.5])}
     assert dev_curves(one) == {"stsb": ([2], [25.0])}
     two = {"step": 3, "loss": 0.9, "infonce": 0.5, "rank": 0.4, **logged}
-    assert loss_curves([two]) == {"loss": ([3], [0.9]), "infonce": ([3], [0.5]), "rank": ([3], [0.4])}
+    assert loss_curves([two]) == {
+        "loss": ([3], [0.9]),
+        "infonce": ([3], [0.5]),
+        "rank": ([3], [0.4]),
+    }
     two = {"step": 5, "score": 0.5, "stsb": 0.75, "sickr": 0.25, **space}
-    assert dev_curves([two]) == {"score": ([5], [50.0]), "stsb": ([5], [75.0]), "sickr": ([5], [25.0])}
+    assert dev_curves([two]) == {
+        "score": ([5], [50.0]),
+        "stsb": ([5], [75.0]),
+        "sickr": ([5], [25.0]),
+    }

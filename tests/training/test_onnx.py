@@ -22,12 +22,15 @@ from isotrope.post.ranking_map import with_map
 from isotrope.training import onnx
 
 pytest.importorskip("onnxruntime")
-TEXT = ["a", *sentences(5), " ".join(sentences(40))]  # one token, some, and more than the model reads
+# one token, some, and more than the model reads
+TEXT = ["a", *sentences(5), " ".join(sentences(40))]
 
 
 @pytest.fixture(scope="module")
 def source(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A saved model with everything that a graph has to hold: an average of layers, normalisation, a prompt."""
+    """A saved model with everything that a graph has to hold: an average of layers, normalisation,
+    a prompt.
+    """
     encoder = load(tiny_model, "first_last", normalize=True, max_length=40, device="cpu")
     encoder.prompts, encoder.default_prompt_name = {"query": "the river "}, "query"
     card = "---\nlicense: cc0-1.0\n---\n# mine"
@@ -44,7 +47,9 @@ def exported(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_snippet_of_the_card_gives_the_same_vectors_without_torch(exported: Path, source: Path) -> None:
+def test_the_snippet_of_the_card_gives_the_same_vectors_without_torch(
+    exported: Path, source: Path
+) -> None:
     snippet = (exported / "README.md").read_text().split("```python\n")[1].split("```")[0]
     without = "import sys\nsys.modules |= dict.fromkeys(['torch', 'transformers', 'sentence_transformers'])\n"
     asked = f"import json\nprint(json.dumps(encode(json.loads({json.dumps(TEXT)!r})).tolist()))\n"
@@ -52,7 +57,9 @@ def test_the_snippet_of_the_card_gives_the_same_vectors_without_torch(exported: 
     expected = load(source, device="cpu").encode(TEXT)
     for graph in (onnx.FLOAT32, onnx.INT8):
         code = script.replace(onnx.INT8, graph)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
         first, found = done.stdout.splitlines()
         assert first == "(2, 32)"
         cosines = (np.array(json.loads(found)) * expected).sum(1)
@@ -73,7 +80,9 @@ def test_the_route_of_queries_is_a_graph_of_its_own(tiny_model: Path, tmp_path: 
             onnx.export_onnx(tmp_path / "map", tmp_path / "none", role=role)
     folder = onnx.export_onnx(tmp_path / "map", tmp_path / "query", role="query")
     assert "| for | queries |" in (folder / "README.md").read_text()
-    found = onnx.run_onnx(folder / onnx.FLOAT32, TEXT, json.loads((folder / "export.json").read_text())["prompt"])
+    found = onnx.run_onnx(
+        folder / onnx.FLOAT32, TEXT, json.loads((folder / "export.json").read_text())["prompt"]
+    )
     np.testing.assert_allclose(found, mapped.encode_query(TEXT), atol=1e-5)
 
 
@@ -106,8 +115,12 @@ def test_the_folder_says_what_it_is(exported: Path, source: Path) -> None:
 def test_a_graph_that_gives_other_vectors_is_not_kept(
     exported: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx, "_write_graph", lambda *given: shutil.copy(exported / onnx.FLOAT32, given[-1]))
-    with pytest.raises(UserError, match=r"ONNX vectors differ from torch's by .*: nothing was written"):
+    monkeypatch.setattr(
+        onnx, "_write_graph", lambda *given: shutil.copy(exported / onnx.FLOAT32, given[-1])
+    )
+    with pytest.raises(
+        UserError, match=r"ONNX vectors differ from torch's by .*: nothing was written"
+    ):
         onnx.export_onnx(source, tmp_path / "out", pooling="cls")
     assert not list(tmp_path.iterdir())
 

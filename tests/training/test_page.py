@@ -37,16 +37,24 @@ def finished(tiny_model: Path, pairs_file: Path, tmp_path_factory: pytest.TempPa
     """A finished run on a corpus with hostile sentences, its pairs' name hostile too."""
     folder = tmp_path_factory.mktemp("report")
     corpus = folder / "corpus.txt"
-    corpus.write_text("\n".join([f"{HOSTILE} {text}" for text in sentences(64)]) + "\n", encoding="utf-8")
+    corpus.write_text(
+        "\n".join([f"{HOSTILE} {text}" for text in sentences(64)]) + "\n", encoding="utf-8"
+    )
     pairs = folder / "<b>$pairs.tsv"
     shutil.copy(pairs_file, pairs)
     isotrope.train(
-        corpus, model=str(tiny_model), output=folder / "run", dev=str(pairs),
+        corpus,
+        model=str(tiny_model),
+        output=folder / "run",
+        dev=str(pairs),
         overrides=[
-            "train.batch_size=16", "train.eval_steps=2", "train.learning_rate=1e-3", "encoder.pooling=mean",
+            "train.batch_size=16",
+            "train.eval_steps=2",
+            "train.learning_rate=1e-3",
+            "encoder.pooling=mean",
             "train.max_length=60",  # more than the hostile words, or all texts would be equal
         ],
-    )  # fmt: skip
+    )
     return folder / "run"
 
 
@@ -66,7 +74,9 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def test_a_finished_run_has_every_figure_on_the_page_and_as_files(finished: Path, page: Page) -> None:
+def test_a_finished_run_has_every_figure_on_the_page_and_as_files(
+    finished: Path, page: Page
+) -> None:
     assert page.figures == EVERY
     for name in EVERY:
         assert ET.parse(finished / "report" / f"{name}.svg").getroot().tag.endswith("svg")
@@ -147,7 +157,9 @@ def test_a_folder_that_is_no_whole_run_is_refused(run: Path, spoil: object, mess
     assert not (run / "report.html").exists()
 
 
-def test_a_report_that_fails_does_not_fail_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_fails_does_not_fail_the_run(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from isotrope.cli.models import show_report
 
     (run / "before.npz").write_text("no zip")

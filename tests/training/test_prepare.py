@@ -1,4 +1,6 @@
-"""Before a training: what a run reads, also from documents; every check first, and nothing written until the last."""
+"""Before a training: what a run reads, also from documents; every check first, and nothing written
+until the last.
+"""
 
 import io
 import json
@@ -44,16 +46,25 @@ DECIDING = {
 
 @pytest.mark.parametrize("what", DECIDING)
 def test_what_decides_the_result_is_compared_first_also_for_a_finished_run(
-    finished: Run, what: str, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
+    finished: Run,
+    what: str,
+    tiny_model: Path,
+    corpus_file: Path,
+    pairs_file: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """Before a model is loaded."""
     model = shutil.copytree(tiny_model, tmp_path / "tiny")
-    corpus, dev = shutil.copy(corpus_file, tmp_path / "c.txt"), shutil.copy(pairs_file, tmp_path / pairs_file.name)
+    corpus, dev = (
+        shutil.copy(corpus_file, tmp_path / "c.txt"),
+        shutil.copy(pairs_file, tmp_path / pairs_file.name),
+    )
     changed = {
-        "documents": (corpus, "\n", "\none more "), "dev": (dev, "\t", " or so\t"),
+        "documents": (corpus, "\n", "\none more "),
+        "dev": (dev, "\t", " or so\t"),
         "model": (model / "config.json", '"layer_norm_eps": 1e-12', '"layer_norm_eps": 1e-3'),
-    }  # fmt: skip
+    }
     if what in changed:
         file, old, new = changed[what]
         Path(file).write_text(Path(file).read_text().replace(old, new))
@@ -61,23 +72,34 @@ def test_what_decides_the_result_is_compared_first_also_for_a_finished_run(
         monkeypatch.setenv("WORLD_SIZE", "2")
         monkeypatch.setenv("RANK", "0")
     given = {"labels": "none", "sentences": 304, "seed": 304}
-    monkeypatch.setattr("isotrope.training.prepare.load", lambda *_, **__: pytest.fail("it has begun to work"))
+    monkeypatch.setattr(
+        "isotrope.training.prepare.load", lambda *_, **__: pytest.fail("it has begun to work")
+    )
     with pytest.raises(UserError, match=f"was begun with .*{DECIDING[what]}"):
         small_run(
-            model, Path(corpus), finished.folder, *(["train.warmup=0.5"] if what == "warmup" else []), dev=str(dev),
+            model,
+            Path(corpus),
+            finished.folder,
+            *(["train.warmup=0.5"] if what == "warmup" else []),
+            dev=str(dev),
             **{name: value for name, value in given.items() if name == what},
-        )  # fmt: skip
+        )
 
 
 def test_the_same_files_in_another_place_are_the_same_run(
     finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
 ) -> None:
     model = shutil.copytree(tiny_model, tmp_path / "tiny")
-    corpus, dev = shutil.copy(corpus_file, tmp_path / "c.txt"), shutil.copy(pairs_file, tmp_path / pairs_file.name)
+    corpus, dev = (
+        shutil.copy(corpus_file, tmp_path / "c.txt"),
+        shutil.copy(pairs_file, tmp_path / pairs_file.name),
+    )
     assert small_run(model, Path(corpus), finished.folder, dev=str(dev)).record == finished.record
 
 
-def test_a_prompt_is_part_of_the_identity_and_of_the_model(prompted_model: Path, tmp_path: Path) -> None:
+def test_a_prompt_is_part_of_the_identity_and_of_the_model(
+    prompted_model: Path, tmp_path: Path
+) -> None:
     """Also the space at its end."""
     table, options = tmp_path / "pairs.tsv", {"dev": "none", "labels": "none", "sentences": 32}
     rows = zip(sentences(40), sentences(40, seed=1), strict=True)
@@ -87,7 +109,10 @@ def test_a_prompt_is_part_of_the_identity_and_of_the_model(prompted_model: Path,
     saved = SentenceTransformer(str(run.folder / "model"), device="cpu")
     assert (saved.prompts["passage"], saved.default_prompt_name) == ("a short book on ", "query")
     identity = json.loads((run.folder / "job.json").read_text())["preset"]
-    assert (identity["encoder.prompt_name"], identity["encoder.positive_prompt"]) == ("query", "red: ")
+    assert (identity["encoder.prompt_name"], identity["encoder.positive_prompt"]) == (
+        "query",
+        "red: ",
+    )
     for other in ({}, {"prompt": "song of "}, {"prompt_name": "passage"}):
         with pytest.raises(UserError, match=r"was begun with .*encoder.prompt"):
             small_run(prompted_model, table, run.folder, **options, **other)
@@ -96,19 +121,35 @@ def test_a_prompt_is_part_of_the_identity_and_of_the_model(prompted_model: Path,
 @pytest.mark.parametrize(
     ("more", "same"),
     [
-        ([], True), (["train.batch_size=32"], False), (["encoder.dropout=0.1"], False), (["tokens.shuffle={}"], False)
+        ([], True),
+        (["train.batch_size=32"], False),
+        (["encoder.dropout=0.1"], False),
+        (["tokens.shuffle={}"], False),
     ],
-)  # fmt: skip
+)
 def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_its_own(
-    more: list[str], same: bool, tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    more: list[str],
+    same: bool,
+    tiny_model: Path,
+    corpus_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As many sentences a step, and no dropout or token step."""
 
     def identity(batch: int, *overrides: str) -> object:
         return read_inputs(
-            isotrope.text.open(corpus_file), model=str(tiny_model), dev="none", labels="none",
-            overrides=(f"train.batch_size={batch}", "encoder.dropout=0", "views.mlp=false", *overrides),
-        ).identity  # fmt: skip
+            isotrope.text.open(corpus_file),
+            model=str(tiny_model),
+            dev="none",
+            labels="none",
+            overrides=(
+                f"train.batch_size={batch}",
+                "encoder.dropout=0",
+                "views.mlp=false",
+                *overrides,
+            ),
+        ).identity
 
     one = identity(16, *more)
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -118,21 +159,49 @@ def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_i
 @pytest.mark.parametrize(
     ("preset", "given", "problem"),
     [
-        ("crops", {"positive": "p"}, "positive has no effect with the preset crops, which draws its pairs from whole"),
+        (
+            "crops",
+            {"positive": "p"},
+            "positive has no effect with the preset crops, which draws its pairs from whole",
+        ),
         ("crops", {"keep_duplicates": True}, "keep_duplicates has no effect with the preset crops"),
-        ("simcse", {"held_out": 5}, "held_out has no effect with the preset simcse, which reads texts, not documents"),
-        ("simcse", {"positive_prompt": "p"}, "positive_prompt has no effect .* positives only from a column"),
+        (
+            "simcse",
+            {"held_out": 5},
+            "held_out has no effect with the preset simcse, which reads texts, not documents",
+        ),
+        (
+            "simcse",
+            {"positive_prompt": "p"},
+            "positive_prompt has no effect .* positives only from a column",
+        ),
         ("rankcse-listnet", {}, "is a preset, which is not trained yet: add --train-teachers"),
-        ("simcse", {"teachers": {"guide": ["m"]}}, "--teacher guide: the preset simcse has no such teacher"),
+        (
+            "simcse",
+            {"teachers": {"guide": ["m"]}},
+            "--teacher guide: the preset simcse has no such teacher",
+        ),
         ("simcse", {"model": "rankcse-listnet"}, "is a preset, .*: train it, then add --model"),
         ("simcse", {"prompt_name": "query"}, "has no prompt called 'query': it has none"),
     ],
 )
 def test_a_mistake_in_the_settings_is_one_line(
-    preset: str, given: dict[str, object], problem: str, tiny_model: Path, corpus_file: Path, tmp_path: Path
+    preset: str,
+    given: dict[str, object],
+    problem: str,
+    tiny_model: Path,
+    corpus_file: Path,
+    tmp_path: Path,
 ) -> None:
     with pytest.raises(UserError, match=problem):
-        small_run(given.pop("model", tiny_model), corpus_file, tmp_path / "run", preset=preset, dev="none", **given)
+        small_run(
+            given.pop("model", tiny_model),
+            corpus_file,
+            tmp_path / "run",
+            preset=preset,
+            dev="none",
+            **given,
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -148,25 +217,34 @@ def test_a_run_trains_on_pairs_of_documents_and_says_what_it_read(
     tiny_model: Path, documents_file: Path, tmp_path: Path
 ) -> None:
     out = io.StringIO()
-    run = small_run(tiny_model, documents_file, tmp_path / "run", console=plain_console(file=out), **OPTIONS)
+    run = small_run(
+        tiny_model, documents_file, tmp_path / "run", console=plain_console(file=out), **OPTIONS
+    )
     assert run.record["selection"]["steps"] == 4  # two rounds of 40 documents, 16 a batch
     assert "izacard2022contriever" in (run.folder / "model" / "README.md").read_text()
     for words in (
-        "40 documents read from 1 file, 40 kept, 0 dropped", "each row of a table is a document; 40 have a title",
-        "80 pairs drawn from 40 of 40 documents", ": 80 pairs, 1 epoch, batches of 16",
-    ):  # fmt: skip
+        "40 documents read from 1 file, 40 kept, 0 dropped",
+        "each row of a table is a document; 40 have a title",
+        "80 pairs drawn from 40 of 40 documents",
+        ": 80 pairs, 1 epoch, batches of 16",
+    ):
         assert words in out.getvalue()
 
 
 def test_held_out_documents_are_never_trained_on(tiny_model: Path, documents_file: Path) -> None:
     opened = isotrope.text.open(documents_file)
     given = {"model": str(tiny_model), "dev": "none", "labels": "none"}
-    corpus, documents = read_inputs(opened, preset="crops", held_out=10, seed=3, **given).corpus, opened.documents()
+    corpus, documents = (
+        read_inputs(opened, preset="crops", held_out=10, seed=3, **given).corpus,
+        opened.documents(),
+    )
     train, held = documents.split(10, 3)
     assert corpus.rounds == (30, 30)
     bodies = {row: documents.texts(np.array([row]))[0] for row in range(40)}
     for pair in corpus.dataset:
-        sources = {row for row, body in bodies.items() if pair["text"] in body and pair["positive"] in body}
+        sources = {
+            row for row, body in bodies.items() if pair["text"] in body and pair["positive"] in body
+        }
         assert sources & set(train.tolist())
         assert not sources & set(held.tolist())
 
@@ -176,30 +254,55 @@ LONG = "some words that are enough for two crops of a document"
 
 def test_titles_that_are_missing_are_one_clear_line(tiny_model: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "d.jsonl"
-    corpus.write_text(f'{{"title": "{LONG}", "text": "some words"}}\n{{"title": "", "text": "{LONG}"}}\n')
+    corpus.write_text(
+        f'{{"title": "{LONG}", "text": "some words"}}\n{{"title": "", "text": "{LONG}"}}\n'
+    )
     with pytest.raises(UserError, match="1 of 2 documents has a title"):
         small_run(tiny_model, corpus, tmp_path / "run", **OPTIONS | {"preset": "title-body"})
     assert not (tmp_path / "run" / "job.json").exists()
 
 
 def test_only_the_sample_of_a_url_is_kept(
-    tiny_model: Path, corpus_file: Path, memory: AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path,
+    corpus_file: Path,
+    memory: AbstractFileSystem,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Row for row what it is of a file on this machine, and the other rows are null."""
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path))
     monkeypatch.setattr("isotrope.training.inputs.WATCHED", 5)
     memory.put_file(str(corpus_file), "/corpus.txt")
-    given: dict[str, Any] = {"model": str(tiny_model), "dev": "none", "labels": "none", "sentences": 20, "seed": 3}
+    given: dict[str, Any] = {
+        "model": str(tiny_model),
+        "dev": "none",
+        "labels": "none",
+        "sentences": 20,
+        "seed": 3,
+    }
     here, there = (
-        read_inputs(isotrope.text.open(place), preset="simcse", overrides=["train.batch_size=4"], **given).corpus
+        read_inputs(
+            isotrope.text.open(place), preset="simcse", overrides=["train.batch_size=4"], **given
+        ).corpus
         for place in (corpus_file, "memory://corpus.txt")
     )
     sample, watched = Sample(there, 20, 3), Sample(there, 5, 0)
-    assert (there.key, len(there), there.report.dropped) == (here.key, len(here), here.report.dropped)
+    assert (there.key, len(there), there.report.dropped) == (
+        here.key,
+        len(here),
+        here.report.dropped,
+    )
     assert sample.texts() == Sample(here, 20, 3).texts()
     assert watched.texts() == Sample(here, 5, 0).texts()
     kept = {row["label"] for row in there.dataset if row["text"] is not None}
-    assert kept == {*sample.order.rows(0, 20).tolist(), *watched.order.rows(0, 5).tolist(), 0, 1, 2, 3}
+    assert kept == {
+        *sample.order.rows(0, 20).tolist(),
+        *watched.order.rows(0, 5).tolist(),
+        0,
+        1,
+        2,
+        3,
+    }
 
 
 @contextmanager
@@ -210,9 +313,11 @@ def prepared(
     out = io.StringIO()
     text = {name: more.pop(name) for name in ("keep_duplicates", "split") if name in more}
     inputs = read_inputs(
-        isotrope.text.open(corpus, **text), model=str(model), overrides=(*SMALL, *overrides),
+        isotrope.text.open(corpus, **text),
+        model=str(model),
+        overrides=(*SMALL, *overrides),
         **{"dev": "none", "labels": "none", "sentences": 64, **more},
-    )  # fmt: skip
+    )
     job = Job(output, "run", inputs.identity)
     with job.held():
         yield prepare(inputs, job, plain_console(file=out)), out.getvalue()
@@ -221,13 +326,26 @@ def prepared(
 @pytest.mark.parametrize(
     ("overrides", "options", "message"),
     [
-        ([], {"log_to": ["notes"]}, "tracker 'notes' is unknown or not installed: install its package"),
-        (["train.max_length=65"], {}, r"cannot read texts with train.max_length = 65: choose .* at most 64"),
+        (
+            [],
+            {"log_to": ["notes"]},
+            "tracker 'notes' is unknown or not installed: install its package",
+        ),
+        (
+            ["train.max_length=65"],
+            {},
+            r"cannot read texts with train.max_length = 65: choose .* at most 64",
+        ),
         (["encoder.dropout=0.0"], {}, "equal.*dropout"),
     ],
 )
 def test_a_mistake_is_told_of_before_anything_is_written(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, overrides: list[str], options: dict[str, Any], message: str
+    tiny_model: Path,
+    corpus_file: Path,
+    tmp_path: Path,
+    overrides: list[str],
+    options: dict[str, Any],
+    message: str,
 ) -> None:
     with (
         pytest.raises(UserError, match=message),
@@ -248,24 +366,40 @@ def test_a_model_with_a_route_for_queries_is_not_trained(tiny_model: Path, tmp_p
 def test_training_reads_what_encode_reads(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, include: bool, cached: Path
 ) -> None:
-    """The prompt and, where the pooling leaves it out, its length: in tokens made before, in teachers."""
+    """The prompt and, where the pooling leaves it out, its length: in tokens made before, in
+    teachers.
+    """
     folder = with_prompts(tiny_model, tmp_path / "own", include_prompt=include)
     words, own = "an old 😀\x7f song of ", SentenceTransformer(str(folder), device="cpu")
-    with prepared(folder, corpus_file, tmp_path / "run", "encoder.dropout=0", "tokens.shuffle={}", prompt=words) as (
-        plan, said,
-    ):  # fmt: skip
+    with prepared(
+        folder,
+        corpus_file,
+        tmp_path / "run",
+        "encoder.dropout=0",
+        "tokens.shuffle={}",
+        prompt=words,
+    ) as (
+        plan,
+        said,
+    ):
         assert "has prompts" not in said
-        dataset, collator = token_data(plan.model, plan.sample.corpus, plan.sample.rows, 64, plan.console)
+        dataset, collator = token_data(
+            plan.model, plan.sample.corpus, plan.sample.rows, 64, plan.console
+        )
         batch = collator([dataset[int(row)] for row in plan.sample.order.rows(0, 5)])
         texts = plan.sample.corpus.texts(batch["label"].numpy())
         plan.objective.tokens = []
-        features = {key.removeprefix("text_"): value for key, value in batch.items() if key != "label"}
+        features = {
+            key.removeprefix("text_"): value for key, value in batch.items() if key != "label"
+        }
         with torch.no_grad():
             views = plan.objective.eval().encode([features], batch["label"])
         expected = own.encode(texts, prompt=words)
         torch.testing.assert_close(views.stack[0], torch.from_numpy(expected), atol=1e-5, rtol=0)
         teacher = TeacherModel("initial").load(BuildContext.of(plan.model))
-        torch.testing.assert_close(teacher(texts), F.normalize(torch.from_numpy(expected), dim=-1), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            teacher(texts), F.normalize(torch.from_numpy(expected), dim=-1), atol=1e-5, rtol=0
+        )
         assert plan.folder.identity["preset"]["encoder.prompt"] == words
 
 
@@ -278,37 +412,59 @@ def test_the_run_begins_with_the_student_as_it_is_and_an_objective_that_has_seen
         assert len(plan.sample) == 64
         assert plan.objective.step == 0
         assert [
-            value.item() for name, value in plan.objective.components.state_dict().items() if "batches" in name
+            value.item()
+            for name, value in plan.objective.components.state_dict().items()
+            if "batches" in name
         ] == [0]
         assert not plan.model.training
         assert plan.model.max_seq_length == 64, "train.max_length is for training alone"
         assert plan.folder.sample == plan.watched[:SHOWN]
         assert set(plan.watched) <= set(corpus_file.read_text().splitlines())
-        head = {name: value.clone() for name, value in plan.objective.components.state_dict().items()}
+        head = {
+            name: value.clone() for name, value in plan.objective.components.state_dict().items()
+        }
     assert "64 sentences, 1 epoch, batches of 16" in said
     assert "no dev pairs: label-free signals are shown" in said
     with prepared(tiny_model, corpus_file, tmp_path / "other", *stateful) as (again, _):
         other = again.objective.components.state_dict()
-    assert all(torch.equal(head[name], other[name]) for name in head), "the same seed, the same head"
+    assert all(torch.equal(head[name], other[name]) for name in head), (
+        "the same seed, the same head"
+    )
 
 
-def test_how_much_of_the_text_will_be_read_is_said_before_training(tiny_model: Path, tmp_path: Path) -> None:
+def test_how_much_of_the_text_will_be_read_is_said_before_training(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     corpus = tmp_path / "paragraphs.txt"
     drawn = [f"{sentence}x." for sentence in sentences(320)]
     corpus.write_text("".join(" ".join(drawn[i : i + 5]) + "\n" for i in range(0, 320, 5)))
-    with prepared(tiny_model, corpus, tmp_path / "whole", "train.max_length=16", sentences=None) as (_, said):
-        assert re.search(r"64 of 64 texts are longer than 16 tokens; [23]\d % of the text is read", said)
-        assert "warning: much of the text is cut off: add --split sentences, or read more with --set train.max" in said
+    with prepared(
+        tiny_model, corpus, tmp_path / "whole", "train.max_length=16", sentences=None
+    ) as (_, said):
+        assert re.search(
+            r"64 of 64 texts are longer than 16 tokens; [23]\d % of the text is read", said
+        )
+        assert (
+            "warning: much of the text is cut off: add --split sentences, or read more with --set train.max"
+            in said
+        )
     run = prepared(
-        tiny_model, corpus, tmp_path / "split", "train.max_length=64", "train.batch_size=16", sentences=None,
+        tiny_model,
+        corpus,
+        tmp_path / "split",
+        "train.max_length=64",
+        "train.batch_size=16",
+        sentences=None,
         split="sentences",
-    )  # fmt: skip
+    )
     with run as (_, said):
         assert "64 texts read from 1 file, split into 320 sentences, 320 kept" in said
         assert "cut off" not in said
 
 
-def test_half_precision_is_trained_in_full(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+def test_half_precision_is_trained_in_full(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
     """A model saved in bfloat16 loads in bfloat16, where a step of 3e-5 changes few weights."""
     half = SentenceTransformer(str(tiny_model), device="cpu").bfloat16()
     half.save_pretrained(str(tmp_path / "half"), create_model_card=False)
@@ -323,7 +479,9 @@ def test_a_model_that_reads_from_left_to_right_is_not_pooled_at_its_first_token(
 ) -> None:
     """There, the first token has seen no other."""
     decoder = build_decoder(tmp_path / "decoder", "right", pooled=False)
-    problem = "'cls' tell a text's first token alone: choose --set encoder.pooling=lasttoken, or mean"
+    problem = (
+        "'cls' tell a text's first token alone: choose --set encoder.pooling=lasttoken, or mean"
+    )
     refused = prepared(decoder, corpus_file, tmp_path / "run", "encoder.pooling=cls")
     with pytest.raises(UserError, match=problem), refused:
         pass

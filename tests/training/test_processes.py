@@ -1,4 +1,6 @@
-"""Several processes, started by torchrun: their result, their errors, their end, also with ``train.fsdp``."""
+"""Several processes, started by torchrun: their result, their errors, their end, also with
+``train.fsdp``.
+"""
 
 import json
 import os
@@ -29,16 +31,28 @@ def table_of_pairs(folder: Path, count: int = 320) -> Path:
     return table
 
 
-def trained_apart(folder: Path, model: Path, *methods: list[str], two: tuple[str, ...] = ()) -> None:
+def trained_apart(
+    folder: Path, model: Path, *methods: list[str], two: tuple[str, ...] = ()
+) -> None:
     """Train each method in one process, and in two of half the batch: equal weights, head included."""
     for name, processes, batch, more in (("one", 1, 16, ()), ("two", 2, 8, two)):
         words = [word for method in methods for word in ("+", RATE, *more, *method)]
-        ranks = (ROOT / "tests" / "ranks.py", table_of_pairs(folder), model, folder / name, batch, 0.0, *words)
+        ranks = (
+            ROOT / "tests" / "ranks.py",
+            table_of_pairs(folder),
+            model,
+            folder / name,
+            batch,
+            0.0,
+            *words,
+        )
         torchrun(*map(str, ranks), processes=processes)
     began = load_file(model / "model.safetensors")["embeddings.word_embeddings.weight"]
     for number in ("", *map(str, range(1, len(methods)))):
         one, two_ = (load_file(folder / f"{name}{number}-0.safetensors") for name in ("one", "two"))
-        assert (one["model.0.model.embeddings.word_embeddings.weight"] - began).abs().max() > 1e-3, "it has moved"
+        assert (
+            one["model.0.model.embeddings.word_embeddings.weight"] - began
+        ).abs().max() > 1e-3, "it has moved"
         assert one.keys() == two_.keys()
         for name, value in one.items():
             assert torch.allclose(value.float(), two_[name].float(), atol=1e-5), (number, name)
@@ -48,11 +62,21 @@ def trained_apart(folder: Path, model: Path, *methods: list[str], two: tuple[str
 def test_two_processes_equal_one_of_twice_the_batch(tiny_model: Path, tmp_path: Path) -> None:
     """20 steps without dropout. With dropout: equal heads on both ranks."""
     trained_apart(tmp_path, tiny_model, [])
-    wet = (ROOT / "tests" / "ranks.py", table_of_pairs(tmp_path), tiny_model, tmp_path / "wet", 8, 0.1, RATE)
+    wet = (
+        ROOT / "tests" / "ranks.py",
+        table_of_pairs(tmp_path),
+        tiny_model,
+        tmp_path / "wet",
+        8,
+        0.1,
+        RATE,
+    )
     torchrun(*map(str, wet), processes=2)
     for run in ("two", "wet"):
         first, second = (load_file(tmp_path / f"{run}-{rank}.safetensors") for rank in (0, 1))
-        assert {name for name in first if not name.startswith("model.")} >= {"components.0.linear.weight"}
+        assert {name for name in first if not name.startswith("model.")} >= {
+            "components.0.linear.weight"
+        }
         for name, value in first.items():
             assert torch.equal(value, second[name]), (run, name)
 
@@ -60,7 +84,9 @@ def test_two_processes_equal_one_of_twice_the_batch(tiny_model: Path, tmp_path: 
 def train(*more: object, processes: int = 1) -> subprocess.CompletedProcess[str]:
     launcher = ["-m", *TORCHRUN, f"--nproc-per-node={processes}"] if processes > 1 else []
     command = [sys.executable, *launcher, "-m", "isotrope", "train", *map(str, more)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=ENVIRONMENT, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=ENVIRONMENT, check=False
+    )
 
 
 def words_of(*settings: str) -> list[str]:
@@ -77,7 +103,16 @@ def test_the_command_in_two_processes_equals_one_of_twice_the_batch(
     """The first process alone speaks. Pairs of documents come in rounds, of 324 rows or fewer."""
     positive = [] if "crops" in reading else ["--positive", "positive"]
     settings = words_of("encoder.dropout=0", "encoder.pooling=mean", "train.learning_rate=1e-3")
-    common = [table_of_pairs(tmp_path), "--model", tiny_model, "--text", "text", *positive, *reading, *settings]
+    common = [
+        table_of_pairs(tmp_path),
+        "--model",
+        tiny_model,
+        "--text",
+        "text",
+        *positive,
+        *reading,
+        *settings,
+    ]
     weights = {}
     for name, processes, batch in (("one", 1, 16), ("two", 2, 8)):
         more = ["--set", f"train.batch_size={batch}", "--output", tmp_path / name]
@@ -90,17 +125,39 @@ def test_the_command_in_two_processes_equals_one_of_twice_the_batch(
 
 
 @pytest.mark.slow
-def test_under_torchrun_the_first_process_alone_tells_a_mistake(tiny_model: Path, tmp_path: Path) -> None:
+def test_under_torchrun_the_first_process_alone_tells_a_mistake(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     done = train("no.txt", "--output", tmp_path / "run", "--model", tiny_model, processes=2)
     assert done.stderr.count("isotrope: no.txt does not exist") == 1
     assert done.stderr.count("isotrope: ") == 1
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_all_processes_and_they_go_on(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+def test_ctrl_c_stops_all_processes_and_they_go_on(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
     settings = words_of("train.epochs=90", "train.batch_size=16", "train.eval_steps=10")
-    words = [str(corpus_file), "--model", str(tiny_model), "--sentences", "64", "--output", str(tmp_path), *settings]
-    command = [sys.executable, "-m", *TORCHRUN, "--nproc-per-node=2", "-m", "isotrope", "train", *words]
+    words = [
+        str(corpus_file),
+        "--model",
+        str(tiny_model),
+        "--sentences",
+        "64",
+        "--output",
+        str(tmp_path),
+        *settings,
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        *TORCHRUN,
+        "--nproc-per-node=2",
+        "-m",
+        "isotrope",
+        "train",
+        *words,
+    ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     running = subprocess.Popen(command, env=ENVIRONMENT, text=True, **pipes)  # type: ignore[call-overload]
     for line in running.stdout:
@@ -116,9 +173,16 @@ def test_ctrl_c_stops_all_processes_and_they_go_on(tiny_model: Path, corpus_file
 
 
 @pytest.mark.slow
-def test_one_process_goes_on_for_two_of_which_one_was_lost(tiny_model: Path, tmp_path: Path) -> None:
+def test_one_process_goes_on_for_two_of_which_one_was_lost(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     """Without dropout, as many sentences a step give what they would have given."""
-    settings = ("encoder.dropout=0", "encoder.pooling=mean", "train.learning_rate=1e-4", "train.save_steps=5")
+    settings = (
+        "encoder.dropout=0",
+        "encoder.pooling=mean",
+        "train.learning_rate=1e-4",
+        "train.save_steps=5",
+    )
     common = [table_of_pairs(tmp_path, 640), "--model", tiny_model, *words_of(*settings)]
     common += ["--positive", "positive", "--text", "text"]
     command = ["-m", *TORCHRUN, "--nproc-per-node=2", "-m", "isotrope", "train", *common]
@@ -131,18 +195,32 @@ def test_one_process_goes_on_for_two_of_which_one_was_lost(tiny_model: Path, tmp
     for output in ("run", "whole"):
         done = train(*common, "--set", "train.batch_size=16", "--output", tmp_path / output)
         assert done.returncode == 0, done.stderr
-    weights = [load_file(tmp_path / output / "model" / "model.safetensors") for output in ("run", "whole")]
-    assert all(torch.allclose(value, weights[1][name], atol=1e-5) for name, value in weights[0].items())
+    weights = [
+        load_file(tmp_path / output / "model" / "model.safetensors") for output in ("run", "whole")
+    ]
+    assert all(
+        torch.allclose(value, weights[1][name], atol=1e-5) for name, value in weights[0].items()
+    )
 
 
 TWO = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
 RATE = "train.learning_rate=3e-4"  # with 10⁻³, Adam makes the rounding of one weight 2.3·10⁻⁵
-PEERS = ["views.passes=3", "peers.trained.on=[1]", "peers.moving_average.on=[2]", "scores.positives.views=[1]"]
+PEERS = [
+    "views.passes=3",
+    "peers.trained.on=[1]",
+    "peers.moving_average.on=[2]",
+    "scores.positives.views=[1]",
+]
 PEERS += ["scores.key_queue.keys=2", "scores.key_queue.size=40", "train.mini_batch_size=5"]
 
 
 def rankcse(teacher: Path) -> list[str]:
-    listnet = ["kind='listnet'", "teacher='guide'", "temperature=0.025", "teacher_temperature=0.0125"]
+    listnet = [
+        "kind='listnet'",
+        "teacher='guide'",
+        "temperature=0.025",
+        "teacher_temperature=0.0125",
+    ]
     terms = ["consistency.weight=1", *(f"rank.{option}" for option in listnet)]
     return [*(f"terms.{term}" for term in terms), f"teachers.guide.models=['{teacher}']"]
 
@@ -150,29 +228,46 @@ def rankcse(teacher: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("setting", "named"),
     [
-        ("encoder.lora.rank=4", "encoder.lora"), ("train.compile=true", "train.compile"),
+        ("encoder.lora.rank=4", "encoder.lora"),
+        ("train.compile=true", "train.compile"),
         ("train.precision='fp16'", "train.precision"),
     ],
-)  # fmt: skip
-def test_what_fsdp_does_not_go_with_is_refused(setting: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+)
+def test_what_fsdp_does_not_go_with_is_refused(
+    setting: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in TWO.items():
         monkeypatch.setenv(name, value)
     check_fsdp(read_preset("simcse", ["train.fsdp=true"]))
-    with pytest.raises(UserError, match=f"train.fsdp = true does not go with {named}.*: change that"):
+    with pytest.raises(
+        UserError, match=f"train.fsdp = true does not go with {named}.*: change that"
+    ):
         check_fsdp(read_preset("simcse", ["train.fsdp=true", setting]))
 
 
-@pytest.mark.parametrize("part", [["terms.paser.weight=1"], ["tokens.cutoff.unit='feature'", "tokens.cutoff.on=[1]"]])
-def test_a_part_that_reads_the_students_weights_is_refused(part: list[str], tiny_model: Path) -> None:
-    check_parts(build_objective(read_preset("simcse", PEERS), load(tiny_model, "mean", device="cpu")))
+@pytest.mark.parametrize(
+    "part", [["terms.paser.weight=1"], ["tokens.cutoff.unit='feature'", "tokens.cutoff.on=[1]"]]
+)
+def test_a_part_that_reads_the_students_weights_is_refused(
+    part: list[str], tiny_model: Path
+) -> None:
+    check_parts(
+        build_objective(read_preset("simcse", PEERS), load(tiny_model, "mean", device="cpu"))
+    )
     objective = build_objective(read_preset("simcse", part), load(tiny_model, "mean", device="cpu"))
-    with pytest.raises(UserError, match=r"train.fsdp = true: .* reads the weights of the student itself: set"):
+    with pytest.raises(
+        UserError, match=r"train.fsdp = true: .* reads the weights of the student itself: set"
+    ):
         check_parts(objective)
 
 
 @pytest.mark.slow
-def test_spread_over_two_processes_it_equals_one_of_twice_the_batch(tiny_model: Path, tmp_path: Path) -> None:
-    """20 steps of SimCSE, RankCSE, and of a trained and a slow second encoder with a queue, heads included."""
+def test_spread_over_two_processes_it_equals_one_of_twice_the_batch(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    """20 steps of SimCSE, RankCSE, and of a trained and a slow second encoder with a queue, heads
+    included.
+    """
     trained_apart(tmp_path, tiny_model, [], rankcse(tiny_model), PEERS, two=("train.fsdp=true",))
 
 
@@ -181,11 +276,27 @@ def test_killed_under_torchrun_and_resumed_it_equals_an_unstopped_run(
     tiny_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:
     """With dropout, a second encoder, a queue and a head. The files are those of a run without it."""
-    settings = [*PEERS, "train.batch_size=8", "train.save_steps=5", "train.eval_steps=10", "encoder.pooling=mean"]
+    settings = [
+        *PEERS,
+        "train.batch_size=8",
+        "train.save_steps=5",
+        "train.eval_steps=10",
+        "encoder.pooling=mean",
+    ]
     settings += ["train.learning_rate=1e-3", "train.fsdp=true", "train.keep_head=true"]
     common = [corpus_file, "--model", tiny_model, *words_of(*settings)]
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
-    command = ["-m", *TORCHRUN, "--nproc-per-node=2", "-m", "isotrope", "train", *common, "--output", stopped]
+    command = [
+        "-m",
+        *TORCHRUN,
+        "--nproc-per-node=2",
+        "-m",
+        "isotrope",
+        "train",
+        *common,
+        "--output",
+        stopped,
+    ]
     code, errors, _ = lose(1, stopped, *map(str, command))
     assert code != 0
     (line,) = [line for line in errors.splitlines() if line.startswith("isotrope: ")]
@@ -197,6 +308,14 @@ def test_killed_under_torchrun_and_resumed_it_equals_an_unstopped_run(
     for name in ("model/model.safetensors", "checkpoints/checkpoint-20/objective.safetensors"):
         assert same_weights(stopped, whole, name)
     names = {path.name for path in (whole / "checkpoints" / "checkpoint-20").iterdir()}
-    assert names >= {"model.safetensors", "objective.safetensors", "optimizer.pt", "scheduler.pt", "contents.json"}
+    assert names >= {
+        "model.safetensors",
+        "objective.safetensors",
+        "optimizer.pt",
+        "scheduler.pt",
+        "contents.json",
+    }
     state = torch.load(whole / "checkpoints" / "checkpoint-20" / "optimizer.pt", weights_only=True)
-    assert all(type(value) is torch.Tensor for kept in state["state"].values() for value in kept.values())
+    assert all(
+        type(value) is torch.Tensor for kept in state["state"].values() for value in kept.values()
+    )

@@ -1,4 +1,6 @@
-"""The encoder as a student of rankings: it learns them, goes on after a stop, and may read queries alone."""
+"""The encoder as a student of rankings: it learns them, goes on after a stop, and may read queries
+alone.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,9 @@ def wanted(vectors: np.ndarray) -> Lists:
 def learn(model: Path, output: Path, texts: int = 80) -> Path:
     student = load(str(model))
     documents = vectors_of(student, DOCUMENTS)
-    return learn_rankings(student, QUERIES, documents, wanted(documents), texts=texts, batch=8, output=output)
+    return learn_rankings(
+        student, QUERIES, documents, wanted(documents), texts=texts, batch=8, output=output
+    )
 
 
 def loss_of(model: SentenceTransformer, documents: np.ndarray) -> float:
@@ -41,14 +45,18 @@ def loss_of(model: SentenceTransformer, documents: np.ndarray) -> float:
     unit = torch.nn.functional.normalize(torch.from_numpy(documents), dim=-1)
     queries = torch.nn.functional.normalize(torch.from_numpy(vectors_of(model, QUERIES)), dim=-1)
     lists = wanted(documents)
-    return float(ranking_loss(queries, unit[lists.documents], torch.from_numpy(lists.scores).float(), SCALE))
+    return float(
+        ranking_loss(queries, unit[lists.documents], torch.from_numpy(lists.scores).float(), SCALE)
+    )
 
 
 def test_a_batch_has_the_loss_of_its_queries(tiny_model: Path) -> None:
     model = load(str(tiny_model)).eval()
     documents = vectors_of(model, DOCUMENTS)
     lists, rows = wanted(documents), [3, 0, 7]
-    found = RankingLoss(model, documents, lists)([model.preprocess([QUERIES[row] for row in rows])], torch.tensor(rows))
+    found = RankingLoss(model, documents, lists)(
+        [model.preprocess([QUERIES[row] for row in rows])], torch.tensor(rows)
+    )
     unit = documents / np.linalg.norm(documents, axis=1, keepdims=True)
     queries = vectors_of(model, QUERIES)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
@@ -106,5 +114,7 @@ def test_a_trained_encoder_may_read_queries_alone(tiny_model: Path, tmp_path: Pa
     np.testing.assert_array_equal(ours.encode(DOCUMENTS), start.encode(DOCUMENTS))
     np.testing.assert_array_equal(ours.encode_query(QUERIES), trained.encode(QUERIES))
     np.testing.assert_allclose(plain.encode_query(QUERIES), trained.encode(QUERIES), atol=1e-6)
-    with pytest.raises(UserError, match="reads queries in another way than documents: name the model"):
+    with pytest.raises(
+        UserError, match="reads queries in another way than documents: name the model"
+    ):
         load(str(tmp_path / "routed"), "cls")

@@ -1,4 +1,6 @@
-"""Whole runs: what they take and leave behind, seeds, kills; what selects and judges; the verdict and the card."""
+"""Whole runs: what they take and leave behind, seeds, kills; what selects and judges; the verdict
+and the card.
+"""
 
 import io
 import json
@@ -32,7 +34,14 @@ from small_runs import SHORT, SMALL, Small, logged, same_weights, small_run
 
 def test_a_run_leaves_its_record(finished: Run) -> None:
     kept = {path.name for path in finished.folder.iterdir()}
-    assert kept >= {"model", "result.json", "metrics.jsonl", "preset.toml", "environment.json", "job.json"}
+    assert kept >= {
+        "model",
+        "result.json",
+        "metrics.jsonl",
+        "preset.toml",
+        "environment.json",
+        "job.json",
+    }
     assert finished.verdict.word in {"better", "worse", "no difference found"}
     records = logged(finished.folder)
     evaluated = {record["step"]: record["score"] for record in records if "score" in record}
@@ -46,7 +55,9 @@ def test_a_run_leaves_its_record(finished: Run) -> None:
 def test_the_model_is_the_best_one_and_loads_in_plain_sentence_transformers(finished: Run) -> None:
     plain = SentenceTransformer(str(finished.folder / "model"), device="cpu")
     assert np.array_equal(plain.encode(sentences(5)), finished.model.to("cpu").encode(sentences(5)))
-    assert not any("linear" in name for name, _ in plain.named_parameters()), "the head is for training only"
+    assert not any("linear" in name for name, _ in plain.named_parameters()), (
+        "the head is for training only"
+    )
     assert plain.max_seq_length == 64, "the training length is not the model's"
     best = finished.record["selection"]["best_step"]
     kept = finished.folder / "checkpoints" / f"checkpoint-{best}"
@@ -56,7 +67,9 @@ def test_the_model_is_the_best_one_and_loads_in_plain_sentence_transformers(fini
 def test_a_result_saves_its_model_and_writes_its_report(finished: Run, tmp_path: Path) -> None:
     finished.save(tmp_path / "mine")
     assert (tmp_path / "mine" / "README.md").is_file()
-    assert np.array_equal(isotrope.load(tmp_path / "mine").encode(["a bird"]), finished.model.encode(["a bird"]))
+    assert np.array_equal(
+        isotrope.load(tmp_path / "mine").encode(["a bird"]), finished.model.encode(["a bird"])
+    )
     page = finished.report(tmp_path / "page.html")
     assert finished.verdict.word in page.read_text(encoding="utf-8")
 
@@ -66,8 +79,16 @@ def test_the_default_method_fits_the_model_and_is_said(
 ) -> None:
     """A raw model gets SimCSE; a sentence-embedding model is adapted, and keeps its pooling."""
     isotrope.load(tiny_model, "mean").save_pretrained(str(tmp_path / "embedding"))
-    few = {"overrides": ["train.batch_size=16", "train.epochs=0.1"], "dev": "none", "labels": "none", "sentences": 64}
-    for model, preset, pooling in ((tiny_model, "simcse", "cls"), (tmp_path / "embedding", "adapt", "mean")):
+    few = {
+        "overrides": ["train.batch_size=16", "train.epochs=0.1"],
+        "dev": "none",
+        "labels": "none",
+        "sentences": 64,
+    }
+    for model, preset, pooling in (
+        (tiny_model, "simcse", "cls"),
+        (tmp_path / "embedding", "adapt", "mean"),
+    ):
         found = isotrope.train(corpus_file, model=model, output=tmp_path / preset, **few)
         assert found.record["preset"] == preset
         assert found.verdict.word == "not tested"
@@ -76,7 +97,9 @@ def test_the_default_method_fits_the_model_and_is_said(
 
 
 def test_seeds_differ_and_a_seed_repeats(small: Small) -> None:
-    first, again, other = (small(f"run{place}", seed=seed, **SHORT).folder for place, seed in enumerate((1, 1, 2)))
+    first, again, other = (
+        small(f"run{place}", seed=seed, **SHORT).folder for place, seed in enumerate((1, 1, 2))
+    )
     assert same_weights(first, again)
     assert not same_weights(first, other)
 
@@ -86,7 +109,9 @@ def test_a_finished_run_is_only_read_until_it_begins_anew(small: Small) -> None:
     before = (run.folder / "model" / "model.safetensors").stat().st_mtime_ns
     assert small(run.folder, **SHORT).record == run.record
     assert (run.folder / "model" / "model.safetensors").stat().st_mtime_ns == before
-    with pytest.raises(UserError, match="seed = 0, not 7: choose another --output, or begin anew with --restart"):
+    with pytest.raises(
+        UserError, match="seed = 0, not 7: choose another --output, or begin anew with --restart"
+    ):
         small(run.folder, seed=7, **SHORT)
     assert small(run.folder, seed=7, restart=True, **SHORT).record["seed"] == 7
 
@@ -94,8 +119,12 @@ def test_a_finished_run_is_only_read_until_it_begins_anew(small: Small) -> None:
 @pytest.fixture(scope="module")
 def from_files(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     table = tmp_path_factory.mktemp("table") / "texts.csv"
-    table.write_text("name,text\n" + "".join(f"{number},{text}\n" for number, text in enumerate(sentences(64))))
-    return isotrope.train(table, preset="simcse", model=tiny_model, overrides=SMALL, dev="none", labels="none")
+    table.write_text(
+        "name,text\n" + "".join(f"{number},{text}\n" for number, text in enumerate(sentences(64)))
+    )
+    return isotrope.train(
+        table, preset="simcse", model=tiny_model, overrides=SMALL, dev="none", labels="none"
+    )
 
 
 @pytest.mark.parametrize("given", [DataFrame, lambda table: table["text"]])
@@ -106,7 +135,9 @@ def test_objects_give_the_same_model_as_files(
     model = isotrope.load(tiny_model)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     texts = given({"text": sentences(64), "name": [f"{number}" for number in range(64)]})
-    run = isotrope.train(texts, preset="simcse", model=model, overrides=SMALL, dev="none", labels="none")
+    run = isotrope.train(
+        texts, preset="simcse", model=model, overrides=SMALL, dev="none", labels="none"
+    )
     assert np.array_equal(run.model.encode(sentences(5)), from_files.model.encode(sentences(5)))
     assert run.record["selection"]["steps"] == 4
     assert "64 " in (said := (run.folder / "model" / "README.md").read_text())
@@ -120,7 +151,11 @@ def test_objects_give_the_same_model_as_files(
 def test_each_file_is_opened_once(small: Small, corpus_file: Path, cached: Path) -> None:
     """By a first training, with nothing in the cache."""
     opened: list[str] = []
-    sys.addaudithook(lambda event, words: opened.append(str(words[0])) if event == "open" and opened_by_test else None)
+    sys.addaudithook(
+        lambda event, words: (
+            opened.append(str(words[0])) if event == "open" and opened_by_test else None
+        )
+    )
     opened_by_test = [True]
     small("run", **SHORT)
     opened_by_test.clear()
@@ -160,7 +195,9 @@ def test_text_that_changes_under_a_training_ends_it(
 
 
 def test_the_verdict_is_on_pairs_that_did_not_select(finished: Run, pairs_file: Path) -> None:
-    """Half of the user's pairs select, the other half judges; its numbers are those of the two models."""
+    """Half of the user's pairs select, the other half judges; its numbers are those of the two
+    models.
+    """
     comparison, verdict = finished.record["comparison"], finished.verdict
     (task,) = comparison["per_task"]
     scored = next(iter(finished.record["after"].values()))
@@ -177,7 +214,9 @@ def test_the_verdict_is_on_pairs_that_did_not_select(finished: Run, pairs_file: 
 
 @pytest.fixture(scope="module")
 def own_pooling(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sentence-embedding model with a pooling and a prompt of its own, which the preset does not have."""
+    """A sentence-embedding model with a pooling and a prompt of its own, which the preset does not
+    have.
+    """
     model = load(tiny_model, "mean", normalize=True, device="cpu")
     model.prompts, model.default_prompt_name = {"query": "the river "}, "query"
     save(model, folder := tmp_path_factory.mktemp("own") / "model")
@@ -187,21 +226,37 @@ def own_pooling(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 def test_before_is_the_model_as_it_was_given(
     own_pooling: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
 ) -> None:
-    """Else `train` praises a model that has lost what the user had: 77.37 with its mean, 72.91 with the preset's."""
+    """Else `train` praises a model that has lost what the user had: 77.37 with its mean, 72.91 with
+    the preset's.
+    """
     said = io.StringIO()
     run = small_run(
-        own_pooling, corpus_file, tmp_path / "run", "encoder.pooling=cls", "encoder.prompt=''", dev="none",
-        sentences=32, labels=pairs_file, console=plain_console(file=said),
-    )  # fmt: skip
+        own_pooling,
+        corpus_file,
+        tmp_path / "run",
+        "encoder.pooling=cls",
+        "encoder.prompt=''",
+        dev="none",
+        sentences=32,
+        labels=pairs_file,
+        console=plain_console(file=said),
+    )
     pairs = {"pairs": {"test": read_pairs(pairs_file)}}
     gold, cosines = main_pairs(pairs, similarities(load(own_pooling, device="cpu"), pairs))["pairs"]
     assert run.verdict.scores is not None
     assert run.verdict.scores[0] == pytest.approx(spearman(cosines, gold), abs=1e-6)
     assert (run.verdict.before, run.verdict.judge) == ("model", "120 graded pairs of pairs")
-    assert said.getvalue().count("note: the new model has the pooling cls, and is compared with model as it is") == 1
+    assert (
+        said.getvalue().count(
+            "note: the new model has the pooling cls, and is compared with model as it is"
+        )
+        == 1
+    )
 
 
-def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, tiny_model: Path) -> None:
+def test_it_tells_the_run_and_no_text_of_it(
+    finished: Run, corpus_file: Path, tiny_model: Path
+) -> None:
     text = (finished.folder / "model" / "README.md").read_text(encoding="utf-8")
     result = finished.record
     (scores,) = result["comparison"]["per_task"].values()
@@ -226,10 +281,16 @@ def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, ti
     assert f"`{json.dumps(tiny_model.name)}`" in text
     assert str(tiny_model.parent) not in text
     assert str(corpus_file.parent) not in text
-    assert not [sentence for sentence in corpus_file.read_text().splitlines() if sentence and sentence in text]
+    assert not [
+        sentence
+        for sentence in corpus_file.read_text().splitlines()
+        if sentence and sentence in text
+    ]
 
 
-def test_without_pairs_the_last_checkpoint_is_kept(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_pairs_the_last_checkpoint_is_kept(
+    small: Small, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = small("run", dev="none", labels="none")
     assert run.verdict.word == "not tested"
     assert "**Not judged.**" in (run.folder / "model" / "README.md").read_text(encoding="utf-8")
@@ -237,7 +298,9 @@ def test_without_pairs_the_last_checkpoint_is_kept(small: Small, capsys: pytest.
     assert "the last checkpoint is kept" in capsys.readouterr().out
     signals = [record for record in logged(run.folder) if "uniformity" in record]
     assert [record["step"] for record in signals] == [5, 10, 15, 20]
-    assert all(np.isfinite([r["alignment"], r["uniformity"], r["mean_cosine"]]).all() for r in signals)
+    assert all(
+        np.isfinite([r["alignment"], r["uniformity"], r["mean_cosine"]]).all() for r in signals
+    )
 
 
 def test_half_of_the_users_pairs_select_and_the_other_half_judges(pairs_file: Path) -> None:

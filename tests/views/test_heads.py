@@ -37,7 +37,9 @@ def test_equals_the_layers_by_hand(dtype: torch.dtype, tolerance: float, dropout
     views = replace(views, batch=replace(views.batch, rows=torch.tensor([4, 0, 3, 1, 2])))
     after = made(views)
     generator = torch.Generator().manual_seed(0)
-    stay = (torch.rand(4, 5, 4, generator=generator) >= dropout)[:, views.batch.rows].to(dtype) / (1 - dropout)
+    stay = (torch.rand(4, 5, 4, generator=generator) >= dropout)[:, views.batch.rows].to(dtype) / (
+        1 - dropout
+    )
 
     def normed(row: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         line = torch.stack([sum(w * x for w, x in zip(each, row, strict=True)) for each in weight])
@@ -49,20 +51,28 @@ def test_equals_the_layers_by_hand(dtype: torch.dtype, tolerance: float, dropout
     for i, row in enumerate(views.stack[0]):
         inner = normed(normed(row, own) * stay[0, i], made.predictor[0].weight) * stay[1, i]
         rows.append(torch.tanh(made.predictor[2].weight @ inner))
-    keys = [torch.stack([normed(x, 2 * own) * stay[v + 1, i] for i, x in enumerate(views.stack[v])]) for v in (1, 2)]
+    keys = [
+        torch.stack([normed(x, 2 * own) * stay[v + 1, i] for i, x in enumerate(views.stack[v])])
+        for v in (1, 2)
+    ]
     expected = torch.stack([torch.stack(rows), *keys])
     assert torch.allclose(after.stack, expected, rtol=tolerance, atol=tolerance)
     hard = torch.stack([normed(row, 2 * own) for row in views.negatives[:, 0]])
     assert torch.allclose(after.negatives[:, 0], hard, rtol=tolerance, atol=tolerance)
     for weight in (views.stack, made.predictor[0].weight):
-        slopes = [torch.autograd.grad(x.square().sum(), weight, retain_graph=True)[0] for x in (after.stack, expected)]
+        slopes = [
+            torch.autograd.grad(x.square().sum(), weight, retain_graph=True)[0]
+            for x in (after.stack, expected)
+        ]
         assert torch.allclose(*slopes, rtol=100 * tolerance, atol=100 * tolerance)
 
 
 def test_the_slow_branch_follows_and_is_not_trained() -> None:
     made = Branches(decay=0.5).build(BuildContext(4))
     trained = {name for name, weight in made.named_parameters() if weight.requires_grad}
-    assert trained == {name for name, _ in made.named_parameters() if not name.startswith("average.")}
+    assert trained == {
+        name for name, _ in made.named_parameters() if not name.startswith("average.")
+    }
     before = made.average[0].weight.clone()
     with torch.no_grad():
         made.projector[0].weight.add_(1)
@@ -102,7 +112,9 @@ def test_equals_the_loop(dtype: torch.dtype) -> None:
     found = mean_positive(positives, further)
     for view, rows in enumerate(positives):
         assert torch.allclose(found[view], (rows + further[:, 0] + further[:, 1]) / 3)
-    assert torch.autograd.gradcheck(mean_positive, (draw(1, 3, 2).requires_grad_(), draw(3, 2, 2).requires_grad_()))
+    assert torch.autograd.gradcheck(
+        mean_positive, (draw(1, 3, 2).requires_grad_(), draw(3, 2, 2).requires_grad_())
+    )
 
 
 def test_further_texts_are_no_hard_negatives_any_more() -> None:

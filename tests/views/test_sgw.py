@@ -1,4 +1,6 @@
-"""Shuffled group whitening and its Σ^-1/2 against loops, eigh, the golden numbers and its own mathematics."""
+"""Shuffled group whitening and its Σ^-1/2 against loops, eigh, the golden numbers and its own
+mathematics.
+"""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -41,14 +43,18 @@ def unsigned(h: Tensor) -> Tensor:
     return h * h[..., :1, :].sign()
 
 
-@pytest.mark.parametrize(("dtype", "tolerance", "whole"), [(torch.float64, 1e-9, 1e-9), (torch.float32, 1e-4, 3e-3)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance", "whole"), [(torch.float64, 1e-9, 1e-9), (torch.float32, 1e-4, 3e-3)]
+)
 def test_golden_numbers(golden: Path, dtype: torch.dtype, tolerance: float, whole: float) -> None:
     numbers = np.load(golden / "equations.npz")
     z, order = torch.from_numpy(numbers["z"]).to(dtype), torch.from_numpy(numbers["order"])
 
     def close(found: Tensor, name: str, atol: float) -> None:
         expected = torch.from_numpy(numbers[name])
-        found, expected = (unsigned(found.double()), unsigned(expected)) if name == "pca" else (found, expected)
+        found, expected = (
+            (unsigned(found.double()), unsigned(expected)) if name == "pca" else (found, expected)
+        )
         assert (found.double() - expected).abs().max() < atol, name
 
     close(group_whiten(z, 1), "zca", whole)
@@ -62,12 +68,16 @@ def test_golden_numbers(golden: Path, dtype: torch.dtype, tolerance: float, whol
 @pytest.mark.parametrize("method", ["zca", "pca"])
 @pytest.mark.parametrize("groups", [2, 3, 4, 6, 12])
 @pytest.mark.parametrize("eps", [0.0, 0.5])
-def test_equals_the_loops(groups: int, method: str, eps: float, dtype: torch.dtype, tolerance: float) -> None:
+def test_equals_the_loops(
+    groups: int, method: str, eps: float, dtype: torch.dtype, tolerance: float
+) -> None:
     z = (draw(3, 15, 12) @ (draw(12, 12, seed=1) + 2 * torch.eye(12)) + 3).to(dtype)
     order = torch.stack([permutation(12, seed) for seed in range(3)])
     found = group_whiten(z, groups, order, method, eps)
     for view in range(3):
-        expected = torch.from_numpy(oracle.group_whiten(z[view].numpy(), groups, order[view].tolist(), method, eps))
+        expected = torch.from_numpy(
+            oracle.group_whiten(z[view].numpy(), groups, order[view].tolist(), method, eps)
+        )
         one = found[view].double()
         one, expected = (unsigned(one), unsigned(expected)) if method == "pca" else (one, expected)
         assert torch.allclose(one, expected, atol=tolerance, rtol=tolerance)
@@ -86,7 +96,9 @@ def test_gradient(method: Any, eps: float) -> None:
 @pytest.mark.parametrize("method", ["zca", "pca"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_degenerate_batches_are_finite(method: Any, dtype: torch.dtype) -> None:
-    """A dead channel, two equal ones, sentences that come twice, and a batch of one sentence over and over."""
+    """A dead channel, two equal ones, sentences that come twice, and a batch of one sentence over
+    and over.
+    """
     z = draw(12, 6, dtype=dtype)
     dead, twin = z.clone(), z.clone()
     dead[:, 2] = 1234.5
@@ -106,7 +118,9 @@ def test_degenerate_batches_are_finite(method: Any, dtype: torch.dtype) -> None:
 
 def test_impossible_groups_and_batches_are_refused() -> None:
     for groups in (5, 384, 0, -3):
-        with pytest.raises(UserError, match=rf"groups = {groups} .*24 channels.*1, 2, 3, 4, 6, 8, 12, 24"):
+        with pytest.raises(
+            UserError, match=rf"groups = {groups} .*24 channels.*1, 2, 3, 4, 6, 8, 12, 24"
+        ):
             group_whiten(draw(30, 24), groups)
     for count in (1, 3, 6):
         with pytest.raises(UserError, match=f"batch of {count} cannot whiten 6 channels"):
@@ -122,12 +136,15 @@ def test_every_view_has_its_own_statistics_and_shuffle() -> None:
     orders = torch.rand(3, 12, generator=generator, dtype=torch.float64).argsort(-1)
     assert not torch.equal(orders[0], orders[1])
     assert torch.allclose(step(views(stack)).stack, group_whiten(stack, 6, orders))
-    assert torch.equal(step(views(stack)).stack, sgw(12, groups=6)(views(stack)).stack)  # the generator's seed alone
+    # the generator's seed alone
+    assert torch.equal(step(views(stack)).stack, sgw(12, groups=6)(views(stack)).stack)
     assert not torch.allclose(step(views(stack)).stack, step(views(stack, seed=1)).stack)
     plain = sgw(12, groups=6, shuffle=False, method="pca")
     assert torch.allclose(plain(views(stack)).stack, group_whiten(stack, 6, method="pca"))
     lengths, unit = draw(3, 16, 1, seed=1).exp(), sgw(12, groups=6, normalize=True)
-    assert torch.allclose(unit(views(stack * lengths)).stack, unit(views(stack)).stack), "rows are divided first"
+    assert torch.allclose(unit(views(stack * lengths)).stack, unit(views(stack)).stack), (
+        "rows are divided first"
+    )
 
 
 def test_hard_negatives_are_whitened_as_the_anchors() -> None:
@@ -153,7 +170,9 @@ def test_running_statistics_follow_equation_13() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-4)])
-def test_equation_13_as_printed_takes_the_batches_before(dtype: torch.dtype, tolerance: float) -> None:
+def test_equation_13_as_printed_takes_the_batches_before(
+    dtype: torch.dtype, tolerance: float
+) -> None:
     """Values by a loop over the groups; the gradient is that of a constant matrix."""
     step = sgw(6, groups=2, running="before", momentum=0.8, shuffle=False).to(dtype)
     batches = [(draw(2, 10, 6, seed=seed) @ draw(6, 6, seed=9) + 2).to(dtype) for seed in range(4)]
@@ -213,14 +232,16 @@ def symmetric(values: Tensor, seed: int, dtype: torch.dtype) -> Tensor:
     return (matrix + matrix.mT) / 2
 
 
-SPECTRA: dict[str, Callable[[Tensor, float], Tensor]] = {  # from uniform numbers (B, C) and the condition number
+# from uniform numbers (B, C) and the condition number
+SPECTRA: dict[str, Callable[[Tensor, float], Tensor]] = {
     "wide": lambda u, condition: condition**-u,
     "equal": lambda u, _: torch.ones_like(u),
     "nearly equal": lambda u, _: 1 + 1e-9 * u,
     "rank one": lambda u, _: torch.eye(u.shape[1], dtype=u.dtype)[0].expand_as(u),
     "zero": lambda u, _: torch.zeros_like(u),
 }
-PRECISIONS = [(torch.float32, 1e-5, 1e5), (torch.float64, 1e-10, 1e10)]  # type, tolerance, condition number
+# type, tolerance, condition number
+PRECISIONS = [(torch.float32, 1e-5, 1e5), (torch.float64, 1e-10, 1e10)]
 
 
 def root_by_eigh(matrices: Tensor, dtype: torch.dtype) -> Tensor:
@@ -232,24 +253,32 @@ def root_by_eigh(matrices: Tensor, dtype: torch.dtype) -> Tensor:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(1, 4), st.sampled_from(list(SPECTRA)), st.sampled_from(PRECISIONS), st.integers(-8, 8),
+    st.integers(1, 4),
+    st.sampled_from(list(SPECTRA)),
+    st.sampled_from(PRECISIONS),
+    st.integers(-8, 8),
     st.integers(0, 9999),
-)  # fmt: skip
+)
 def test_equals_eigh(size: int, spectrum: str, precision: Any, power: int, seed: int) -> None:
     """Values, vectors and Σ^-1/2: from equal eigenvalues to rank 1, for tiny and huge features."""
     dtype, tolerance, condition = precision
-    uniform = torch.rand(50, size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    uniform = torch.rand(
+        50, size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     matrices = symmetric(10.0**power * SPECTRA[spectrum](uniform, condition), seed, dtype)
     values, vectors = eigen(matrices)
     rounding = 16 * torch.finfo(dtype).eps
     largest = matrices.abs().amax((1, 2)).double().clamp(min=1e-30)[:, None]
-    assert ((values.double() - torch.linalg.eigvalsh(matrices.double())).abs() <= rounding * largest).all()
+    assert (
+        (values.double() - torch.linalg.eigvalsh(matrices.double())).abs() <= rounding * largest
+    ).all()
     assert (values.diff(dim=-1) >= -rounding * largest).all()
     assert torch.allclose(vectors.mT @ vectors, torch.eye(size, dtype=dtype), atol=rounding)
     again = (vectors * values[:, None]) @ vectors.mT
     assert ((again - matrices).abs() <= rounding * largest[..., None]).all()
     expected = root_by_eigh(matrices, dtype)
-    # a matrix's own last digit moves its smallest eigenvalue by eps · condition: no method in float64 comes closer
+    # a matrix's own last digit moves its smallest eigenvalue by eps · condition: no method in
+    # float64 comes closer
     allowed = tolerance + (10 * torch.finfo(dtype).eps * condition if spectrum == "wide" else 0)
     difference = (inverse_sqrt(matrices).double() - expected).abs().amax((1, 2))
     assert (difference <= allowed * expected.abs().amax((1, 2))).all()
@@ -262,7 +291,9 @@ def test_gradient_of_the_root(size: int) -> None:
 
     apart = torch.arange(1, 1 + size, dtype=torch.float64)
     pairs = 1 + torch.arange(size, dtype=torch.float64) // 2
-    matrices = torch.cat([symmetric(values[None], 0, torch.float64) for values in (apart, pairs, torch.ones(size))])
+    matrices = torch.cat(
+        [symmetric(values[None], 0, torch.float64) for values in (apart, pairs, torch.ones(size))]
+    )
     assert torch.autograd.gradcheck(root, matrices.requires_grad_())
     distinct = matrices.detach()[:1].requires_grad_()
     assert torch.autograd.gradcheck(lambda one: root(one, "pca"), distinct)

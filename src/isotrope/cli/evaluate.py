@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 SHOWN = 200  # characters of a text that was found
 JSON = Word("Write all results to this .json file.", "json")
-MODELS = Word("Folders, hub names, isotrope/small, MODEL@cls, MODEL+whitening:k=256, or a file of word vectors.")
+MODELS = Word(
+    "Folders, hub names, isotrope/small, MODEL@cls, MODEL+whitening:k=256, or a file of word vectors."
+)
 
 
 @command(models=MODELS, json_file=JSON)
@@ -51,8 +53,8 @@ def evaluate(
     The tables show correlations, accuracies and nDCG times 100.
 
     Args:
-        suite: `sts`, transfer, transfer:fast, ranking, geometry, retrieval; several with commas. Default: sts; with
-            --labels, those alone.
+        suite: `sts`, transfer, transfer:fast, ranking, geometry, retrieval; several with commas.
+            Default: sts; with --labels, those alone.
         tasks: Only these tasks of the suites, such as STS12,MR; several with commas.
         truncate: Also score the first dimensions of the vectors: 64,128.
         precision: Also score vectors of 8-bit numbers or of bits: int8,binary.
@@ -66,11 +68,16 @@ def evaluate(
     from isotrope.post.shortened import shortenings
     from isotrope.report import scores
 
-    steps, prompts = shortenings(truncate, precision), Prompts(prompt, prompt_name, query_prompt, document_prompt)
+    steps, prompts = (
+        shortenings(truncate, precision),
+        Prompts(prompt, prompt_name, query_prompt, document_prompt),
+    )
     targets = [scores.check_table_file(path) for path in table]
     target = check_file(Path(json_file)) if json_file else None
     if compare and len(set(models)) + len(steps) < 2:
-        raise UserError("--compare with one model", "name at least two, the one to compare with first")
+        raise UserError(
+            "--compare with one model", "name at least two, the one to compare with first"
+        )
     asked = asked_parts(suite, tasks, data, [read_labels(path, columns) for path in labels])
     count, errors = len(models) * (1 + len(steps)) * len(asked), plain_console(stderr=True)
     with watch("loading", errors) as bar:
@@ -79,7 +86,9 @@ def evaluate(
             bar.update(note=f"{doing}, result {done + 1} of {count}")
 
         begins = cache(lambda: errors.print(threads_line()))  # once
-        results = evaluate_models(models, asked, pooling, prompts, comes, errors.print, begins, steps)
+        results = evaluate_models(
+            models, asked, pooling, prompts, comes, errors.print, begins, steps
+        )
     if target:  # before anything is drawn: nothing that was computed is lost
         with writing(target.parent, again="run the same command again; results are remembered"):
             write_json(target, _without_cases(results))
@@ -92,7 +101,10 @@ def evaluate(
         console.print(f"written to {written}")
 
 
-@command(models=MODELS, query=Word("A sentence of the task. With --candidate: any sentence.", required=True))
+@command(
+    models=MODELS,
+    query=Word("A sentence of the task. With --candidate: any sentence.", required=True),
+)
 def case(
     models: list[str],
     *,
@@ -106,7 +118,8 @@ def case(
 ) -> None:
     """Show how models rank the sentences of one query.
 
-    The sentences are those that people compared with the query in the task. Or give your own with --candidate.
+    The sentences are those that people compared with the query in the task. Or give your own with
+    --candidate.
 
     Args:
         task: The task that has the query: STS12 to STS16, STSBenchmark or SICKRelatedness.
@@ -121,29 +134,40 @@ def case(
     gold = None
     if not candidate:
         (name,) = checked_tasks("ranking", task)
-        found = find_list(ranking_lists(load_sts(data, name, ("train", "dev", "test")).values()), query)
+        found = find_list(
+            ranking_lists(load_sts(data, name, ("train", "dev", "test")).values()), query
+        )
         query, candidate, gold = found.name, found.second, found.gold.tolist()
     prompts = Prompts(query=query_prompt, document=document_prompt)
     for name in models:
         check_name(name, prompts)
-    rows = case_table({name: open_encoder(name, pooling, prompts) for name in models}, query, candidate, gold)
+    rows = case_table(
+        {name: open_encoder(name, pooling, prompts) for name in models}, query, candidate, gold
+    )
     people = [] if gold is None else ["people"]
     cells = [
         [row["sentence"], *(f"{row['gold']:g} ({row['gold_rank']})" for _ in people)]
         + [f"{of['cosine']:.3f} ({of['rank']})" for of in row["models"].values()]
         for row in rows
     ]
-    print_table(Table(f"{query} (rank in brackets)", ["sentence", *people, *models], cells), plain_console())
+    print_table(
+        Table(f"{query} (rank in brackets)", ["sentence", *people, *models], cells), plain_console()
+    )
 
 
 def _without_cases(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Model -> suite -> task -> result, without the single cases, which would be a hundred times the rest."""
+    """Model -> suite -> task -> result, without the single cases, which would be a hundred times
+    the rest.
+    """
 
     def plain(result: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in result.items() if not key.startswith("per_")}
 
     return {
-        model: {suite: {task: plain(result) for task, result in of.items()} for suite, of in suites.items()}
+        model: {
+            suite: {task: plain(result) for task, result in of.items()}
+            for suite, of in suites.items()
+        }
         for model, suites in results.items()
     }
 
@@ -182,23 +206,36 @@ def search(
     target, console = check_file(Path(json_file)) if json_file else None, plain_console()
     queries = queries or _lines()
     hits = run(
-        index, queries, model=model, top=top, engine=engine, hybrid=hybrid, texts=list(texts) or None,
-        text=text, query_prompt=query_prompt, console=plain_console(stderr=True),
-    )  # fmt: skip
+        index,
+        queries,
+        model=model,
+        top=top,
+        engine=engine,
+        hybrid=hybrid,
+        texts=list(texts) or None,
+        text=text,
+        query_prompt=query_prompt,
+        console=plain_console(stderr=True),
+    )
     found = list(zip(queries, hits, strict=True))
     for query, rows in found:
         print_table(_table(query, rows, bool(hybrid)), console)
     if target:
         record = [{"query": query, "hits": list(map(asdict, rows))} for query, rows in found]
         with writing(target.parent, again="run the same command again"):
-            write_text(target, json.dumps(record, indent=2, default=str) + "\n")  # dates of kept columns as words
+            # dates of kept columns as words
+            write_text(target, json.dumps(record, indent=2, default=str) + "\n")
         console.print(f"written to {target}")
 
 
 def _lines() -> list[str]:
-    """The queries of the standard input. Bytes that are not UTF-8 are refused later, with the query."""
+    """The queries of the standard input. Bytes that are not UTF-8 are refused later, with the
+    query.
+    """
     if sys.stdin.isatty():
-        raise UserError("there is no query", "write one behind the index, or pipe lines into the command")
+        raise UserError(
+            "there is no query", "write one behind the index, or pipe lines into the command"
+        )
     lines = (line.decode("utf-8", "surrogateescape").strip() for line in sys.stdin.buffer)
     return list(filter(None, lines))
 

@@ -1,4 +1,6 @@
-"""The commands of two words: ``isotrope presets``, and ``isotrope data`` for what the evaluation reads."""
+"""The commands of two words: ``isotrope presets``, and ``isotrope data`` for what the evaluation
+reads.
+"""
 
 import json
 from collections.abc import Sequence
@@ -10,8 +12,12 @@ from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.report.tables import Table, print_table
 
-presets = typer.Typer(no_args_is_help=True, help="Show the methods: list them, show one, compare two.")
-data = typer.Typer(no_args_is_help=True, help="Get the evaluation's data: list, fetch, check, prepare.")
+presets = typer.Typer(
+    no_args_is_help=True, help="Show the methods: list them, show one, compare two."
+)
+data = typer.Typer(
+    no_args_is_help=True, help="Get the evaluation's data: list, fetch, check, prepare."
+)
 console, errors = plain_console(), plain_console(stderr=True)
 
 
@@ -22,7 +28,11 @@ def _given(folder: str) -> str:
 
 
 FOLDER = Word("The data folder.", variable="ISOTROPE_DATA", read=_given)
-ONLY = Word("Data sets or groups (sts, transfer, …), several with commas.", many=False, read=lambda one: one.split(","))
+ONLY = Word(
+    "Data sets or groups (sts, transfer, …), several with commas.",
+    many=False,
+    read=lambda one: one.split(","),
+)
 NAME = Word("A name from `isotrope presets list`, or a .toml file.")
 FIRST = (
     "simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "adapt", "crops", "title-body",
@@ -33,13 +43,23 @@ FIRST = (
 @presets.command("list")
 @command(light=True)
 def presets_list() -> None:
-    """List the presets, one line each: first those that most users need, last the papers' own settings."""
+    """List the presets, one line each: first those that most users need, last the papers' own
+    settings.
+    """
     from isotrope.preset.tables import preset_descriptions
 
     known = preset_descriptions()
-    published = [name for name in known if any(model in name for model in ("bert-base", "bert-large", "roberta-"))]
+    published = [
+        name
+        for name in known
+        if any(model in name for model in ("bert-base", "bert-large", "roberta-"))
+    ]
     others = [name for name in known if name not in (*FIRST, *published)]
-    groups = {"to begin with": FIRST, "other methods": others, "on the papers' models, as published": published}
+    groups = {
+        "to begin with": FIRST,
+        "other methods": others,
+        "on the papers' models, as published": published,
+    }
     for title, names in groups.items():
         rows = [(name, known[name]) for name in names]
         print_table(Table(title, ("preset", "what it is"), rows, words=2), console)
@@ -62,8 +82,14 @@ def presets_diff(first: str, second: str) -> None:
     from isotrope.preset.sources import flat
 
     sides = [flat(read_preset(name)) for name in (first, second)]
-    cells = {key: [json.dumps(side[key]) if key in side else "" for side in sides] for side in sides for key in side}
-    if rows := [(key, left, right) for key, (left, right) in sorted(cells.items()) if left != right]:
+    cells = {
+        key: [json.dumps(side[key]) if key in side else "" for side in sides]
+        for side in sides
+        for key in side
+    }
+    if rows := [
+        (key, left, right) for key, (left, right) in sorted(cells.items()) if left != right
+    ]:
         print_table(Table(f"{first} and {second}", ("key", first, second), rows, words=3), console)
     else:
         console.print("nothing differs")
@@ -84,7 +110,10 @@ def data_list(*, only: Sequence[str] = (), addresses: bool = False) -> None:
     chosen = choose(only or ["all"])
     header = ["name", "group", "what", "rows", "licence", "verified by", "MB"]
     sizes = {one.name: f"{one.size / 1e6:.1f}" if one.size else "?" for one in chosen}
-    rows = [[one.name, one.group, one.title, one.rows, one.licence, one.verified, sizes[one.name]] for one in chosen]
+    rows = [
+        [one.name, one.group, one.title, one.rows, one.licence, one.verified, sizes[one.name]]
+        for one in chosen
+    ]
     print_table(Table("data sets", header, rows, words=6), console)
     for source in chosen if addresses else ():
         for line in (source.home, *source.archives, *map(source.url, source.files)):
@@ -93,7 +122,9 @@ def data_list(*, only: Sequence[str] = (), addresses: bool = False) -> None:
 
 @data.command("fetch")
 @command(light=True, folder=FOLDER, only=ONLY)
-def data_fetch(folder: str, *, only: Sequence[str] = (), mirror: str | None = None, official: bool = False) -> None:
+def data_fetch(
+    folder: str, *, only: Sequence[str] = (), mirror: str | None = None, official: bool = False
+) -> None:
     """Download data sets, and verify each file.
 
     Without --only, it downloads all but the training corpus. Files that are there already are left.
@@ -129,14 +160,23 @@ def data_check(folder: str, *, only: Sequence[str] = ()) -> None:
     if not findings:
         return
     rows = [[finding.path, finding.kind, finding.detail, finding.remedy] for finding in findings]
-    print_table(Table(f"findings in {folder}", ["file", "is", "in full", "remedy"], rows, words=4), console)
+    print_table(
+        Table(f"findings in {folder}", ["file", "is", "in full", "remedy"], rows, words=4), console
+    )
     first, more = findings[0], f", and {len(findings) - 1} more" if len(findings) > 1 else ""
-    remedy = first.remedy if len({one.remedy for one in findings}) == 1 else "do what the table says"
+    remedy = (
+        first.remedy if len({one.remedy for one in findings}) == 1 else "do what the table says"
+    )
     raise UserError(f"{first.path} in {folder} is {first.kind} ({first.detail}){more}", remedy)
 
 
 @data.command("prepare")
-@command(light=True, folder=FOLDER, only=ONLY, output=Word("Where senteval/ is written; default: the data folder."))
+@command(
+    light=True,
+    folder=FOLDER,
+    only=ONLY,
+    output=Word("Where senteval/ is written; default: the data folder."),
+)
 def data_prepare(folder: str, *, output: str | None = None, only: Sequence[str] = ()) -> None:
     """Make senteval/ from the official files of STS and SICK.
 

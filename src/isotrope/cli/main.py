@@ -22,7 +22,17 @@ import typer
 
 from isotrope.cli.evaluate import case, evaluate, search
 from isotrope.cli.groups import data, presets
-from isotrope.cli.models import compress, encode, export, improve, pretrain, quickstart, report, train, whiten
+from isotrope.cli.models import (
+    compress,
+    encode,
+    export,
+    improve,
+    pretrain,
+    quickstart,
+    report,
+    train,
+    whiten,
+)
 from isotrope.cli.study import study
 from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
@@ -65,16 +75,19 @@ def main() -> None:
     if os.environ.get("WORLD_SIZE", "1") == "1":
         _run()
         return
-    signal.signal(signal.SIGTERM, _told_to_end)  # torchrun sends it to the others when one process has ended
+    # torchrun sends it to the others when one process has ended
+    signal.signal(signal.SIGTERM, _told_to_end)
     with end_at_once():
         _run()
 
 
 @contextmanager
 def end_at_once() -> Iterator[None]:
-    """End the process behind the block, with the block's exit code, before Python takes its objects apart.
+    """End the process behind the block, with the block's exit code, before Python takes its objects
+    apart.
 
-    There the main thread may wait for a thread of gloo, which waits for the lock that the main thread holds.
+    There the main thread may wait for a thread of gloo, which waits for the lock that the main
+    thread holds.
     """
     code: object = 0
     try:
@@ -96,7 +109,9 @@ def end_at_once() -> Iterator[None]:
 
 def _told_to_end(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    raise Stopped("another process of this run has ended, or its launcher was stopped", code=128 + number)
+    raise Stopped(
+        "another process of this run has ended, or its launcher was stopped", code=128 + number
+    )
 
 
 def _run() -> None:
@@ -118,11 +133,15 @@ def _run() -> None:
         if problem.startswith("Usage: "):  # a command without a word more gets its help
             errors.print(problem)
             sys.exit(2)
-        _fail(f"{problem.rstrip('.')}: see {context.command_path if context else 'isotrope'} --help", 2)
+        _fail(
+            f"{problem.rstrip('.')}: see {context.command_path if context else 'isotrope'} --help",
+            2,
+        )
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone, as head does
+        # the reader has gone, as head does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
         if error.errno in FULL:
@@ -139,7 +158,9 @@ def _run() -> None:
 
 
 def _fail(line: str, code: int) -> None:
-    """End with one line. Of several processes the first speaks, because a mistake of the user's is found by all."""
+    """End with one line. Of several processes the first speaks, because a mistake of the user's is
+    found by all.
+    """
     if int(os.environ.get("RANK", "0")) > 0:
         if code == 2:  # the first to end decides the exit code, and has torchrun end the others
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -150,11 +171,16 @@ def _fail(line: str, code: int) -> None:
 
 
 def _quiet() -> None:
-    """Other libraries' chatter hides what the user has to read. Threads that wait shall not take the user's cores.
+    """Other libraries' chatter hides what the user has to read. Threads that wait shall not take
+    the user's cores.
 
     All of it must be said before torch is imported; what the user has set stays.
     """
-    quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    quiet = {
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+    }
     for name, value in {"OMP_WAIT_POLICY": "PASSIVE", **quiet}.items():
         os.environ.setdefault(name, value)
     logging.disable(logging.WARNING)

@@ -1,4 +1,6 @@
-"""The commands that show the result of the function of their name: a model and its verdict, vectors, a page."""
+"""The commands that show the result of the function of their name: a model and its verdict,
+vectors, a page.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +23,8 @@ console = plain_console()
     output=Word("Folder for the documents, the new model and the report."),
 )
 def quickstart(found: "Outcome") -> None:
-    """Make a raw model better for 3,600 pages about commands, without labels, and judge it by questions.
+    """Make a raw model better for 3,600 pages about commands, without labels, and judge it by
+    questions.
 
     The pages ship with isotrope. Nothing is downloaded.
     """
@@ -40,25 +43,42 @@ def quickstart(found: "Outcome") -> None:
     "isotrope.improvement.improve:improve",
     minutes=Word("Time for the whole command; default: 20.", low=0.1),
     others=Word(
-        "Another model to begin with; again for more. The best for the documents is improved.", "or", many=True
+        "Another model to begin with; again for more. The best for the documents is improved.",
+        "or",
+        many=True,
     ),
-    teachers=Word("A larger model or cross-encoder that may teach rankings; again for more.", "teacher", many=True),
+    teachers=Word(
+        "A larger model or cross-encoder that may teach rankings; again for more.",
+        "teacher",
+        many=True,
+    ),
     query_model=Word("A language model that writes questions for the documents.", "query-model"),
-    plan=Word("Folder of an earlier improvement: do the same work, whatever time it takes.", many=False),
+    plan=Word(
+        "Folder of an earlier improvement: do the same work, whatever time it takes.", many=False
+    ),
 )
 def improve(found: "Outcome") -> None:
     """Make a model better for your documents, without labels, or find that it is best to keep it.
 
-    Some documents are held out. Tasks made from them judge poolings, post steps and trainings on the others.
+    Some documents are held out. Tasks made from them judge poolings, post steps and trainings on
+    the others.
     """
     from isotrope.improvement.page import advised, candidates_table, general_lines, teachers_line
 
     record = found.record
     lines = [*general_lines(record), *teachers_line(record), *reversed(advised(record))]
-    _show(found, [candidates_table(record)] if record["table"] else [], f"verdict: {found.verdict}", *lines)
+    _show(
+        found,
+        [candidates_table(record)] if record["table"] else [],
+        f"verdict: {found.verdict}",
+        *lines,
+    )
 
 
-@command("isotrope.improvement.whiten:whiten", sentences=Word("Fit on a random sample of so many texts.", low=2))
+@command(
+    "isotrope.improvement.whiten:whiten",
+    sentences=Word("Fit on a random sample of so many texts.", low=2),
+)
 def whiten(found: "Outcome") -> None:
     """Whiten a model, and say whether it got better.
 
@@ -84,25 +104,36 @@ def whiten(found: "Outcome") -> None:
         "tiny (isotrope/tiny), layers:3 (some of the teacher's), layers:2,vocabulary:27000,inner:768,embeddings:256 "
         "(smaller still), static (one vector a token), vocabulary:30000 (only fewer tokens, no training), or a model."
     ),
-    side=Word("query: the student reads queries only, and documents keep the teacher's vectors; default: both."),
+    side=Word(
+        "query: the student reads queries only, and documents keep the teacher's vectors; default: both."
+    ),
     preset=Word("Method: a preset with a teacher, or a .toml file; default: distil."),
-    minutes=Word("Then improve the student for so long; its teacher also teaches it rankings.", low=0.1),
+    minutes=Word(
+        "Then improve the student for so long; its teacher also teaches it rankings.", low=0.1
+    ),
 )
 def compress(found: "Outcome") -> None:
     """Make a small fast model that follows a large one, on your own text, without labels.
 
-    The student is compared with its teacher and with itself before training: points kept, speed, size.
+    The student is compared with its teacher and with itself before training: points kept, speed,
+    size.
     """
     from isotrope.compression.page import compression_tables
     from isotrope.compression.vocabulary import cut_table
 
     own = found.record.get("compression")
-    _show(found, compression_tables(own) if own else [cut_table(found.record)], f"verdict: {found.verdict}")
+    _show(
+        found,
+        compression_tables(own) if own else [cut_table(found.record)],
+        f"verdict: {found.verdict}",
+    )
 
 
 def _teachers(given: list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for name, value in named("--teacher", given, "NAME=MODEL", "write, for example, --teacher guide=RUN/model"):
+    for name, value in named(
+        "--teacher", given, "NAME=MODEL", "write, for example, --teacher guide=RUN/model"
+    ):
         found.setdefault(name, []).append(value)
     return found
 
@@ -112,7 +143,10 @@ def _teachers(given: list[str]) -> dict[str, list[str]]:
     several=True,
     model=Word("Model to begin with: folder, hub name, isotrope/small; default: the preset's."),
     teachers=Word(
-        "NAME=MODEL: the model of the preset's teacher NAME; again for more.", "teacher", True, read=_teachers
+        "NAME=MODEL: the model of the preset's teacher NAME; again for more.",
+        "teacher",
+        True,
+        read=_teachers,
     ),
     negatives=Word("In tables: a column of hard negatives; again for more.", "negative", many=True),
 )
@@ -130,8 +164,13 @@ def train(run: "Outcome") -> None:
     "isotrope.pretraining.run:pretrain",
     hidden=("checkpoint_minutes",),
     size=Word("Size of the model: tiny, mini or small."),
-    tokens=Word("Tokens to train on; default: 60 million (tiny), 500 million (mini), 4 billion (small).", low=1),
-    held_out=Word("File to measure the loss on; it is never trained on; again for more.", many=True),
+    tokens=Word(
+        "Tokens to train on; default: 60 million (tiny), 500 million (mini), 4 billion (small).",
+        low=1,
+    ),
+    held_out=Word(
+        "File to measure the loss on; it is never trained on; again for more.", many=True
+    ),
 )
 def pretrain(model: Path) -> None:
     """Train a small language model from text alone.
@@ -149,7 +188,8 @@ def pretrain(model: Path) -> None:
 def report(page: Path) -> None:
     """Show a run on one page.
 
-    It has the verdict, the curves, and the vectors before and after. The figures are also written as .svg and .png.
+    It has the verdict, the curves, and the vectors before and after. The figures are also written
+    as .svg and .png.
     """
     console.print(f"written to {page}")
 
@@ -176,7 +216,9 @@ def _show(found: "Outcome", tables: Sequence[Table], *lines: str) -> None:
         print_table(table, console)
     for line in lines:
         console.print(line)
-    console.print(f"model: {found.folder / MODEL}{' (with its training head)' if 'head' in found.record else ''}")
+    console.print(
+        f"model: {found.folder / MODEL}{' (with its training head)' if 'head' in found.record else ''}"
+    )
     if isinstance(found, Run):
         show_report(found.folder)
     else:
@@ -204,7 +246,9 @@ def encode(written: Path | str) -> None:
     from isotrope.encoding.output import beside
 
     kept = beside(Path(written))
-    columns = f", the kept columns to {kept}" if str(written).endswith(".npy") and kept.exists() else ""
+    columns = (
+        f", the kept columns to {kept}" if str(written).endswith(".npy") and kept.exists() else ""
+    )
     console.print(f"written to {written}{columns}")
 
 

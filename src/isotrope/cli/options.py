@@ -1,7 +1,8 @@
 """A command's options, made from the signature and the docstring of the function that it runs.
 
-The function's file is parsed, not imported, so that ``--help`` does not wait for torch. A positional parameter becomes
-an argument, any other an option. What `VOCABULARY` does not say of a word, the function's docstring does.
+The function's file is parsed, not imported, so that ``--help`` does not wait for torch. A
+positional parameter becomes an argument, any other an option. What `VOCABULARY` does not say of a
+word, the function's docstring does.
 """
 
 import ast
@@ -54,7 +55,11 @@ class Word:
 
 def sources(given: list[str]) -> list[str | Path] | str:
     """Files, folders and URLs, none of which is a text."""
-    return given[0] if len(given) == 1 else [one if is_url(one) or not one else Path(one) for one in given]
+    return (
+        given[0]
+        if len(given) == 1
+        else [one if is_url(one) or not one else Path(one) for one in given]
+    )
 
 
 def named(option: str, given: Iterable[str], form: str, remedy: str) -> Iterator[tuple[str, str]]:
@@ -69,11 +74,15 @@ def named(option: str, given: Iterable[str], form: str, remedy: str) -> Iterator
 VOCABULARY = {  # of all commands
     "model": Word("Folder, hub name, isotrope/small or isotrope/tiny."),
     "documents": Word(
-        "Files, folders or URLs of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.", many=True, read=sources
+        "Files, folders or URLs of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.",
+        many=True,
+        read=sources,
     ),
     "output": Word("Folder for the result and the work.", required=True),
     "preset": Word("Method: a name from `isotrope presets list`, or a .toml file."),
-    "overrides": Word("key=value: change a setting of the preset; again for more.", "set", many=True),
+    "overrides": Word(
+        "key=value: change a setting of the preset; again for more.", "set", many=True
+    ),
     "dev": Word(
         "What chooses the checkpoint: a .tsv or .csv file of pairs, stsb, sickr, transfer-dev (slow), none; default: "
         "the preset's if the data folder is known, else none; again for more.",
@@ -86,12 +95,16 @@ VOCABULARY = {  # of all commands
         "triples (anchor, positive, negative) or texts (text, label), or a folder with queries and qrels; "
         "also sts, stsb or none where a model is trained, and stsb or sickr in whiten."
     ),
-    "columns": Word("Of the labels' table: its columns, in this order: question,answer.", many=False),
+    "columns": Word(
+        "Of the labels' table: its columns, in this order: question,answer.", many=False
+    ),
     "sentences": Word("Use a random sample of so many texts; default: all.", low=2),
     "text": Word("In tables: the column of the texts; default: the only one, or text."),
     "title": Word("In tables: the column of the titles; default: title, if any."),
     "split": Word("sentences: each sentence of a text by itself; sentences:de for German."),
-    "pooling": Word("How token vectors become one: cls, mean, first_last, …; default: the model's."),
+    "pooling": Word(
+        "How token vectors become one: cls, mean, first_last, …; default: the model's."
+    ),
     "prompt": Word("Words before every text, such as 'query: '; default: the model's prompt."),
     "prompt_name": Word("One of the model's own prompts, by its name."),
     "query_prompt": Word("Words before queries; default: the model's prompt for them."),
@@ -105,12 +118,18 @@ VOCABULARY = {  # of all commands
 
 
 def command(
-    target: str = "", *, hidden: tuple[str, ...] = (), light: bool = False, several: bool = False, **words: Word
+    target: str = "",
+    *,
+    hidden: tuple[str, ...] = (),
+    light: bool = False,
+    several: bool = False,
+    **words: Word,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate what shows the result of a function, or a function that does all itself.
 
     Args:
-        target: the function, ``module:name``; "": the decorated one. Its console, if it takes one, is standard error.
+        target: the function, ``module:name``; "": the decorated one. Its console, if it takes one,
+            is standard error.
         hidden: parameters that are no options.
         light: it needs neither torch nor threads.
         several: it may run in several processes, and knows which of them speaks.
@@ -131,17 +150,26 @@ def command(
 
         def run(**given: Any) -> None:
             function = show if light else _loaded(target, show, several)
-            given = {name: value for name, value in given.items() if value is not None and value != []}
+            given = {
+                name: value for name, value in given.items() if value is not None and value != []
+            }
             given |= {name: read(given[name]) for name, read in readers.items() if name in given}
             try:
-                found = function(**given, **({"console": plain_console(stderr=True)} if told else {}))
+                found = function(
+                    **given, **({"console": plain_console(stderr=True)} if told else {})
+                )
                 if target:
                     show(found)
             except EOFError as error:  # typer would take it for Ctrl-D
                 why = " ".join(str(error).split()) or "the file ends too early"
-                raise UserError(f"a file is empty or cut short ({why})", "make or fetch it again") from error
+                raise UserError(
+                    f"a file is empty or cut short ({why})", "make or fetch it again"
+                ) from error
 
-        run.__name__, run.__doc__ = show.__name__, (inspect.getdoc(show) if target else None) or head
+        run.__name__, run.__doc__ = (
+            show.__name__,
+            (inspect.getdoc(show) if target else None) or head,
+        )
         run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
         return run
 
@@ -149,8 +177,13 @@ def command(
 
 
 def _loaded(target: str, show: Callable[..., None], several: bool) -> Callable[..., Any]:
-    """The function of a command that computes: with its libraries, which take seconds, and a limit on the threads."""
-    with watch("loading the libraries", plain_console(stderr=True, quiet=os.environ.get("RANK", "0") != "0")):
+    """The function of a command that computes: with its libraries, which take seconds, and a limit
+    on the threads.
+    """
+    with watch(
+        "loading the libraries",
+        plain_console(stderr=True, quiet=os.environ.get("RANK", "0") != "0"),
+    ):
         module, _, name = (target or "sentence_transformers").partition(":")
         function = getattr(import_module(module), name, show)
         limit_threads()
@@ -160,12 +193,23 @@ def _loaded(target: str, show: Callable[..., None], several: bool) -> Callable[.
 
 
 def signature(target: str) -> list[tuple[str, str, Any, bool]]:
-    """Of each parameter of a function, ``module:name``: name, annotation, default, whether it is positional."""
+    """Of each parameter of a function, ``module:name``: name, annotation, default, whether it is
+    positional.
+    """
     arguments = _definition(target).args  # type: ignore[union-attr]
     first = [*arguments.posonlyargs, *arguments.args]
-    defaults = [*[None] * (len(first) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
+    defaults = [
+        *[None] * (len(first) - len(arguments.defaults)),
+        *arguments.defaults,
+        *arguments.kw_defaults,
+    ]
     return [
-        (one.arg, ast.unparse(one.annotation or ast.Constant("")), _value(value), one in first and one.arg != "output")
+        (
+            one.arg,
+            ast.unparse(one.annotation or ast.Constant("")),
+            _value(value),
+            one in first and one.arg != "output",
+        )
         for one, value in zip([*first, *arguments.kwonlyargs], defaults, strict=True)
     ]
 
@@ -176,13 +220,19 @@ def docstring(target: str) -> tuple[str, dict[str, str]]:
     text = ast.get_docstring(_definition(target)) or ""
     section = re.search(r"^(?:Args|Attributes):\n(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
     found: dict[str, str] = {}
-    for names, said in re.findall(r"^    ([\w, ]+): (.*?)(?=^    \w|\Z)", section[1] if section else "", re.M | re.S):
+    for names, said in re.findall(
+        r"^    ([\w, ]+): (.*?)(?=^    \w|\Z)", section[1] if section else "", re.M | re.S
+    ):
         words = " ".join(said.split())
         found |= dict.fromkeys(names.split(", "), (words[0].upper() + words[1:]).replace("`", ""))
-    return re.split(r"^(?:Args|Attributes|Raises|Returns):", text, flags=re.MULTILINE)[0].strip(), found
+    return re.split(r"^(?:Args|Attributes|Raises|Returns):", text, flags=re.MULTILINE)[
+        0
+    ].strip(), found
 
 
-def _option(name: str, annotation: str, default: Any, first: bool, word: Word, said: str | None) -> inspect.Parameter:
+def _option(
+    name: str, annotation: str, default: Any, first: bool, word: Word, said: str | None
+) -> inspect.Parameter:
     """A parameter as typer takes it."""
     many = bool(MANY.search(annotation)) if word.many is None else word.many
     kind: Any = list[str] if many else TYPES.get(annotation.removesuffix(" | None"), str)
@@ -191,10 +241,13 @@ def _option(name: str, annotation: str, default: Any, first: bool, word: Word, s
         about |= {"min": word.low, "max": word.high}
     default = None if default == () else default
     default = NOTHING if word.required and default is None else default
-    flags = () if default is True else (f"--{(word.option or name).replace('_', '-')}",)  # typer has a --no- for True
+    # typer has a --no- for True
+    flags = () if default is True else (f"--{(word.option or name).replace('_', '-')}",)
     given = typer.Argument(**about) if first else typer.Option(*flags, **about)
     wanted: Any = Annotated[Optional[kind] if default is None else kind, given]  # noqa: UP045
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=wanted)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=wanted
+    )
 
 
 @cache
@@ -202,7 +255,11 @@ def _definition(target: str) -> ast.FunctionDef | ast.ClassDef:
     module, _, name = target.partition(":")
     file = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
     nodes = ast.parse(file.read_text(encoding="utf-8")).body
-    named = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name]
+    named = [
+        node
+        for node in nodes
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
+    ]
     return named[-1]  # behind its overloads
 
 

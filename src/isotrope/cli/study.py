@@ -15,7 +15,9 @@ console = plain_console()
 def _sweeps(given: list[str]) -> dict[str, list[Any]]:
     """``key=0.8,0.9`` -> {key: [0.8, 0.9]}; values that are not TOML are names."""
     found: dict[str, list[Any]] = {}
-    for key, values in named("--sweep", given, "key=value,value", "write, for example, train.epochs=1,2"):
+    for key, values in named(
+        "--sweep", given, "key=value,value", "write, for example, train.epochs=1,2"
+    ):
         try:
             found[key] = tomllib.loads(f"values = [{values}]")["values"]
         except tomllib.TOMLDecodeError:
@@ -26,7 +28,9 @@ def _sweeps(given: list[str]) -> dict[str, list[Any]]:
 def _files(given: list[str]) -> dict[str, str]:
     """``nli=nli.txt`` -> {nli: nli.txt}."""
     found: dict[str, str] = {}
-    for name, file in named("--row-documents", given, "NAME=FILE", "write, for example, nli=nli.txt"):
+    for name, file in named(
+        "--row-documents", given, "NAME=FILE", "write, for example, nli=nli.txt"
+    ):
         if name in found:
             raise UserError(f"--row-documents {name} is named twice", "name one file or folder")
         found[name] = file
@@ -34,7 +38,11 @@ def _files(given: list[str]) -> dict[str, str]:
 
 
 @command(
-    overrides=Word("key=value: change a setting, in every row that has the key; again for more.", "set", many=True),
+    overrides=Word(
+        "key=value: change a setting, in every row that has the key; again for more.",
+        "set",
+        many=True,
+    ),
     sentences=Word("Texts of each run; default: the study's.", low=2),
     output=Word("Folder for the runs, the table and the figures.", required=True),
     documents=Word("File or folder of text, instead of the study's; again for more."),
@@ -42,7 +50,9 @@ def _files(given: list[str]) -> dict[str, str]:
     labels=Word("Labelled pairs that judge: sts, stsb, stsb-dev, dev-half, none."),
     seeds=Word("Seeds of each row: 0, 1, 2, …; default: the study's.", low=1),
     sweep=Word("key=value,value: every row with each value.", read=_sweeps),
-    row_documents=Word("NAME=FILE: text for the rows with documents = NAME; again for more.", read=_files),
+    row_documents=Word(
+        "NAME=FILE: text for the rows with documents = NAME; again for more.", read=_files
+    ),
     threads=Word("Processor threads for each run.", low=1),
     seed=Word("Of verify: the seed that draws the cell.", low=0),
 )
@@ -73,8 +83,9 @@ def study(
 ) -> None:
     """Compare methods over several seeds.
 
-    It runs what is left of the study. Then it writes the table, the tests, and the answers to the papers' claims.
-    "isotrope study verify NAME" runs one recorded cell again: exit code 0 if it gives its record, else 1.
+    It runs what is left of the study. Then it writes the table, the tests, and the answers to the
+    papers' claims. "isotrope study verify NAME" runs one recorded cell again: exit code 0 if it
+    gives its record, else 1.
 
     Args:
         file: A .toml file, or the name of a study that comes with isotrope; or the word verify.
@@ -92,16 +103,38 @@ def study(
         check_known("before the name of a study, the word", file, ["verify"])
         file = name
     options = Options(
-        output=output, documents=documents, data=data, model=model, vectors=vectors, sentences=sentences, dev=dev,
-        rows=_rows(file, rows, vectors=vectors, row_documents=row_documents), overrides=overrides, workers=workers,
-        threads=threads, restart=restart, console=console, seeds=seeds, labels=labels, sweep=sweep, tuned=tuned,
+        output=output,
+        documents=documents,
+        data=data,
+        model=model,
+        vectors=vectors,
+        sentences=sentences,
+        dev=dev,
+        rows=_rows(file, rows, vectors=vectors, row_documents=row_documents),
+        overrides=overrides,
+        workers=workers,
+        threads=threads,
+        restart=restart,
+        console=console,
+        seeds=seeds,
+        labels=labels,
+        sweep=sweep,
+        tuned=tuned,
         row_documents=row_documents,
-    )  # fmt: skip
-    idle: dict[str, Any] = {"--seeds": seeds, "--labels": labels, "--sweep": sweep} if search else {}
-    idle |= {"--seeds": seeds, "--rows": rows, "--search": search} if name else {"--cell": cell, "--seed": seed}
+    )
+    idle: dict[str, Any] = (
+        {"--seeds": seeds, "--labels": labels, "--sweep": sweep} if search else {}
+    )
+    idle |= (
+        {"--seeds": seeds, "--rows": rows, "--search": search}
+        if name
+        else {"--cell": cell, "--seed": seed}
+    )
     for option, value in idle.items():
         if value:
-            raise UserError(f"{option} has no effect here", "leave it out: see isotrope study --help")
+            raise UserError(
+                f"{option} has no effect here", "leave it out: see isotrope study --help"
+            )
     if name:
         from isotrope.study.verify import verify
 
@@ -122,7 +155,9 @@ def study(
         console.print(f"written to {page}")
     if done.failed:
         problem = f"{len(done.failed)} of {done.record['scale']['cells']} cells are not finished"
-        raise UserError(problem, f"see {done.pages[0]}; when that is fixed, the same command runs them")
+        raise UserError(
+            problem, f"see {done.pages[0]}; when that is fixed, the same command runs them"
+        )
 
 
 def _rows(file: str, given: Sequence[str], **files: Any) -> list[str]:
@@ -133,5 +168,9 @@ def _rows(file: str, given: Sequence[str], **files: Any) -> list[str]:
     if not given:
         return []
     spec = read_study(file, files)
-    known = {name for entry in expand_rows(spec).values() for name in (entry.label, entry.base)} | spec.reference.keys()
-    return [name.strip() for text in given for name in ([text] if text in known else text.split(","))]
+    known = {
+        name for entry in expand_rows(spec).values() for name in (entry.label, entry.base)
+    } | spec.reference.keys()
+    return [
+        name.strip() for text in given for name in ([text] if text in known else text.split(","))
+    ]

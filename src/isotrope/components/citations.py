@@ -1,7 +1,7 @@
 """The papers that a model rests on, and an objective in sentence-transformers' own model card.
 
-A component's docstring names its BibTeX key; ``methods.bib`` holds the entries. The card is for users who write their
-own training script.
+A component's docstring names its BibTeX key; ``methods.bib`` holds the entries. The card is for
+users who write their own training script.
 """
 
 import inspect
@@ -18,22 +18,37 @@ from torch import nn
 
 from isotrope.encoder.locate import Base
 
-TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "isotrope", "unsupervised"]  # of a model
-TEXTS = ("examples", "examples_table", "_example_columns")  # of a data set, in sentence-transformers' card
+# of a model
+TAGS = [
+    "sentence-transformers",
+    "sentence-similarity",
+    "feature-extraction",
+    "isotrope",
+    "unsupervised",
+]
+# of a data set, in sentence-transformers' card
+TEXTS = ("examples", "examples_table", "_example_columns")
 
 
 def cited_keys(classes: Iterable[type]) -> list[str]:
     """The BibTeX keys that the docstrings of some components name, each once, in order."""
-    return list(dict.fromkeys(key for cls in classes for key in re.findall(r"BibTeX:\s+(\w+)", cls.__doc__ or "")))
+    return list(
+        dict.fromkeys(
+            key for cls in classes for key in re.findall(r"BibTeX:\s+(\w+)", cls.__doc__ or "")
+        )
+    )
 
 
 def bibtex(keys: Iterable[str]) -> str:
-    """The entries of these keys, and isotrope's own after them. A key without an entry, of a third party, is left out.
+    """The entries of these keys, and isotrope's own after them. A key without an entry, of a third
+    party, is left out.
 
     >>> bibtex([]).splitlines()[0]
     '@software{isotrope,'
     """
-    return "\n\n".join(entries()[key] for key in dict.fromkeys([*keys, "isotrope"]) if key in entries())
+    return "\n\n".join(
+        entries()[key] for key in dict.fromkeys([*keys, "isotrope"]) if key in entries()
+    )
 
 
 @cache
@@ -46,9 +61,12 @@ def entries() -> dict[str, str]:
 
 @dataclass
 class ObjectiveCardData(SentenceTransformerModelCardData):
-    """sentence-transformers' card, with the base model's name and licence, and without any text of the data."""
+    """sentence-transformers' card, with the base model's name and licence, and without any text of
+    the data.
+    """
 
-    named: dict[str, Any] = field(default_factory=dict)  # name and address of a licence that the hub does not list
+    # name and address of a licence that the hub does not list
+    named: dict[str, Any] = field(default_factory=dict)
 
     def to_yaml(self, line_break: str | None = None) -> str:
         """The card's metadata. sentence-transformers knows no name of a licence."""
@@ -69,16 +87,23 @@ class ObjectiveCardData(SentenceTransformerModelCardData):
 
 
 def introduce(model: SentenceTransformer) -> SentenceTransformer:
-    """The model, with such a card, since an objective will train it. What its user has written there stays."""
+    """The model, with such a card, since an objective will train it. What its user has written
+    there stays.
+    """
     data = getattr(model, "model_card_data", None)
-    if type(data) is SentenceTransformerModelCardData:  # neither ours already, nor a class of the user's
+    # neither ours already, nor a class of the user's
+    if type(data) is SentenceTransformerModelCardData:
         own, base = ObjectiveCardData(), Base.of(model)
         own.__dict__.update(data.__dict__)
         own.base_model = own.base_model or base.hub
         own.model_name = own.model_name or f"{base.name}, trained with isotrope"
         if own.license is None:
             own.license = base.about.get("license")
-            own.named = {key: base.about[key] for key in ("license_name", "license_link") if key in base.about}
+            own.named = {
+                key: base.about[key]
+                for key in ("license_name", "license_link")
+                if key in base.about
+            }
         own.language = own.language or base.about.get("language", [])
         own.add_tags(TAGS)
         model.model_card_data = own
@@ -99,7 +124,9 @@ class Described:
             "teachers": sorted(self.teachers),
             "dims": list(self.narrow),
         }
-        return {"passes": self.passes, "seed": self.seed} | {name: made for name, made in stages.items() if made}
+        return {"passes": self.passes, "seed": self.seed} | {
+            name: made for name, made in stages.items() if made
+        }
 
     @property
     def citation(self: Any) -> str:
@@ -116,5 +143,9 @@ def _named(part: Any) -> Any:
 def _told(part: Any) -> dict[str, Any]:
     part = _named(part)
     options = {name: getattr(part, name, None) for name in inspect.signature(type(part)).parameters}
-    plain = {name: value for name, value in options.items() if isinstance(value, bool | int | float | str)}
+    plain = {
+        name: value
+        for name, value in options.items()
+        if isinstance(value, bool | int | float | str)
+    }
     return {"kind": type(part).__name__, **plain}

@@ -1,6 +1,8 @@
-"""Components by name: ``InfoNCE`` in ``terms/`` is ``component("terms", "infonce")``; nothing else has to know of it.
+"""Components by name: ``InfoNCE`` in ``terms/`` is ``component("terms", "infonce")``; nothing else
+has to know of it.
 
-A component is a class that declares its stage: ``stage = "terms"`` in its body. A preset names it by ``kind``, one of
+A component is a class that declares its stage: ``stage = "terms"`` in its body. A preset names it
+by ``kind``, one of
 
     infonce                 InfoNCE, in the file terms/infonce.py
     margin_band             MarginBand, in a file with others of its kind
@@ -36,11 +38,16 @@ def component_class(stage: str, kind: str) -> type:
     if THIRD_PARTY not in kind:
         places = _classes(stage)
         if kind not in places:
-            raise UserError(f"{stage} has no kind {kind!r}", one_of(kind, places, ", or name a module:Class"))
+            raise UserError(
+                f"{stage} has no kind {kind!r}", one_of(kind, places, ", or name a module:Class")
+            )
         return imported_class(places[kind], "kind")
     cls = imported_class(kind, "kind")
     if getattr(cls, "stage", None) != stage:
-        raise UserError(f"kind = {kind!r} is not a component of {stage}", f'its class must declare stage = "{stage}"')
+        raise UserError(
+            f"kind = {kind!r} is not a component of {stage}",
+            f'its class must declare stage = "{stage}"',
+        )
     return cls
 
 
@@ -52,7 +59,9 @@ def imported_class(named: str, key: str) -> type:
         if not inspect.isclass(cls):
             raise TypeError("it is not a class")
     except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise UserError(f"{key} = {named!r}: {error}", "install the package, or correct module:Class") from error
+        raise UserError(
+            f"{key} = {named!r}: {error}", "install the package, or correct module:Class"
+        ) from error
     return cls
 
 
@@ -63,7 +72,8 @@ def component(stage: str, kind: str, **options: Any) -> Any:
     InfoNCE(temperature=0.1, weight=1.0, positive_in_denominator=True)
 
     Raises:
-        UserError: unknown stage, kind or option, or an impossible value; names the key, the value and the remedy.
+        UserError: unknown stage, kind or option, or an impossible value; names the key, the value
+            and the remedy.
     """
     cls = component_class(stage, kind)
     record = _options(cls)
@@ -78,34 +88,49 @@ def component(stage: str, kind: str, **options: Any) -> Any:
 def _options(cls: type) -> type[BaseModel]:
     hints = get_type_hints(inspect.getattr_static(cls, "__init__"), include_extras=True)
     parameters = inspect.signature(cls).parameters.values()
-    fields: Any = {p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default) for p in parameters}
-    return create_model("options", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
+    fields: Any = {
+        p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default)
+        for p in parameters
+    }
+    return create_model(
+        "options", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields
+    )
 
 
-_KIND = re.compile(r"constrained-\w+$|(literal|tuple|list)\[|function-\w+\[")  # as in ('max_length', 'constrained-int')
+# as in ('max_length', 'constrained-int')
+_KIND = re.compile(r"constrained-\w+$|(literal|tuple|list)\[|function-\w+\[")
 
 
-def explain(error: ValidationError, record: Any, where: str = "", keys: Iterable[str] = ()) -> UserError:
+def explain(
+    error: ValidationError, record: Any, where: str = "", keys: Iterable[str] = ()
+) -> UserError:
     """The first of pydantic's findings about a ``record`` as one line: key, value, remedy.
 
-    ``keys`` are those that may be meant, with their tables, beside the keys of the table in which the mistake is.
+    ``keys`` are those that may be meant, with their tables, beside the keys of the table in which
+    the mistake is.
     """
     first = error.errors()[0]
     for part in first["loc"][:-1]:  # to the record of that table
         hint = record.model_fields[part].annotation if part in record.model_fields else None
-        record = next((one for one in (hint, *get_args(hint)) if hasattr(one, "model_fields")), record)
+        record = next(
+            (one for one in (hint, *get_args(hint)) if hasattr(one, "model_fields")), record
+        )
     known = list(record.model_fields)
     key = _key(where, first)
     if first["type"] == "extra_forbidden":
         table = key.rpartition(".")[0]
-        near = _meant(key, first["input"], [*keys, *(f"{table}.{name}".strip(".") for name in known)])
+        near = _meant(
+            key, first["input"], [*keys, *(f"{table}.{name}".strip(".") for name in known)]
+        )
         takes = f"{table} takes" if table else "the keys here are"
         return UserError(f"{key} is an unknown key", f"{near}{takes} {', '.join(known) or 'none'}")
     if first["type"] == "missing":
         return UserError(f"{key} is missing", "give it a value")
     # a key that takes several kinds of values has a finding for each
     wanted = " or ".join(one["msg"] for one in error.errors() if _key(where, one) == key)
-    return UserError(f"{key} = {first['input']!r} is not possible", wanted.replace("Input should", "it should"))
+    return UserError(
+        f"{key} = {first['input']!r} is not possible", wanted.replace("Input should", "it should")
+    )
 
 
 def _key(where: str, finding: Mapping[str, Any]) -> str:
@@ -135,14 +160,20 @@ def _classes(stage: str) -> dict[str, str]:
     """Kind -> ``module:Class`` of a stage's components."""
     check_known("stage", stage, (*STAGES, READING))
     released = {f"released.{kind}": place for kind, place in _places("released").items()}
-    stages = {kind: getattr(imported_class(place, "kind"), "stage", None) for kind, place in released.items()}
-    return _places(ROOMS.get(stage, stage)) | {kind: released[kind] for kind in released if stages[kind] == stage}
+    stages = {
+        kind: getattr(imported_class(place, "kind"), "stage", None)
+        for kind, place in released.items()
+    }
+    return _places(ROOMS.get(stage, stage)) | {
+        kind: released[kind] for kind in released if stages[kind] == stage
+    }
 
 
 def _places(room: str) -> dict[str, str]:
     """Kind -> ``module:Class`` of a room's components, sorted. The files are read, not imported.
 
-    A class is called as its file, or by its own words: ``NoMask`` is no_mask. A leading underscore hides either.
+    A class is called as its file, or by its own words: ``NoMask`` is no_mask. A leading underscore
+    hides either.
     """
     found, folders = {}, importlib.import_module(f"isotrope.{room}").__path__
     for name, file in classes_in(tuple(folders)).items():

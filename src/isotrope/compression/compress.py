@@ -1,4 +1,6 @@
-"""A teacher and text in; a small model that follows the teacher out, with what it keeps and what it saves."""
+"""A teacher and text in; a small model that follows the teacher out, with what it keeps and what it
+saves.
+"""
 
 import os
 import re
@@ -14,7 +16,12 @@ from sentence_transformers import SentenceTransformer
 import isotrope.text
 from datasets import Dataset
 from isotrope.compression.cost import costs
-from isotrope.compression.page import compression_verdict, each_task, student_evidence, write_student_report
+from isotrope.compression.page import (
+    compression_verdict,
+    each_task,
+    student_evidence,
+    write_student_report,
+)
 from isotrope.compression.quality import compare_quality, kept_share
 from isotrope.compression.vocabulary import Cut, cut_alone, cut_first
 from isotrope.console.plain import plain_console
@@ -50,11 +57,14 @@ from isotrope.training.train import Run, train
 PRESET = "distil"
 TINY = "isotrope/tiny"
 RATE = 1e-4  # of a student that knows something: a good model is spoilt by the rate of a raw one
-# of one vector a token, which few steps move. The order of all cosines of held-out texts agrees with the teacher's by
-# 0.25 with the preset's 1e-3, 0.43 with this, and 0.45 with 3e-2, with which a reader of queries is worse.
+# of one vector a token, which few steps move. The order of all cosines of held-out texts agrees
+# with the teacher's by
+# 0.25 with the preset's 1e-3, 0.43 with this, and 0.45 with 3e-2, with which a reader of queries is
+# worse.
 STATIC_RATE = 1e-2
 BOTH, QUERY = SIDES = ("both", "query")  # what the student reads
-# Over the preset's keys, if it reads queries only: its own vector is its teacher's, of texts that look like queries.
+# Over the preset's keys, if it reads queries only: its own vector is its teacher's, of texts that
+# look like queries.
 _QUERY_KEYS = (
     "terms=false", "terms={vectors={kind='vector_match', teacher='teacher', projected=false}}",
     "pairs=false", "pairs={kind='queries', rounds=8}",
@@ -74,10 +84,12 @@ class Compression(Run):
     @property
     def table(self) -> Any:
         """Task → teacher, start, student, as fractions; a DataFrame if pandas is installed."""
-        return framed({
-            task: {"teacher": far["before"], "start": own["before"], "student": far["after"]}
-            for task, far, own in each_task(self.record["compression"])
-        })  # fmt: skip
+        return framed(
+            {
+                task: {"teacher": far["before"], "start": own["before"], "student": far["after"]}
+                for task, far, own in each_task(self.record["compression"])
+            }
+        )
 
     def report(self, file: str | Path) -> Path:
         """Write the page of the student, an .html file."""
@@ -108,23 +120,28 @@ def compress(
 ) -> Compression | Cut:
     """Train a small model to give the similarities that a large one gives, on text without labels.
 
-    The run is one of `isotrope.train` with the preset ``distil``. Afterwards the student is compared with its teacher
-    and with itself before training: points kept, speed, weights, memory. The verdict compares it with its teacher.
+    The run is one of `isotrope.train` with the preset ``distil``. Afterwards the student is
+    compared with its teacher and with itself before training: points kept, speed, weights, memory.
+    The verdict compares it with its teacher.
 
     Args:
-        model: the large model, the teacher: a loaded one, which is left as it was, or what `isotrope.load` takes.
-        documents: text of any kind: see `isotrope.text.open`. A fifth of it, 2,000 texts at most, is held out, and
-            judges.
-        student: ``tiny`` (isotrope/tiny), ``layers:3`` (layers of the teacher, spread evenly; ``layers:3:first`` and
-            ``layers:3:last`` take others; ``,vocabulary:27000,inner:768,embeddings:256`` after it makes it smaller
-            still), ``static`` (one vector a token, for `StaticEmbedding`), or any model. ``vocabulary:30000`` alone
-            keeps the tokens that the documents need most, and nothing is trained: a text that needs no lost token
-            keeps its vector to the last bit.
-        side: ``query``: the student reads queries only, and the result is one model with two routes, because its
-            ``encode_document`` is the teacher's to the last bit. A model of the teacher's width may be such a student.
-            With two layers of a BERT, that keeps 92.5 % of the quality on BEIR (Wang and Lyu, 2023,
-            https://arxiv.org/abs/2306.11550). ``both``: it reads all texts.
-        output: a folder for the student and the work; None: a temporary one, which the result keeps.
+        model: the large model, the teacher: a loaded one, which is left as it was, or what
+            `isotrope.load` takes.
+        documents: text of any kind: see `isotrope.text.open`. A fifth of it, 2,000 texts at most,
+            is held out, and judges.
+        student: ``tiny`` (isotrope/tiny), ``layers:3`` (layers of the teacher, spread evenly;
+            ``layers:3:first`` and ``layers:3:last`` take others;
+            ``,vocabulary:27000,inner:768,embeddings:256`` after it makes it smaller still),
+            ``static`` (one vector a token, for `StaticEmbedding`), or any model.
+            ``vocabulary:30000`` alone keeps the tokens that the documents need most, and nothing is
+            trained: a text that needs no lost token keeps its vector to the last bit.
+        side: ``query``: the student reads queries only, and the result is one model with two
+            routes, because its ``encode_document`` is the teacher's to the last bit. A model of the
+            teacher's width may be such a student. With two layers of a BERT, that keeps 92.5 % of
+            the quality on BEIR (Wang and Lyu, 2023, https://arxiv.org/abs/2306.11550). ``both``: it
+            reads all texts.
+        output: a folder for the student and the work; None: a temporary one, which the result
+            keeps.
         seed: of all random numbers.
         preset: a method with a teacher.
         sentences: train on a random sample of this size; None takes all that is not held out.
@@ -136,8 +153,9 @@ def compress(
         text: the column of the texts, in tables.
         title: the column of the documents' titles, in tables.
         split: ``sentences`` trains on the sentences of the texts.
-        minutes: then `isotrope.improve` the student for so long on the texts that are not held out; its teacher also
-            teaches it rankings. The report is on the improved student. None: the training is all.
+        minutes: then `isotrope.improve` the student for so long on the texts that are not held out;
+            its teacher also teaches it rankings. The report is on the improved student. None: the
+            training is all.
         restart: begin anew; otherwise the same call goes on where it stopped.
         console: where to report; None reports to the terminal.
 
@@ -157,10 +175,14 @@ def compress(
     rest, tokens = without_vocabulary(small)
     if minutes is not None:
         reads_all = side == BOTH and (rest or not tokens)
-        check_minutes(minutes, "" if reads_all else ": only a student that learns to read all texts can be improved")
+        check_minutes(
+            minutes,
+            "" if reads_all else ": only a student that learns to read all texts can be improved",
+        )
     if tokens and not rest:
         return cut_alone(teacher, tokens, opened, output, restart, console)
-    if tokens and tokenizer_kind(load(teacher, device="cpu", frozen=True)) != "WordPiece":  # it keeps its first tokens
+    # it keeps its first tokens
+    if tokens and tokenizer_kind(load(teacher, device="cpu", frozen=True)) != "WordPiece":
         backbone, (_, own) = cut_first(teacher, tokens, opened, console), _student(teacher, rest)
     overrides = [*own, *(_query_keys(teacher) if side == QUERY else ()), *overrides]
     method, labels = read_preset(preset, overrides), given_labels(labels, columns)
@@ -174,17 +196,34 @@ def compress(
         minutes = None
     with watch("training", console):
         run = train(
-            opened, preset=preset, model=backbone, teachers={label: [teacher]}, labels=labels, dev=dev, output=output,
-            data=data, seed=seed, overrides=overrides, restart=restart, console=plain_console(quiet=True), **share,
-        )  # fmt: skip
+            opened,
+            preset=preset,
+            model=backbone,
+            teachers={label: [teacher]},
+            labels=labels,
+            dev=dev,
+            output=output,
+            data=data,
+            seed=seed,
+            overrides=overrides,
+            restart=restart,
+            console=plain_console(quiet=True),
+            **share,
+        )
     done = run.record.get("compression")
     if done and minutes in (None, done.get("minutes")):
         return Compression(run.job, run.record)
     with run.job.held():
         folder = RunFolder(run.folder)
-        graded, _ = named_pairs(dev, method.train.select, labels, data or os.environ.get("ISOTROPE_DATA"))
+        graded, _ = named_pairs(
+            dev, method.train.select, labels, data or os.environ.get("ISOTROPE_DATA")
+        )
         asked = labels if isinstance(labels, Domain) else None
-        models = [load(teacher, frozen=True), untrained(folder.preset.encoder), load(folder.model, frozen=True)]
+        models = [
+            load(teacher, frozen=True),
+            untrained(folder.preset.encoder),
+            load(folder.model, frozen=True),
+        ]
         names = {"teacher": public_name(teacher), "student": public_name(small)}
         found: Record = {**names, "side": side, "minutes": minutes}
         if minutes:
@@ -195,9 +234,15 @@ def compress(
                 better.save(folder.model)
         held_out = list(each(judging))
         with watch("judging", console):
-            found["quality"], found["searched"] = compare_quality(models, held_out, graded, asked, side == QUERY)
+            found["quality"], found["searched"] = compare_quality(
+                models, held_out, graded, asked, side == QUERY
+            )
         found["kept"] = kept_share(found["quality"])
-        texts = pseudo_queries(held_out).texts if side == QUERY else [document.text for document in held_out]
+        texts = (
+            pseudo_queries(held_out).texts
+            if side == QUERY
+            else [document.text for document in held_out]
+        )
         texts = (texts if len(texts) >= TIMED else similarity_pairs().first)[:TIMED]
         with watch("measuring speed and memory", console):
             found["cost"] = costs(models[0], models[2], [teacher, str(folder.model)], texts)
@@ -211,14 +256,18 @@ def compress(
 
 
 def query_student(student: str) -> str:
-    """The student whose vectors begin among its teacher's: made of the teacher, or a model that follows it already."""
+    """The student whose vectors begin among its teacher's: made of the teacher, or a model that
+    follows it already.
+    """
     if "/" not in student:
         check_student(without_vocabulary(student)[0])
     return IN_PLACE if student == STATIC else student
 
 
 def _query_keys(teacher: str) -> list[str]:
-    """The preset's keys for a student that follows a teacher's queries: both read the words before a query."""
+    """The preset's keys for a student that follows a teacher's queries: both read the words before
+    a query.
+    """
     encoder = load(teacher, device="cpu", frozen=True)
     words = role_prompt(encoder, "query")
     if not words or words == used_prompt(encoder):
@@ -228,7 +277,9 @@ def _query_keys(teacher: str) -> list[str]:
 
 
 def _save_query_side(teacher: str, student: SentenceTransformer, folder: Path) -> None:
-    """Write a model whose queries the student reads, and whose documents the teacher reads as before."""
+    """Write a model whose queries the student reads, and whose documents the teacher reads as
+    before.
+    """
     whole = load(teacher, device="cpu")
     joined = with_query_route(whole, list(student.to("cpu")), list(whole))
     joined.prompts["query"] = used_prompt(student)  # the words that it was trained with
@@ -249,7 +300,9 @@ def _student(teacher: str, student: str) -> tuple[str, list[str]]:
 
 def _label(preset: Preset) -> str:
     """The one teacher of a preset that is a model of the user's choice."""
-    labels = [label for label, table in preset.teachers.items() if "models" in table or "model" in table]
+    labels = [
+        label for label, table in preset.teachers.items() if "models" in table or "model" in table
+    ]
     if len(labels) != 1:
         problem = f"the preset {preset.name} has {len(labels)} teachers that can be named"
         raise UserError(problem, f"choose one with one teacher, such as {PRESET}")
@@ -259,7 +312,9 @@ def _label(preset: Preset) -> str:
 def _held_out(
     text: Opened, preset: Preset, sentences: int | None, seed: int
 ) -> tuple[dict[str, Any], Callable[[RowIds], Iterable[Document]], RowIds, RowIds]:
-    """What `train` is given so that some texts are left out; texts by their rows; the rows that judge, all others."""
+    """What `train` is given so that some texts are left out; texts by their rows; the rows that
+    judge, all others.
+    """
     if preset.pairs is not None:
         documents = text.documents()
         count = min(_HELD_OUT, len(documents) // 5)
@@ -279,16 +334,31 @@ def _held_out(
 
 
 def _improved(
-    folder: RunFolder, teacher: str, documents: Iterable[Document], minutes: float, seed: int, data: str | Path | None,
+    folder: RunFolder,
+    teacher: str,
+    documents: Iterable[Document],
+    minutes: float,
+    seed: int,
+    data: str | Path | None,
     console: Console,
-) -> Improvement:  # fmt: skip
-    """The student, which is kept as it was trained, made better with its teacher as a teacher of rankings."""
+) -> Improvement:
+    """The student, which is kept as it was trained, made better with its teacher as a teacher of
+    rankings.
+    """
     student = folder.path / "student"
     if not student.is_dir():
         save(load(folder.model), student, card=(folder.model / CARD).read_text(encoding="utf-8"))
-    given = Dataset.from_list([{"title": one.title, "text": "\n\n".join(one.paragraphs)} for one in documents])
+    given = Dataset.from_list(
+        [{"title": one.title, "text": "\n\n".join(one.paragraphs)} for one in documents]
+    )
     console.print(f"the student is trained; it is improved for {minutes:g} minutes")
     return improve(
-        student, given, output=folder.path / "improved", minutes=minutes, seed=seed, data=data, teachers=[teacher],
+        student,
+        given,
+        output=folder.path / "improved",
+        minutes=minutes,
+        seed=seed,
+        data=data,
+        teachers=[teacher],
         console=console,
-    )  # fmt: skip
+    )

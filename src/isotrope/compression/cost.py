@@ -1,7 +1,9 @@
-"""What two models cost: time, weights and memory, on this machine, in one run, with one thread of the processor.
+"""What two models cost: time, weights and memory, on this machine, in one run, with one thread of
+the processor.
 
-``python -m isotrope.compression.cost MODEL`` reads texts (JSON) and prints how many bytes their encoding needs. It is a
-process of its own, since what another model has used before would be used again.
+``python -m isotrope.compression.cost MODEL`` reads texts (JSON) and prints how many bytes their
+encoding needs. It is a process of its own, since what another model has used before would be used
+again.
 """
 
 import json
@@ -28,22 +30,28 @@ _PAUSE = 0.002  # seconds between two looks
 
 
 def costs(
-    teacher: SentenceTransformer, student: SentenceTransformer, names: Sequence[str], texts: Sequence[str]
+    teacher: SentenceTransformer,
+    student: SentenceTransformer,
+    names: Sequence[str],
+    texts: Sequence[str],
 ) -> dict[str, Any]:
-    """Speed, weights and memory of two models, which are moved to the processor; time is the processor's.
+    """Speed, weights and memory of two models, which are moved to the processor; time is the
+    processor's.
 
     By the ``names`` of the two, `isotrope.load` loads each anew, to see how much memory it needs.
 
     Returns:
-        "texts"; "speed": texts a second of each; "faster": the median, smallest and largest ratio of a round;
-        "weights": bytes of each; "memory": bytes of each, None where that could not be measured.
+        "texts"; "speed": texts a second of each; "faster": the median, smallest and largest ratio
+        of a round; "weights": bytes of each; "memory": bytes of each, None where that could not be
+        measured.
     """
     models = [teacher.to("cpu"), student.to("cpu")]
     seconds: list[list[float]] = [[], []]
     count = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for number in range(ROUNDS + 1):  # they take turns, so that other work on the machine meets both
+        # they take turns, so that other work on the machine meets both
+        for number in range(ROUNDS + 1):
             for place in (0, 1) if number % 2 else (1, 0):
                 began = time.process_time()
                 _encode(models[place], texts)
@@ -56,7 +64,10 @@ def costs(
         "texts": len(texts),
         "speed": [len(texts) / statistics.median(each) for each in seconds],
         "faster": {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios)},
-        "weights": [sum(t.numel() * t.element_size() for t in model.state_dict().values()) for model in models],
+        "weights": [
+            sum(t.numel() * t.element_size() for t in model.state_dict().values())
+            for model in models
+        ],
         "memory": [peak_memory(name, texts) for name in names],
     }
 
@@ -67,9 +78,13 @@ def _encode(model: SentenceTransformer, texts: Sequence[str]) -> None:
 
 
 def peak_memory(model: str, texts: Sequence[str]) -> int | None:
-    """Bytes that a new process needs to load a model and to encode, besides Python; None if it fails."""
+    """Bytes that a new process needs to load a model and to encode, besides Python; None if it
+    fails.
+    """
     command = [sys.executable, "-m", "isotrope.compression.cost", model]
-    done = subprocess.run(command, input=json.dumps(list(texts)), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, input=json.dumps(list(texts)), capture_output=True, text=True, check=False
+    )
     return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdecimal() else None
 
 

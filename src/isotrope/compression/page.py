@@ -30,7 +30,9 @@ HOW = (
     "over its teacher's. A paired bootstrap tests what training changed and how far the student is from its teacher. "
     "It covers the choice of texts and pairs, not the training seed."
 )
-ONE_SIDE = "The student reads the queries, and the first text of a pair; the teacher reads all else."
+ONE_SIDE = (
+    "The student reads the queries, and the first text of a pair; the teacher reads all else."
+)
 STAYS = "Documents keep their vectors, so no index is made again."
 HOW_MEASURED = (
     "{texts} texts of at most 128 tokens, on this machine, with one thread of the processor. The models took turns. "
@@ -40,31 +42,47 @@ HOW_MEASURED = (
 
 
 def compression_tables(record: Mapping[str, Any]) -> list[Table]:
-    """Points kept, task by task, and speed and size, of what a run's ``result.json`` holds under "compression"."""
+    """Points kept, task by task, and speed and size, of what a run's ``result.json`` holds under
+    "compression".
+    """
     return [quality_table(record), cost_table(record)]
 
 
 def quality_table(record: Mapping[str, Any]) -> Table:
-    """A row a task: three scores, the share that is kept, what training changed, how far it is to the teacher."""
+    """A row a task: three scores, the share that is kept, what training changed, how far it is to
+    the teacher.
+    """
     rows = [
         [
             SHORT_NAMES.get(task, task),
             *(f"{100 * score:.2f}" for score in (far["before"], own["before"], far["after"])),
             f"{100 * far['after'] / far['before']:.0f} %" if far["before"] > 0 else "",
-            *(f"{signed(of['difference'])} ({signed(of['low'])} … {signed(of['high'])})" for of in (own, far)),
+            *(
+                f"{signed(of['difference'])} ({signed(of['low'])} … {signed(of['high'])})"
+                for of in (own, far)
+            ),
         ]
         for task, far, own in each_task(record)
-    ]  # fmt: skip
+    ]
     by, to = f"by {_made_by(record)} (95 %)", "to the teacher (95 %)"
     header = ["task", "teacher", "before training", "student", "kept", by, to]
-    return Table("Points kept", header, rows, notes=[HOW, ONE_SIDE] if of_queries(record) else [HOW])
+    return Table(
+        "Points kept", header, rows, notes=[HOW, ONE_SIDE] if of_queries(record) else [HOW]
+    )
 
 
 def cost_table(record: Mapping[str, Any]) -> Table:
     """Speed, weights and memory of teacher and student, and their ratios."""
     cost, texts = record["cost"], "queries" if of_queries(record) else "texts"
     large, small = cost["speed"]
-    rows = [[f"{texts} a second", f"{large:.0f}", f"{small:.0f}", f"{cost['faster']['median']:.1f} times as fast"]]
+    rows = [
+        [
+            f"{texts} a second",
+            f"{large:.0f}",
+            f"{small:.0f}",
+            f"{cost['faster']['median']:.1f} times as fast",
+        ]
+    ]
     for name in ("weights", "memory"):
         big, little = cost[name]
         share = f"{100 * little / big:.0f} %" if big and little else ""
@@ -91,12 +109,17 @@ def kept_line(record: Mapping[str, Any]) -> str:
 
 
 def compression_verdict(record: Mapping[str, Any]) -> Verdict:
-    """Teacher against student, on the texts that were held out if there are enough, else on graded pairs."""
+    """Teacher against student, on the texts that were held out if there are enough, else on graded
+    pairs.
+    """
     kind, found = next(iter(record["quality"].items()))
     verdict = Verdict.of(
-        Comparison(**found["teacher"]), before=record["teacher"], after="the student", judge=_JUDGES[kind],
+        Comparison(**found["teacher"]),
+        before=record["teacher"],
+        after="the student",
+        judge=_JUDGES[kind],
         measure="points on average",
-    )  # fmt: skip
+    )
     own = found["start"]
     word = {"better": "gained", "worse": "lost"}.get(own["verdict"], "changed nothing significant:")
     gained = f"{_made_by(record).capitalize()} it {word} {signed(own['difference'])} points."
@@ -110,37 +133,57 @@ def student_evidence(record: Mapping[str, Any]) -> Table:
 
 
 def write_student_report(run: str | Path, output: str | Path | None = None) -> Path:
-    """The page of a run, as `write_report` makes it; that of a student also shows what it keeps and saves."""
+    """The page of a run, as `write_report` makes it; that of a student also shows what it keeps and
+    saves.
+    """
     if not (found := RunFolder(run).result.get("compression")):
         return write_report(run, output)
-    drawn = interval_bars({
-        SHORT_NAMES.get(task, task): (far["difference"], far["low"], far["high"]) for task, far, _ in each_task(found)
-    })  # fmt: skip
+    drawn = interval_bars(
+        {
+            SHORT_NAMES.get(task, task): (far["difference"], far["low"], far["high"])
+            for task, far, _ in each_task(found)
+        }
+    )
     caption = "The student's points less its teacher's; the line is the 95 % interval."
     figures = [PageFigure("kept", "How far the student is from its teacher", drawn, caption)]
     tables, searched = compression_tables(found), found["searched"]
     if searched and searched["shown"]["told"]:
-        tables.append(examples_table(searched["shown"], names=("with the teacher", "with the student")))
+        tables.append(
+            examples_table(searched["shown"], names=("with the teacher", "with the student"))
+        )
     if searched and searched["map"]:
         figures.append(map_figure(searched["map"], ("teacher", "student")))
     if _saved(found):
         tables.append(how_to_switch(of_queries(found)))
     return write_report(
-        run, output, title=f"Compress: {found['teacher']}", verdict=compression_verdict(found),
-        lead=[f"The student {_told(found)}"], tables=tables, figures=figures,
-    )  # fmt: skip
+        run,
+        output,
+        title=f"Compress: {found['teacher']}",
+        verdict=compression_verdict(found),
+        lead=[f"The student {_told(found)}"],
+        tables=tables,
+        figures=figures,
+    )
 
 
 def _told(record: Mapping[str, Any], *more: str) -> str:
-    """What the student keeps, when to use it, ``more``, and what `improve` made of it, if that was asked."""
+    """What the student keeps, when to use it, ``more``, and what `improve` made of it, if that was
+    asked.
+    """
     needs, stays = " or ".join(_saved(record)), [STAYS] if of_queries(record) else []
-    advice = [f"Use it where {record['teacher']} is {needs}.", *stays] if needs else [f"Keep {record['teacher']}."]
+    advice = (
+        [f"Use it where {record['teacher']} is {needs}.", *stays]
+        if needs
+        else [f"Keep {record['teacher']}."]
+    )
     improved = []
     if found := record.get("improved"):
         verdict = Verdict.from_record(found["verdict"])
         improved = ["Then improve found nothing that is better than the trained student."]
         if verdict.word == "better":
-            improved = [f"Then improve chose {found['choice']}: better than the trained student, {verdict.evidence}."]
+            improved = [
+                f"Then improve chose {found['choice']}: better than the trained student, {verdict.evidence}."
+            ]
     return " ".join([f"{kept_line(record)}.", *advice, *more, *improved])
 
 

@@ -1,4 +1,6 @@
-"""What a student keeps of its teacher: both, and the student before training, on the same tasks and pairs."""
+"""What a student keeps of its teacher: both, and the student before training, on the same tasks and
+pairs.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -35,21 +37,30 @@ def compare_quality(
 ) -> tuple[dict[str, Any], Record | None]:
     """A student against its teacher and against itself before training, by a paired bootstrap.
 
-    ``models`` are the teacher, the student before training, and the student. Tasks are made of the ``held_out`` texts
-    if there are enough. ``sets`` are graded pairs beside the 330 that ship with isotrope. Labelled queries, if any are
-    ``asked``, come first. With ``queries_only``, the teacher reads all documents, and the second texts of pairs.
+    ``models`` are the teacher, the student before training, and the student. Tasks are made of the
+    ``held_out`` texts if there are enough. ``sets`` are graded pairs beside the 330 that ship with
+    isotrope. Labelled queries, if any are ``asked``, come first. With ``queries_only``, the teacher
+    reads all documents, and the second texts of pairs.
 
     Returns:
-        Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a dictionary, whose
-        "after" is the student; and what `isotrope.report.examples.searched` says of searches by teacher and student.
+        Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a
+        dictionary, whose "after" is the student; and what `isotrope.report.examples.searched` says
+        of searches by teacher and student.
     """
     shown = None
 
-    def compared(by: Callable[..., Comparison], scores: Sequence[Any], *more: Any) -> dict[str, Any]:
+    def compared(
+        by: Callable[..., Comparison], scores: Sequence[Any], *more: Any
+    ) -> dict[str, Any]:
         large, first, small = scores
-        return {"teacher": asdict(by(large, small, *more)), "start": asdict(by(first, small, *more))}
+        return {
+            "teacher": asdict(by(large, small, *more)),
+            "start": asdict(by(first, small, *more)),
+        }
 
-    def known(queries: Iterable[str], documents: Iterable[str], length: int | None = COST_LENGTH) -> list[Known]:
+    def known(
+        queries: Iterable[str], documents: Iterable[str], length: int | None = COST_LENGTH
+    ) -> list[Known]:
         """The vectors of each of the models."""
         first, second = (list(dict.fromkeys(texts)) for texts in (queries, documents))
         if queries_only:
@@ -59,14 +70,23 @@ def compare_quality(
     found = {}
     if asked is not None:
         every = known(asked.queries, asked.corpus, None)
-        found[QUERIES] = compared(compare, [{asked.name: OwnTask(asked).score(one)} for one in every])
+        found[QUERIES] = compared(
+            compare, [{asked.name: OwnTask(asked).score(one)} for one in every]
+        )
     if tasks := make_document_tasks(held_out).tasks:
-        every = known(chain(*(task.queries for task in tasks)), chain(*(task.candidates for task in tasks)))
+        every = known(
+            chain(*(task.queries for task in tasks)), chain(*(task.candidates for task in tasks))
+        )
         found[PARTS] = compared(compare_on_documents, every, tasks)
         domain = max(tasks, key=lambda task: task.size).domain
-        shown = searched(domain, *(search_vectors(one, domain.queries, domain.corpus) for one in every[::2]))
+        shown = searched(
+            domain, *(search_vectors(one, domain.queries, domain.corpus) for one in every[::2])
+        )
     both: Sets = {SIMILARITY: {"test": similarity_pairs()}, **sets}
-    cosines = [_one_asks(models[0], one, both) if queries_only else similarities(one, both) for one in models]
+    cosines = [
+        _one_asks(models[0], one, both) if queries_only else similarities(one, both)
+        for one in models
+    ]
     found[PAIRS] = compared(compare, [main_pairs(both, each) for each in cosines])
     return found, shown
 
@@ -75,7 +95,11 @@ def _one_asks(model: SentenceTransformer, asking: SentenceTransformer, sets: Set
     """The cosines of pairs whose first text another model reads, as a query."""
     return {
         task: {
-            part: row_cosines(*search_vectors(known_by(model, of.first, of.second, None, asking), of.first, of.second))
+            part: row_cosines(
+                *search_vectors(
+                    known_by(model, of.first, of.second, None, asking), of.first, of.second
+                )
+            )
             for part, of in parts.items()
         }
         for task, parts in sets.items()

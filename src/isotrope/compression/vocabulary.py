@@ -1,4 +1,6 @@
-"""A model with the tokens that some documents need: made without training, alone or to begin a training with."""
+"""A model with the tokens that some documents need: made without training, alone or to begin a
+training with.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,14 +42,27 @@ class Cut(Outcome):
     def table(self) -> Any:
         """Tokens and bytes, before and after; a DataFrame if pandas is installed."""
         named = {what: self.record[what] for what in ("tokens", "bytes")}
-        return framed({what: dict(zip(("before", "after"), of, strict=True)) for what, of in named.items()})
+        return framed(
+            {what: dict(zip(("before", "after"), of, strict=True)) for what, of in named.items()}
+        )
 
 
 def cut_alone(
-    teacher: str, count: int, opened: Opened, output: str | Path | None, restart: bool, console: Console
+    teacher: str,
+    count: int,
+    opened: Opened,
+    output: str | Path | None,
+    restart: bool,
+    console: Console,
 ) -> Cut:
-    """The model with ``count`` tokens, in a folder, as the result of the command. Nothing is trained."""
-    identity = {"model": files_checksum(teacher), "documents": opened.documents().key, "vocabulary": count}
+    """The model with ``count`` tokens, in a folder, as the result of the command. Nothing is
+    trained.
+    """
+    identity = {
+        "model": files_checksum(teacher),
+        "documents": opened.documents().key,
+        "vocabulary": count,
+    }
     job = Job(output, KIND, identity, [opened], restart=restart)
     with job.held():
         record = job.result()
@@ -64,12 +79,18 @@ def cut_first(teacher: str, count: int, opened: Opened, console: Console) -> str
     """The same in the cache, to begin a training with: its folder."""
     model, _, card = _cut(teacher, count, opened, console)
     place = cache_folder("models", model_checksum(model))
-    folder = cached(place, lambda draft: save(model, draft / MODEL, card=card.markdown(draft / MODEL)))
+    folder = cached(
+        place, lambda draft: save(model, draft / MODEL, card=card.markdown(draft / MODEL))
+    )
     return str(folder / MODEL)
 
 
-def _cut(teacher: str, count: int, opened: Opened, console: Console) -> tuple[SentenceTransformer, Record, Card]:
-    """The model, what was lost, and its card. A line on the console tells what is lost, before anything is written."""
+def _cut(
+    teacher: str, count: int, opened: Opened, console: Console
+) -> tuple[SentenceTransformer, Record, Card]:
+    """The model, what was lost, and its card. A line on the console tells what is lost, before
+    anything is written.
+    """
     model, found = load(teacher, device="cpu"), opened.documents()
     refuse_routes(model, teacher)
     big, total = _bytes(model), len(model.tokenizer)
@@ -78,13 +99,26 @@ def _cut(teacher: str, count: int, opened: Opened, console: Console) -> tuple[Se
     model, kept = keep_tokens(model, count, counts)
     occurring, little = int(counts.sum()), _bytes(model)
     lost = int(occurring - counts[kept].sum()) / max(1, occurring)
-    line = f"of {occurring:,} tokens in your documents {100 * lost:.2g} % are read in smaller pieces"
+    line = (
+        f"of {occurring:,} tokens in your documents {100 * lost:.2g} % are read in smaller pieces"
+    )
     console.print(line)
-    advice = f"Of{line[2:]}. {SAME} Its weights have {little / 1e6:.1f} MB, and had {big / 1e6:.1f} MB."
-    verdict = Verdict.not_tested(before=public_name(teacher), after="the smaller model", advice=advice)
-    record = {"occurring": occurring, "lost": lost, "tokens": [total, count], "bytes": [big, little]}
+    advice = (
+        f"Of{line[2:]}. {SAME} Its weights have {little / 1e6:.1f} MB, and had {big / 1e6:.1f} MB."
+    )
+    verdict = Verdict.not_tested(
+        before=public_name(teacher), after="the smaller model", advice=advice
+    )
+    record = {
+        "occurring": occurring,
+        "lost": lost,
+        "tokens": [total, count],
+        "bytes": [big, little],
+    }
     data = Data.of([opened.name], len(found), len(found), found.key)
-    step = Step(action="Cut to", method=f"{count:,} tokens", data=data, limits=[f"{line.capitalize()}."])
+    step = Step(
+        action="Cut to", method=f"{count:,} tokens", data=data, limits=[f"{line.capitalize()}."]
+    )
     return model, {**record, "verdict": verdict.record()}, Card.of(teacher).then(step, model)
 
 
@@ -98,7 +132,9 @@ def cut_table(record: Mapping[str, Any]) -> Table:
 def cut_page(record: Mapping[str, Any]) -> Page:
     """The page of a model with fewer tokens."""
     verdict = Verdict.from_record(record["verdict"])
-    return Page(f"Compress: {verdict.before}", verdict=verdict, tables=[cut_table(record), how_to_switch()])
+    return Page(
+        f"Compress: {verdict.before}", verdict=verdict, tables=[cut_table(record), how_to_switch()]
+    )
 
 
 def _bytes(model: SentenceTransformer) -> int:

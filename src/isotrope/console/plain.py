@@ -1,4 +1,6 @@
-"""A console that prints any text as it is: no markup, no control codes, no failure on odd characters."""
+"""A console that prints any text as it is: no markup, no control codes, no failure on odd
+characters.
+"""
 
 import re
 from collections.abc import Iterable
@@ -17,16 +19,19 @@ def plain_console(
 ) -> Console:
     r"""A rich console that prints data as it is. Every line of isotrope goes through one.
 
-    Square brackets are no markup, ``:smile:`` is no picture, numbers get no colour, and long lines are not broken.
-    Control characters and file names that are not UTF-8 are shown escaped (``\x1b``, ``\udcff``). What the encoding
-    of the stream cannot hold becomes a question mark. ``width`` is that of tables; by default the terminal's.
+    Square brackets are no markup, ``:smile:`` is no picture, numbers get no colour, and long lines
+    are not broken. Control characters and file names that are not UTF-8 are shown escaped
+    (``\x1b``, ``\udcff``). What the encoding of the stream cannot hold becomes a question mark.
+    ``width`` is that of tables; by default the terminal's.
     """
     plain: Any = {"markup": False, "highlight": False, "emoji": False, "soft_wrap": True}
     return _Plain(stderr=stderr, quiet=quiet, file=file, width=width, **plain)
 
 
 def escaped(text: str) -> str:
-    r"""``text`` with control characters and lone surrogates as ``\x1b`` or ``\udcff``; line ends and tabs stay."""
+    r"""``text`` with control characters and lone surrogates as ``\x1b`` or ``\udcff``; line ends
+    and tabs stay.
+    """
 
     def escape(found: re.Match[str]) -> str:
         code = ord(found[0])
@@ -40,7 +45,9 @@ class _Plain(Console):
         """Escape before a table measures the text."""
         return super().render_str(escaped(text), **options)
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
         """Escape here too, for what is not a plain string: styled texts, paths."""
         for segment in super().render(renderable, options):
             text = escaped(segment.text).encode(self.encoding, "replace").decode(self.encoding)

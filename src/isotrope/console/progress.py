@@ -12,7 +12,8 @@ from rich.table import Column
 
 from isotrope.console.plain import escaped
 
-FIRST, EVERY = 5.0, 30.0  # seconds before the first line and between the others, where there is no terminal
+# seconds before the first line and between the others, where there is no terminal
+FIRST, EVERY = 5.0, 30.0
 
 
 class Bar:
@@ -23,18 +24,28 @@ class Bar:
         self.done, self.note, self.told, self.counts = 0, "", "", bool(unit)
         self._first: tuple[float, int] | None = None  # time and count when this process began
         self._due = time.monotonic() + FIRST  # when the next line is printed
-        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # of a narrow terminal: only the words are cut
+        # of a narrow terminal: only the words are cut
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         words = TextColumn("{task.description}", markup=False, table_column=rest)
-        columns, hidden = (BarColumn(12), TaskProgressColumn(), TimeElapsedColumn(), words), not console.is_interactive
-        self.drawn = Progress(*columns, console=console, transient=True, expand=True, disable=hidden)
+        columns, hidden = (
+            (BarColumn(12), TaskProgressColumn(), TimeElapsedColumn(), words),
+            not console.is_interactive,
+        )
+        self.drawn = Progress(
+            *columns, console=console, transient=True, expand=True, disable=hidden
+        )
         self._task = self.drawn.add_task(what, total=total)
 
     def advance(self, count: int = 1) -> None:
         """``count`` more are done."""
         self.update(self.done + count)
 
-    def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
-        """Set what has changed. The first call says what was done before this process, so that the rest is right."""
+    def update(
+        self, done: int | None = None, *, total: int | None = None, note: str | None = None
+    ) -> None:
+        """Set what has changed. The first call says what was done before this process, so that the
+        rest is right.
+        """
         self.done = self.done if done is None else done
         self.total = self.total if total is None else total
         self.note = self.note if note is None else note
@@ -47,15 +58,21 @@ class Bar:
         work = f"{self.what} {_count(self.done, self.total, self.unit, between)}".strip()
         line = ", ".join(filter(None, (work, self._left(now), self.note, self.told)))
         if self.console.is_interactive:
-            self.drawn.update(self._task, completed=self.done, total=self.total, description=escaped(line))
+            self.drawn.update(
+                self._task, completed=self.done, total=self.total, description=escaped(line)
+            )
         elif now >= self._due:
             self._due = now + EVERY
             self.console.print(line)
 
     def hear(self, what: str, done: int, total: int | None, unit: str) -> None:
-        """What `tell` was told: a note beside this bar's own count, or all that a bar without one shows."""
+        """What `tell` was told: a note beside this bar's own count, or all that a bar without one
+        shows.
+        """
         if self.counts:
-            self.told = "" if done == total else f"{what} {_count(done, total, unit, ' of ')}".strip()
+            self.told = (
+                "" if done == total else f"{what} {_count(done, total, unit, ' of ')}".strip()
+            )
             done = self.done
         elif (what, total) != (self.what, self.total) or done < self.done:  # another work
             self.what, self.total, self.unit, self._first = what, total, unit, None
@@ -82,17 +99,22 @@ _hearing: ContextVar[Bar | None] = ContextVar("hearing", default=None)
 
 
 def tell(what: str, done: int = 0, total: int | None = None, unit: str = "texts") -> None:
-    """Say how far a work is, ``tell("encoded", 64, 3_000)``, to a bar of the caller's, if there is one (`watch`)."""
+    """Say how far a work is, ``tell("encoded", 64, 3_000)``, to a bar of the caller's, if there is
+    one (`watch`).
+    """
     if bar := _hearing.get():
         bar.hear(what, done, total, unit)
 
 
 @contextmanager
-def progress(what: str, total: int | None, console: Console, unit: str = "rows", note: str = "") -> Iterator[Bar]:
+def progress(
+    what: str, total: int | None, console: Console, unit: str = "rows", note: str = ""
+) -> Iterator[Bar]:
     """Show the progress of long work: in a terminal a bar, which disappears at the end.
 
-    Elsewhere it is a line after 5 seconds, then one at most every 30: ``encoded 12,000 of 50,000 rows, 3 min left``. A
-    quiet console tells the bar around it instead. What the work within tells by `tell` is a note.
+    Elsewhere it is a line after 5 seconds, then one at most every 30: ``encoded 12,000 of 50,000
+    rows, 3 min left``. A quiet console tells the bar around it instead. What the work within tells
+    by `tell` is a note.
 
     Args:
         what: happens to the units, as a participle: ``encoded``, ``trained``, ``downloaded``.

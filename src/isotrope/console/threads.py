@@ -1,7 +1,8 @@
 """How many threads of the processor the command line uses.
 
-A thread of torch that waits keeps its core busy, which other programs then lack (`benchmarks/threads.py`). So the
-command line sets OMP_WAIT_POLICY, if the user does not: threads that sleep while they wait change no result.
+A thread of torch that waits keeps its core busy, which other programs then lack
+(`benchmarks/threads.py`). So the command line sets OMP_WAIT_POLICY, if the user does not: threads
+that sleep while they wait change no result.
 """
 
 import os
@@ -17,7 +18,9 @@ def usable_cores() -> int:
 
 
 def limit_threads() -> None:
-    """Use no more threads than `usable_cores`, unless the user set OMP_NUM_THREADS: torch knows of no quota."""
+    """Use no more threads than `usable_cores`, unless the user set OMP_NUM_THREADS: torch knows of
+    no quota.
+    """
     import torch
 
     if NUMBER not in os.environ:

@@ -1,1 +1,3 @@
-"""What several components share: the build context, the encoder's features, and processes that compute together."""
+"""What several components share: the build context, the encoder's features, and processes that
+compute together.
+"""

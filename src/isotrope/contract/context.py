@@ -1,12 +1,14 @@
 """What a component may need from outside: the one argument of its ``build(context)``.
 
-A component that needs something (a width, a tokenizer, a corpus) has a method ``build(context)``, which the objective
-calls once, before training; it gives what stands in the objective, often itself:
+A component that needs something (a width, a tokenizer, a corpus) has a method ``build(context)``,
+which the objective calls once, before training; it gives what stands in the objective, often
+itself:
 
     def build(self, context: BuildContext) -> Template:
         return replace(self, frame=frame_size(context.needed("tokenizer")))
 
-One that looks up more than a field is a `Begun`, and one with weights, buffers or a queue a `WithState`.
+One that looks up more than a field is a `Begun`, and one with weights, buffers or a queue a
+`WithState`.
 """
 
 from collections.abc import Mapping
@@ -30,11 +32,14 @@ class BuildContext:
     width: int | None = None  # D of the student's embeddings
     tokenizer: Any = None  # the student's
     student: SentenceTransformer | None = None  # the model before its training
-    corpus: Any = None  # the `isotrope.text.Texts` whose rows the batches name; a sentence is its first column
-    rows: npt.NDArray[np.int64] | None = None  # (R,) the only rows that the run visits, in any order; None for all
+    # the `isotrope.text.Texts` whose rows the batches name; a sentence is its first column
+    corpus: Any = None
+    # (R,) the only rows that the run visits, in any order; None for all
+    rows: npt.NDArray[np.int64] | None = None
     folder: Path | None = None  # the run's
     max_length: int | None = None  # tokens of a text that the student reads in training
-    teachers: Mapping[str, Any] = field(default_factory=dict)  # name -> teacher, or what tells its ``width`` for now
+    # name -> teacher, or what tells its ``width`` for now
+    teachers: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, student: SentenceTransformer, **known: Any) -> Self:
@@ -45,7 +50,9 @@ class BuildContext:
     def needed(self, name: str) -> Any:
         """The attribute ``name``, for a component that cannot do without."""
         if (value := getattr(self, name)) is None:
-            raise UserError(f"a component needs the {name} of its run", f"give it: BuildContext({name}=…)")
+            raise UserError(
+                f"a component needs the {name} of its run", f"give it: BuildContext({name}=…)"
+            )
         return value
 
     def teacher_width(self, name: str) -> int:
@@ -70,7 +77,9 @@ class Unopened:
 
 
 class Begun:
-    """A component whose options are the fields of its dataclass, and whose `begin` makes the rest, in a copy."""
+    """A component whose options are the fields of its dataclass, and whose `begin` makes the rest,
+    in a copy.
+    """
 
     def build(self, context: BuildContext) -> Self:
         made = replace(self)  # type: ignore[type-var]

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 class _Gather(torch.autograd.Function):
     """Rows of all ranks, in order of rank; backward hands this rank the gradient of its own rows.
 
-    All ranks compute the same loss from the same gathered rows, so all hold the same gradient and none need be sent.
-    DDP averages the encoder's gradients over the ranks, where the full batch's gradient is their sum: hence the factor.
+    All ranks compute the same loss from the same gathered rows, so all hold the same gradient and
+    none need be sent. DDP averages the encoder's gradients over the ranks, where the full batch's
+    gradient is their sum: hence the factor.
     """
 
     @staticmethod
@@ -21,11 +22,15 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0].chunk(dist.get_world_size(), ctx.dim)[dist.get_rank()] * dist.get_world_size(), None
+        return gradients[0].chunk(dist.get_world_size(), ctx.dim)[
+            dist.get_rank()
+        ] * dist.get_world_size(), None
 
 
 class _Own(torch.autograd.Function):
-    """The opposite of `_Gather`, whose factor it takes away: what is before it has the full batch's gradient again."""
+    """The opposite of `_Gather`, whose factor it takes away: what is before it has the full batch's
+    gradient again.
+    """
 
     @staticmethod
     def forward(ctx: Any, full: Tensor) -> Tensor:
@@ -65,8 +70,11 @@ def own_rows(full: Tensor) -> Tensor:
 
 
 def mean_of_all(values: Tensor) -> Tensor:
-    """(n,) of this rank -> () the mean of all ranks' values, however many each has; 0 if there are none."""
-    sums = gather_rows(torch.stack([values.sum(), values.new_tensor(len(values))])[None]).sum(dim=0)  # (2,)
+    """(n,) of this rank -> () the mean of all ranks' values, however many each has; 0 if there are
+    none.
+    """
+    # (2,)
+    sums = gather_rows(torch.stack([values.sum(), values.new_tensor(len(values))])[None]).sum(dim=0)
     return sums[0] / sums[1].clamp(min=1)
 
 
@@ -80,9 +88,11 @@ def average_over_ranks(gradient: Tensor) -> Tensor:
 
 
 def averaged(module: nn.Module) -> nn.Module:
-    """The module, whose weights get the mean of all ranks' gradients: for one that reads the rank's own sentences.
+    """The module, whose weights get the mean of all ranks' gradients: for one that reads the rank's
+    own sentences.
 
-    The trainer does so for the student alone. What reads the full batch has equal gradients on all ranks.
+    The trainer does so for the student alone. What reads the full batch has equal gradients on all
+    ranks.
     """
     for weight in module.parameters():
         if weight.requires_grad:

@@ -1,7 +1,9 @@
-"""Layers within components: new ones, which learn, models that never change, averages of others, and hidden tokens.
+"""Layers within components: new ones, which learn, models that never change, averages of others,
+and hidden tokens.
 
-BERT's masking: Devlin et al., NAACL 2019, https://aclanthology.org/N19-1423, Sec. 3.1; MoCo: He et al., CVPR 2020,
-https://arxiv.org/abs/1911.05722, Eq. 2; BYOL: Grill et al., NeurIPS 2020, https://arxiv.org/abs/2006.07733, Sec. 3.3.
+BERT's masking: Devlin et al., NAACL 2019, https://aclanthology.org/N19-1423, Sec. 3.1; MoCo: He et
+al., CVPR 2020, https://arxiv.org/abs/1911.05722, Eq. 2; BYOL: Grill et al., NeurIPS 2020,
+https://arxiv.org/abs/2006.07733, Sec. 3.3.
 """
 
 import math
@@ -12,7 +14,8 @@ from torch import Tensor, nn
 
 from isotrope.errors import UserError
 
-_AS_MASK, _AS_OTHER = 0.8, 0.9  # 80 % of the hidden tokens are shown as [MASK], 10 % as another, 10 % as they are
+# 80 % of the hidden tokens are shown as [MASK], 10 % as another, 10 % as they are
+_AS_MASK, _AS_OTHER = 0.8, 0.9
 
 
 def as_new(layer: nn.Linear, std: float = 0.02) -> nn.Linear:
@@ -24,11 +27,14 @@ def as_new(layer: nn.Linear, std: float = 0.02) -> nn.Linear:
 
 
 class Frozen(nn.Module):
-    """A model that stays as it is: it moves between devices with its component, and no checkpoint holds it."""
+    """A model that stays as it is: it moves between devices with its component, and no checkpoint
+    holds it.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.held = (model.float().eval().requires_grad_(False),)  # in a tuple, where torch does not look for weights
+        # in a tuple, where torch does not look for weights
+        self.held = (model.float().eval().requires_grad_(False),)
 
     def _apply(self, *args: Any, **kwargs: Any) -> Self:
         self.held[0]._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
@@ -39,7 +45,8 @@ class Frozen(nn.Module):
 
 
 def follow(average: nn.Module, leader: nn.Module, decay: float) -> None:
-    """θ_average ← decay · θ_average + (1 − decay) · θ_leader, in place, without gradient; buffers are copied.
+    """θ_average ← decay · θ_average + (1 − decay) · θ_leader, in place, without gradient; buffers
+    are copied.
 
     Both are the same module, but for a wrapping of ``leader``.
     """
@@ -51,7 +58,8 @@ def follow(average: nn.Module, leader: nn.Module, decay: float) -> None:
 
 
 def decay_at(step: int, start: float, rise: int) -> float:
-    """The decay after ``step`` steps: it rises from ``start`` to 1 within ``rise`` steps, along half a cosine.
+    """The decay after ``step`` steps: it rises from ``start`` to 1 within ``rise`` steps, along
+    half a cosine.
 
     ``rise`` = 0: it stays at ``start``. 1 − (1 − start) · (cos(π · step / rise) + 1) / 2.
     """
@@ -63,7 +71,9 @@ def decay_at(step: int, start: float, rise: int) -> float:
 def mask_id(tokenizer: Any) -> int:
     """The token that is shown in the place of a hidden one."""
     if tokenizer.mask_token_id is None:
-        raise UserError("words are to be hidden, and the model has no word [MASK]", "choose one such as BERT")
+        raise UserError(
+            "words are to be hidden, and the model has no word [MASK]", "choose one such as BERT"
+        )
     return int(tokenizer.mask_token_id)
 
 
@@ -77,15 +87,24 @@ class Hiding:
     def __call__(self, ids: Tensor, mask: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Token ids and mask (n, L) -> which are hidden (n, L) bool, and what is shown (n, L).
 
-        ``noise`` (n, L, 3) is uniform: whether a token is hidden, how it is shown, and as which other.
+        ``noise`` (n, L, 3) is uniform: whether a token is hidden, how it is shown, and as which
+        other.
         """
-        hidden = (noise[..., 0] < self.ratio) & mask.bool() & ~torch.isin(ids, self.special.to(ids.device))
+        hidden = (
+            (noise[..., 0] < self.ratio)
+            & mask.bool()
+            & ~torch.isin(ids, self.special.to(ids.device))
+        )
         other = torch.where(noise[..., 1] < _AS_OTHER, (noise[..., 2] * self.words).long(), ids)
-        return hidden, torch.where(hidden, torch.where(noise[..., 1] < _AS_MASK, self.mask_id, other), ids)
+        return hidden, torch.where(
+            hidden, torch.where(noise[..., 1] < _AS_MASK, self.mask_id, other), ids
+        )
 
 
 def noise_of_rows(mask: Tensor, seeds: list[int]) -> Tensor:
-    """Uniform (n, L, 3) for the real tokens of a mask (n, L), by each sentence's seed alone, and 1 for padding."""
+    """Uniform (n, L, 3) for the real tokens of a mask (n, L), by each sentence's seed alone, and 1
+    for padding.
+    """
     real, noise = mask.bool().cpu(), torch.ones(*mask.shape, 3)
     for row, own, seed in zip(noise, real, seeds, strict=True):
         row[own] = torch.rand(int(own.sum()), 3, generator=torch.Generator().manual_seed(seed))

@@ -1,7 +1,8 @@
 """``isotrope data prepare``: the official files of STS and SICK in, SentEval's out, each verified.
 
-Moses' English tokenizer without escaping, then lower case (SICK keeps its case), is what SentEval's script does to the
-files of the organisers. Source: Koehn et al., ACL 2007, https://aclanthology.org/P07-2045; sacremoses does the work.
+Moses' English tokenizer without escaping, then lower case (SICK keeps its case), is what SentEval's
+script does to the files of the organisers. Source: Koehn et al., ACL 2007,
+https://aclanthology.org/P07-2045; sacremoses does the work.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,23 +22,30 @@ def prepare_data(
     names: Iterable[str] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Path]:
-    """Make ``senteval/downstream/STS`` and ``SICK`` below ``output`` (default: ``data``) from the official files.
+    """Make ``senteval/downstream/STS`` and ``SICK`` below ``output`` (default: ``data``) from the
+    official files.
 
-    Without ``names`` every source whose official files are there is prepared. What is there already and right is left.
-    The folders prepared are returned.
+    Without ``names`` every source whose official files are there is prepared. What is there already
+    and right is left. The folders prepared are returned.
 
     Raises:
-        UserError: nothing to prepare, an official file that is missing or not the official one, a full disk.
+        UserError: nothing to prepare, an official file that is missing or not the official one, a
+            full disk.
     """
     folder, target, names = existing_folder(data), Path(output or data).expanduser(), list(names)
-    chosen = [one for one in choose(names) if one.recipe and (names or (folder / one.folder).is_dir())]
+    chosen = [
+        one for one in choose(names) if one.recipe and (names or (folder / one.folder).is_dir())
+    ]
     if not chosen:
         problem = f"{folder} holds no official files to prepare (sts-raw, stsb-raw, sick-raw)"
-        raise UserError(problem, "run isotrope data fetch --only sts first; the other sets need no preparation")
+        raise UserError(
+            problem, "run isotrope data fetch --only sts first; the other sets need no preparation"
+        )
     made = []
     for source in chosen:
         official, destination = folder / source.folder, target / str(source.prepared_folder)
-        for file in source.files:  # all of them before any is written: half a task is worse than none
+        # all of them before any is written: half a task is worse than none
+        for file in source.files:
             if (wrong := fault(official / file.name, file)) and not file.document:
                 problem = f"{official / file.name}: {wrong[0]} ({wrong[1]})"
                 raise UserError(problem, f"run isotrope data fetch --only {source.name}")
@@ -45,7 +53,8 @@ def prepare_data(
             for file in source.prepared:
                 origin = next(one for one in source.files if one.name == (file.at or file.name))
                 if (official / origin.name).exists() and fault(destination / file.name, file):
-                    recipe = None if origin.sha256 == file.sha256 else source.recipe  # scores stay as they are
+                    # scores stay as they are
+                    recipe = None if origin.sha256 == file.sha256 else source.recipe
                     _make(official / origin.name, destination / file.name, file, recipe)
         say(f"{source.name}: {source.rows} in {destination}")
         made.append(destination)
@@ -55,7 +64,9 @@ def prepare_data(
 def _make(official: Path, prepared: Path, file: File, recipe: str | None) -> None:
     content = official.read_bytes()
     with new_file(prepared) as out:
-        out.write(_tokenised(content.decode("utf-8"), recipe).encode("utf-8") if recipe else content)
+        out.write(
+            _tokenised(content.decode("utf-8"), recipe).encode("utf-8") if recipe else content
+        )
         out.flush()
         if wrong := fault(Path(out.name), file):
             problem = f"{prepared} came out {wrong[0]} ({wrong[1]})"
@@ -73,7 +84,9 @@ def moses_tokens(sentence: str) -> str:
 
 
 def _tokenised(text: str, recipe: str) -> str:
-    """The text of an official file -> SentEval's; `recipe` is sts, stsb or sick (its first line is a header)."""
+    """The text of an official file -> SentEval's; `recipe` is sts, stsb or sick (its first line is
+    a header).
+    """
     made = []
     for number, line in enumerate(text.removesuffix("\n").split("\n")):
         cells = (line.rstrip("\r") if recipe == "sick" else line).split("\t")

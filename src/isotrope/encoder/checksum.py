@@ -1,4 +1,6 @@
-"""Checksums of models: the keys under which their embeddings, and models given as objects, are kept."""
+"""Checksums of models: the keys under which their embeddings, and models given as objects, are
+kept.
+"""
 
 import json
 from pathlib import Path
@@ -17,16 +19,25 @@ GivenModel: TypeAlias = str | Path | SentenceTransformer  # as the user gives it
 
 
 def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
-    """Checksum of all that decides the embeddings: weights, modules, tokenizer, prompts, length, and ``further``.
+    """Checksum of all that decides the embeddings: weights, modules, tokenizer, prompts, length,
+    and ``further``.
 
     The folder of the model does not count, nor what its latest batch has set (truncation, padding).
     """
     config = getattr(getattr(encoder[0], "auto_model", None), "config", None)
-    settings = {} if config is None else {k: v for k, v in config.to_dict().items() if k != "_name_or_path"}
+    settings = (
+        {}
+        if config is None
+        else {k: v for k, v in config.to_dict().items() if k != "_name_or_path"}
+    )
     words: Any = getattr(encoder, "tokenizer", None)
     words = getattr(words, "backend_tokenizer", words)
     if hasattr(words, "to_str"):
-        words = {k: v for k, v in json.loads(words.to_str()).items() if k not in {"truncation", "padding"}}
+        words = {
+            k: v
+            for k, v in json.loads(words.to_str()).items()
+            if k not in {"truncation", "padding"}
+        }
     prompts = [encoder.prompts, encoder.default_prompt_name, encoder.truncate_dim]
     described = [repr(encoder), settings, words, prompts, encoder.max_seq_length, *further]
     total = xxhash.xxh3_128(json.dumps(described, sort_keys=True, default=repr).encode())
@@ -38,7 +49,9 @@ def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
 
 
 def files_checksum(model: str) -> str:
-    """Checksum of a local model's files, without loading it. A hub name has no files here: it is returned unchanged."""
+    """Checksum of a local model's files, without loading it. A hub name has no files here: it is
+    returned unchanged.
+    """
     folder = Path(locate(model))
     if not folder.is_dir():
         return model
@@ -53,8 +66,12 @@ def files_checksum(model: str) -> str:
 
 
 def located(model: GivenModel) -> str:
-    """The name or folder of a model, from which each load is a fresh one. A loaded one goes to the cache first."""
+    """The name or folder of a model, from which each load is a fresh one. A loaded one goes to the
+    cache first.
+    """
     if not isinstance(model, SentenceTransformer):
         return str(model)
-    folder = cached(cache_folder("models", model_checksum(model)), lambda draft: save(model, draft / "model"))
+    folder = cached(
+        cache_folder("models", model_checksum(model)), lambda draft: save(model, draft / "model")
+    )
     return str(folder / "model")

@@ -1,4 +1,6 @@
-"""The one loop that turns texts into vectors, checks what an encoder gives back, and gives freed memory back."""
+"""The one loop that turns texts into vectors, checks what an encoder gives back, and gives freed
+memory back.
+"""
 
 import ctypes
 import gc
@@ -21,7 +23,8 @@ from isotrope.errors import UserError
 from isotrope.types import Encoder
 
 LARGEST = 1e15  # the squares of larger values overflow float32
-TOKENS = 1024  # of a forward pass, for each thread of the processor: twice as many save 3 % of the time at most
+# of a forward pass, for each thread of the processor: twice as many save 3 % of the time at most
+TOKENS = 1024
 GPU_TOKENS, GPU_TEXTS = 16384, 1024  # of a pass on a GPU: as many as 32 texts of 512 tokens have
 _BYTES = 4  # of a token, about
 
@@ -29,7 +32,9 @@ Vectors = npt.NDArray[np.floating[Any]]  # (N, D) float32; float64 where the enc
 
 
 class FreedMemory:
-    """Gives freed memory back to the system: glibc keeps what batches of many lengths have left in pieces."""
+    """Gives freed memory back to the system: glibc keeps what batches of many lengths have left in
+    pieces.
+    """
 
     _held: int | None = None  # by this process, at the first check since the last time
 
@@ -37,7 +42,8 @@ class FreedMemory:
         """Call this where one kind of work ends, such as training."""
         gc.collect()
         self._held = None
-        if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # musl has none
+        # musl has none
+        if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
             trim(0)
 
     def check(self) -> None:
@@ -62,23 +68,27 @@ def vectors_of(
 ) -> Vectors:
     """Texts (N,) -> vectors (N, D) as a numpy array. Each distinct text is encoded once.
 
-    So equal texts have exactly equal vectors, and repeated ones (a third of the STS sets) cost nothing.
+    So equal texts have exactly equal vectors, and repeated ones (a third of the STS sets) cost
+    nothing.
 
     Args:
-        encoder: anything with ``encode(list[str])`` that gives one vector a text: an array, a tensor, or a list.
+        encoder: anything with ``encode(list[str])`` that gives one vector a text: an array, a
+            tensor, or a list.
         texts: may repeat.
-        batch_size: texts a forward pass; the longest come first, so that little is padding. On the processor, a pass
-            has fewer where they are long: about `TOKENS` tokens for each thread. None: 32 for a sentence-transformers
-            model, on a GPU more where they are short; others get all distinct texts in one call, in the order in
+        batch_size: texts a forward pass; the longest come first, so that little is padding. On the
+            processor, a pass has fewer where they are long: about `TOKENS` tokens for each thread.
+            None: 32 for a sentence-transformers model, on a GPU more where they are short; others
+                get all distinct texts in one call, in the order in
             which they first occur, as a step needs that is fitted on them.
         first_row: the number of the first text, for messages.
-        progress: called with the number of texts done, after each forward pass; by default a bar that watches is told
-            (`isotrope.console.progress.watch`).
-        role: what the texts are in a search. It chooses the prompt of a model that has one for each role. None, and
-            every text for other models: the model's default prompt.
+        progress: called with the number of texts done, after each forward pass; by default a bar
+            that watches is told (`isotrope.console.progress.watch`).
+        role: what the texts are in a search. It chooses the prompt of a model that has one for each
+            role. None, and every text for other models: the model's default prompt.
 
     Raises:
-        UserError: there is no encoder, its output is not (n, D), or it holds NaN or infinity (names the text).
+        UserError: there is no encoder, its output is not (n, D), or it holds NaN or infinity (names
+            the text).
     """
     distinct = list(dict.fromkeys(texts))
     model = encoder if isinstance(encoder, SentenceTransformer) else None
@@ -104,7 +114,9 @@ def vectors_of(
             text = chunk[wrong[0]]
             where = f"row {first_row + texts.index(text)} (counted from 0), {text[:80]!r}"
             problem = f"encode() gave NaN, infinity or values beyond {LARGEST:g} for {len(wrong)} of {len(chunk)}"
-            raise UserError(f"{problem} sentences, first for {where}", "check the model's weights and precision")
+            raise UserError(
+                f"{problem} sentences, first for {where}", "check the model's weights and precision"
+            )
         if model is not None:
             freed_memory.check()
     if model is not None and training:  # its encode ends training
@@ -115,7 +127,9 @@ def vectors_of(
 
 
 def _fitting(model: SentenceTransformer, longest: str, batch_size: int, widen: bool) -> int:
-    """How many texts a forward pass may have, where none is longer than this one; on a GPU more, with ``widen``."""
+    """How many texts a forward pass may have, where none is longer than this one; on a GPU more,
+    with ``widen``.
+    """
     if isinstance(model[0], StaticEmbedding):
         return 16 * batch_size  # it takes no memory, and the call itself takes the time
     if (model.device.type != "cpu" and not widen) or not isinstance(model[0], Transformer):
@@ -126,18 +140,24 @@ def _fitting(model: SentenceTransformer, longest: str, batch_size: int, widen: b
     return max(1, min(batch_size, int(TOKENS * torch.get_num_threads() / max(tokens, 1))))
 
 
-def search_vectors(encoder: Encoder, queries: Sequence[str], documents: Sequence[str]) -> tuple[Vectors, Vectors]:
-    """Queries (Q,) and documents (M,) -> their vectors (Q, D) and (M, D), each with the prompt of its role.
+def search_vectors(
+    encoder: Encoder, queries: Sequence[str], documents: Sequence[str]
+) -> tuple[Vectors, Vectors]:
+    """Queries (Q,) and documents (M,) -> their vectors (Q, D) and (M, D), each with the prompt of
+    its role.
 
-    An encoder without roles gets all texts in one call, so that a step is fitted on all of them. One with roles that
-    wants them together has a method ``encode_search`` with the arguments and the result of this function.
+    An encoder without roles gets all texts in one call, so that a step is fitted on all of them.
+    One with roles that wants them together has a method ``encode_search`` with the arguments and
+    the result of this function.
     """
     if not has_roles(encoder):
         both = vectors_of(encoder, [*queries, *documents])
         return both[: len(queries)], both[len(queries) :]
     if hasattr(encoder, "encode_search"):
         return encoder.encode_search(queries, documents)  # type: ignore[no-any-return]
-    return vectors_of(encoder, queries, role="query"), vectors_of(encoder, documents, role="document")
+    return vectors_of(encoder, queries, role="query"), vectors_of(
+        encoder, documents, role="document"
+    )
 
 
 def _encoded(encoder: Encoder, texts: list[str], role: Role | None) -> Vectors:

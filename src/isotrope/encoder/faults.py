@@ -1,4 +1,5 @@
-"""What is wrong with a model's files, in one line, where the libraries say it in many or not at all.
+"""What is wrong with a model's files, in one line, where the libraries say it in many or not at
+all.
 
 Their own bars and reports, which would break into ours, are hidden.
 """
@@ -19,22 +20,32 @@ from isotrope.errors import UserError
 
 @contextmanager
 def loading(where: str, model: str) -> Iterator[None]:
-    """What goes wrong within is one line, in the words of the libraries: they raise many kinds of errors."""
+    """What goes wrong within is one line, in the words of the libraries: they raise many kinds of
+    errors.
+    """
     try:
         yield
     except Exception as error:
         if not Path(where).is_dir():
             raise not_on_hub(model, error) from error
         said = f"{type(error).__name__}: {error}"
-        problem, remedy = f"{model} cannot be loaded ({said:.400})", "mend its files, or install what it asks for"
+        problem, remedy = (
+            f"{model} cannot be loaded ({said:.400})",
+            "mend its files, or install what it asks for",
+        )
         if "no file named model.safetensors" in said:
-            problem, remedy = f"{model} has no model.safetensors", "convert its weights: pickled files are not opened"
+            problem, remedy = (
+                f"{model} has no model.safetensors",
+                "convert its weights: pickled files are not opened",
+            )
         raise UserError(problem, remedy) from error
 
 
 @contextmanager
 def quiet(reports: bool = True) -> Iterator[None]:
-    """No bar of transformers within; without ``reports`` no warning either. Afterwards all is as before."""
+    """No bar of transformers within; without ``reports`` no warning either. Afterwards all is as
+    before.
+    """
     shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     if not reports:
@@ -69,14 +80,21 @@ def missing_tensors() -> Iterator[list[str]]:
 
 
 def refuse_damaged(encoder: SentenceTransformer, missing: list[str], model: str) -> None:
-    """Raise for missing tensors, and for weights that are NaN or infinite: they may belong to a word of a later text.
+    """Raise for missing tensors, and for weights that are NaN or infinite: they may belong to a
+    word of a later text.
 
     Tensors of the pooler do not matter: raw checkpoints often lack them.
     """
-    spoilt = [name for name, weights in encoder.named_parameters() if not weights.sum(dtype=torch.float32).isfinite()]
+    spoilt = [
+        name
+        for name, weights in encoder.named_parameters()
+        if not weights.sum(dtype=torch.float32).isfinite()
+    ]
     fault = f"not all weights of {spoilt[0]} are finite numbers" if spoilt else ""
     if lacking := [name for name in missing if "pooler" not in name.split(".")]:
         shown = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
         fault = f"model.safetensors lacks {len(lacking)} of the encoder's tensors ({shown})"
     if fault:
-        raise UserError(f"{model}: {fault}", "copy or download the model again, and its config.json with it")
+        raise UserError(
+            f"{model}: {fault}", "copy or download the model again, and its config.json with it"
+        )

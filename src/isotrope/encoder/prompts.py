@@ -1,8 +1,9 @@
-"""The words that a model wants before a text ("query: "), which of them are used, and models with a way for queries.
+"""The words that a model wants before a text ("query: "), which of them are used, and models with a
+way for queries.
 
-sentence-transformers keeps them in ``model.prompts``, name -> words, and puts those of ``model.default_prompt_name``
-before every text that ``encode`` reads. To choose a prompt is to set that name. So training, encoding, evaluation, all
-caches and the saved model follow the choice.
+sentence-transformers keeps them in ``model.prompts``, name -> words, and puts those of
+``model.default_prompt_name`` before every text that ``encode`` reads. To choose a prompt is to set
+that name. So training, encoding, evaluation, all caches and the saved model follow the choice.
 """
 
 import json
@@ -21,7 +22,10 @@ from torch import nn
 from isotrope.errors import UserError, printable
 
 Role = Literal["query", "document"]  # of a text in a search
-ROLES: Mapping[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+ROLES: Mapping[str, tuple[str, ...]] = {
+    "query": ("query",),
+    "document": ("document", "passage", "corpus"),
+}
 ADDED = "prompt"  # the name of a prompt that the user gives in words
 
 
@@ -40,13 +44,19 @@ class Prompts:
 
     def __post_init__(self) -> None:
         if self.text is not None and self.name is not None:
-            raise UserError(f"prompt = {self.text!r} and prompt_name = {self.name!r}", "give one of them")
+            raise UserError(
+                f"prompt = {self.text!r} and prompt_name = {self.name!r}", "give one of them"
+            )
         for words in filter(None, (self.text, self.name, self.query, self.document)):
             if printable(words) != words:  # bytes from the command line
-                raise UserError(f"the prompt {words!r} is not UTF-8", "write it in a terminal that uses UTF-8")
+                raise UserError(
+                    f"the prompt {words!r} is not UTF-8", "write it in a terminal that uses UTF-8"
+                )
 
     def check(self, where: str, model: str) -> None:
-        """Refuse a name that the model's files lack, before it is loaded. ``where`` is its folder or hub name."""
+        """Refuse a name that the model's files lack, before it is loaded. ``where`` is its folder
+        or hub name.
+        """
         if self.name is None or not Path(where).is_dir():
             return
         own: Mapping[str, Any] = {}
@@ -63,26 +73,44 @@ class Prompts:
         elif self.text == "":
             encoder.default_prompt_name = None
         elif self.text is not None:
-            named = next((name for name, words in encoder.prompts.items() if words == self.text), ADDED)
+            named = next(
+                (name for name, words in encoder.prompts.items() if words == self.text), ADDED
+            )
             encoder.prompts[named], encoder.default_prompt_name = self.text, named
 
     def apply_roles(self, encoder: SentenceTransformer) -> None:
         """Make the words before queries and documents those of a loaded model."""
         for role, words in (("query", self.query), ("document", self.document)):
             if words is not None:
-                encoder.prompts |= {name: "" for name in ROLES[role] if name in encoder.prompts} | {role: words}
+                encoder.prompts |= {name: "" for name in ROLES[role] if name in encoder.prompts} | {
+                    role: words
+                }
 
     def note(self, encoder: Any, model: str, where: str = "") -> str:
-        """A line for a model with prompts of which none is used ``where``, though nobody asked for that; else ""."""
-        if self != NO_PROMPTS or not isinstance(encoder, SentenceTransformer) or encoder.default_prompt_name:
+        """A line for a model with prompts of which none is used ``where``, though nobody asked for
+        that; else "".
+        """
+        if (
+            self != NO_PROMPTS
+            or not isinstance(encoder, SentenceTransformer)
+            or encoder.default_prompt_name
+        ):
             return ""
         names = [name for name, words in encoder.prompts.items() if words]
-        return f"{model} has prompts ({', '.join(names)}); none is used{where}: see --prompt-name" if names else ""
+        return (
+            f"{model} has prompts ({', '.join(names)}); none is used{where}: see --prompt-name"
+            if names
+            else ""
+        )
 
     def _find(self, own: Mapping[str, Any], model: str) -> None:
         if self.name not in own:
             names = ", ".join(own)
-            remedy = f"choose from {names}" if names else "it has none: give the words themselves as the prompt"
+            remedy = (
+                f"choose from {names}"
+                if names
+                else "it has none: give the words themselves as the prompt"
+            )
             raise UserError(f"{model} has no prompt called {self.name!r}", remedy)
 
 
@@ -97,8 +125,9 @@ def used_prompt(encoder: SentenceTransformer) -> str:
 def role_prompt(encoder: SentenceTransformer, role: Role) -> str:
     """The words before a query or a document; "" for none.
 
-    Documents take the first of "document", "passage" and "corpus" that has words: sentence-transformers adds an empty
-    "document" to a model that has only a "passage", and its ``encode_document`` then takes the empty one.
+    Documents take the first of "document", "passage" and "corpus" that has words:
+    sentence-transformers adds an empty "document" to a model that has only a "passage", and its
+    ``encode_document`` then takes the empty one.
     """
     return next((words for name in ROLES[role] if (words := encoder.prompts.get(name))), "")
 
@@ -106,11 +135,16 @@ def role_prompt(encoder: SentenceTransformer, role: Role) -> str:
 def has_roles(encoder: Any) -> bool:
     """Whether an encoder reads queries and documents in two ways: by prompts, routes, or methods.
 
-    One that is no sentence-transformers model, and has the methods, may say otherwise in an attribute ``has_roles``.
+    One that is no sentence-transformers model, and has the methods, may say otherwise in an
+    attribute ``has_roles``.
     """
     if isinstance(encoder, SentenceTransformer):
-        return routed(encoder) or bool(role_prompt(encoder, "query") or role_prompt(encoder, "document"))
-    return bool(getattr(encoder, "has_roles", all(hasattr(encoder, f"encode_{role}") for role in ROLES)))
+        return routed(encoder) or bool(
+            role_prompt(encoder, "query") or role_prompt(encoder, "document")
+        )
+    return bool(
+        getattr(encoder, "has_roles", all(hasattr(encoder, f"encode_{role}") for role in ROLES))
+    )
 
 
 def routed(encoder: SentenceTransformer) -> bool:
@@ -131,38 +165,54 @@ class ByRole:
 
 
 def with_query_route(
-    encoder: SentenceTransformer, queries: Sequence[nn.Module], documents: Sequence[nn.Module],
+    encoder: SentenceTransformer,
+    queries: Sequence[nn.Module],
+    documents: Sequence[nn.Module],
     shared: Sequence[nn.Module] = (),
-) -> SentenceTransformer:  # fmt: skip
-    """A copy of the model with a route that ``encode_query`` takes, in plain sentence-transformers format.
+) -> SentenceTransformer:
+    """A copy of the model with a route that ``encode_query`` takes, in plain sentence-transformers
+    format.
 
-    Documents, and texts that ``encode`` takes, go the other way. ``shared`` are modules before both routes.
+    Documents, and texts that ``encode`` takes, go the other way. ``shared`` are modules before both
+    routes.
     """
-    router = Router.for_query_document(list(queries), list(documents), default_route="document").to(encoder.device)
+    router = Router.for_query_document(list(queries), list(documents), default_route="document").to(
+        encoder.device
+    )
     new = _with_modules(encoder, [*shared, router])
-    # sentence-transformers reads queries with the prompt "query", which may be empty, and not with the default one.
+    # sentence-transformers reads queries with the prompt "query", which may be empty, and not with
+    # the default one.
     words = {"query": role_prompt(encoder, "query"), "document": role_prompt(encoder, "document")}
-    new.prompts = encoder.prompts | {role: own or used_prompt(encoder) for role, own in words.items()}
+    new.prompts = encoder.prompts | {
+        role: own or used_prompt(encoder) for role, own in words.items()
+    }
     return new
 
 
 def one_route(encoder: SentenceTransformer, role: Role) -> SentenceTransformer:
-    """The plain model that reads queries, or documents, as a model does that has two ways; they share their modules."""
+    """The plain model that reads queries, or documents, as a model does that has two ways; they
+    share their modules.
+    """
     routes = [each.sub_modules[role] if isinstance(each, Router) else [each] for each in encoder]
-    new = _with_modules(encoder, map(copy, chain(*routes)))  # a module that occurs twice would be run once
+    # a module that occurs twice would be run once
+    new = _with_modules(encoder, map(copy, chain(*routes)))
     new.prompts = {**encoder.prompts, role: role_prompt(encoder, role) or used_prompt(encoder)}
     new.default_prompt_name = role
     return new
 
 
-def _with_modules(encoder: SentenceTransformer, modules: Iterable[nn.Module]) -> SentenceTransformer:
+def _with_modules(
+    encoder: SentenceTransformer, modules: Iterable[nn.Module]
+) -> SentenceTransformer:
     new = copy(encoder)
     new._modules = {str(place): module for place, module in enumerate(modules)}
     return new
 
 
 def refuse_routes(encoder: SentenceTransformer, name: str) -> None:
-    """Refuse to train a model with two ways, as a loss cannot say which way a text goes, or to take one away."""
+    """Refuse to train a model with two ways, as a loss cannot say which way a text goes, or to take
+    one away.
+    """
     if routed(encoder):
         remedy = "name the model that it was made from, to train it or to change its pooling"
         raise UserError(f"{name} reads queries in another way than documents", remedy)

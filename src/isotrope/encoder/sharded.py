@@ -1,7 +1,9 @@
-"""An encoder whose weights, gradients and averages are spread over the processes: each holds a part (FSDP2).
+"""An encoder whose weights, gradients and averages are spread over the processes: each holds a part
+(FSDP2).
 
-Zhao et al., VLDB 2023, https://arxiv.org/abs/2304.11277; torch's ``fully_shard``. A layer's weights are gathered for
-as long as the layer computes. Gradients are averaged over the processes, as DDP does.
+Zhao et al., VLDB 2023, https://arxiv.org/abs/2304.11277; torch's ``fully_shard``. A layer's weights
+are gathered for as long as the layer computes. Gradients are averaged over the processes, as DDP
+does.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +25,8 @@ from isotrope.encoder.fast.packed import layers
 
 
 def shard(model: nn.Module, device: torch.device) -> None:
-    """Spread the weights of the model's transformer over all processes, in place; all other weights stay whole.
+    """Spread the weights of the model's transformer over all processes, in place; all other weights
+    stay whole.
 
     Each of its layers is gathered alone; the rest, such as the table of tokens, together.
     """
@@ -39,7 +42,9 @@ def shard(model: nn.Module, device: torch.device) -> None:
 
 @contextmanager
 def gathered(model: nn.Module) -> Iterator[None]:
-    """Within, each process has all weights, to compute without gradients on its own. All processes must enter."""
+    """Within, each process has all weights, to compute without gradients on its own. All processes
+    must enter.
+    """
     parts = [part for part in model.modules() if isinstance(part, FSDPModule)]
     for part in parts:
         part.set_reshard_after_forward(False, recurse=False)
@@ -53,7 +58,8 @@ def gathered(model: nn.Module) -> Iterator[None]:
 
 
 def collected(values: Any) -> Any:
-    """The values in dictionaries and lists, each spread tensor as a plain one in main memory. All processes must call.
+    """The values in dictionaries and lists, each spread tensor as a plain one in main memory. All
+    processes must call.
 
     Only the first process gets these tensors; for the others they are empty.
     """
@@ -66,7 +72,9 @@ def collected(values: Any) -> Any:
 
 
 def spread_like(full: Tensor, like: Tensor) -> Tensor:
-    """A plain tensor, which all processes have, in the way that ``like`` is spread; unchanged if that is plain too."""
+    """A plain tensor, which all processes have, in the way that ``like`` is spread; unchanged if
+    that is plain too.
+    """
     if not isinstance(like, DTensor):
         return full
     return distribute_tensor(full.to(like.device), like.device_mesh, like.placements)
@@ -75,18 +83,28 @@ def spread_like(full: Tensor, like: Tensor) -> Tensor:
 def load_whole(module: nn.Module, state: Mapping[str, Any]) -> None:
     """Load plain tensors into a module that may be spread. What ``state`` lacks stays as it is."""
     own = module.state_dict()
-    kept = {name: spread_like(value, own[name]) if name in own else value for name, value in state.items()}
+    kept = {
+        name: spread_like(value, own[name]) if name in own else value
+        for name, value in state.items()
+    }
     module.load_state_dict(kept, strict=False)
 
 
 def clip(weights: Iterable[nn.Parameter], limit: float) -> Tensor:
-    """Scale all gradients to the norm ``limit`` at most, spread and plain ones together -> their norm before."""
+    """Scale all gradients to the norm ``limit`` at most, spread and plain ones together -> their
+    norm before.
+    """
     weights = list(weights)
     kinds = by_kind(weights)
     if not kinds[0]:
         return clip_grad_norm_(weights, limit)
-    parts = [get_total_norm([weight.grad for weight in kind if weight.grad is not None]) for kind in kinds]
-    norm: Tensor = torch.stack([part.full_tensor() if isinstance(part, DTensor) else part for part in parts]).norm()
+    parts = [
+        get_total_norm([weight.grad for weight in kind if weight.grad is not None])
+        for kind in kinds
+    ]
+    norm: Tensor = torch.stack(
+        [part.full_tensor() if isinstance(part, DTensor) else part for part in parts]
+    ).norm()
     for kind in kinds:
         clip_grads_with_norm_(kind, limit, norm)
     return norm

@@ -1,8 +1,10 @@
-"""Fewer tokens: a model keeps those that its documents need most, and reads all other words in smaller pieces.
+"""Fewer tokens: a model keeps those that its documents need most, and reads all other words in
+smaller pieces.
 
-A text whose tokens are all kept has the same vector to the last bit, because each algorithm finds its pieces again:
-WordPiece takes the longest that there is, byte-pair encoding goes the same way up as long as the parts of each token
-are kept, and Unigram keeps its scores. On cutting Unigram vocabularies: https://arxiv.org/abs/2606.13647.
+A text whose tokens are all kept has the same vector to the last bit, because each algorithm finds
+its pieces again: WordPiece takes the longest that there is, byte-pair encoding goes the same way up
+as long as the parts of each token are kept, and Unigram keeps its scores. On cutting Unigram
+vocabularies: https://arxiv.org/abs/2606.13647.
 """
 
 import json
@@ -48,16 +50,21 @@ def token_counts(model: SentenceTransformer, texts: Iterable[str]) -> Counts:
 def keep_tokens(
     model: SentenceTransformer, count: int, counts: Counts | None = None
 ) -> tuple[SentenceTransformer, list[int]]:
-    """The given model, which from now on knows only ``count`` tokens, and the numbers (count,) that they had.
+    """The given model, which from now on knows only ``count`` tokens, and the numbers (count,) that
+    they had.
 
-    Kept are marks, such as ``<s>``, the characters or bytes that words can be put together from, and the most frequent
-    tokens by ``counts`` (V,). Without counts, or where these agree, the first come first: vocabularies begin with their
-    most common tokens. Of a byte-pair encoding, the parts of each kept token are kept too. UserError: the tokenizer is
-    of another kind, or has not so many tokens, or needs more.
+    Kept are marks, such as ``<s>``, the characters or bytes that words can be put together from,
+    and the most frequent tokens by ``counts`` (V,). Without counts, or where these agree, the first
+    come first: vocabularies begin with their most common tokens. Of a byte-pair encoding, the parts
+    of each kept token are kept too. UserError: the tokenizer is of another kind, or has not so many
+    tokens, or needs more.
     """
     state, whole = json.loads(_whole(model).to_str()), model.tokenizer
     tokens: dict[str, int] = whole.get_vocab()
-    names, parts = {number: name for name, number in tokens.items()}, defaultdict[str, set[str]](set)
+    names, parts = (
+        {number: name for name, number in tokens.items()},
+        defaultdict[str, set[str]](set),
+    )
     for first, second, made in _merges(state["model"]):
         parts[made] |= {first, second}
 
@@ -69,12 +76,16 @@ def keep_tokens(
             further += more
         return together
 
-    kept = set[int]().union(*map(with_parts, _needed(model, state, tokens, parts.keys(), counts is not None)))
+    kept = set[int]().union(
+        *map(with_parts, _needed(model, state, tokens, parts.keys(), counts is not None))
+    )
     if not len(kept) <= count < len(tokens):
         problem = f"vocabulary:{count}: the model has {len(tokens)} tokens, and needs its letters and marks"
         raise UserError(problem, f"choose {len(kept)} to {len(tokens) - 1}, or leave it out")
     times = np.zeros(1 + max(tokens.values()), dtype=np.int64) if counts is None else counts
-    for token in sorted(names, key=lambda number: (-times[number], bool(_UNUSED.fullmatch(names[number])), number)):
+    for token in sorted(
+        names, key=lambda number: (-times[number], bool(_UNUSED.fullmatch(names[number])), number)
+    ):
         if len(kept) < count and len(more := with_parts(token) - kept) <= count - len(kept):
             kept |= more
     order = sorted(kept)
@@ -96,7 +107,9 @@ def keep_tokens(
 def _whole(model: SentenceTransformer) -> Tokenizer:
     """A model's tokenizer anew, which neither cuts nor pads; UserError if it is of another kind."""
     if (kind := tokenizer_kind(model)) not in KINDS:
-        raise UserError(f"vocabulary:N: the tokenizer is a {kind}, none of {', '.join(KINDS)}", "leave it out")
+        raise UserError(
+            f"vocabulary:N: the tokenizer is a {kind}, none of {', '.join(KINDS)}", "leave it out"
+        )
     tokenizer = Tokenizer.from_str(model.tokenizer.backend_tokenizer.to_str())
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -106,14 +119,22 @@ def _whole(model: SentenceTransformer) -> Tokenizer:
 def _merges(model: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The merges of a byte-pair encoding: two parts, and what they make."""
     prefix = model.get("continuing_subword_prefix") or ""
-    pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges", ()))
+    pairs = (
+        merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges", ())
+    )
     return [(first, second, first + second.removeprefix(prefix)) for first, second in pairs]
 
 
 def _needed(
-    model: SentenceTransformer, state: dict[str, Any], tokens: dict[str, int], made: Set[str], counted: bool
+    model: SentenceTransformer,
+    state: dict[str, Any],
+    tokens: dict[str, int],
+    made: Set[str],
+    counted: bool,
 ) -> set[int]:
-    """The tokens that must stay, by their numbers. Without counts a WordPiece keeps the letters of English only."""
+    """The tokens that must stay, by their numbers. Without counts a WordPiece keeps the letters of
+    English only.
+    """
     own, whole = state["model"], model.tokenizer
     marks = {*whole.all_special_ids, *(added["id"] for added in state["added_tokens"])}
     for words in model.prompts.values():
@@ -124,12 +145,15 @@ def _needed(
     elif own["type"] == "WordPiece" and not counted:
         letters = {*ascii_lowercase} & tokens.keys()
     else:
-        letters = {name for name in tokens if len(name.removeprefix(prefix)) == 1 or _BYTE.fullmatch(name)}
+        letters = {
+            name for name in tokens if len(name.removeprefix(prefix)) == 1 or _BYTE.fullmatch(name)
+        }
     marks |= {tokens[name] for name in letters | ({own.get("unk_token")} & tokens.keys())}
     if own["type"] == "Unigram":  # the lowest score decides what an unknown character costs
         scores = [score for _, score in own["vocab"]]
         marks |= {own["unk_id"] or 0, int(np.argmin(scores))}
-    if model[0].auto_model.config.model_type in BEHIND_PADDING_INDEX:  # places are counted from the padding's number
+    # places are counted from the padding's number
+    if model[0].auto_model.config.model_type in BEHIND_PADDING_INDEX:
         marks |= {*range(whole.pad_token_id + 1)}
     return marks
 
@@ -152,7 +176,10 @@ def _renumber(state: dict[str, Any], new: dict[int, int]) -> None:
 def _marks_renumbered(value: Any, new: dict[int, int]) -> Any:
     """A post-processor's settings, in which numbers stand as "ids": [0], or as ["<s>", 0]."""
     if isinstance(value, dict):
-        return {k: [new[i] for i in v] if k == "ids" else _marks_renumbered(v, new) for k, v in value.items()}
+        return {
+            k: [new[i] for i in v] if k == "ids" else _marks_renumbered(v, new)
+            for k, v in value.items()
+        }
     if isinstance(value, list) and [type(one) for one in value] == [str, int]:
         return [value[0], new[value[1]]]
     return [_marks_renumbered(one, new) for one in value] if isinstance(value, list) else value

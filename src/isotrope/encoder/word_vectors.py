@@ -14,18 +14,23 @@ from isotrope.text.files import COMPRESSIONS, TextFile, lines
 
 WordVector = npt.NDArray[np.float32]  # (D,), or rows (N, D)
 _PIECES = re.compile(r"\w+|[^\w\s]")
-_FORMAT = "give a text file of GloVe or word2vec: a word and its numbers a line, separated by spaces"
+_FORMAT = (
+    "give a text file of GloVe or word2vec: a word and its numbers a line, separated by spaces"
+)
 
 
 class WordVectors:
     """The (weighted) mean of a sentence's word vectors; zero where none of its words is known.
 
-    Words are what white space separates, which is right for tokenised text; what is unknown is looked up in lower case,
-    then split at punctuation. Only the vectors of words that occur are kept: a file of gigabytes needs no memory.
+    Words are what white space separates, which is right for tokenised text; what is unknown is
+    looked up in lower case, then split at punctuation. Only the vectors of words that occur are
+    kept: a file of gigabytes needs no memory.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open a file, with or without word2vec's first line of two counts; refuse one without word vectors."""
+        """Open a file, with or without word2vec's first line of two counts; refuse one without word
+        vectors.
+        """
         self.source = source_of(Path(path))
         head = list(islice(lines(self.source), 2))
         first = head[0].rstrip().split(" ")
@@ -54,10 +59,14 @@ class WordVectors:
             word = line[: line.find(" ")]
             if word not in new or self._known[word] is not None or (number == 1 and self.header):
                 continue
-            if len(line.rstrip().split(" ")) > self.dim + 1:  # a word with spaces in it: another one than it seems
+            # a word with spaces in it: another one than it seems
+            if len(line.rstrip().split(" ")) > self.dim + 1:
                 continue
             if (vector := self._numbers(line)) is None:
-                raise UserError(f"{self.source.path}, line {number}: not {self.dim} numbers", "fetch the file again")
+                raise UserError(
+                    f"{self.source.path}, line {number}: not {self.dim} numbers",
+                    "fetch the file again",
+                )
             self._known[word] = vector
 
     def encode(self, sentences: list[str]) -> WordVector:
@@ -71,7 +80,9 @@ class WordVectors:
         return means
 
     def _form(self, word: str) -> str | None:
-        return next((form for form in (word, word.lower()) if self._known.get(form) is not None), None)
+        return next(
+            (form for form in (word, word.lower()) if self._known.get(form) is not None), None
+        )
 
     def _numbers(self, line: str) -> WordVector | None:
         try:

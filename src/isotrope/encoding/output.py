@@ -1,4 +1,6 @@
-"""Vectors on disk: written in parts, each whole or not there, in the end as one file if that is wanted; read again."""
+"""Vectors on disk: written in parts, each whole or not there, in the end as one file if that is
+wanted; read again.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +25,8 @@ from isotrope.store.records import Record, read_record
 from isotrope.store.remote import is_url, remote_files, remote_names, upload, without_secrets
 
 KIND = "folder of vectors"  # of the mark
-IDENTITY, MANIFEST, ROWS = ".job.json", "_manifest.json", "_rows.parquet"  # readers of tables pass over a "_"
+# readers of tables pass over a "_"
+IDENTITY, MANIFEST, ROWS = ".job.json", "_manifest.json", "_rows.parquet"
 METADATA = b"isotrope"  # where OUT.parquet holds its manifest
 FILES = ("", ".npy", ".parquet")  # how an output ends; "" is a folder
 _AGAIN = "encode the texts again"
@@ -34,7 +37,9 @@ class Output:
     """What the user named."""
 
     shown: str  # in messages
-    folder: Path  # of the job, and of the parts; if these go to a URL, in the cache, so the work goes on only here
+    # of the job, and of the parts; if these go to a URL, in the cache, so the work goes on only
+    # here
+    folder: Path
     whole: Path | None = None  # the one file that is made of the parts
     url: str | None = None  # of the folder of the parts
 
@@ -49,7 +54,8 @@ class Output:
             remedy = "move it away, or keep its columns again"
             raise UserError(f"{older} would lie beside an array of other rows", remedy)
         names, why = remote_names(self.url) if self.url else set[str](), ""
-        if MANIFEST in names and not restart:  # finished: it says itself what it is, whichever machine made it
+        # finished: it says itself what it is, whichever machine made it
+        if MANIFEST in names and not restart:
             text = remote_files(f"{self.url}/{MANIFEST}")[0].open().read()
             try:
                 record = json.loads(text)
@@ -63,17 +69,23 @@ class Output:
         elif names and (restart or not (self.folder / IDENTITY).exists()):
             why = "holds files, and their work was not begun here"
         if why:
-            raise UserError(f"{self.shown} {why}", "delete them to start again, or write to another folder")
+            raise UserError(
+                f"{self.shown} {why}", "delete them to start again, or write to another folder"
+            )
 
     def begun(self, key: str) -> Any:
-        """What the identity of the work that was begun here says of ``key``; None: there is none, or it is damaged."""
+        """What the identity of the work that was begun here says of ``key``; None: there is none,
+        or it is damaged.
+        """
         with suppress(UserError):
             return read_record(self.folder / IDENTITY).get(key)
         return None
 
     @contextmanager
     def tidied(self) -> Iterator[None]:
-        """At the end, remove what is only needed for parts that are missing. If no part is whole, nothing stays."""
+        """At the end, remove what is only needed for parts that are missing. If no part is whole,
+        nothing stays.
+        """
         try:
             yield
         finally:
@@ -87,15 +99,24 @@ class Output:
         """The shards that have no whole part, of these numbers of rows."""
         names = self._names()
         parts = [(part_name(number), rows) for number, rows in enumerate(sizes)]
-        return [number for number, (name, rows) in enumerate(parts) if name not in names or self._torn(name, rows)]
+        return [
+            number
+            for number, (name, rows) in enumerate(parts)
+            if name not in names or self._torn(name, rows)
+        ]
 
     def _names(self) -> set[str]:
-        there = remote_names(self.url) if self.url else [path.name for path in self.folder.glob("part-*")]
+        there = (
+            remote_names(self.url)
+            if self.url
+            else [path.name for path in self.folder.glob("part-*")]
+        )
         return {name for name in there if name.startswith("part-")}
 
     def _torn(self, name: str, rows: int) -> bool:
         try:
-            return not self.url and pq.read_metadata(self.folder / name).num_rows != rows  # an object is always whole
+            # an object is always whole
+            return not self.url and pq.read_metadata(self.folder / name).num_rows != rows
         except (OSError, pa.ArrowException):
             return True
 
@@ -115,19 +136,29 @@ class Output:
             upload(self.folder / MANIFEST, f"{self.url}/{MANIFEST}")
         if self.whole is None:
             return self.url or self.folder
-        _write_whole(self.whole, record, [self.folder / part_name(number) for number in range(record["shards"])])
-        gone = draft_path(self.folder)  # at one stroke: a part that is missing would be encoded again
+        _write_whole(
+            self.whole,
+            record,
+            [self.folder / part_name(number) for number in range(record["shards"])],
+        )
+        # at one stroke: a part that is missing would be encoded again
+        gone = draft_path(self.folder)
         move(self.folder, gone)
         remove(gone)
         return self.whole
 
 
 def _write_whole(path: Path, record: Record, parts: Sequence[Path]) -> None:
-    """One file of all parts: Parquet with the manifest, or an array (N, D) after the columns that are kept."""
+    """One file of all parts: Parquet with the manifest, or an array (N, D) after the columns that
+    are kept.
+    """
     schema = pq.read_schema(parts[0])
     if path.suffix == ".parquet":
         about = schema.with_metadata({METADATA: json.dumps(record)})  # a reader knows the model
-        with new_file(path) as file, pq.ParquetWriter(file, about, use_dictionary=["text"]) as writer:
+        with (
+            new_file(path) as file,
+            pq.ParquetWriter(file, about, use_dictionary=["text"]) as writer,
+        ):
             for table in _tables(parts):
                 writer.write_table(table, row_group_size=len(table))
         return
@@ -138,9 +169,13 @@ def _write_whole(path: Path, record: Record, parts: Sequence[Path]) -> None:
                 writer.write_table(table.select(columns))
     with new_file(path) as file:
         shape = (record["rows"], record["dimension"])
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f4", "fortran_order": False, "shape": shape}
+        )
         for table in _tables(parts):
-            file.write(table.column(table.num_columns - 1).combine_chunks().flatten().to_numpy().data)
+            file.write(
+                table.column(table.num_columns - 1).combine_chunks().flatten().to_numpy().data
+            )
 
 
 def _tables(parts: Sequence[Path]) -> Iterator[pa.Table]:
@@ -154,24 +189,38 @@ def beside(array: Path) -> Path:
 
 
 def destination(output: str | Path) -> Output:
-    """What ``output`` names: OUT.npy, OUT.parquet (both worked on in OUT.npy.parts/, …), a folder or its URL."""
+    """What ``output`` names: OUT.npy, OUT.parquet (both worked on in OUT.npy.parts/, …), a folder
+    or its URL.
+    """
     url, path, shown = is_url(output), Path(output), without_secrets(str(output).rstrip("/"))
     is_folder = str(output).endswith("/") or (path.is_dir() and path.suffix not in FILES)
     kind, web = "" if is_folder else path.suffix, shown.startswith(("http://", "https://"))
-    ending = "end it in .npy or .parquet, or name a folder (with / at its end where its name has a dot)"
+    ending = (
+        "end it in .npy or .parquet, or name a folder (with / at its end where its name has a dot)"
+    )
     faults = (
         (not str(output), "is empty", "name a .npy or .parquet file, or a folder"),
         (web, "is a web address, which cannot be written to", "name an object store (s3://, …)"),
-        (url and kind in FILES[1:], "is a file: behind a URL only a folder grows safely", "end it in /"),
+        (
+            url and kind in FILES[1:],
+            "is a file: behind a URL only a folder grows safely",
+            "end it in /",
+        ),
         (not url and kind not in FILES, f"has the unknown ending {kind!r}", ending),
-        (kind and path.is_dir(), "is a folder", "name a file, or put / at the end to write into the folder"),
+        (
+            kind and path.is_dir(),
+            "is a folder",
+            "name a file, or put / at the end to write into the folder",
+        ),
     )
     for holds, problem, remedy in faults:
         if holds:
             raise UserError(f"output {shown} {problem}", remedy)
     if url:
         address = str(output).rstrip("/")
-        return Output(shown, cache_folder("outputs", xxhash.xxh3_64_hexdigest(address.encode())), url=address)
+        return Output(
+            shown, cache_folder("outputs", xxhash.xxh3_64_hexdigest(address.encode())), url=address
+        )
     if not kind:
         return Output(str(path), path)
     work = path.with_name(path.name + ".parts")
@@ -180,7 +229,8 @@ def destination(output: str | Path) -> Output:
 
 
 class Stored:
-    """What `isotrope encode` wrote, read again: ``rows`` vectors of ``dimension`` on disk. None of them is read yet.
+    """What `isotrope encode` wrote, read again: ``rows`` vectors of ``dimension`` on disk. None of
+    them is read yet.
 
     ``manifest`` tells what they are made from; it is None for an array, which does not say it.
     """
@@ -202,7 +252,9 @@ class Stored:
     def _array(self) -> None:
         array = np.lib.format.open_memmap(self.path, mode="r")
         if array.ndim != 2 or array.dtype != np.float32 or not array.size:
-            raise ValueError(f"{array.dtype} numbers of shape {array.shape}, not one float32 vector a row")
+            raise ValueError(
+                f"{array.dtype} numbers of shape {array.shape}, not one float32 vector a row"
+            )
         self.rows, self.dimension = array.shape
         kept = beside(self.path)
         self._table = ds.dataset(kept) if kept.exists() else None
@@ -211,7 +263,9 @@ class Stored:
 
     def _parquet(self) -> None:
         if self.path.is_dir():
-            self.manifest = read_record(self.path / MANIFEST, {"rows": int, "model": str, "made_from": dict}, _AGAIN)
+            self.manifest = read_record(
+                self.path / MANIFEST, {"rows": int, "model": str, "made_from": dict}, _AGAIN
+            )
         self._table = ds.dataset(self.path)
         if about := (self._table.schema.metadata or {}).get(METADATA):
             self.manifest = json.loads(about)
@@ -224,11 +278,16 @@ class Stored:
         self.dimension = kind.list_size
 
     def pieces(self, size: int) -> Iterator[Vectors]:
-        """The vectors in their order, at most ``size`` rows at a time: (n, D) float32, for the caller to change."""
+        """The vectors in their order, at most ``size`` rows at a time: (n, D) float32, for the
+        caller to change.
+        """
         with self._reading():
             if self.is_array:
-                for start in range(0, self.rows, size):  # mapped again: pages that were read count as memory until then
-                    yield np.array(np.lib.format.open_memmap(self.path, mode="r")[start : start + size])
+                # mapped again: pages that were read count as memory until then
+                for start in range(0, self.rows, size):
+                    yield np.array(
+                        np.lib.format.open_memmap(self.path, mode="r")[start : start + size]
+                    )
             elif self._table:
                 options = {"batch_size": size, "batch_readahead": 1, "fragment_readahead": 1}
                 for batch in self._table.to_batches(columns=[EMBEDDING], **options):
@@ -238,7 +297,9 @@ class Stored:
         """The text of every row, of an output that holds texts."""
         assert self._table is not None
         with self._reading():
-            return [line or "" for line in self._table.to_table(columns=["text"])["text"].to_pylist()]
+            return [
+                line or "" for line in self._table.to_table(columns=["text"])["text"].to_pylist()
+            ]
 
     def fields(self, rows: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Text and kept columns of these rows, by row."""
@@ -247,7 +308,9 @@ class Stored:
             return {row: {} for row in wanted}
         with self._reading():
             columns = [name for name in self._table.schema.names if name != EMBEDDING]
-            return dict(zip(wanted, self._table.take(wanted, columns=columns).to_pylist(), strict=True))
+            return dict(
+                zip(wanted, self._table.take(wanted, columns=columns).to_pylist(), strict=True)
+            )
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

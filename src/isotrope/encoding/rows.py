@@ -1,7 +1,7 @@
 """The rows that are encoded, one out for each one in, whatever they come from.
 
-They are read once, into a Parquet file with a row group for each shard. So a task finds its own rows by the number of
-its shard, and what happens to the sources later changes nothing.
+They are read once, into a Parquet file with a row group for each shard. So a task finds its own
+rows by the number of its shard, and what happens to the sources later changes nothing.
 """
 
 import io
@@ -20,22 +20,30 @@ from isotrope.text.opened import Opened
 from isotrope.text.readers import Columns, is_string, rows
 
 ROWS, CHARACTERS = 4096, 1 << 22  # read at once
-SHARD_CHARACTERS = 1 << 26  # a shard ends early here, so that rows of whole books fit into memory too
+# a shard ends early here, so that rows of whole books fit into memory too
+SHARD_CHARACTERS = 1 << 26
 TEXT = "text"
 
-Piece = tuple[str, pa.Table]  # where its first row is, and its rows: the text, then the kept columns
+# where its first row is, and its rows: the text, then the kept columns
+Piece = tuple[str, pa.Table]
 
 
 def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> list[int]:
-    """Write rows as a Parquet file with a row group for each shard, with one shard in memory -> their sizes.
+    """Write rows as a Parquet file with a row group for each shard, with one shard in memory ->
+    their sizes.
 
-    A shard has ``shard`` rows, or fewer where the texts are long. A column has one type: whole numbers and fractions
-    become fractions, and nulls may become anything. So with columns to keep, the rows are read twice.
+    A shard has ``shard`` rows, or fewer where the texts are long. A column has one type: whole
+    numbers and fractions become fractions, and nulls may become anything. So with columns to keep,
+    the rows are read twice.
     """
     _ = opened.files  # found before they are read, so that a change is noticed
     schema = pa.schema([(TEXT, pa.string())])
     if keep:
-        schema = reduce(_unified, pieces_of(opened, keep), pa.schema([(name, pa.null()) for name in (TEXT, *keep)]))
+        schema = reduce(
+            _unified,
+            pieces_of(opened, keep),
+            pa.schema([(name, pa.null()) for name in (TEXT, *keep)]),
+        )
     sizes: list[int] = []
     try:
         with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
@@ -66,16 +74,23 @@ def _shards(pieces: Iterable[Piece], size: int, schema: pa.Schema) -> Iterator[p
 def _unified(schema: pa.Schema, piece: Piece) -> pa.Schema:
     """The types that hold the values of both."""
     fields = []
-    for a, b in zip(schema, piece[1].schema, strict=True):  # each by itself: two columns may have one name
+    # each by itself: two columns may have one name
+    for a, b in zip(schema, piece[1].schema, strict=True):
         try:
-            fields.append(pa.unify_schemas([pa.schema([a]), pa.schema([b])], promote_options="permissive").field(0))
+            fields.append(
+                pa.unify_schemas(
+                    [pa.schema([a]), pa.schema([b])], promote_options="permissive"
+                ).field(0)
+            )
         except pa.ArrowException as error:
             raise _mixed(a.name, piece[0], f"{a.type} and {b.type}") from error
     return pa.schema(fields)
 
 
 def _mixed(name: str, where: str, why: object) -> UserError:
-    return UserError(f"column {name!r} holds values of no one type, from {where} on ({why})", "give it one type")
+    return UserError(
+        f"column {name!r} holds values of no one type, from {where} on ({why})", "give it one type"
+    )
 
 
 def pieces_of(opened: Opened, keep: Sequence[str] = ()) -> Iterator[Piece]:
@@ -90,15 +105,24 @@ def pieces_of(opened: Opened, keep: Sequence[str] = ()) -> Iterator[Piece]:
 
 def _of_parquet(source: TextFile, text: str | None, keep: Sequence[str]) -> Iterator[Piece]:
     start = 1
-    with reading_errors(source), io.BufferedReader(source.open()) as raw, pq.ParquetFile(raw) as file:
-        kinds = [(one.name, "string" if is_string(one.type) else str(one.type)) for one in file.schema_arrow]
+    with (
+        reading_errors(source),
+        io.BufferedReader(source.open()) as raw,
+        pq.ParquetFile(raw) as file,
+    ):
+        kinds = [
+            (one.name, "string" if is_string(one.type) else str(one.type))
+            for one in file.schema_arrow
+        ]
         chosen = Columns(text).choose(source, kinds, tuple(keep))
         for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys(chosen))):
             texts, where = pc.fill_null(batch[chosen[0]].cast(pa.string()), ""), f"{source}:{start}"
             try:
                 texts.validate(full=True)
             except pa.ArrowInvalid as error:
-                raise _unfit(f"{where}, or a row behind it, holds what is not UTF-8 text") from error
+                raise _unfit(
+                    f"{where}, or a row behind it, holds what is not UTF-8 text"
+                ) from error
             yield where, pa.table([texts, *map(batch.column, chosen[1:])], [TEXT, *chosen[1:]])
             start += len(batch)
 
@@ -109,7 +133,8 @@ def _of_values(source: TextFile, text: str | None, keep: Sequence[str]) -> Itera
     for number, (value, *others) in rows(source, Columns(text), tuple(keep)):
         line = value or ""
         if source.format == ".txt":
-            if len(line.encode("utf-8", "surrogateescape")) >= LONGEST_LINE:  # the reader has cut it
+            # the reader has cut it
+            if len(line.encode("utf-8", "surrogateescape")) >= LONGEST_LINE:
                 raise _unfit(f"{source}:{number} is longer than {LONGEST_LINE} bytes")
             line = line.removesuffix("\n").removesuffix("\r")
         if printable(line) != line:

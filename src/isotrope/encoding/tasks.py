@@ -1,4 +1,6 @@
-"""Who encodes: a shard is a task that reads its own rows and writes its own file, in this process or in another."""
+"""Who encodes: a shard is a task that reads its own rows and writes its own file, in this process
+or in another.
+"""
 
 import logging
 import multiprocessing
@@ -36,9 +38,13 @@ from isotrope.types import Encoder
 ATTEMPTS = 3  # at a shard, before a worker's death counts as the shard's fault
 EMBEDDING = "embedding"
 Report = Callable[[int], None]  # is told how many rows of a shard are done
-Engine = Callable[[Sequence[int], Report], Iterator[int]]  # shards -> the rows of each, as it is done
+# shards -> the rows of each, as it is done
+Engine = Callable[[Sequence[int], Report], Iterator[int]]
 _PATIENCE = 5.0  # seconds, for a cluster's answer
-_KILLED = f"workers were killed {ATTEMPTS} times", "is the memory full? use fewer --workers, or a smaller --batch-size"
+_KILLED = (
+    f"workers were killed {ATTEMPTS} times",
+    "is the memory full? use fewer --workers, or a smaller --batch-size",
+)
 
 
 @dataclass(frozen=True)
@@ -62,13 +68,24 @@ class ShardTask:
             if count < len(texts):  # the last ones are done when the part is written
                 report(count)
 
-        vectors = vectors_of(encoder, texts, batch_size=self.batch_size, first_row=start, progress=passed)
+        vectors = vectors_of(
+            encoder, texts, batch_size=self.batch_size, first_row=start, progress=passed
+        )
         if (width := vectors.shape[1]) != self.dimension:
-            raise UserError(f"encode() gave {width} dimensions after {self.dimension}", "return vectors of one width")
+            raise UserError(
+                f"encode() gave {width} dimensions after {self.dimension}",
+                "return vectors of one width",
+            )
         flat = pa.array(vectors.reshape(-1), pa.float32())
-        table = table.append_column(EMBEDDING, pa.FixedSizeListArray.from_arrays(flat, self.dimension))
+        table = table.append_column(
+            EMBEDDING, pa.FixedSizeListArray.from_arrays(flat, self.dimension)
+        )
         away = is_url(self.target)
-        with tempfile.TemporaryDirectory(prefix="isotrope-") if away else nullcontext(self.target) as folder:
+        with (
+            tempfile.TemporaryDirectory(prefix="isotrope-")
+            if away
+            else nullcontext(self.target) as folder
+        ):
             part = Path(folder, part_name(shard))
             with new_file(part) as file:
                 pq.write_table(table, file, row_group_size=len(table), use_dictionary=["text"])
@@ -84,22 +101,34 @@ def part_name(shard: int) -> str:
 
 def first_vector(encoder: Encoder) -> Vectors:
     """One vector (1, D), which shows the dimension."""
-    return vectors_of(encoder, ["A first sentence shows the dimension of the vectors."], progress=lambda done: None)
+    return vectors_of(
+        encoder,
+        ["A first sentence shows the dimension of the vectors."],
+        progress=lambda done: None,
+    )
 
 
 def encoder_checksum(encoder: Encoder, first: Vectors | None = None) -> str:
-    """Of a model all that decides its vectors but its prompts; of an unknown encoder its class and `first_vector`."""
+    """Of a model all that decides its vectors but its prompts; of an unknown encoder its class and
+    `first_vector`.
+    """
     if isinstance(encoder, SentenceTransformer):
         plain = copy(encoder)
         plain.prompts, plain.default_prompt_name = {}, None
         return model_checksum(plain)
     vector = first_vector(encoder) if first is None else first
-    return xxhash.xxh3_128_hexdigest(shown_name(encoder).encode() + vector.astype(np.float16).tobytes())
+    return xxhash.xxh3_128_hexdigest(
+        shown_name(encoder).encode() + vector.astype(np.float16).tobytes()
+    )
 
 
 def shown_name(model: str | Path | Encoder) -> str:
     """What a model is called: its name, or the class of an encoder."""
-    return str(model) if isinstance(model, str | Path) else f"{type(model).__module__}.{type(model).__qualname__}"
+    return (
+        str(model)
+        if isinstance(model, str | Path)
+        else f"{type(model).__module__}.{type(model).__qualname__}"
+    )
 
 
 @dataclass(frozen=True)
@@ -116,11 +145,15 @@ class WorkerModel:
         torch.set_num_threads(self.threads)
         encoder: Encoder = load(self.name, **dict(self.options), frozen=True)
         if encoder_checksum(encoder) != self.checksum:
-            raise UserError(f"a worker found another model in {self.name}", "give every machine the same files")
+            raise UserError(
+                f"a worker found another model in {self.name}", "give every machine the same files"
+            )
         return encoder
 
 
-def by_itself(task: ShardTask, encoder: Encoder, shards: Sequence[int], report: Report) -> Iterator[int]:
+def by_itself(
+    task: ShardTask, encoder: Encoder, shards: Sequence[int], report: Report
+) -> Iterator[int]:
     """Encode the shards here -> the rows of each as it is done."""
     for shard in shards:
         yield task.encode(encoder, shard, report)
@@ -136,7 +169,9 @@ def by_processes(
     left, deaths, context = list(shards), 0, multiprocessing.get_context("spawn")
     others = multiprocessing.active_children()
     while left:
-        pool = ProcessPoolExecutor(min(workers, len(left)), context, initializer=_end_with_the_driver)
+        pool = ProcessPoolExecutor(
+            min(workers, len(left)), context, initializer=_end_with_the_driver
+        )
         try:
             waiting = {pool.submit(_in_process, task, model, shard): shard for shard in left}
             for future in as_completed(waiting):
@@ -176,7 +211,13 @@ def _in_process(task: ShardTask, model: WorkerModel, shard: int) -> int:
 
 
 def by_ray(
-    task: ShardTask, model: WorkerModel, workers: int, shards: Sequence[int], report: Report, *, address: str | None
+    task: ShardTask,
+    model: WorkerModel,
+    workers: int,
+    shards: Sequence[int],
+    report: Report,
+    *,
+    address: str | None,
 ) -> Iterator[int]:
     """Encode the shards in actors of Ray Data, here or on a cluster."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent
@@ -185,12 +226,21 @@ def by_ray(
     import ray.data
 
     if started := not ray.is_initialized():
-        here: dict[str, Any] = {"address": "local", "include_dashboard": False, "num_cpus": workers * model.threads + 1}
+        here: dict[str, Any] = {
+            "address": "local",
+            "include_dashboard": False,
+            "num_cpus": workers * model.threads + 1,
+        }
         host, _, port = (address or "").removeprefix("ray://").rpartition(":")
         try:
             if port.isdecimal():
-                socket.create_connection((host, int(port)), _PATIENCE).close()  # Ray itself would wait for a minute
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, **({"address": address} if address else here))
+                # Ray itself would wait for a minute
+                socket.create_connection((host, int(port)), _PATIENCE).close()
+            ray.init(
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **({"address": address} if address else here),
+            )
         except (OSError, ValueError, RuntimeError, OverflowError) as error:
             problem = f"no cluster answers at {address}" if address else "Ray does not start"
             raise UserError(f"{problem} ({error})", "see what `ray status` says") from error
@@ -199,9 +249,15 @@ def by_ray(
         settings.enable_progress_bars, settings.print_on_execution_start = False, False
         resources: Any = ray.cluster_resources()  # type: ignore[no-untyped-call]
         gpus = 1 if resources.get("GPU") and dict(model.options).get("device") != "cpu" else 0
-        items = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards))
+        items = ray.data.from_items(
+            [{"shard": shard} for shard in shards], override_num_blocks=len(shards)
+        )
         actors = ray.data.ActorPoolStrategy(size=min(workers, len(shards)))
-        made: Any = {"fn_constructor_args": (task, model), "num_cpus": model.threads, "num_gpus": gpus}
+        made: Any = {
+            "fn_constructor_args": (task, model),
+            "num_cpus": model.threads,
+            "num_gpus": gpus,
+        }
         for row in items.map_batches(_Actor, batch_size=1, compute=actors, **made).iter_rows():
             if row["problem"]:
                 raise UserError(row["problem"], row["remedy"])

@@ -12,12 +12,15 @@ from isotrope.types import Encoder, Vector
 
 
 class Known:
-    """An encoder of texts (N,), each once, whose vectors (N, D) are known, so that many steps after it cost nothing.
+    """An encoder of texts (N,), each once, whose vectors (N, D) are known, so that many steps after
+    it cost nothing.
 
     ``queries`` are the texts that the model reads as queries; None: it reads all texts in one way.
     """
 
-    def __init__(self, texts: Sequence[str], vectors: Vectors, queries: "Known | None" = None) -> None:
+    def __init__(
+        self, texts: Sequence[str], vectors: Vectors, queries: "Known | None" = None
+    ) -> None:
         self.texts, self.vectors, self.queries = texts, vectors, queries
         self.has_roles = queries is not None
         self._row = {text: row for row, text in enumerate(texts)}
@@ -38,20 +41,31 @@ class Known:
         return (self.queries or self).encode(texts)
 
     def cosines(self, pairs: Pairs) -> Vector:
-        """Cosine (N,) of each pair, in the vectors' own precision as SentEval has it; 0 where a vector is zero."""
+        """Cosine (N,) of each pair, in the vectors' own precision as SentEval has it; 0 where a
+        vector is zero.
+        """
         return row_cosines(self.encode(pairs.first), self.encode(pairs.second))
 
 
 def known_by(
-    model: SentenceTransformer, queries: Sequence[str], documents: Sequence[str], length: int | None = None,
+    model: SentenceTransformer,
+    queries: Sequence[str],
+    documents: Sequence[str],
+    length: int | None = None,
     asking: SentenceTransformer | None = None,
-) -> Known:  # fmt: skip
-    """The vectors of queries, perhaps by the model ``asking``, and of other texts, of which so many tokens are read."""
+) -> Known:
+    """The vectors of queries, perhaps by the model ``asking``, and of other texts, of which so many
+    tokens are read.
+    """
     with cut(model, length), cut(asking or model, length):
         if asking is None and not has_roles(model):
             every = list(dict.fromkeys([*queries, *documents]))
             return Known(every, vectors_of(model, every, batch_size=32))
-        asked = Known(queries, vectors_of(asking or model, queries, batch_size=32, role="query")) if queries else None
+        asked = (
+            Known(queries, vectors_of(asking or model, queries, batch_size=32, role="query"))
+            if queries
+            else None
+        )
         if not documents:
             return Known([], np.empty((0, 1)), asked)
         return Known(documents, vectors_of(model, documents, batch_size=32, role="document"), asked)
@@ -65,11 +79,13 @@ def row_cosines(a: Vectors, b: Vectors) -> Vector:
 
 
 def dot(a: Vectors, b: Vectors) -> Vectors:
-    """Row-wise products of a (N, D) and b (N, D) → (N,), summed in one fixed order: the same bits on every machine.
+    """Row-wise products of a (N, D) and b (N, D) → (N,), summed in one fixed order: the same bits
+    on every machine.
 
-    Pairs of equal sentences have cosine 1 up to the last bit, and that bit decides their rank: the correlation of STS12
-    SMTeuroparl differs by 0.001 from one CPU to another. The order here is that of a dot product on a CPU with AVX-512,
-    where SentEval's reference results come from: 64 lanes of fused multiply-adds, folded to 32, 8, 4, 2, 1.
+    Pairs of equal sentences have cosine 1 up to the last bit, and that bit decides their rank: the
+    correlation of STS12 SMTeuroparl differs by 0.001 from one CPU to another. The order here is
+    that of a dot product on a CPU with AVX-512, where SentEval's reference results come from: 64
+    lanes of fused multiply-adds, folded to 32, 8, 4, 2, 1.
     """
     lanes = np.zeros((len(a), 64), a.dtype)
     for start in range(0, a.shape[1], 64):

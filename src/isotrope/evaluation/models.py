@@ -1,4 +1,6 @@
-"""Several models on several suites: every sentence of a model encoded once, every result kept for the next time."""
+"""Several models on several suites: every sentence of a model encoded once, every result kept for
+the next time.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -32,7 +34,9 @@ CODE = ("text", "encoder", "evaluation", "post")  # rooms of the package whose c
 
 @dataclass(frozen=True, slots=True)
 class AskedPart:
-    """A result that each model is to have: a suite on the data folder, or on one set of the user's own labels."""
+    """A result that each model is to have: a suite on the data folder, or on one set of the user's
+    own labels.
+    """
 
     suite: str
     data: Path | Labels
@@ -46,24 +50,38 @@ class AskedPart:
         return self.suite if isinstance(self.data, Path) else self.suite + OWN_DATA
 
     def result(self, encoder: Encoder, model: dict[str, Any] | None) -> dict[str, Any]:
-        """Task -> result. ``model`` says all that decides the vectors, so that the cache may know; None: it may not."""
+        """Task -> result. ``model`` says all that decides the vectors, so that the cache may know;
+        None: it may not.
+        """
         compute = partial(run, encoder, self.suite, self.data, self.tasks, self.setting)
         if model is None:
             return compute()
         name = None if isinstance(self.data, Path) else self.data.name
-        key = {"suite": self.suite, "tasks": self.tasks, "setting": self.setting, "data": self.checksum, "name": name}
+        key = {
+            "suite": self.suite,
+            "tasks": self.tasks,
+            "setting": self.setting,
+            "data": self.checksum,
+            "name": name,
+        }
         return dict(remembered("results", {**key, **model, "code": code_checksum()}, compute))
 
 
 def asked_parts(
-    suites: str | None = None, tasks: str | None = None, data: str | Path | None = None, labels: Sequence[Labels] = ()
+    suites: str | None = None,
+    tasks: str | None = None,
+    data: str | Path | None = None,
+    labels: Sequence[Labels] = (),
 ) -> list[AskedPart]:
     """What "sts,transfer:fast" and "CR,MR" ask of the data folder, and of the user's own labels.
 
-    Own labels are evaluated by those of the suites that take them, queries by retrieval in any case. Without suites or
-    without a data folder, nothing else is evaluated then. All is checked before a model is loaded.
+    Own labels are evaluated by those of the suites that take them, queries by retrieval in any
+    case. Without suites or without a data folder, nothing else is evaluated then. All is checked
+    before a model is loaded.
     """
-    named = [suite.strip().partition(":") for suite in (suites or "sts").split(",") if suite.strip()]
+    named = [
+        suite.strip().partition(":") for suite in (suites or "sts").split(",") if suite.strip()
+    ]
     settings = {suite: setting or "test" for suite, _, setting in named}
     chosen = [task.strip() for task in tasks.split(",")] if tasks else None
     tasks_of = {suite: checked_tasks(suite, chosen, setting) for suite, setting in settings.items()}
@@ -73,25 +91,36 @@ def asked_parts(
             lists_to_rank(own.name, [own])
     names = [(type(own), own.name) for own in labels]
     if double := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"two of the given labels are called {double[1]!r}", "rename one, or results mix")
+        raise UserError(
+            f"two of the given labels are called {double[1]!r}", "rename one, or results mix"
+        )
     parts = []
     if not labels or (suites and data is not None):
         folder = data_folder(data)
         checksum = cache(partial(data_checksum, folder))
         for suite, setting in settings.items():
-            parts.append(AskedPart(suite, folder, checksum(SUITES[suite].folders), tasks_of[suite], setting))
+            parts.append(
+                AskedPart(suite, folder, checksum(SUITES[suite].folders), tasks_of[suite], setting)
+            )
     given = [(own, own.checksum()) for own in labels]
     for suite in dict.fromkeys([*settings, SEARCH]):
-        parts += [AskedPart(suite, own, of_own) for own, of_own in given if isinstance(own, SUITES[suite].takes or ())]
+        parts += [
+            AskedPart(suite, own, of_own)
+            for own, of_own in given
+            if isinstance(own, SUITES[suite].takes or ())
+        ]
     return parts
 
 
 class RememberingEncoder(ByRole):
-    """An encoder that encodes every distinct sentence once; ``begins`` is called before each work of the encoder."""
+    """An encoder that encodes every distinct sentence once; ``begins`` is called before each work
+    of the encoder.
+    """
 
     def __init__(self, encoder: Encoder, begins: Callable[[], None] = lambda: None) -> None:
         self._encoder, self.has_roles, self._begins = encoder, has_roles(encoder), begins
-        self._known: dict[Role | None, dict[str, Vectors]] = defaultdict(dict)  # role -> sentence -> (D,)
+        # role -> sentence -> (D,)
+        self._known: dict[Role | None, dict[str, Vectors]] = defaultdict(dict)
 
     def fresh(self) -> "RememberingEncoder":
         """The same encoder, of which nothing is remembered."""
@@ -116,33 +145,46 @@ def evaluate_models(
     begins: Callable[[], None] = lambda: None,
     steps: Sequence[Shortened] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Evaluate models, as `open_encoder` takes them: model -> suite -> task -> result; own data as "SUITE, own data".
+    """Evaluate models, as `open_encoder` takes them: model -> suite -> task -> result; own data as
+    "SUITE, own data".
 
-    Each model is evaluated as it is, then with each of the ``steps``, as "MODEL, 64 dimensions". It encodes its texts
-    once. ``progress`` is told how many results are there, and which one comes now; ``say`` of texts that a model does
-    not know, and of prompts that nobody uses. ``begins`` is called before the long work, when the data are read.
+    Each model is evaluated as it is, then with each of the ``steps``, as "MODEL, 64 dimensions". It
+    encodes its texts once. ``progress`` is told how many results are there, and which one comes
+    now; ``say`` of texts that a model does not know, and of prompts that nobody uses. ``begins`` is
+    called before the long work, when the data are read.
     """
     searches = [part.suite == SEARCH for part in parts]  # which have prompts of their own
     if not any(searches) and (prompts.query, prompts.document) != (None, None):
-        remedy = "name the suite retrieval, give queries of your own, or give the words as the prompt"
+        remedy = (
+            "name the suite retrieval, give queries of your own, or give the words as the prompt"
+        )
         raise UserError("prompts for queries or documents, and no search", remedy)
     for name in models:
         check_name(name, prompts)
-    texts = [text for part in parts if not isinstance(part.data, Path) for text in texts_of(part.data)]
+    texts = [
+        text for part in parts if not isinstance(part.data, Path) for text in texts_of(part.data)
+    ]
     most = max((step.k or 0 for step in steps), default=0)
     results: dict[str, dict[str, Any]] = {}
     done = 0
     for name in models:
-        encoder = opened = open_encoder(name, pooling, prompts)  # one that is fitted on the target stays as it is
+        # one that is fitted on the target stays as it is
+        encoder = opened = open_encoder(name, pooling, prompts)
         known: dict[str, Any] | None = None  # all that decides the vectors
         if isinstance(opened, SentenceTransformer):
             known, encoder = {"model": model_checksum(opened)}, RememberingEncoder(opened, begins)
             if most > (width := opened.get_embedding_dimension() or most):
-                raise UserError(f"{name} has {width} dimensions, and is to be cut to {most}", f"choose at most {width}")
+                raise UserError(
+                    f"{name} has {width} dimensions, and is to be cut to {most}",
+                    f"choose at most {width}",
+                )
             if warning := unknown_warning(opened, texts):
                 say(warning)
-        own = any(searches) and has_roles(opened)  # a search uses the model's prompts for queries and documents
-        if not (own and all(searches)) and (note := prompts.note(opened, name, " outside searches" * own)):
+        # a search uses the model's prompts for queries and documents
+        own = any(searches) and has_roles(opened)
+        if not (own and all(searches)) and (
+            note := prompts.note(opened, name, " outside searches" * own)
+        ):
             say(note)
         for step in (None, *steps):
             label, shown = (f"{name}, {step}", step.behind(encoder)) if step else (name, encoder)
@@ -158,5 +200,9 @@ def evaluate_models(
 @cache
 def code_checksum() -> str:
     """Checksum of the code that decides a result."""
-    paths = [path for folder in CODE for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py"))]
+    paths = [
+        path
+        for folder in CODE
+        for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py"))
+    ]
     return xxhash.xxh3_128_hexdigest(b"".join(path.read_bytes() for path in paths))

@@ -1,8 +1,10 @@
-"""Any encoder of ours for mteb: `mteb.evaluate(MtebEncoder(encoder, "me/mine"), tasks)`. Needs the extra `mteb`.
+"""Any encoder of ours for mteb: `mteb.evaluate(MtebEncoder(encoder, "me/mine"), tasks)`. Needs the
+extra `mteb`.
 
-What `isotrope.load` gives is a SentenceTransformer, which mteb takes as it is. This is for other encoders, and for a
-model whose prompt for documents is called "passage", a name that mteb does not know. Mind that mteb's SICK-R has 9,927
-pairs where the papers' has 4,927, and that its STS scores of STS12 … STS16 are not the papers' "all".
+What `isotrope.load` gives is a SentenceTransformer, which mteb takes as it is. This is for other
+encoders, and for a model whose prompt for documents is called "passage", a name that mteb does not
+know. Mind that mteb's SICK-R has 9,927 pairs where the papers' has 4,927, and that its STS scores
+of STS12 … STS16 are not the papers' "all".
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,10 +23,11 @@ except ImportError as error:
 
 
 class MtebEncoder(AbsEncoder):
-    """An encoder with `encode(list[str])` behind mteb's protocol (https://github.com/embeddings-benchmark/mteb).
+    """An encoder with `encode(list[str])` behind mteb's protocol
+    (https://github.com/embeddings-benchmark/mteb).
 
-    `name` is what mteb files the results under, "organisation/model". Queries and documents of a search are read with
-    the encoder's prompts for them, all other texts with its default prompt.
+    `name` is what mteb files the results under, "organisation/model". Queries and documents of a
+    search are read with the encoder's prompts for them, all other texts with its default prompt.
     """
 
     def __init__(self, encoder: Encoder, name: str) -> None:
@@ -32,8 +35,16 @@ class MtebEncoder(AbsEncoder):
         self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": "unversioned"})
 
     def encode(
-        self, inputs: Iterable[Mapping[str, Sequence[str]]], *, prompt_type: PromptType | None = None, **_: Any
+        self,
+        inputs: Iterable[Mapping[str, Sequence[str]]],
+        *,
+        prompt_type: PromptType | None = None,
+        **_: Any,
     ) -> Vectors:
-        """Batches of texts → vectors (n, D); UserError where the encoder's output is not (n, D) or not finite."""
+        """Batches of texts → vectors (n, D); UserError where the encoder's output is not (n, D) or
+        not finite.
+        """
         role = None if prompt_type is None else prompt_type.value
-        return vectors_of(self.encoder, [text for batch in inputs for text in batch["text"]], role=role)
+        return vectors_of(
+            self.encoder, [text for batch in inputs for text in batch["text"]], role=role
+        )

@@ -1,9 +1,11 @@
-"""Ranking tasks: does a model put the sentences that people compared with one query into people's order?
+"""Ranking tasks: does a model put the sentences that people compared with one query into people's
+order?
 
-RankCSE (Liu et al., ACL 2023), Appendix G, https://aclanthology.org/2023.acl-long.771. A sentence of an STS set is a
-query if it occurs in more than three scored pairs. The other sentences of its pairs are its list. Kendall's coefficient
-(KCC) and NDCG (Järvelin and Kekäläinen, 2002, https://doi.org/10.1145/582415.582418) compare the order of the cosines
-with the order of the scores. A task's number is the mean over its lists.
+RankCSE (Liu et al., ACL 2023), Appendix G, https://aclanthology.org/2023.acl-long.771. A sentence
+of an STS set is a query if it occurs in more than three scored pairs. The other sentences of its
+pairs are its list. Kendall's coefficient (KCC) and NDCG (Järvelin and Kekäläinen, 2002,
+https://doi.org/10.1145/582415.582418) compare the order of the cosines with the order of the
+scores. A task's number is the mean over its lists.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,41 +25,53 @@ from isotrope.types import Encoder, Vector
 Tau = Literal["a", "b", "c"]
 Gain = Literal["linear", "exponential"]
 
-# Table 1's lists join pairs from the train and test files of SICK: "all" reads every split of STS-B and SICK-R.
+# Table 1's lists join pairs from the train and test files of SICK: "all" reads every split of STS-B
+# and SICK-R.
 # The subsets of STS12 … STS16 form one set in both.
-RANKING_SETTINGS: Mapping[str, tuple[str, ...]] = {"test": ("test",), "all": ("train", "dev", "test")}
+RANKING_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "test": ("test",),
+    "all": ("train", "dev", "test"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class RankingChoices:
-    """What Appendix G leaves open. The defaults read it literally, and are ours where it says nothing.
+    """What Appendix G leaves open. The defaults read it literally, and are ours where it says
+    nothing.
 
-    A sentence that was scored against the query several times (STS12 repeats many pairs) stays so often in its list, or
-    once with the mean score; it then counts once towards ``more_than``. Lists of equal scores have no order.
+    A sentence that was scored against the query several times (STS12 repeats many pairs) stays so
+    often in its list, or once with the mean score; it then counts once towards ``more_than``. Lists
+    of equal scores have no order.
     """
 
     more_than: int = 3  # scored pairs that a query must exceed
     side: Literal["either", "first", "second"] = "either"  # of a pair, on which the query may stand
     duplicates: Literal["keep", "mean"] = "keep"
-    constant: Literal["skip", "zero"] = "skip"  # lists of equal scores are left out, or have 0 in both measures
+    # lists of equal scores are left out, or have 0 in both measures
+    constant: Literal["skip", "zero"] = "skip"
     tau: Tau = "b"  # Kendall's tau-b is corrected for ties, tau-a is not; tau-c is Stuart's
     gain: Gain = "linear"  # of NDCG: the score itself, or 2^score − 1 ("exponential")
     at: int | None = None  # NDCG of so many first places; None: of the whole list
 
 
 def rank_sets(
-    encoder: Encoder, sets: Mapping[str, Iterable[Pairs]], choices: RankingChoices = RankingChoices()
+    encoder: Encoder,
+    sets: Mapping[str, Iterable[Pairs]],
+    choices: RankingChoices = RankingChoices(),
 ) -> dict[str, Any]:
-    """Rank every list of any sets of pairs (`read_pairs`); every distinct sentence is encoded once over all sets.
+    """Rank every list of any sets of pairs (`read_pairs`); every distinct sentence is encoded once
+    over all sets.
 
-    Gives for each set the means "kendall" and "ndcg" as fractions, the numbers of its "lists", of the "pairs" in them
-    and of lists with equal scores ("constant"), and the "choices". "per_list" has both measures of each list, in the
-    same order for every model.
+    Gives for each set the means "kendall" and "ndcg" as fractions, the numbers of its "lists", of
+    the "pairs" in them and of lists with equal scores ("constant"), and the "choices". "per_list"
+    has both measures of each list, in the same order for every model.
 
     Raises UserError where a set has no list with an order, or a score is negative.
     """
     lists = {name: lists_to_rank(name, pairs, choices) for name, pairs in sets.items()}
-    known = Known.of(encoder, (s for some in lists.values() for one in some for s in (*one.first, *one.second)))
+    known = Known.of(
+        encoder, (s for some in lists.values() for one in some for s in (*one.first, *one.second))
+    )
     results = {}
     for name, some in lists.items():
         ordered = [one for one in some if np.ptp(one.gold) > 0]
@@ -66,7 +80,11 @@ def rank_sets(
         for one in kept:
             cosines = known.cosines(one)
             taus.append(kendall(cosines, one.gold, choices.tau))
-            gains.append(ndcg_of(cosines, one.gold, choices.gain, choices.at) if np.ptp(one.gold) > 0 else 0.0)
+            gains.append(
+                ndcg_of(cosines, one.gold, choices.gain, choices.at)
+                if np.ptp(one.gold) > 0
+                else 0.0
+            )
         results[name] = {
             "kendall": float(np.mean(taus)),
             "ndcg": float(np.mean(gains)),
@@ -79,32 +97,48 @@ def rank_sets(
     return results
 
 
-def lists_to_rank(name: str, sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[Pairs]:
+def lists_to_rank(
+    name: str, sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()
+) -> list[Pairs]:
     """As `ranking_lists`, where at least one list has an order, and no score is negative."""
     some = ranking_lists(sets, choices)
     if not any(np.ptp(one.gold) > 0 for one in some):
         problem = f"no sentence with more than {choices.more_than} scored pairs that differ"
-        raise UserError(f"{name} has no list to rank: {problem}", "give pairs that share sentences, or lower more_than")
+        raise UserError(
+            f"{name} has no list to rank: {problem}",
+            "give pairs that share sentences, or lower more_than",
+        )
     if (lowest := min(float(one.gold.min()) for one in some)) < 0:
-        raise UserError(f"{name}: NDCG of a negative score ({lowest:g})", "give scores of 0 or more")
+        raise UserError(
+            f"{name}: NDCG of a negative score ({lowest:g})", "give scores of 0 or more"
+        )
     return some
 
 
 def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[Pairs]:
-    """What there is to rank, in order of first occurrence: a list is the pairs of one query, which is their name."""
+    """What there is to rank, in order of first occurrence: a list is the pairs of one query, which
+    is their name.
+    """
     found: dict[str, list[tuple[str, float]]] = {}
     for pairs in sets:
         for first, second, gold in zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True):
             if choices.side != "second":
                 found.setdefault(first, []).append((second, gold))
-            if choices.side == "second" or (choices.side == "either" and first != second):  # with itself: one pair
+            # with itself: one pair
+            if choices.side == "second" or (choices.side == "either" and first != second):
                 found.setdefault(second, []).append((first, gold))
     lists = []
     for query, scored in found.items():
-        sentences, golds = [sentence for sentence, _ in scored], np.array([gold for _, gold in scored])
+        sentences, golds = (
+            [sentence for sentence, _ in scored],
+            np.array([gold for _, gold in scored]),
+        )
         if choices.duplicates == "mean":
             once = list(dict.fromkeys(sentences))
-            sentences, golds = once, np.array([golds[[s == one for s in sentences]].mean() for one in once])
+            sentences, golds = (
+                once,
+                np.array([golds[[s == one for s in sentences]].mean() for one in once]),
+            )
         if len(sentences) > choices.more_than:
             lists.append(Pairs(query, [query] * len(sentences), sentences, golds))
     return lists
@@ -113,35 +147,45 @@ def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoice
 def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
     """Kendall's rank correlation of scores (n,) with gold (n,); 0 where one of them is constant.
 
-    tau-a is the surplus of concordant over discordant pairs, (C − D) / (n (n − 1) / 2). See scipy for tau-b and tau-c.
+    tau-a is the surplus of concordant over discordant pairs, (C − D) / (n (n − 1) / 2). See scipy
+    for tau-b and tau-c.
     """
     if tau != "a":
         found = kendalltau(scores, gold, variant=tau).statistic
         return 0.0 if np.isnan(found) else float(found)
     above = np.triu_indices(len(gold), 1)
-    x, y = (np.sign(values[:, None] - values[None, :])[above] for values in (scores, gold))  # (n (n − 1) / 2,)
+    # (n (n − 1) / 2,)
+    x, y = (np.sign(values[:, None] - values[None, :])[above] for values in (scores, gold))
     return float(x @ y) / len(x)
 
 
 def ndcg_of(scores: Vector, gold: Vector, gain: Gain = "linear", at: int | None = None) -> float:
-    """Normalised discounted cumulative gain of the order of scores (n,), gold (n,) at least 0; 0 where no gain exists.
+    """Normalised discounted cumulative gain of the order of scores (n,), gold (n,) at least 0; 0
+    where no gain exists.
 
-    DCG = Σ gain_r / log₂(r + 1) over the places r = 1 … n (or `at`), divided by that of the best order. Sentences of
-    equal score share the mean of their gains: the expectation over the orders that they may have.
+    DCG = Σ gain_r / log₂(r + 1) over the places r = 1 … n (or `at`), divided by that of the best
+    order. Sentences of equal score share the mean of their gains: the expectation over the orders
+    that they may have.
     """
     return float(ndcg_score([gold if gain == "linear" else np.exp2(gold) - 1], [scores], k=at))
 
 
 def case_table(
-    encoders: Mapping[str, Encoder], query: str, candidates: Sequence[str], gold: Sequence[float] | None = None
+    encoders: Mapping[str, Encoder],
+    query: str,
+    candidates: Sequence[str],
+    gold: Sequence[float] | None = None,
 ) -> list[dict[str, Any]]:
     """The rows of a case table for any models and any query, best gold score first, else as given.
 
-    Each row has "sentence", "gold" and "gold_rank" (None without scores), and "models": name → "cosine", "rank". Ranks
-    count from 1; equal values share the best, as in Table 12. Models read with their prompts for a search.
+    Each row has "sentence", "gold" and "gold_rank" (None without scores), and "models": name →
+    "cosine", "rank". Ranks count from 1; equal values share the best, as in Table 12. Models read
+    with their prompts for a search.
     """
     rows: list[dict[str, Any]]
-    rows = [{"sentence": each, "gold": None, "gold_rank": None, "models": {}} for each in candidates]
+    rows = [
+        {"sentence": each, "gold": None, "gold_rank": None, "models": {}} for each in candidates
+    ]
     for name, encoder in encoders.items():
         asked, found = search_vectors(encoder, [query], candidates)  # (1, D), (N, D)
         cosines = row_cosines(np.repeat(asked, len(found), axis=0), found)
@@ -155,7 +199,9 @@ def case_table(
 
 
 def find_list(lists: Sequence[Pairs], query: str) -> Pairs:
-    """The list of a query, its case not minded; UserError, which names the nearest one, where there is none."""
+    """The list of a query, its case not minded; UserError, which names the nearest one, where there
+    is none.
+    """
     named = {one.name.lower(): one for one in lists}
     if query.lower() not in named:
         near = f"{nearest(query, [one.name for one in lists])}name a sentence that has more than three scored pairs"

@@ -1,4 +1,6 @@
-"""A task that nobody labelled, made from documents (`document_tasks`), and how two models are compared on several."""
+"""A task that nobody labelled, made from documents (`document_tasks`), and how two models are
+compared on several.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +10,14 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from isotrope.encoder.embed import search_vectors
-from isotrope.evaluation.retrieval import CUTOFF, DECIMALS, Search, by_cosine, rank_search, reciprocal_rank
+from isotrope.evaluation.retrieval import (
+    CUTOFF,
+    DECIMALS,
+    Search,
+    by_cosine,
+    rank_search,
+    reciprocal_rank,
+)
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.significance import Comparison, compare_means, judged
 from isotrope.text.permutation import evenly
@@ -19,10 +28,11 @@ SHARE = "share of the other answers behind the right one"
 
 @dataclass(frozen=True, slots=True)
 class SelfMadeTask:
-    """Q queries, each with one answer among A candidates, each of which is the answer of one query or of several.
+    """Q queries, each with one answer among A candidates, each of which is the answer of one query
+    or of several.
 
-    With ``all_places`` every place counts, not the first ten alone: parts of a short text say so little that its answer
-    is rarely among these.
+    With ``all_places`` every place counts, not the first ten alone: parts of a short text say so
+    little that its answer is rarely among these.
     """
 
     name: str
@@ -50,17 +60,24 @@ class SelfMadeTask:
         return Domain(self.name, self.queries, self.candidates, grades)
 
     def part(self, count: int) -> "SelfMadeTask":
-        """At most ``count`` of the answers, evenly spread, with all their queries, as the only candidates."""
+        """At most ``count`` of the answers, evenly spread, with all their queries, as the only
+        candidates.
+        """
         kept = np.array(evenly(self.size, count))
         rows = np.flatnonzero(np.isin(self.answers, kept))
-        queries, candidates = [self.queries[row] for row in rows], [self.candidates[answer] for answer in kept]
+        queries, candidates = (
+            [self.queries[row] for row in rows],
+            [self.candidates[answer] for answer in kept],
+        )
         places = np.searchsorted(kept, self.answers[rows])
         return SelfMadeTask(self.name, queries, candidates, places, self.of[kept], self.all_places)
 
     def score(self, encoder: Encoder) -> Vector:
-        """1 / place of a query's answer by cosine, 0 beyond the tenth place; the mean over each answer's queries: (A,).
+        """1 / place of a query's answer by cosine, 0 beyond the tenth place; the mean over each
+        answer's queries: (A,).
 
-        With ``all_places``, it is the share of the other candidates that come behind the answer: 0.5 is chance.
+        With ``all_places``, it is the share of the other candidates that come behind the answer:
+        0.5 is chance.
         """
         return self.score_search(by_cosine(*search_vectors(encoder, self.queries, self.candidates)))
 
@@ -78,13 +95,22 @@ class SelfMadeTask:
 def measure_in_words(tasks: Sequence[SelfMadeTask]) -> str:
     """What the tasks measure, for a reader."""
     kinds = {task.all_places for task in tasks}
-    return "score × 100" if len(kinds) > 1 else f"{SHARE} × 100" if kinds == {True} else f"MRR@{CUTOFF} × 100"
+    return (
+        "score × 100"
+        if len(kinds) > 1
+        else f"{SHARE} × 100"
+        if kinds == {True}
+        else f"MRR@{CUTOFF} × 100"
+    )
 
 
-def compare_on_documents(before: Encoder, after: Encoder, tasks: Sequence[SelfMadeTask]) -> Comparison:
+def compare_on_documents(
+    before: Encoder, after: Encoder, tasks: Sequence[SelfMadeTask]
+) -> Comparison:
     """Two models on the tasks of the same documents: the mean over tasks, and each task.
 
-    A paired bootstrap draws documents, with all that the tasks ask of them, because these scores go together.
+    A paired bootstrap draws documents, with all that the tasks ask of them, because these scores go
+    together.
     """
     old, new = ([task.score(encoder) for task in tasks] for encoder in (before, after))
     weights = document_weights([task.of for task in tasks])
@@ -98,7 +124,12 @@ def compare_on_documents(before: Encoder, after: Encoder, tasks: Sequence[SelfMa
 def document_weights(
     of: Sequence[npt.NDArray[np.int64]], resamples: int = 1000, seed: int = 0
 ) -> list[npt.NDArray[np.float64]]:
-    """The weights (R, A), of sum 1, of each task's cases (of documents (A,)) on the same R resamples of documents."""
+    """The weights (R, A), of sum 1, of each task's cases (of documents (A,)) on the same R
+    resamples of documents.
+    """
     count = 1 + max(int(own.max()) for own in of)
-    times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)  # (R, N)
+    # (R, N)
+    times = np.random.default_rng(seed).multinomial(
+        count, np.full(count, 1 / count), size=resamples
+    )
     return [times[:, own] / times[:, own].sum(axis=1, keepdims=True) for own in of]

@@ -19,7 +19,13 @@ from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.domains import DOMAIN_TASKS, DOMAINS, load_domain
 from isotrope.evaluation.sets.labels import Labels, in_words, read_labels, texts_of
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS, TRANSFER_TASKS, load_sts, load_transfer
+from isotrope.evaluation.sets.senteval import (
+    SPLITS,
+    STS_TASKS,
+    TRANSFER_TASKS,
+    load_sts,
+    load_transfer,
+)
 from isotrope.evaluation.significance import Cases
 from isotrope.evaluation.sts import evaluate_sets
 from isotrope.evaluation.transfer import CLASSIFIER_SETTINGS, evaluate_transfer
@@ -34,7 +40,9 @@ Asked = Mapping[str, Any]  # task -> what it asks, as a suite reads it
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number of a task that tables show: its title there, where it stands in a result, what it is multiplied by."""
+    """A number of a task that tables show: its title there, where it stands in a result, what it is
+    multiplied by.
+    """
 
     title: str
     key: str
@@ -42,7 +50,9 @@ class Measure:
     lower: bool = False  # is better
 
     def of(self, result: Result) -> float:
-        """NaN where the task has none; of several "all" for STS12 … STS16, else the test split, or the only one."""
+        """NaN where the task has none; of several "all" for STS12 … STS16, else the test split, or
+        the only one.
+        """
         found = result.get(self.key)
         if isinstance(found, Mapping):
             found = next(found[part] for part in ("all", "test", "dev") if part in found)
@@ -53,7 +63,8 @@ class Measure:
 class Suite:
     """What a suite can be asked, how it is read and judged, and how the answer is shown.
 
-    `read` takes the data folder, a task and a setting; `judge` an encoder, what was read of each task, and the setting.
+    `read` takes the data folder, a task and a setting; `judge` an encoder, what was read of each
+    task, and the setting.
     """
 
     tasks: Mapping[str, tuple[str, ...]]  # of each setting
@@ -61,9 +72,12 @@ class Suite:
     judge: Callable[[Encoder, Asked, str], dict[str, Any]]
     measures: tuple[Measure, ...]  # the first is the one that papers compare
     averaged: tuple[str, ...] = ()  # their average is taken over these tasks, where all are there
-    folders: tuple[str, ...] = ("senteval", "downstream")  # of the data folder, that hold what is read
-    cases: tuple[str, str, Sequence[str]] | None = None  # what they are called, where a result has them, their columns
-    takes: type[Pairs] | type[Domain] | None = None  # labels of the user's own that can be judged too
+    # of the data folder, that hold what is read
+    folders: tuple[str, ...] = ("senteval", "downstream")
+    # what they are called, where a result has them, their columns
+    cases: tuple[str, str, Sequence[str]] | None = None
+    # labels of the user's own that can be judged too
+    takes: type[Pairs] | type[Domain] | None = None
 
 
 SUITES: Mapping[str, Suite] = {
@@ -88,7 +102,8 @@ SUITES: Mapping[str, Suite] = {
         averaged=STS_TASKS, cases=("lists", "per_list", ("kendall",)), takes=Pairs,
     ),
     "geometry": Suite(
-        tasks={"test": ("STSBenchmark",)}, read=lambda data, task, _: load_sts(data, task, ["dev"]),  # as the papers
+        # as the papers
+        tasks={"test": ("STSBenchmark",)}, read=lambda data, task, _: load_sts(data, task, ["dev"]),
         judge=lambda encoder, asked, _: {task: pair_geometry(encoder, *of.values()) for task, of in asked.items()},
         measures=(
             Measure("alignment", "alignment", 1, lower=True), Measure("uniformity", "uniformity", 1, lower=True),
@@ -110,18 +125,25 @@ SUITES: Mapping[str, Suite] = {
 
 
 def cases_of(suite: str, results: TaskResults) -> dict[str, Cases]:
-    """Task → its cases in a suite's results, as `isotrope.evaluation.significance.compare` takes them."""
+    """Task → its cases in a suite's results, as `isotrope.evaluation.significance.compare` takes
+    them.
+    """
     if (known := SUITES[suite].cases) is None:
         return {}
     _, key, columns = known
-    found = {task: tuple(np.array(of[key][column], float) for column in columns) for task, of in results.items()}
+    found = {
+        task: tuple(np.array(of[key][column], float) for column in columns)
+        for task, of in results.items()
+    }
     return {task: values if len(values) == 2 else values[0] for task, values in found.items()}
 
 
 def cases_in_words(suite: str, results: TaskResults) -> str:
     """What judges, for a reader: "1,379 pairs of STSBenchmark"."""
     cases = cases_of(suite, results)
-    count = sum(len(values[0] if isinstance(values, tuple) else values) for values in cases.values())
+    count = sum(
+        len(values[0] if isinstance(values, tuple) else values) for values in cases.values()
+    )
     plural = (SUITES[suite].cases or ("cases",))[0]
     return f"{count:,} {plural} of {', '.join(cases) if len(cases) < 4 else f'{len(cases)} tasks'}"
 
@@ -136,22 +158,26 @@ def run(
 ) -> dict[str, Any]:
     """Evaluate a model on a suite: task -> result, in fractions, ready for JSON.
 
-    In `isotrope.evaluation`, these describe a task's result: `sts.score`, `transfer.evaluate_transfer`,
-    `ranking.rank_sets`, `geometry.pair_geometry` and `retrieval.evaluate_domain`. Keys that begin with "per_" hold the
-    single cases, which `suite.cases_of` collects. All data is read before anything is encoded.
+    In `isotrope.evaluation`, these describe a task's result: `sts.score`,
+    `transfer.evaluate_transfer`, `ranking.rank_sets`, `geometry.pair_geometry` and
+    `retrieval.evaluate_domain`. Keys that begin with "per_" hold the single cases, which
+    `suite.cases_of` collects. All data is read before anything is encoded.
 
     Args:
-        encoder: a name or folder, or anything with ``encode(list[str])`` that gives one vector a sentence, such as a
-            loaded SentenceTransformer.
+        encoder: a name or folder, or anything with ``encode(list[str])`` that gives one vector a
+            sentence, such as a loaded SentenceTransformer.
         suite: sts, transfer, ranking, geometry or retrieval.
-        data: the folder that holds ``senteval/`` and ``domain/``; None: the one that ISOTROPE_DATA names. Or labels of
-            your own, as `isotrope.evaluation.sets.labels.read_labels` takes them; the one task is named after them.
+        data: the folder that holds ``senteval/`` and ``domain/``; None: the one that ISOTROPE_DATA
+            names. Or labels of your own, as `isotrope.evaluation.sets.labels.read_labels` takes
+            them; the one task is named after them.
         tasks: some of the suite's tasks; None: all.
-        setting: test; dev (sts, retrieval); fast (transfer: SentEval's for prototypes); all (ranking: every split).
+        setting: test; dev (sts, retrieval); fast (transfer: SentEval's for prototypes); all
+            (ranking: every split).
         columns: the columns of your own labels, in a table: "question,answer".
 
     Raises:
-        UserError: an unknown suite, task or setting; bad data; an encoder that does not give (n, D) finite numbers.
+        UserError: an unknown suite, task or setting; bad data; an encoder that does not give (n, D)
+            finite numbers.
     """
     chosen = checked_tasks(suite, tasks, setting)
     own = read_labels(data, columns) if _are_labels(data) else None
@@ -162,9 +188,15 @@ def run(
         asked: Asked = {task: SUITES[suite].read(data, task, setting) for task in chosen}
     else:
         asked = {own.name: {"test": own} if isinstance(own, Pairs) else own}
-        if isinstance(opened, SentenceTransformer) and (warning := unknown_warning(opened, texts_of(own))):
+        if isinstance(opened, SentenceTransformer) and (
+            warning := unknown_warning(opened, texts_of(own))
+        ):
             warnings.warn(warning, stacklevel=2)
-    modes = [(part, part.training) for part in opened.modules()] if isinstance(opened, nn.Module) else []
+    modes = (
+        [(part, part.training) for part in opened.modules()]
+        if isinstance(opened, nn.Module)
+        else []
+    )
     try:
         return SUITES[suite].judge(opened, asked, setting)
     finally:  # each as it was, also of a model that is half in training
@@ -173,12 +205,16 @@ def run(
 
 
 def check_takes(suites: Collection[str], labels: Labels, tasks: object = None) -> None:
-    """UserError where none of the suites can use the user's own labels, or where tasks are named, which they lack."""
+    """UserError where none of the suites can use the user's own labels, or where tasks are named,
+    which they lack.
+    """
     if tasks:
         raise UserError(f"tasks {tasks} beside your own labels", "leave them out")
     able = [name for name, suite in SUITES.items() if isinstance(labels, suite.takes or ())]
     if not set(able) & set(suites):
-        raise UserError(f"{', '.join(suites)} cannot use {in_words(labels)}", f"choose {' or '.join(able)}")
+        raise UserError(
+            f"{', '.join(suites)} cannot use {in_words(labels)}", f"choose {' or '.join(able)}"
+        )
 
 
 def _are_labels(data: Any) -> bool:
@@ -188,8 +224,12 @@ def _are_labels(data: Any) -> bool:
     return any((Path(data) / name).is_file() for name in ("", "queries.tsv", "queries.jsonl"))
 
 
-def checked_tasks(suite: str, tasks: Sequence[str] | str | None = None, setting: str = "test") -> list[str]:
-    """The tasks of a suite that are asked for, all where ``tasks`` is None. Checked before a model is loaded."""
+def checked_tasks(
+    suite: str, tasks: Sequence[str] | str | None = None, setting: str = "test"
+) -> list[str]:
+    """The tasks of a suite that are asked for, all where ``tasks`` is None. Checked before a model
+    is loaded.
+    """
     check_known("suite", suite, SUITES)
     known = SUITES[suite].tasks
     check_known(f"suite {suite}: the setting", setting, known)
@@ -200,16 +240,20 @@ def checked_tasks(suite: str, tasks: Sequence[str] | str | None = None, setting:
 
 
 def main_scores(suite: str, result: TaskResults) -> dict[str, float]:
-    """The one number of each task that papers compare, as a fraction; of "geometry" alignment, lower is better."""
+    """The one number of each task that papers compare, as a fraction; of "geometry" alignment,
+    lower is better.
+    """
     return {task: SUITES[suite].measures[0].of(of_task) for task, of_task in result.items()}
 
 
 class SuiteEvaluator(BaseEvaluator):
-    """A suite as a sentence-transformers evaluator: one metric a task, and their mean under `SUITE_score`, fractions.
+    """A suite as a sentence-transformers evaluator: one metric a task, and their mean under
+    `SUITE_score`, fractions.
 
-    Give it to a trainer as `evaluator=`; `metric_for_best_model` is then "eval_" + `primary_metric`. The arguments are
-    those of `isotrope.evaluate`, which also raises the same errors. The default is STS on the dev splits of STS-B and
-    SICK-R: a model is not selected on what it is reported on.
+    Give it to a trainer as `evaluator=`; `metric_for_best_model` is then "eval_" +
+    `primary_metric`. The arguments are those of `isotrope.evaluate`, which also raises the same
+    errors. The default is STS on the dev splits of STS-B and SICK-R: a model is not selected on
+    what it is reported on.
     """
 
     def __init__(
@@ -225,7 +269,11 @@ class SuiteEvaluator(BaseEvaluator):
         self.primary_metric = f"{suite}_score"
 
     def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> dict[str, float]:
-        """Metrics named `SUITE_TASK` and `SUITE_score`; raises UserError as `isotrope.evaluate` does."""
-        scores = main_scores(self.suite, run(model, self.suite, self.data, self.tasks, self.setting))
+        """Metrics named `SUITE_TASK` and `SUITE_score`; raises UserError as `isotrope.evaluate`
+        does.
+        """
+        scores = main_scores(
+            self.suite, run(model, self.suite, self.data, self.tasks, self.setting)
+        )
         named = {**scores, "score": sum(scores.values()) / len(scores)}
         return {f"{self.suite}_{name}": value for name, value in named.items()}

@@ -1,4 +1,6 @@
-"""The one verdict of all commands: is what you would use tomorrow better than what you gave, as you gave it?"""
+"""The one verdict of all commands: is what you would use tomorrow better than what you gave, as you
+gave it?
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,7 +13,9 @@ Word = Literal["better", "worse", "no difference found", "not tested"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was compared with what, on which judge, and what came out. Numbers are None if nothing judged."""
+    """What was compared with what, on which judge, and what came out. Numbers are None if nothing
+    judged.
+    """
 
     word: Word
     before: str  # the model as the user gave it, with its own pooling and prompts
@@ -22,7 +26,8 @@ class Verdict:
     difference: float | None = None  # after − before
     low: float | None = None  # of its 95 % interval
     high: float | None = None
-    p: float | None = None  # two-sided, but one-sided and corrected for the number of candidates in a race
+    # two-sided, but one-sided and corrected for the number of candidates in a race
+    p: float | None = None
     advice: str = ""  # what to do, one sentence
 
     @classmethod
@@ -31,11 +36,22 @@ class Verdict:
         word: Word = "no difference found" if found.verdict == "not significant" else found.verdict
         advice = f"Use {after}." if word == "better" else f"Keep {before}."
         if word == "no difference found":
-            advice = f"Keep {before}, or judge by more: this many cases show only larger differences."
+            advice = (
+                f"Keep {before}, or judge by more: this many cases show only larger differences."
+            )
         return cls(
-            word, before, after, judge, measure, (found.before, found.after), found.difference, found.low, found.high,
-            found.p, advice,
-        )  # fmt: skip
+            word,
+            before,
+            after,
+            judge,
+            measure,
+            (found.before, found.after),
+            found.difference,
+            found.low,
+            found.high,
+            found.p,
+            advice,
+        )
 
     @classmethod
     def not_tested(cls, *, before: str, after: str, advice: str) -> Self:
@@ -59,7 +75,9 @@ class Verdict:
             return f"nothing judged {self.after}"
         old, new = (f"{100 * score:.2f}" for score in self.scores)
         numbers = (self.difference, self.low, self.high)
-        change, low, high = ("" if x is None else f"{100 * x:+.2f}".replace("-", "−") for x in numbers)
+        change, low, high = (
+            "" if x is None else f"{100 * x:+.2f}".replace("-", "−") for x in numbers
+        )
         interval = f"95 % interval {low} to {high}" if low else "too few seeds for an interval"
         return f"{old} → {new} {self.measure}, {change} ({interval}), judged by {self.judge}"
 

@@ -1,4 +1,5 @@
-"""The time that a race has, what is known of its speed, and how much it may measure and train in that time.
+"""The time that a race has, what is known of its speed, and how much it may measure and train in
+that time.
 
 The budget counts work in pairs and words. It does not know what a candidate is.
 """
@@ -18,17 +19,20 @@ from isotrope.store.records import read_record
 
 NOTES = "race.json"
 BATCH = 64
-FEWEST_PAIRS, FEWEST_OF_ONE = 1024, 256  # of each of several trainings; of the only one that there is time for
+# of each of several trainings; of the only one that there is time for
+FEWEST_PAIRS, FEWEST_OF_ONE = 1024, 256
 FIRST_SHARE = 0.4  # of the time: the short trainings
 SAFETY = 0.85  # of the time that a training is planned for: one that is not done at the end is lost
-UNSURE = 0.6  # of the time, at most: a training before any other has shown how fast this machine trains
+# of the time, at most: a training before any other has shown how fast this machine trains
+UNSURE = 0.6
 STARTING = 8.0  # seconds that a training takes before its first step
 STEP_COST = 4  # a training step costs about as much as encoding its texts so many times
 PAIR_WORDS = 32  # of two crops
 GOOD_QUERIES, FEWEST_QUERIES = 200, 50  # of a task
 Amount: TypeAlias = tuple[int, float]  # so many items of so many words each
 _NOTED = ("left_out", "trained", "plans", "teachers", "asked")  # each by names
-# Of the time, for one measurement; texts a dimension for the post steps; queries. The first possible line is taken.
+# Of the time, for one measurement; texts a dimension for the post steps; queries. The first
+# possible line is taken.
 _LEVELS = (
     (1 / 30, 2.0, GOOD_QUERIES),
     (1 / 20, 1.25, GOOD_QUERIES),
@@ -57,19 +61,29 @@ class Size:
         """A line for each thing of which there would be more."""
         lines = []
         if self.queries < queries:
-            lines.append(f"to save time, a task has {self.queries:,} queries at most, not {queries:,}")
+            lines.append(
+                f"to save time, a task has {self.queries:,} queries at most, not {queries:,}"
+            )
         if self.fitted_on < fitted_on:
-            fewer = f"are fitted on {self.fitted_on:,} texts, not {fitted_on:,}" if self.fitted_on else "are left out"
+            fewer = (
+                f"are fitted on {self.fitted_on:,} texts, not {fitted_on:,}"
+                if self.fitted_on
+                else "are left out"
+            )
             lines.append(f"to save time, post steps {fewer}")
         return lines
 
 
-def measurement_size(words: float, fitted: Amount, tasks: Sequence[Amount], dimensions: int) -> Size | None:
-    """The largest measurement that leaves time for the rest; None: even the smallest takes too long.
+def measurement_size(
+    words: float, fitted: Amount, tasks: Sequence[Amount], dimensions: int
+) -> Size | None:
+    """The largest measurement that leaves time for the rest; None: even the smallest takes too
+    long.
 
-    ``words`` could be read in the whole time of the race. Texts for the post steps (``fitted``) become fewer first,
-    since they do not judge; a step needs more of them than the vectors have ``dimensions``. ``tasks`` are the queries
-    of each task, with the words of a query and of its part of the other texts.
+    ``words`` could be read in the whole time of the race. Texts for the post steps (``fitted``)
+    become fewer first, since they do not judge; a step needs more of them than the vectors have
+    ``dimensions``. ``tasks`` are the queries of each task, with the words of a query and of its
+    part of the other texts.
     """
     most, (texts, text_words) = max(count for count, _ in tasks), fitted
 
@@ -83,7 +97,11 @@ def measurement_size(words: float, fitted: Amount, tasks: Sequence[Amount], dime
             continue
         free = int((allowed - asked(most)) / max(text_words, 1))
         fit = max(least, min(free, texts)) if a_dimension else 0
-        enough = (queries for queries in range(most, fewest, -1) if asked(queries) + fit * text_words <= allowed)
+        enough = (
+            queries
+            for queries in range(most, fewest, -1)
+            if asked(queries) + fit * text_words <= allowed
+        )
         return Size(next(enough, fewest), fit)
     return None
 
@@ -97,13 +115,16 @@ class Clock(NamedTuple):
 
 
 class Budget:
-    """The time of a race, ``seconds``, and what is kept of it in its folder, so that the same command goes on.
+    """The time of a race, ``seconds``, and what is kept of it in its folder, so that the same
+    command goes on.
 
     A race that repeats a plan has infinite time. A damaged file counts as missing.
     """
 
     # a race beside other work may count the processor's time
-    clock = Clock(time.monotonic, getattr(signal, "ITIMER_REAL", None), getattr(signal, "SIGALRM", None))
+    clock = Clock(
+        time.monotonic, getattr(signal, "ITIMER_REAL", None), getattr(signal, "SIGALRM", None)
+    )
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self._path, self.seconds = folder / NOTES, seconds
@@ -112,7 +133,8 @@ class Budget:
         with suppress(UserError):
             self.kept |= read_record(self._path)
         self._began = self.clock.now() - self.kept["spent"]
-        self.kept_back = 0.0  # seconds for what comes after the race: the choice, the model, the report
+        # seconds for what comes after the race: the choice, the model, the report
+        self.kept_back = 0.0
         self.rang = False  # the time of the race is over
 
     def keep(self, **more: Any) -> None:
@@ -133,18 +155,25 @@ class Budget:
     @property
     def told(self) -> str:
         """The time that is left, behind a comma; "" without a clock."""
-        return "" if self.seconds == float("inf") else f", {max(0.0, self.left) / 60:.0f} min are left"
+        return (
+            "" if self.seconds == float("inf") else f", {max(0.0, self.left) / 60:.0f} min are left"
+        )
 
     @contextmanager
     def alarm(self) -> Iterator[None]:
-        """Raise KeyboardInterrupt within, as Ctrl-C does, when the time is over; `rang` says that it was the clock.
+        """Raise KeyboardInterrupt within, as Ctrl-C does, when the time is over; `rang` says that
+        it was the clock.
 
         Only in the main thread, and not on Windows: elsewhere Python hears no such signal.
         """
         if self.left <= 0:
             self._ring()
         _, timer, rings = self.clock
-        if threading.current_thread() is not threading.main_thread() or timer is None or rings is None:
+        if (
+            threading.current_thread() is not threading.main_thread()
+            or timer is None
+            or rings is None
+        ):
             yield
             return
         before = signal.signal(rings, self._ring)
@@ -176,12 +205,15 @@ class Budget:
             return float(sum(of["pairs"] for of in trained) / sum(of["seconds"] for of in trained))
         return self.speed / (PAIR_WORDS * STEP_COST)
 
-    def pairs_in(self, stage: str, names: Sequence[str], share: float, measurements: int, most: int) -> dict[str, int]:
-        """Training -> how many pairs it gets in this stage. If the time is short, the last ones are left out.
+    def pairs_in(
+        self, stage: str, names: Sequence[str], share: float, measurements: int, most: int
+    ) -> dict[str, int]:
+        """Training -> how many pairs it gets in this stage. If the time is short, the last ones are
+        left out.
 
-        The only one that is left may be as short as there is time for: a short training is better than none. The stage
-        has a ``share`` of the time that is left, a training needs so many ``measurements`` and has at most so many
-        pairs. What was planned for a stage once is kept.
+        The only one that is left may be as short as there is time for: a short training is better
+        than none. The stage has a ``share`` of the time that is left, a training needs so many
+        ``measurements`` and has at most so many pairs. What was planned for a stage once is kept.
         """
         plans = self.kept["plans"]
         if stage not in plans:

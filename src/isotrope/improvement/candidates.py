@@ -1,7 +1,9 @@
-"""The candidates of a race: the model as it is, other poolings, post steps, and trainings on the documents.
+"""The candidates of a race: the model as it is, other poolings, post steps, and trainings on the
+documents.
 
-A `Trial` says how an encoder is made, `Maker` makes it, and its pairs are what that costs. The race, its budget and its
-plan know no more than this, so a new kind of candidate is a change of this file only.
+A `Trial` says how an encoder is made, `Maker` makes it, and its pairs are what that costs. The
+race, its budget and its plan know no more than this, so a new kind of candidate is a change of this
+file only.
 """
 
 import re
@@ -22,7 +24,14 @@ from isotrope.encoder.load import sees_ahead
 from isotrope.encoder.locate import Base, is_bare
 from isotrope.encoder.prompts import with_query_route
 from isotrope.errors import UserError
-from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
+from isotrope.evaluation.document_tasks import (
+    HALVES,
+    HALVES_OF_SHORT,
+    NEIGHBOURS,
+    SCATTERED,
+    SPANS,
+    TITLE,
+)
 from isotrope.improvement.budget import BATCH
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.steps import POST_STEPS, QUERY_MAP
@@ -44,14 +53,18 @@ _BM25 = (  # as in the preset bm25
     "terms.rank.teacher_temperature=0.05", "teachers.bm25.kind=bm25",
 )  # fmt: skip
 AVERAGED = 0.5  # of the trained weights; the rest is the model before training
-RANKINGS = "query encoder"  # a training on what teachers rank, which has no preset; documents keep their vectors
-_SHORT = ("pairs.shortest=4", "pairs.longest=10")  # crops of a document that is a single short sentence
+# a training on what teachers rank, which has no preset; documents keep their vectors
+RANKINGS = "query encoder"
+# crops of a document that is a single short sentence
+_SHORT = ("pairs.shortest=4", "pairs.longest=10")
 
 
 def raw_poolings(model: SentenceTransformer) -> tuple[str, ...]:
     """The poolings that are tried with a bare language model."""
     encoder = language_model(model)
-    return DECODER_POOLINGS if encoder is not None and not sees_ahead(encoder.eval()) else RAW_POOLINGS
+    return (
+        DECODER_POOLINGS if encoder is not None and not sees_ahead(encoder.eval()) else RAW_POOLINGS
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +78,12 @@ class Training:
 
 
 def recipes(raw: bool, titled: bool, short: bool = False, searched: bool = True) -> list[Training]:
-    """The trainings that are tried, those that help most often first: where the time is short, the last are left out.
+    """The trainings that are tried, those that help most often first: where the time is short, the
+    last are left out.
 
-    ``raw`` says that the start is a bare language model, which learns with high rates, ``titled`` and ``short`` that
-    most documents have titles or are single sentences, and ``searched`` that searches judge. Graded pairs read both
-    sides alike, so they cannot see an encoder for queries.
+    ``raw`` says that the start is a bare language model, which learns with high rates, ``titled``
+    and ``short`` that most documents have titles or are single sentences, and ``searched`` that
+    searches judge. Graded pairs read both sides alike, so they cannot see an encoder for queries.
     """
     crops, titles = frozenset({SPANS, SCATTERED}), frozenset({TITLE})
     neighbours, cut = frozenset({HALVES, HALVES_OF_SHORT, NEIGHBOURS}), _SHORT if short else ()
@@ -95,7 +109,9 @@ def recipes(raw: bool, titled: bool, short: bool = False, searched: bool = True)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One encoder that is measured once; each post step after it is a candidate that costs nothing more."""
+    """One encoder that is measured once; each post step after it is a candidate that costs nothing
+    more.
+    """
 
     name: str  # of the encoder, as in tables
     pooling: str | None = None  # as `isotrope.load` takes it
@@ -118,7 +134,9 @@ class Trial:
 
     @property
     def run(self) -> str:
-        """The name of the work that comes before its encoder, which other trials may share; "" if there is none."""
+        """The name of the work that comes before its encoder, which other trials may share; "" if
+        there is none.
+        """
         return slug(f"{self.start} {self.recipe} {self.pairs}") if self.recipe else ""
 
 
@@ -135,29 +153,48 @@ class Maker:
     recipes: Mapping[str, Training] = field(default_factory=dict)  # by name
 
     def work(self, trial: Trial, rankings: Rankings | None = None) -> None:
-        """Do the long work that comes before the encoder: train. After a stop, the same call goes on.
+        """Do the long work that comes before the encoder: train. After a stop, the same call goes
+        on.
 
         Of `RANKINGS`, a pair is two texts, so a query counts as half of one.
         """
         if rankings is not None:
             learn_rankings(
-                load(self.model, trial.pooling), rankings.queries, rankings.documents, rankings.lists,
-                texts=2 * trial.pairs, batch=BATCH, output=self.trained(trial).parent, seed=self.seed,
-            )  # fmt: skip
+                load(self.model, trial.pooling),
+                rankings.queries,
+                rankings.documents,
+                rankings.lists,
+                texts=2 * trial.pairs,
+                batch=BATCH,
+                output=self.trained(trial).parent,
+                seed=self.seed,
+            )
             return
         recipe, pooling = self.recipes[trial.recipe], trial.pooling
-        if pooling is None and is_bare(self.model):  # a preset would take its own, and not the one that was measured
+        # a preset would take its own, and not the one that was measured
+        if pooling is None and is_bare(self.model):
             pooling = load(self.model)[1].pooling_mode
-        rounds = -(-trial.pairs // self.trained_on)  # a short document may have fewer pairs: then training is shorter
+        # a short document may have fewer pairs: then training is shorter
+        rounds = -(-trial.pairs // self.trained_on)
         train(
-            self.documents, output=self.trained(trial).parent, preset=recipe.preset, model=self.model,
-            held_out=self.held_out, dev="none", labels="none", seed=self.seed, console=plain_console(quiet=True),
+            self.documents,
+            output=self.trained(trial).parent,
+            preset=recipe.preset,
+            model=self.model,
+            held_out=self.held_out,
+            dev="none",
+            labels="none",
+            seed=self.seed,
+            console=plain_console(quiet=True),
             overrides=(
-                *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
+                *recipe.overrides,
+                f"pairs.rounds={rounds}",
+                f"train.batch_size={BATCH}",
+                "train.eval_steps=1000000",
                 f"train.epochs={trial.pairs / (rounds * self.trained_on):.4f}",
                 *([f"encoder.pooling={pooling}"] if pooling else []),
             ),
-        )  # fmt: skip
+        )
 
     def trained(self, trial: Trial) -> Path:
         """The model that the work of a trial makes."""
@@ -168,7 +205,11 @@ class Maker:
         start = load(self.model, trial.pooling)
         trained = load(self.trained(trial)) if trial.recipe else start
         trained = trained if trial.share == 1 else average(start, trained, trial.share)
-        return with_query_route(start, list(trained), list(start)) if trial.recipe == RANKINGS else trained
+        return (
+            with_query_route(start, list(trained), list(start))
+            if trial.recipe == RANKINGS
+            else trained
+        )
 
     def alike(self, trial: Trial) -> frozenset[str]:
         """The tasks that resemble what a trial was trained on."""
@@ -176,24 +217,38 @@ class Maker:
 
 
 def for_queries(made: Mapping[str, Any]) -> bool:
-    """Whether documents keep the vectors that the given model has: of a candidate as a race's result has it."""
+    """Whether documents keep the vectors that the given model has: of a candidate as a race's
+    result has it.
+    """
     given = not (made.get("start") or made.get("pooling"))
     return given and (made["step"] == QUERY_MAP or made.get("recipe") == RANKINGS)
 
 
 def check_plan(
-    plan: Mapping[str, Any], makers: Mapping[str, Maker], teachers: Collection[str], asks: bool = False
+    plan: Mapping[str, Any],
+    makers: Mapping[str, Maker],
+    teachers: Collection[str],
+    asks: bool = False,
 ) -> None:
-    """Refuse a plan with a teacher, a model, a training or questions (``asks``) that this race does not have."""
-    lost = [f"teacher {name} (--teacher)" for name in plan.get("teachers", []) if name not in teachers]
+    """Refuse a plan with a teacher, a model, a training or questions (``asks``) that this race does
+    not have.
+    """
+    lost = [
+        f"teacher {name} (--teacher)" for name in plan.get("teachers", []) if name not in teachers
+    ]
     lost += ["query model (--query-model)"] if plan.get("questions") and not asks else []
     for trial in (Trial(**of) for of in plan["trials"]):
         if trial.start not in makers:
             lost.append(f"model {trial.start} (--or)")
         elif trial.recipe not in ("", *makers[trial.start].recipes):
-            lost.append(f"training {trial.recipe}, which these documents and this model do not have")
+            lost.append(
+                f"training {trial.recipe}, which these documents and this model do not have"
+            )
     if lost:
-        raise UserError(f"the plan has the {lost[0]}", "repeat it with all models and documents that it was made with")
+        raise UserError(
+            f"the plan has the {lost[0]}",
+            "repeat it with all models and documents that it was made with",
+        )
 
 
 def joined(*parts: str) -> str:
@@ -203,12 +258,18 @@ def joined(*parts: str) -> str:
 
 
 def slug(name: str) -> str:
-    """A candidate's name as the name of a file. Names that differ in signs only have other digits at the end."""
-    return f"{re.sub(r'[^a-z0-9.]+', '-', name.lower()).strip('-')}-{xxh32_hexdigest(name.encode())}"
+    """A candidate's name as the name of a file. Names that differ in signs only have other digits
+    at the end.
+    """
+    return (
+        f"{re.sub(r'[^a-z0-9.]+', '-', name.lower()).strip('-')}-{xxh32_hexdigest(name.encode())}"
+    )
 
 
 def told_apart(given: Sequence[GivenModel], taken: set[str]) -> dict[str, str]:
-    """Name -> model, of models whose names are not ``taken`` yet. Of one that is, its folder is named too."""
+    """Name -> model, of models whose names are not ``taken`` yet. Of one that is, its folder is
+    named too.
+    """
     models = dict[str, str]()
     for one in map(located, given):
         name = Base.of(one).name

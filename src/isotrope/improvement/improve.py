@@ -90,36 +90,44 @@ def improve(
 ) -> Improvement:
     """Make a model better for some documents, without labels, or find that it is best to keep it.
 
-    Some documents are held out. Tasks are made from them: a title must find its text, a half its other half. Candidates
-    (poolings, post steps, trainings on the other documents) are compared with the model as it is on these tasks, within
-    the given time. A candidate is chosen only if it is significantly better (`isotrope.improvement.decide`).
+    Some documents are held out. Tasks are made from them: a title must find its text, a half its
+    other half. Candidates (poolings, post steps, trainings on the other documents) are compared
+    with the model as it is on these tasks, within the given time. A candidate is chosen only if it
+    is significantly better (`isotrope.improvement.decide`).
 
     Called again after a stop or a kill, it goes on. After its end, it gives the same result again.
 
     Args:
         model: a loaded model, which is left as it was, or what `isotrope.load` takes.
-        documents: files, folders, URLs, a list of texts, a Dataset, a DataFrame: see `isotrope.text.open`.
-        output: a folder for the model, the report and the work; None: a temporary one, which the result keeps.
-        minutes: the time for all of it; None: 20. A race that is stopped and goes on keeps its count.
-        labels: labels of your own, which then judge alone: see `isotrope.evaluation.sets.labels.read_labels`.
+        documents: files, folders, URLs, a list of texts, a Dataset, a DataFrame: see
+            `isotrope.text.open`.
+        output: a folder for the model, the report and the work; None: a temporary one, which the
+            result keeps.
+        minutes: the time for all of it; None: 20. A race that is stopped and goes on keeps its
+            count.
+        labels: labels of your own, which then judge alone: see
+            `isotrope.evaluation.sets.labels.read_labels`.
         columns: the columns of the labels, in a table: "question,answer".
-        data: the folder that holds ``senteval/``, for what the choice changes on STS-B and SICK-R; None takes
-            ISOTROPE_DATA. Without one, only the 330 graded pairs that ship are compared.
+        data: the folder that holds ``senteval/``, for what the choice changes on STS-B and SICK-R;
+            None takes ISOTROPE_DATA. Without one, only the 330 graded pairs that ship are compared.
         seed: of all random numbers.
         pooling: as `isotrope.load` takes it.
         title: the column of the titles, in tables; None: ``title`` if there is one.
         text: the column of the texts, in tables.
         others: further models to begin with. The best of all for these documents is improved.
-        teachers: models too slow for searches, but good enough to teach rankings: see `isotrope.improvement.teachers`.
-        query_model: a language model that writes questions for the documents: see `isotrope.improvement.questions`.
-        plan: do the work of an earlier improvement, whose folder or ``record["plan"]`` this is. Then there is no
-            clock, and the same documents and model give the same choice.
+        teachers: models too slow for searches, but good enough to teach rankings: see
+            `isotrope.improvement.teachers`.
+        query_model: a language model that writes questions for the documents: see
+            `isotrope.improvement.questions`.
+        plan: do the work of an earlier improvement, whose folder or ``record["plan"]`` this is.
+            Then there is no clock, and the same documents and model give the same choice.
         restart: forget what an earlier call left in the output.
         console: where to report; None reports to the terminal.
 
     Raises:
-        UserError: no such model or documents, too few of them to judge by, an output that is not ours, lies among the
-            documents or was begun with something else; the documents changed during the race.
+        UserError: no such model or documents, too few of them to judge by, an output that is not
+            ours, lies among the documents or was begun with something else; the documents changed
+            during the race.
         Stopped: Ctrl-C. The best candidate so far is in the folder, with its evidence.
     """
     console = console or plain_console()
@@ -129,30 +137,44 @@ def improve(
     where = located(model)
     taken = {AS_IS, Base.of(where).name}
     starts, taught_by = (told_apart(given, taken) for given in (others, teachers))
-    for one in (where, *starts.values(), *taught_by.values(), *([query_model] if query_model else [])):
+    for one in (
+        where,
+        *starts.values(),
+        *taught_by.values(),
+        *([query_model] if query_model else []),
+    ):
         check_hub(locate(one))  # before the documents are read
     if query_model:
         check_writer(query_model)
     own = None if labels is None else read_labels(labels, columns)
     guards = general_pairs(data)
     if isinstance(plan, str | Path):
-        plan = read_record(Path(plan) / "result.json", ["plan"], "name the folder of a finished improvement")["plan"]
+        plan = read_record(
+            Path(plan) / "result.json", ["plan"], "name the folder of a finished improvement"
+        )["plan"]
     with watch("reading", console):
         opened = text_room.open(documents, text=text, title=title)
         found = opened.documents()
     identity = {
-        "seed": seed, "pooling": pooling, "minutes": None if plan else float(minutes or MINUTES), "plan": plan,
+        "seed": seed,
+        "pooling": pooling,
+        "minutes": None if plan else float(minutes or MINUTES),
+        "plan": plan,
         "others": {name: files_checksum(one) for name, one in starts.items()},
         "teachers": {name: files_checksum(one) for name, one in taught_by.items()},
-        "model": files_checksum(where), "documents": found.key, "labels": own and own.checksum(),
+        "model": files_checksum(where),
+        "documents": found.key,
+        "labels": own and own.checksum(),
         "query_model": query_model and files_checksum(query_model),
-    }  # fmt: skip
+    }
     job = Job(output, KIND, identity, [opened], restart=restart)
     with job.held():
         record = job.result()
         if record is None:
             console.print(str(found.report))
-            record = _Work(job, where, starts, taught_by, query_model, opened, own, guards, console).done()
+            record = _Work(
+                job, where, starts, taught_by, query_model, opened, own, guards, console
+            ).done()
     return Improvement(job, record, choice_page)
 
 
@@ -173,21 +195,31 @@ class _Work:
     def done(self) -> Record:
         """Race, decide, save."""
         asked, plan = self.job.identity, self.job.identity["plan"]
-        budget = Budget(self.job.folder, 60 * asked["minutes"] if asked["minutes"] else float("inf"))
+        budget = Budget(
+            self.job.folder, 60 * asked["minutes"] if asked["minutes"] else float("inf")
+        )
         for one in self.teachers.values():  # first: a model may be damaged
             Reranker.load(one) if is_cross_encoder(one) else load(one)
         for one in (*self.others.values(), self.model):
             if is_cross_encoder(one):
-                raise UserError(f"{one} is a cross-encoder, which gives no vectors", f"let it teach: --teacher {one}")
+                raise UserError(
+                    f"{one} is a cross-encoder, which gives no vectors",
+                    f"let it teach: --teacher {one}",
+                )
             encoder = load(one, asked["pooling"] if one == self.model else None)
         raw = is_bare(self.model) and asked["pooling"] is None
         poolings = raw_poolings(encoder) if raw else [asked["pooling"]]
         found = self.opened.documents()
-        if warning := unknown_warning(encoder, found.texts(np.array(evenly(len(found), UNKNOWN_IN)))):
+        if warning := unknown_warning(
+            encoder, found.texts(np.array(evenly(len(found), UNKNOWN_IN)))
+        ):
             self.console.print(warning)
         race, judges = self._prepared(budget)
         self.console.print(threads_line())
-        speed, dimensions = speed_of(encoder, race.texts()), int(encoder.get_embedding_dimension() or 0)
+        speed, dimensions = (
+            speed_of(encoder, race.texts()),
+            int(encoder.get_embedding_dimension() or 0),
+        )
         del encoder  # its memory
         if not plan and not race.plan_size(speed, dimensions):
             return self._decided(race, judges, finished=True)
@@ -220,22 +252,30 @@ class _Work:
         for name, model in {"": self.model, **self.others}.items():
             tried = recipes(is_bare(model), judges.titled, judges.short, judges.searched)
             named = {one.name: one for one in tried}
-            makers[name] = Maker(model, self.opened, held_out, len(trained), seed, self.job.folder, named)
+            makers[name] = Maker(
+                model, self.opened, held_out, len(trained), seed, self.job.folder, named
+            )
         if plan := self.job.identity["plan"]:
             check_plan(plan, makers, self.teachers, bool(self.query_model))
         basis = Basis.of(found, trained, seed)
         self.job.begin()
         if self.query_model:
-            seconds, most = (float("inf"), plan.get("questions", 0)) if plan else (SHARE * budget.seconds, None)
+            seconds, most = (
+                (float("inf"), plan.get("questions", 0)) if plan else (SHARE * budget.seconds, None)
+            )
             with watch("writing", self.console):
                 place = self.job.folder / "questions.json"
                 more, read = written(self.query_model, basis.documents, place, seconds, most, seed)
             budget.keep(questions=read)
             basis = basis.asking(more)
-        return Race(makers.pop(""), judges.tasks, basis, budget, self.console, makers, self.teachers), judges
+        return Race(
+            makers.pop(""), judges.tasks, basis, budget, self.console, makers, self.teachers
+        ), judges
 
     def _run(self, race: Race, poolings: Sequence[str | None]) -> None:
-        """First what shows how fast this machine is, and so how much time is needed after the race; then trainings."""
+        """First what shows how fast this machine is, and so how much time is needed after the race;
+        then trainings.
+        """
         race.teach()
         pooling, budget = race.poolings(poolings), race.budget
         self.guards, seconds = affordable_pairs(self.guards, budget.seconds, budget.speed)
@@ -245,7 +285,9 @@ class _Work:
         for line in race.told:
             self.console.print(line)
         start = race.starts()
-        self.console.print(f"{len(race.makers[start].recipes)} kinds of training follow{budget.told}")
+        self.console.print(
+            f"{len(race.makers[start].recipes)} kinds of training follow{budget.told}"
+        )
         train_in_turn(race, None if start else pooling, race.helpful(), start)
         race.widen()
 
@@ -255,28 +297,46 @@ class _Work:
         choice, gains = race.choose()
         before = load(self.model, asked["pooling"])
         after = before if choice == AS_IS else race.model(choice)
-        best = max(gains, key=lambda one: gains[one].gain, default=AS_IS) if choice == AS_IS else choice
+        best = (
+            max(gains, key=lambda one: gains[one].gain, default=AS_IS)
+            if choice == AS_IS
+            else choice
+        )
         scores = race.judged(best) if gains else ({}, {})
         search = shown_search(race.tasks) if finished and choice != AS_IS else None
         judge = judge_in_words(race.tasks, scores[0])
-        verdict = race_verdict(scores, gains, choice, best, model=name, judge=judge, needed=race.needed())
+        verdict = race_verdict(
+            scores, gains, choice, best, model=name, judge=judge, needed=race.needed()
+        )
         guards = self.guards if finished else shipped_pairs()  # after Ctrl-C, nobody wants to wait
         self.console.print(f"saving the model: {choice}")
         record: Record = {
-            "model": name, **{key: asked[key] for key in ("seed", "minutes", "pooling")},
-            "choice": choice, "verdict": verdict.record(), "finished": finished, "seconds": race.budget.spent,
-            "left_out": race.left_out, "judged_by": [*judges.told, *race.told],
-            "documents": len(self.opened.documents()), "held_out": race.maker.held_out,
-            "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
+            "model": name,
+            **{key: asked[key] for key in ("seed", "minutes", "pooling")},
+            "choice": choice,
+            "verdict": verdict.record(),
+            "finished": finished,
+            "seconds": race.budget.spent,
+            "left_out": race.left_out,
+            "judged_by": [*judges.told, *race.told],
+            "documents": len(self.opened.documents()),
+            "held_out": race.maker.held_out,
+            "table": {
+                n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()
+            },
             "gains": {name: asdict(gain) for name, gain in gains.items()},
             "hybrid": best_search(race.scores, race.first.hybrids, race.documents, asked["seed"]),
-            "teachers": dict(race.first.teachers), "taught_by": race.first.taught_by,
-            "made": {name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()},
+            "teachers": dict(race.first.teachers),
+            "taught_by": race.first.taught_by,
+            "made": {
+                name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()
+            },
             "plan": race.plan,
             "similarity": None if choice == AS_IS else general_change(before, after, guards),
-            "searched": search and searched(search, found_by(before, search), found_by(after, search)),
+            "searched": search
+            and searched(search, found_by(before, search), found_by(after, search)),
             "environment": environment(),
-        }  # fmt: skip
+        }
         card = choice_card(race, record, after)
         save(after, self.job.folder / MODEL, card=card.markdown(self.job.folder / MODEL))
         write_text(self.job.folder / REPORT, choice_page(record).html())

@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 
 from isotrope.errors import UserError
-from isotrope.evaluation.document_tasks import HALVES, are_short, make_document_tasks, usable_documents
+from isotrope.evaluation.document_tasks import (
+    HALVES,
+    are_short,
+    make_document_tasks,
+    usable_documents,
+)
 from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels, in_words
@@ -30,7 +35,8 @@ from isotrope.types import Encoder
 
 TITLED = 0.5  # of the documents: with fewer titles, nothing is trained on titles
 HELD_OUT, FEWEST_HELD_OUT = 300, 50  # documents that judge
-MOST_HELD_OUT, LONG = 1000, 100  # where documents have fewer than 100 words, more of them cost the same time
+# where documents have fewer than 100 words, more of them cost the same time
+MOST_HELD_OUT, LONG = 1000, 100
 GRADED = "similarity"  # the graded pairs that ship
 GUARDS = ("STSBenchmark", "SICKRelatedness")  # their test pairs, where a data folder is known
 _MOST_TIME = 0.1  # of the time: what this check may take
@@ -52,7 +58,8 @@ class Judges:
 
 
 def held_out_count(documents: Documents, seed: int) -> int:
-    """How many documents to hold out: so many that 300 of them can be in a task, or up to 1,000 shorter ones.
+    """How many documents to hold out: so many that 300 of them can be in a task, or up to 1,000
+    shorter ones.
 
     It is a fifth of all at most. Of few documents, it may be half.
     """
@@ -85,7 +92,8 @@ def task_of(labels: Labels) -> Task:
 
 
 def judges_of(held_out: Sequence[Document], labels: Labels | None, seed: int) -> Judges:
-    """Tasks from held-out documents; with ``labels``, these alone. "half → half" is left out where two others judge.
+    """Tasks from held-out documents; with ``labels``, these alone. "half → half" is left out where
+    two others judge.
 
     Raises:
         UserError: too few documents are long enough for any task.
@@ -112,26 +120,36 @@ def shipped_pairs() -> Sets:
 
 
 def general_pairs(data: str | Path | None = None) -> Sets:
-    """The shipped graded pairs; also the test pairs of STS-B and SICK-R, if a data folder is known or named."""
+    """The shipped graded pairs; also the test pairs of STS-B and SICK-R, if a data folder is known
+    or named.
+    """
     folder = data or os.environ.get("ISOTROPE_DATA")
-    return {**shipped_pairs(), **({task: load_sts(folder, task, ["test"]) for task in GUARDS} if folder else {})}
+    return {
+        **shipped_pairs(),
+        **({task: load_sts(folder, task, ["test"]) for task in GUARDS} if folder else {}),
+    }
 
 
 def affordable_pairs(sets: Sets, seconds: float, speed: float) -> tuple[Sets, float]:
-    """The sets, or the shipped pairs alone if the others take too long; and the seconds that this takes.
+    """The sets, or the shipped pairs alone if the others take too long; and the seconds that this
+    takes.
 
-    ``seconds`` is the time of the whole race, and ``speed`` the words that the model reads in a second.
+    ``seconds`` is the time of the whole race, and ``speed`` the words that the model reads in a
+    second.
     """
     pairs = [each for parts in sets.values() for each in parts.values()]
     texts = {text for each in pairs for text in (*each.first, *each.second)}
-    wanted = 2 * sum(len(text.split()) for text in texts) / speed  # the model before, and the choice
+    # the model before, and the choice
+    wanted = 2 * sum(len(text.split()) for text in texts) / speed
     if wanted <= _MOST_TIME * seconds or len(sets) == 1:
         return sets, wanted
     return affordable_pairs(shipped_pairs(), seconds, speed)
 
 
 def general_change(before: Encoder, after: Encoder, sets: Sets) -> dict[str, Any]:
-    """What changes on these pairs: a `Comparison` as a dictionary, with each set under ``per_task``."""
+    """What changes on these pairs: a `Comparison` as a dictionary, with each set under
+    ``per_task``.
+    """
     old, new = (main_pairs(sets, similarities(encoder, sets)) for encoder in (before, after))
     return asdict(compare(old, new))
 

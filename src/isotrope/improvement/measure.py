@@ -1,4 +1,5 @@
-"""How good an encoder is on the tasks, with each post step after it, and the files that keep what was measured.
+"""How good an encoder is on the tasks, with each post step after it, and the files that keep what
+was measured.
 
 Every text is encoded once. What is missing or damaged in a file is measured again.
 """
@@ -45,8 +46,10 @@ from isotrope.improvement.teachers import BM25, Rankings, Reranker, TeachingMode
 from isotrope.store.atomic import new_file
 from isotrope.types import Vector
 
-TOLD = "told"  # the array that holds JSON; the others are named by kind, candidate, and task or part
-LEARNING = 0.3  # of the time: what is read for maps, which are learned from the model as it is, and for folds
+# the array that holds JSON; the others are named by kind, candidate, and task or part
+TOLD = "told"
+# of the time: what is read for maps, which are learned from the model as it is, and for folds
+LEARNING = 0.3
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,16 @@ class Fold:
 
 
 def judging_folds(basis: Basis, tasks: Sequence[Task]) -> list[Fold]:
-    """The folds of a basis, with the same kinds of tasks as ``tasks``. There are none if a kind cannot be made."""
+    """The folds of a basis, with the same kinds of tasks as ``tasks``. There are none if a kind
+    cannot be made.
+    """
     names = [task.name for task in tasks if isinstance(task, SelfMadeTask)]
     found = []
     for others, pages in basis.folds():
-        made = {task.name: task for task in make_document_tasks(pages, basis.seed, most=len(pages)).tasks}
+        made = {
+            task.name: task
+            for task in make_document_tasks(pages, basis.seed, most=len(pages)).tasks
+        }
         if not names or not made.keys() >= set(names):
             return []
         found.append(Fold(others, [made[name] for name in names]))
@@ -70,9 +78,13 @@ def judging_folds(basis: Basis, tasks: Sequence[Task]) -> list[Fold]:
 
 
 def size_within(words: float, tasks: Sequence[Task], basis: Basis, dimensions: int) -> Size | None:
-    """How much is measured by a race that can read so many words; None: there is no time for anything."""
+    """How much is measured by a race that can read so many words; None: there is no time for
+    anything.
+    """
     once = sum(map(words_read, basis.texts(MAPS)))  # maps are learned once
-    folds = sum(words_read(task.texts) for fold in judging_folds(basis, tasks) for task in fold.tasks)
+    folds = sum(
+        words_read(task.texts) for fold in judging_folds(basis, tasks) for task in fold.tasks
+    )
     part = min(1.0, LEARNING * words / max(once, 1))
     folded = 0 < folds <= LEARNING * words - once
     left = words - part * once - (folds if folded else 0)
@@ -86,16 +98,21 @@ def size_within(words: float, tasks: Sequence[Task], basis: Basis, dimensions: i
 
 @dataclass(frozen=True)
 class Measured:
-    """What is known of an encoder and of the post steps after it. A step that could not be fitted is missing."""
+    """What is known of an encoder and of the post steps after it. A step that could not be fitted
+    is missing.
+    """
 
     scores: Mapping[str, TaskScores]  # candidate -> task -> (Q,)
     hybrids: Mapping[str, TaskScores]  # the same, of searches that add BM25 to this encoder
     taught_by: list[str]  # the teachers of its rankings
     steps: Mapping[str, Fitted] = field(default_factory=dict)  # candidate -> its fitted step
     rankings: Rankings | None = None  # None: there is no teacher, or no step that learns from one
-    teachers: Mapping[str, float] = field(default_factory=dict)  # further ones, also if they do not teach -> score
-    crossed: Mapping[str, TaskScores] = field(default_factory=dict)  # see `_crossed`: candidate -> task -> cases (Q',)
-    crossed_of: Mapping[str, Places] = field(default_factory=dict)  # task -> of which document each of them is (Q',)
+    # further ones, also if they do not teach -> score
+    teachers: Mapping[str, float] = field(default_factory=dict)
+    # see `_crossed`: candidate -> task -> cases (Q',)
+    crossed: Mapping[str, TaskScores] = field(default_factory=dict)
+    # task -> of which document each of them is (Q',)
+    crossed_of: Mapping[str, Places] = field(default_factory=dict)
 
 
 def measure_trial(
@@ -107,7 +124,8 @@ def measure_trial(
     encoded: Callable[[], None] = lambda: None,
     folds: Sequence[Fold] = (),
 ) -> Measured:
-    """Measure an encoder. Post steps that cannot be fitted on so few texts are left out, as are maps without teacher.
+    """Measure an encoder. Post steps that cannot be fitted on so few texts are left out, as are
+    maps without teacher.
 
     Args:
         model: the encoder of the trial.
@@ -128,12 +146,16 @@ def measure_trial(
     for name, teacher in teachers.items() if learning else ():
         if isinstance(teacher, TeachingModel):
             further[name] = teacher.score
-        elif trial.name == AS_IS:  # each list costs as much as 50 texts, so it teaches the model that was given
-            further[name] = teacher.score(known, [task for task in tasks if not isinstance(task, PairTask)])
+        elif trial.name == AS_IS:
+            # each list costs as much as 50 texts, so it teaches the model that was given
+            further[name] = teacher.score(
+                known, [task for task in tasks if not isinstance(task, PairTask)]
+            )
     taught_by = list[str]()
     if learning and len(basis.documents) > 1 and basis.asked.texts:  # there is something to rank
         alone = mean_score(scores[trial.name])
-        # graded pairs say nothing of BM25: there it teaches too, and the pairs judge what was learned
+        # graded pairs say nothing of BM25: there it teaches too, and the pairs judge what was
+        # learned
         adds = not hybrids or max(map(mean_score, hybrids.values())) > alone
         taught_by = [BM25] * adds + [name for name, score in further.items() if score > alone]
     used = [teachers[name] for name in taught_by if name != BM25]
@@ -160,12 +182,15 @@ def measure_trial(
 
 
 def _crossed(
-    known: Known, asked: Mapping[str, str], folds: Sequence[Fold], ranked: Callable[[Basis], Rankings]
+    known: Known,
+    asked: Mapping[str, str],
+    folds: Sequence[Fold],
+    ranked: Callable[[Basis], Rankings],
 ) -> tuple[dict[str, TaskScores], dict[str, Places]]:
     """Candidate -> task -> its cases in all folds, and task -> of which document each is.
 
-    ``asked`` names each candidate's step. It is fitted on the basis of a fold, whose maps learn what ``ranked`` gives,
-    and judged by the documents of the fold.
+    ``asked`` names each candidate's step. It is fitted on the basis of a fold, whose maps learn
+    what ``ranked`` gives, and judged by the documents of the fold.
     """
     if not folds:
         return {}, {}
@@ -183,7 +208,10 @@ def _crossed(
         for task in fold.tasks:
             of[task.name].append(first + task.of)
         first += 1 + max(int(task.of.max()) for task in fold.tasks)
-    every = {name: {task: np.concatenate(cases) for task, cases in own.items()} for name, own in scores.items()}
+    every = {
+        name: {task: np.concatenate(cases) for task, cases in own.items()}
+        for name, own in scores.items()
+    }
     return {**every}, {task: np.concatenate(places) for task, places in of.items()}
 
 
@@ -201,12 +229,21 @@ class Kept:
     size: Size  # in the name of each file
 
     def read(self, trial: Trial) -> Measured | None:
-        """What is known of a trial, without what was fitted, which is large: see `step` and `rankings`."""
-        with suppress(OSError, EOFError, ValueError, BadZipFile), np.load(self._file(trial)) as file:
+        """What is known of a trial, without what was fitted, which is large: see `step` and
+        `rankings`.
+        """
+        with (
+            suppress(OSError, EOFError, ValueError, BadZipFile),
+            np.load(self._file(trial)) as file,
+        ):
             if file.zip.testzip():  # what `step` and `rankings` read later is damaged
                 return None
-            scores, hybrids, crossed, of = (_parts(file, kind) for kind in ("scores", "hybrids", "crossed", "of"))
-            return Measured(scores, hybrids, crossed=crossed, crossed_of=of[""], **json.loads(str(file[TOLD])))
+            scores, hybrids, crossed, of = (
+                _parts(file, kind) for kind in ("scores", "hybrids", "crossed", "of")
+            )
+            return Measured(
+                scores, hybrids, crossed=crossed, crossed_of=of[""], **json.loads(str(file[TOLD]))
+            )
         return None
 
     def write(self, trial: Trial, found: Measured) -> None:
@@ -216,10 +253,16 @@ class Kept:
             lists = {"places": taught.lists.documents, "scores": taught.lists.scores}
             rankings[""] = {"rows": taught.rows, "documents": taught.documents, **lists}
         kinds: dict[str, Mapping[str, Mapping[str, Any]]] = {
-            "scores": found.scores, "hybrids": found.hybrids, "crossed": found.crossed, "of": {"": found.crossed_of},
-            "steps": {name: vars(step) for name, step in found.steps.items()}, "rankings": rankings,
-        }  # fmt: skip
-        arrays: dict[str, Any] = {TOLD: json.dumps({"taught_by": found.taught_by, "teachers": found.teachers})}
+            "scores": found.scores,
+            "hybrids": found.hybrids,
+            "crossed": found.crossed,
+            "of": {"": found.crossed_of},
+            "steps": {name: vars(step) for name, step in found.steps.items()},
+            "rankings": rankings,
+        }
+        arrays: dict[str, Any] = {
+            TOLD: json.dumps({"taught_by": found.taught_by, "teachers": found.teachers})
+        }
         for kind, named in kinds.items():
             for name, parts in named.items():
                 arrays |= {json.dumps([kind, name, part]): array for part, array in parts.items()}
@@ -238,12 +281,18 @@ class Kept:
             of = _parts(file, "rankings").get("")
         if not of:
             return None
-        queries, lists = [basis.asked.texts[row] for row in of["rows"]], Lists(of["places"], of["scores"])
-        return Rankings(queries, of["rows"], np.empty((0, 0)), of["documents"], lists)  # their vectors are not kept
+        queries, lists = (
+            [basis.asked.texts[row] for row in of["rows"]],
+            Lists(of["places"], of["scores"]),
+        )
+        # their vectors are not kept
+        return Rankings(queries, of["rows"], np.empty((0, 0)), of["documents"], lists)
 
     def _file(self, trial: Trial) -> Path:
         name = trial.name if trial.recipe else f"of {trial.start}, pooling {trial.pooling}"
-        return self.folder / "measured" / f"{slug(name)}-{self.size.queries}-{self.size.fitted_on}.npz"
+        return (
+            self.folder / "measured" / f"{slug(name)}-{self.size.queries}-{self.size.fitted_on}.npz"
+        )
 
 
 def _parts(file: Mapping[str, Any], kind: str) -> dict[str, dict[str, Any]]:

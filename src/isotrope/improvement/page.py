@@ -30,24 +30,43 @@ SMALL = 0.01  # a gain below one point may not be worth the switch
 PAIRS = {GRADED: "330 graded pairs", "STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 
 
-def candidates_table(record: Mapping[str, Any], title: str = "All candidates, the best mean first") -> Table:
-    """A row a candidate: the mean × 100, the gain over the model as it is with 95 % and p, and each task."""
+def candidates_table(
+    record: Mapping[str, Any], title: str = "All candidates, the best mean first"
+) -> Table:
+    """A row a candidate: the mean × 100, the gain over the model as it is with 95 % and p, and each
+    task.
+    """
     table = record["table"]
     tasks = list(table[AS_IS])
     judges = judging(tasks)
-    means = {name: sum(scores[task] for task in judges) / len(judges) for name, scores in table.items()}
+    means = {
+        name: sum(scores[task] for task in judges) / len(judges) for name, scores in table.items()
+    }
     order, rows = sorted(table, key=lambda name: means[name], reverse=True), []
     for name in order:
         told = ["", "", ""]
         if gain := record["gains"].get(name):
-            told = [signed(gain["gain"]), f"{signed(gain['low'])} … {signed(gain['high'])}", f"{gain['p']:.3g}"]
+            told = [
+                signed(gain["gain"]),
+                f"{signed(gain['low'])} … {signed(gain['high'])}",
+                f"{gain['p']:.3g}",
+            ]
         scores = [f"{100 * table[name][task]:.2f}" for task in tasks]
-        rows.append([("→ " if name == record["choice"] else "") + name, f"{100 * means[name]:.2f}", *told, *scores])
+        rows.append(
+            [
+                ("→ " if name == record["choice"] else "") + name,
+                f"{100 * means[name]:.2f}",
+                *told,
+                *scores,
+            ]
+        )
     columns = [[table[name][task] for name in order] for task in tasks]
     marks = best_marks([[means[name] for name in order]], [False])
     marks |= best_marks(columns, [False] * len(columns), first=5)
     notes = ["→ marks the choice. " + RULE, *record["judged_by"]]
-    return Table(title, ["candidate", "mean", "gain", "95 %", "p", *tasks], rows, marks, notes=notes)
+    return Table(
+        title, ["candidate", "mean", "gain", "95 %", "p", *tasks], rows, marks, notes=notes
+    )
 
 
 def choice_page(record: Mapping[str, Any]) -> Page:
@@ -74,19 +93,27 @@ def choice_page(record: Mapping[str, Any]) -> Page:
 
 
 def choice_figures(record: Mapping[str, Any]) -> list[PageFigure]:
-    """A bar for every candidate, and a map of the texts before and after; what there is nothing of is left out."""
+    """A bar for every candidate, and a map of the texts before and after; what there is nothing of
+    is left out.
+    """
     gains = sorted(record["gains"].items(), key=lambda found: found[1]["gain"], reverse=True)
     bars = {name: (found["gain"], found["low"], found["high"]) for name, found in gains}
     caption = "Change against your model in points; the line is the 95 % interval."
     if record["choice"] in bars:
         caption += " Blue is the choice."
-    figures = [PageFigure("gains", "Gain of every candidate", interval_bars(bars, record["choice"]), caption)]
+    figures = [
+        PageFigure(
+            "gains", "Gain of every candidate", interval_bars(bars, record["choice"]), caption
+        )
+    ]
     mapped = (record["searched"] or {}).get("map")
     return [*(figures if bars else []), *([map_figure(mapped)] if mapped else [])]
 
 
 def what_to_do(record: Mapping[str, Any]) -> str:
-    """The sentence for a reader who reads only one: keep yours, or use the new model, why, and at what cost."""
+    """The sentence for a reader who reads only one: keep yours, or use the new model, why, and at
+    what cost.
+    """
     verdict, found = Verdict.from_record(record["verdict"]), record["searched"]
     if verdict.scores is None:
         return "Keep your model: nothing could be tested."
@@ -108,15 +135,22 @@ def what_to_do(record: Mapping[str, Any]) -> str:
 
 
 def advised(record: Mapping[str, Any]) -> list[str]:
-    """What to do, the best first: use another model or keep it, and add BM25 to the search if that is above chance."""
+    """What to do, the best first: use another model or keep it, and add BM25 to the search if that
+    is above chance.
+    """
     found, model = record["hybrid"], what_to_do(record)
     if not found or found["low"] <= 0:
         return [model]
     gain = f"{signed(found['gain'])} points, {signed(found['low'])} … {signed(found['high'])}"
     command = f"isotrope search INDEX --hybrid {HYBRIDS[found['name']]}"
     if found["gain"] <= record["gains"].get(record["choice"], {"gain": 0.0})["gain"]:
-        return [model, f"A search by words (BM25) beside yours would help your old model too: {command} ({gain})."]
-    first = f"First add a search by words (BM25) to yours, because that gains most: {command} ({gain})."
+        return [
+            model,
+            f"A search by words (BM25) beside yours would help your old model too: {command} ({gain}).",
+        ]
+    first = (
+        f"First add a search by words (BM25) to yours, because that gains most: {command} ({gain})."
+    )
     if Verdict.from_record(record["verdict"]).word == "better":
         model = f"Then u{model[1:]} Whether both gains add up was not measured."
     return [f"{first} It changes no vectors.", model]
@@ -125,16 +159,26 @@ def advised(record: Mapping[str, Any]) -> list[str]:
 def teachers_line(record: Mapping[str, Any]) -> list[str]:
     """Who taught rankings, and which of the named models did not because they find less."""
     used, others = record.get("taught_by", []), record.get("teachers", {})
-    told = [f"{name} ({100 * others[name]:.1f} on the tasks)" if name in others else name for name in used]
-    lines = [f"{record['model']} learned rankings from itself with {' and '.join(told)}."] if told else []
+    told = [
+        f"{name} ({100 * others[name]:.1f} on the tasks)" if name in others else name
+        for name in used
+    ]
+    lines = (
+        [f"{record['model']} learned rankings from itself with {' and '.join(told)}."]
+        if told
+        else []
+    )
     return lines + [
         f"{name} did not teach, because it scores {100 * score:.1f} on the tasks, not more than your model."
-        for name, score in others.items() if name not in used
-    ]  # fmt: skip
+        for name, score in others.items()
+        if name not in used
+    ]
 
 
 def choice_card(race: Race, record: Mapping[str, Any], model: SentenceTransformer) -> Card:
-    """The card of the chosen candidate: that of the model or training that it comes from, and how it was chosen."""
+    """The card of the chosen candidate: that of the model or training that it comes from, and how
+    it was chosen.
+    """
     trial, step = race.made.get(record["choice"], (Trial(AS_IS), ""))
     start, ranked = race.makers[trial.start], trial.recipe == RANKINGS
     card = Card.of(start.trained(trial) if trial.recipe and not ranked else start.model)
@@ -187,5 +231,9 @@ def general_lines(record: Mapping[str, Any]) -> list[str]:
     changes = []
     for task, of in found["per_task"].items():
         word = WORDS.get(of["verdict"], of["verdict"])
-        changes.append(f"{PAIRS.get(task, task)} {100 * of['before']:.1f} → {100 * of['after']:.1f} ({word})")
-    return [f"General English, Spearman × 100: {'; '.join(changes)}. These pairs had no part in the choice."]
+        changes.append(
+            f"{PAIRS.get(task, task)} {100 * of['before']:.1f} → {100 * of['after']:.1f} ({word})"
+        )
+    return [
+        f"General English, Spearman × 100: {'; '.join(changes)}. These pairs had no part in the choice."
+    ]

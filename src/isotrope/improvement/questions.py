@@ -1,7 +1,9 @@
-"""Questions that a language model of the user's writes for documents: pseudo-queries of one more kind.
+"""Questions that a language model of the user's writes for documents: pseudo-queries of one more
+kind.
 
-A model that was trained to write queries, from sequence to sequence, reads the document alone (Nogueira et al., 2019,
-Document Expansion by Query Prediction, https://arxiv.org/abs/1904.08375). Any other one reads an instruction too.
+A model that was trained to write queries, from sequence to sequence, reads the document alone
+(Nogueira et al., 2019, Document Expansion by Query Prediction, https://arxiv.org/abs/1904.08375).
+Any other one reads an instruction too.
 """
 
 import time
@@ -30,9 +32,15 @@ BATCH = 16
 
 
 def written(
-    model: str, documents: Sequence[str], file: Path, seconds: float, most: int | None = None, seed: int = 0
+    model: str,
+    documents: Sequence[str],
+    file: Path,
+    seconds: float,
+    most: int | None = None,
+    seed: int = 0,
 ) -> tuple[PseudoQueries, int]:
-    """Questions for documents in random order, as many as there is time for, and how many documents were read.
+    """Questions for documents in random order, as many as there is time for, and how many documents
+    were read.
 
     A later call goes on from its file. An empty question is none.
 
@@ -64,7 +72,9 @@ def check_writer(model: str) -> None:
     """Refuse a model that cannot write, before any long work."""
     with loading(where := locate(model), model):
         names = AutoConfig.from_pretrained(where, trust_remote_code=False).architectures or []
-    if not any(name.endswith(("ForConditionalGeneration", "ForCausalLM", "LMHeadModel")) for name in names):
+    if not any(
+        name.endswith(("ForConditionalGeneration", "ForCausalLM", "LMHeadModel")) for name in names
+    ):
         problem = f"{model} cannot write: it is a {', '.join(names) or 'model without a head'}"
         raise UserError(problem, "name a language model that writes, such as a T5 or a Qwen")
 
@@ -72,10 +82,16 @@ def check_writer(model: str) -> None:
 def _writer(name: str) -> Callable[[Sequence[str]], list[str]]:
     """Texts -> a question for each, the likeliest."""
     where = locate(name)
-    kind = AutoModelForSeq2SeqLM if AutoConfig.from_pretrained(where).is_encoder_decoder else AutoModelForCausalLM
+    kind = (
+        AutoModelForSeq2SeqLM
+        if AutoConfig.from_pretrained(where).is_encoder_decoder
+        else AutoModelForCausalLM
+    )
     with loading(where, name), quiet():
         model = kind.from_pretrained(where, use_safetensors=True, trust_remote_code=False).eval()
-        tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False, padding_side="left")
+        tokenizer = AutoTokenizer.from_pretrained(
+            where, trust_remote_code=False, padding_side="left"
+        )
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
 
     def told(text: str) -> str:
@@ -91,9 +107,13 @@ def _writer(name: str) -> Callable[[Sequence[str]], list[str]]:
 
     @torch.inference_mode()
     def ask(texts: Sequence[str]) -> list[str]:
-        read = tokenizer([told(text) for text in texts], return_tensors="pt", padding=True, truncation=True)
+        read = tokenizer(
+            [told(text) for text in texts], return_tensors="pt", padding=True, truncation=True
+        )
         read.pop("token_type_ids", None)
-        made = model.generate(**read, max_new_tokens=TOKENS, do_sample=False, pad_token_id=tokenizer.pad_token_id)
+        made = model.generate(
+            **read, max_new_tokens=TOKENS, do_sample=False, pad_token_id=tokenizer.pad_token_id
+        )
         begin = 0 if model.config.is_encoder_decoder else read["input_ids"].shape[1]
         answers = tokenizer.batch_decode(made[:, begin:], skip_special_tokens=True)
         return [(answer.strip().splitlines() or [""])[0].strip() for answer in answers]

@@ -1,7 +1,8 @@
 """Which trainings a race runs, and for how long.
 
-They run twice. First each gets the same short time. Then the better half is trained anew with more pairs, and averaged
-with the start model. If time is left then, recipes that did not fit at first are tried.
+They run twice. First each gets the same short time. Then the better half is trained anew with more
+pairs, and averaged with the start model. If time is left then, recipes that did not fit at first
+are tried.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,9 @@ def train_in_turn(race: Race, pooling: str | None, steps: Sequence[str], start: 
 
     def tried(recipe: str, pairs: int, average: bool = False) -> None:
         name = joined(start, recipe, f"{pairs:,} pairs")
-        trial = Trial(name, pooling, recipe, pairs, 1.0, () if recipe == RANKINGS else tuple(steps), start)
+        trial = Trial(
+            name, pooling, recipe, pairs, 1.0, () if recipe == RANKINGS else tuple(steps), start
+        )
         if race.run(trial) and average:
             race.run(trial.averaged)
 
@@ -37,7 +40,9 @@ def train_in_turn(race: Race, pooling: str | None, steps: Sequence[str], start: 
     best = sorted(scores, key=scores.__getitem__, reverse=True)[: (len(first) + 1) // 2]
     for place, name in enumerate(best):
         share = 2 / (len(best) - place + 1)  # of the time left: of three, the best gets 3 : 2 : 1
-        pairs = max(race.budget.pairs_in(f"second: {name}", [name], share, 2, most).values(), default=0)
+        pairs = max(
+            race.budget.pairs_in(f"second: {name}", [name], share, 2, most).values(), default=0
+        )
         tried(name, pairs if pairs > 1.2 * first[name] else first[name], average=True)
     for name in [name for name in recipes if name not in first and name not in race.left_out]:
         if last := race.budget.pairs_in(f"last: {name}", [name], 1, 1, most):

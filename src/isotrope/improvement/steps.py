@@ -1,6 +1,8 @@
-"""Post steps of a race: what they are fitted on, what is read for that, and how they change a search or a model.
+"""Post steps of a race: what they are fitted on, what is read for that, and how they change a
+search or a model.
 
-All are fitted on pseudo-queries, which look like what users ask. Fitted on documents, whitening harms a good model.
+All are fitted on pseudo-queries, which look like what users ask. Fitted on documents, whitening
+harms a good model.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +31,8 @@ from isotrope.types import Matrix, Vector
 
 Task: TypeAlias = SelfMadeTask | OwnTask | PairTask  # what judges
 
-# Neither centring alone nor removal of the top direction: on a raw model, labels show harm that these tasks do not see
+# Neither centring alone nor removal of the top direction: on a raw model, labels show harm that
+# these tasks do not see
 # (docs/whiten.md).
 WHITENINGS = {
     "slight whitening": "whitening:exponent=0.125,shrink=true",
@@ -39,7 +42,8 @@ WHITENINGS = {
 QUERY_MAP = "query map"
 MAPS = (QUERY_MAP, "map of all texts")  # learned from rankings: `isotrope.post.ranking_map`
 POST_STEPS = (*WHITENINGS, *MAPS)
-WHITENED_ON, MAPPED_ON, MOST_DOCUMENTS = 1500, 6000, 5000  # pseudo-queries, pseudo-queries, documents
+# pseudo-queries, pseudo-queries, documents
+WHITENED_ON, MAPPED_ON, MOST_DOCUMENTS = 1500, 6000, 5000
 PROBED = 32  # texts that tell how fast a model reads
 JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
 FOLDS = 4  # parts of these documents, each of which judges what was fitted on the others
@@ -52,7 +56,8 @@ class Basis:
     documents: list[str]  # (M,) texts
     asked: PseudoQueries  # of these documents
     seed: int  # of what is drawn
-    pages: Sequence[Document] = ()  # the documents with their titles and paragraphs (M,); without them, no folds
+    # the documents with their titles and paragraphs (M,); without them, no folds
+    pages: Sequence[Document] = ()
 
     @classmethod
     def of(cls, found: Documents, rows: RowIds, seed: int) -> "Basis":
@@ -68,23 +73,34 @@ class Basis:
         return replace(self, asked=PseudoQueries(*lists))
 
     def part(self, count: int) -> "Basis":
-        """So much of it that whitening has at most ``count`` pseudo-queries: a like share of documents and queries."""
+        """So much of it that whitening has at most ``count`` pseudo-queries: a like share of
+        documents and queries.
+        """
         if count >= WHITENED_ON:
             return self
-        return self._only(evenly(len(self.documents), -(-len(self.documents) * count // WHITENED_ON)))
+        return self._only(
+            evenly(len(self.documents), -(-len(self.documents) * count // WHITENED_ON))
+        )
 
     def folds(self) -> "list[tuple[Basis, list[Document]]]":
-        """Parts of the documents, each with the basis that the others are. So all of them can judge what is fitted."""
+        """Parts of the documents, each with the basis that the others are. So all of them can judge
+        what is fitted.
+        """
         every = range(len(self.pages))
         return [
-            (self._only([row for row in every if row % FOLDS != place]), [*self.pages[place::FOLDS]])
+            (
+                self._only([row for row in every if row % FOLDS != place]),
+                [*self.pages[place::FOLDS]],
+            )
             for place in range(FOLDS)
         ]
 
     def _only(self, kept: Sequence[int]) -> "Basis":
         """These documents, and what they ask."""
         places = {row: place for place, row in enumerate(kept)}
-        asked = self.asked.part(row for row, document in enumerate(self.asked.documents) if document in places)
+        asked = self.asked.part(
+            row for row, document in enumerate(self.asked.documents) if document in places
+        )
         renamed = replace(asked, documents=[places[document] for document in asked.documents])
         pages = [self.pages[row] for row in kept] if self.pages else ()
         return Basis([self.documents[row] for row in kept], renamed, self.seed, pages)
@@ -111,7 +127,9 @@ def words_read(texts: Iterable[str]) -> int:
     return sum(min(len(text.split()), JUDGED_LENGTH) for text in texts)
 
 
-def texts_read(tasks: Iterable[Task], basis: Basis, steps: Sequence[str]) -> tuple[list[str], list[str]]:
+def texts_read(
+    tasks: Iterable[Task], basis: Basis, steps: Sequence[str]
+) -> tuple[list[str], list[str]]:
     """All that is encoded to measure one encoder with these post steps: queries, and other texts."""
     queries, documents = (list(texts) for texts in basis.texts(steps))
     for task in tasks:
@@ -148,7 +166,9 @@ class Fitted:
             return moved
         asked = known.queries or known
         documents = known if self.queries_only else moved
-        return Known(documents.texts, documents.vectors, Known(asked.texts, self._moved(asked.vectors)))
+        return Known(
+            documents.texts, documents.vectors, Known(asked.texts, self._moved(asked.vectors))
+        )
 
     def after(self, encoder: SentenceTransformer) -> SentenceTransformer:
         """The model with this step as its last layer."""

@@ -1,9 +1,11 @@
-"""Teachers of rankings: which documents a pseudo-query should find, by those that find more than the model itself.
+"""Teachers of rankings: which documents a pseudo-query should find, by those that find more than
+the model itself.
 
-BM25 and further models teach together with the model, because a fusion teaches more than one of them (RankCSE,
-Sec. 4.4). A cross-encoder reads a query and a document together, and so sees more than vectors: it orders the best
-documents of a fused list anew (Nogueira and Cho, 2019, https://arxiv.org/abs/1901.04085). A reading costs as much as
-encoding both texts, so it is asked about as many pseudo-queries as there is time for.
+BM25 and further models teach together with the model, because a fusion teaches more than one of
+them (RankCSE, Sec. 4.4). A cross-encoder reads a query and a document together, and so sees more
+than vectors: it orders the best documents of a fused list anew (Nogueira and Cho, 2019,
+https://arxiv.org/abs/1901.04085). A reading costs as much as encoding both texts, so it is asked
+about as many pseudo-queries as there is time for.
 """
 
 import sys
@@ -23,7 +25,14 @@ from isotrope.encoder.faults import loading, quiet
 from isotrope.encoder.locate import locate
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known, known_by
-from isotrope.evaluation.retrieval import Lists, OwnTask, Search, by_cosine, ranked_lists, search_with
+from isotrope.evaluation.retrieval import (
+    Lists,
+    OwnTask,
+    Search,
+    by_cosine,
+    ranked_lists,
+    search_with,
+)
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.decide import TaskScores, mean_score
@@ -69,7 +78,9 @@ def is_cross_encoder(model: str) -> bool:
         return False
     modules = load_file_path(where, "modules.json")
     pooled = modules is not None and "Pooling" in Path(modules).read_text(encoding="utf-8")
-    return not pooled and any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
+    return not pooled and any(
+        name.endswith("ForSequenceClassification") for name in config.architectures or ()
+    )
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,9 @@ class Reranker:
             UserError: it gives several scores to a pair.
         """
         with loading(where := locate(model), model), quiet():
-            found = CrossEncoder(where, trust_remote_code=False, model_kwargs={"use_safetensors": True})
+            found = CrossEncoder(
+                where, trust_remote_code=False, model_kwargs={"use_safetensors": True}
+            )
         found.max_length = min(found.max_length or LENGTH, LENGTH)
         if found.config.num_labels != 1:
             problem = f"{model} gives {found.config.num_labels} scores to two texts"
@@ -103,10 +116,17 @@ class Reranker:
         return PROBED / max(time.monotonic() - began, 1e-6)
 
     def reranked(self, queries: Sequence[str], documents: Sequence[str], lists: Lists) -> Lists:
-        """Order the best 50 of each list anew: scores from 0 to 1, and 0 for what comes behind them."""
-        best = np.argsort(-lists.scores, axis=1, kind="stable")[:, :DEPTH]  # (Q, 50) places in the lists
+        """Order the best 50 of each list anew: scores from 0 to 1, and 0 for what comes behind
+        them.
+        """
+        # (Q, 50) places in the lists
+        best = np.argsort(-lists.scores, axis=1, kind="stable")[:, :DEPTH]
         read = np.take_along_axis(lists.documents, best, axis=1)
-        pairs = [(query, documents[row]) for query, rows in zip(queries, read.tolist(), strict=True) for row in rows]
+        pairs = [
+            (query, documents[row])
+            for query, rows in zip(queries, read.tolist(), strict=True)
+            for row in rows
+        ]
         found = self._scores(pairs).reshape(best.shape)
         low, high = found.min(axis=1, keepdims=True), found.max(axis=1, keepdims=True)
         scores = np.zeros_like(lists.scores)
@@ -114,20 +134,27 @@ class Reranker:
         return Lists(lists.documents, scores)
 
     def score(self, known: Known, tasks: Sequence[SelfMadeTask | OwnTask]) -> float:
-        """How well it orders what the model and BM25 find together: the mean over the tasks, as of a model."""
+        """How well it orders what the model and BM25 find together: the mean over the tasks, as of
+        a model.
+        """
         found = dict[str, Vector]()
         for task in tasks:
             queries, documents = task.domain.queries, task.domain.corpus
             nothing_own = np.full(len(queries), -1)
-            lists = ranked_lists(_both(known, task), [1 - WORDS, WORDS], nothing_own, len(documents), DEPTH)
+            lists = ranked_lists(
+                _both(known, task), [1 - WORDS, WORDS], nothing_own, len(documents), DEPTH
+            )
             lists = self.reranked(queries, documents, lists)
-            scores = np.full((len(queries), len(documents)), -1.0)  # what no list holds is not found
+            # what no list holds is not found
+            scores = np.full((len(queries), len(documents)), -1.0)
             np.put_along_axis(scores, lists.documents, lists.scores, axis=1)
             found[task.name] = task.score_search(scores.__getitem__)
         return mean_score(found)
 
     def _scores(self, pairs: Sequence[tuple[str, str]]) -> Vector:
-        return np.asarray(self.model.predict(list(pairs), show_progress_bar=False), dtype=np.float64)
+        return np.asarray(
+            self.model.predict(list(pairs), show_progress_bar=False), dtype=np.float64
+        )
 
 
 @dataclass(frozen=True)
@@ -142,21 +169,36 @@ class Rankings:
 
     @classmethod
     def of(cls, known: Known, basis: Basis, words: bool, models: Sequence[Known]) -> "Rankings":
-        """By the model itself, by BM25 (``words``) and by other models, of which each has the model's own share."""
+        """By the model itself, by BM25 (``words``) and by other models, of which each has the
+        model's own share.
+        """
         asked = basis.asked
-        searches = [by_cosine(one.encode_query(asked.texts), one.encode_document(basis.documents))
-                    for one in (known, *models)]  # fmt: skip
+        searches = [
+            by_cosine(one.encode_query(asked.texts), one.encode_document(basis.documents))
+            for one in (known, *models)
+        ]
         weights = [(1 - WORDS if words else 1) / len(searches)] * len(searches)
         if words:
             searches, weights = [*searches, basis.index.search(asked.texts)], [*weights, WORDS]
         lists = ranked_lists(searches, weights, asked.own, len(basis.documents))
         every = np.arange(len(asked.texts))
-        return cls(asked.texts, every, known.encode_query(asked.texts), known.encode_document(basis.documents), lists)
+        return cls(
+            asked.texts,
+            every,
+            known.encode_query(asked.texts),
+            known.encode_document(basis.documents),
+            lists,
+        )
 
     def reranked(self, reranker: Reranker, documents: Sequence[str]) -> "Rankings":
-        """With the documents (M,) ordered anew by a cross-encoder, for as many queries as it has time for."""
+        """With the documents (M,) ordered anew by a cross-encoder, for as many queries as it has
+        time for.
+        """
         some = np.array(evenly(len(self.queries), reranker.count))
-        queries, lists = [self.queries[row] for row in some], Lists(*(each[some] for each in self.lists))
+        queries, lists = (
+            [self.queries[row] for row in some],
+            Lists(*(each[some] for each in self.lists)),
+        )
         lists = reranker.reranked(queries, documents, lists)
         return Rankings(queries, self.rows[some], self.asked[some], self.documents, lists)
 
@@ -168,10 +210,11 @@ class Rankings:
 
 
 def hybrid_scores(known: Known, tasks: Sequence[Task]) -> dict[str, TaskScores]:
-    """Search -> task -> (Q,), of searches that add BM25 to the model's cosines; {} where graded pairs judge.
+    """Search -> task -> (Q,), of searches that add BM25 to the model's cosines; {} where graded
+    pairs judge.
 
-    They say what users would gain by such a search. They are BM25's gate too: it can teach only where the two together
-    find more than the model.
+    They say what users would gain by such a search. They are BM25's gate too: it can teach only
+    where the two together find more than the model.
     """
     found: dict[str, dict[str, Vector]] = {name: {} for name in HYBRIDS}
     for task in tasks:
@@ -193,9 +236,11 @@ def _both(known: Known, task: SelfMadeTask | OwnTask) -> list[Search]:
 def read_teacher(
     where: str, tasks: Sequence[Task], basis: Basis, seconds: float, count: int = 0
 ) -> TeachingModel | Reranker:
-    """A further teacher: a model that has read all texts of the tasks and the basis, or a cross-encoder.
+    """A further teacher: a model that has read all texts of the tasks and the basis, or a
+    cross-encoder.
 
-    ``count`` pseudo-queries are what a cross-encoder is asked about; 0: as many as ``seconds`` leave time for.
+    ``count`` pseudo-queries are what a cross-encoder is asked about; 0: as many as ``seconds``
+    leave time for.
 
     Raises:
         UserError: it would take longer, or cannot be judged.
@@ -203,11 +248,16 @@ def read_teacher(
     if is_cross_encoder(where):
         judging = [len(task.domain.queries) for task in tasks if not isinstance(task, PairTask)]
         if not judging:
-            raise UserError("graded pairs cannot say how well a cross-encoder orders documents", "judge by searches")
+            raise UserError(
+                "graded pairs cannot say how well a cross-encoder orders documents",
+                "judge by searches",
+            )
         reranker, wanted = Reranker.load(where), len(basis.asked.texts)
         lists = reranker.speed(basis.asked.texts, basis.documents) / DEPTH  # a second
         if not count:
-            _check_time((min(FEWEST, wanted) + sum(judging)) / lists, seconds, "order the documents")
+            _check_time(
+                (min(FEWEST, wanted) + sum(judging)) / lists, seconds, "order the documents"
+            )
         possible = int(min(seconds * lists, sys.maxsize)) - sum(judging)
         return replace(reranker, count=count or min(possible, wanted))
     model, (queries, documents) = load(where), texts_read(tasks, basis, MAPS)

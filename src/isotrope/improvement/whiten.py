@@ -1,4 +1,6 @@
-"""Whiten a model for good: a linear layer after it, in plain sentence-transformers format, and whether that helped."""
+"""Whiten a model for good: a linear layer after it, in plain sentence-transformers format, and
+whether that helped.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -52,7 +54,14 @@ from isotrope.types import Encoder
 
 KIND, NEW = "whitening", "the whitened model"
 HELD_OUT = 2_000  # texts at most that the comparison keeps from the fit
-USUAL = {"k": None, "exponent": SOFT_WHITENING, "seed": 0, "pooling": None, "prompt": None, "split": None}
+USUAL = {
+    "k": None,
+    "exponent": SOFT_WHITENING,
+    "seed": 0,
+    "pooling": None,
+    "prompt": None,
+    "split": None,
+}
 HOW = {  # kind of judge -> how it measures
     "pairs": "Pairs: Spearman's correlation × 100 between cosines and graded similarity.",
     "queries": "Queries: nDCG@10 × 100 of the texts that each finds.",
@@ -84,25 +93,29 @@ def whiten(
 ) -> Improvement:
     """Fit whitening on text without labels, and save the model with it as a linear layer (D, K).
 
-    It spreads a raw model's vectors evenly. A model that was trained on labelled pairs may lose by it, above all in
-    search. So the new model is compared with the old one. Where the old model ends with unit length, the new one does
-    too. Su et al., 2021, https://arxiv.org/abs/2103.15316.
+    It spreads a raw model's vectors evenly. A model that was trained on labelled pairs may lose by
+    it, above all in search. So the new model is compared with the old one. Where the old model ends
+    with unit length, the new one does too. Su et al., 2021, https://arxiv.org/abs/2103.15316.
 
     Args:
         model: a loaded model, which is left as it was, or what `isotrope.load` takes.
         documents: text of any kind: see `isotrope.text.open`.
-        output: a folder for the new model and the report; None: a temporary one, which the result keeps.
+        output: a folder for the new model and the report; None: a temporary one, which the result
+            keeps.
         k: dimensions kept, of the largest variance; None: all that have any.
         exponent: 0.5 is full whitening, 0 is centring alone.
-        sentences: at most so many are sampled for the fit; more than D are needed, or than k. Exponent 0 only needs 2.
+        sentences: at most so many are sampled for the fit; more than D are needed, or than k.
+            Exponent 0 only needs 2.
         seed: of the sample.
         text: the column of the texts, in tables.
-        split: "sentences" fits on the sentences of the texts: see `isotrope.text.split.language_of`.
+        split: "sentences" fits on the sentences of the texts: see
+            `isotrope.text.split.language_of`.
         pooling: as `isotrope.load` takes it, and so are the next two.
         prompt: words before every text, in the fit and in the new model.
         prompt_name: the same, by its name in the model.
         labels: what judges: ``stsb``, ``sickr``, or labels of your own, as
-            `isotrope.evaluation.sets.labels.read_labels` takes them; a list of strings names several sets of pairs.
+            `isotrope.evaluation.sets.labels.read_labels` takes them; a list of strings names
+            several sets of pairs.
         columns: of your own labels, in a table: "question,answer".
         data: the folder that holds ``senteval/``, for sets by name.
         compare: compare also on tasks made from texts that are kept from the fit.
@@ -110,12 +123,14 @@ def whiten(
         console: where to report; None: nothing is shown.
 
     Raises:
-        UserError: no such model, text or pairs, an impossible exponent, too few sentences for so many dimensions, an
-            output that is not ours or was begun with something else.
+        UserError: no such model, text or pairs, an impossible exponent, too few sentences for so
+            many dimensions, an output that is not ours or was begun with something else.
     """
     console = console or plain_console(quiet=True)
     if not 0 <= exponent <= 0.5:
-        raise UserError(f"exponent = {exponent}", "choose 0 (centring alone) to 0.5 (full whitening)")
+        raise UserError(
+            f"exponent = {exponent}", "choose 0 (centring alone) to 0.5 (full whitening)"
+        )
     judging = _judges(labels, columns, data)
     where = located(model)
     with watch("loading", console):
@@ -126,42 +141,64 @@ def whiten(
         corpus = opened.texts()
     asked = {"k": k, "exponent": exponent, "seed": seed, "pooling": pooling, "split": opened.split}
     identity = {
-        **asked, "model": files_checksum(where), "documents": corpus.key, "sentences": sentences, "compare": compare,
-        "prompt": used_prompt(encoder), "labels": {name: each.checksum() for name, each in judging.items()},
-    }  # fmt: skip
+        **asked,
+        "model": files_checksum(where),
+        "documents": corpus.key,
+        "sentences": sentences,
+        "compare": compare,
+        "prompt": used_prompt(encoder),
+        "labels": {name: each.checksum() for name, each in judging.items()},
+    }
     job = Job(output, KIND, identity, [opened], restart=restart)
     with job.held():
         if (record := job.result()) is not None:
             return Improvement(job, record, whitening_page)
         console.print(str(corpus.report))
         every, limit = Sample(corpus, None, seed), encoder.max_seq_length or 512
-        for line in coverage(encoder, used_prompt(encoder), every, limit, longest=limit, split=not opened.split):
+        for line in coverage(
+            encoder, used_prompt(encoder), every, limit, longest=limit, split=not opened.split
+        ):
             console.print(line)
         dim = int(encoder.get_embedding_dimension())
         drawn = every.texts(sentences + HELD_OUT)
         if warning := unknown_warning(encoder, drawn):
             console.print(warning)
-        kept = max(0, min(HELD_OUT, len(drawn) // 5, len(drawn) - fewest_rows(dim, k, exponent))) if compare else 0
+        kept = (
+            max(0, min(HELD_OUT, len(drawn) // 5, len(drawn) - fewest_rows(dim, k, exponent)))
+            if compare
+            else 0
+        )
         fitted_on, held = drawn[: len(drawn) - kept][:sentences], drawn[len(drawn) - kept :]
         wanted = check_size(len(fitted_on), dim, k, exponent)
         tasks = tasks_of_texts(held)
         judged = [text for each in judging.values() for text in task_of(each).texts]
-        texts = list(dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts), *judged]))
+        texts = list(
+            dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts), *judged])
+        )
         job.begin()
         console.print(threads_line())
         with watch("encoding", console):
             old = Known(texts, vectors_of(encoder, texts, batch_size=32))
         mean, matrix = whitening(np.asarray(old.encode(fitted_on), dtype=np.float64), k, exponent)
-        new, encoder = Known(texts, (old.vectors - mean) @ matrix), with_linear(encoder, mean, matrix)
+        new, encoder = (
+            Known(texts, (old.vectors - mean) @ matrix),
+            with_linear(encoder, mean, matrix),
+        )
         record = {
-            **asked, "choice": f"whitening with exponent {exponent:g}", "model": Base.of(where).name,
+            **asked,
+            "choice": f"whitening with exponent {exponent:g}",
+            "model": Base.of(where).name,
             "prompt": encoder.prompts.get(encoder.default_prompt_name or ""),
             "corpus": {"key": corpus.key, "rows": len(corpus), "used": len(fitted_on)},
-            "dimensions": {"before": dim, "after": matrix.shape[1], "left_out": wanted - matrix.shape[1]},
+            "dimensions": {
+                "before": dim,
+                "after": matrix.shape[1],
+                "left_out": wanted - matrix.shape[1],
+            },
             "unit_length": isinstance(encoder[-1], Normalize),
             "held_out": {"texts": len(held), "used": max((task.size for task in tasks), default=0)},
             **_compared(old, new, tasks, judging, Base.of(where).name),
-        }  # fmt: skip
+        }
         opened.check()
         card = _card(where, opened.paths, record, encoder)
         save(encoder, job.folder / MODEL, card=card.markdown(job.folder / MODEL))
@@ -177,29 +214,45 @@ def _judges(labels: Any, columns: Any, data: str | Path | None) -> dict[str, Lab
         return {own.name: own}
     names = dev_names(each)
     read = [read_labels(one, columns) for one in names if one not in DEV_SETS]
-    return {**dev_pairs([one for one in names if one in DEV_SETS], data), **{one.name: one for one in read}}
+    return {
+        **dev_pairs([one for one in names if one in DEV_SETS], data),
+        **{one.name: one for one in read},
+    }
 
 
 def whitening_page(record: Mapping[str, Any]) -> Page:
     """The page of a whitened model."""
     evidence, verdict = _evidence(record), Verdict.from_record(record["verdict"])
     tables = [evidence] if evidence.rows else []
-    return Page(title=f"Whitened: {record['model']}", lead=[fitted_line(record)], verdict=verdict, tables=tables)
+    return Page(
+        title=f"Whitened: {record['model']}",
+        lead=[fitted_line(record)],
+        verdict=verdict,
+        tables=tables,
+    )
 
 
 def fitted_line(record: Mapping[str, Any]) -> str:
     """What was fitted, in a sentence."""
     dimensions = record["dimensions"]
     fitted = f"whitened with exponent {record['exponent']:g}, fitted on {record['corpus']['used']:,} texts"
-    left_out = f", {dimensions['left_out']} left out since the text does not vary there" * bool(dimensions["left_out"])
+    left_out = f", {dimensions['left_out']} left out since the text does not vary there" * bool(
+        dimensions["left_out"]
+    )
     unit = "; vectors keep unit length" * record["unit_length"]
     return f"{fitted}: {dimensions['before']} → {dimensions['after']} dimensions{left_out}{unit}"
 
 
 def _compared(
-    old: Encoder, new: Encoder, tasks: Sequence[SelfMadeTask], judging: Mapping[str, Labels], model: str
-) -> Record:  # fmt: skip
-    """The comparisons, and the verdict of the first one: labels come before tasks that nobody labelled."""
+    old: Encoder,
+    new: Encoder,
+    tasks: Sequence[SelfMadeTask],
+    judging: Mapping[str, Labels],
+    model: str,
+) -> Record:
+    """The comparisons, and the verdict of the first one: labels come before tasks that nobody
+    labelled.
+    """
     sets = {name: {"test": pairs} for name, pairs in judging.items() if isinstance(pairs, Pairs)}
     searched = [each for each in judging.values() if isinstance(each, Domain)]
     found, measure = {}, measure_in_words(tasks) if tasks else ""
@@ -210,7 +263,9 @@ def _compared(
         count = sum(len(each["test"]) for each in sets.values())
         told["pairs"] = f"{count:,} graded pairs of {', '.join(sets)}", "Spearman × 100"
     if searched:
-        first, then = ({one.name: OwnTask(one).score(encoder) for one in searched} for encoder in (old, new))
+        first, then = (
+            {one.name: OwnTask(one).score(encoder) for one in searched} for encoder in (old, new)
+        )
         found["queries"] = compare_cases(first, then)
         told["queries"] = ", ".join(map(in_words, searched)), "nDCG@10 × 100"
     if tasks:
@@ -223,9 +278,13 @@ def _compared(
         judge, of = told[kind]
         verdict = Verdict.of(found[kind], before=model, after=NEW, judge=judge, measure=of)
         if kind == "self_made":
-            verdict = replace(verdict, advice=f"{verdict.advice} Labels (--labels) would judge better.")
+            verdict = replace(
+                verdict, advice=f"{verdict.advice} Labels (--labels) would judge better."
+            )
     table = {
-        task: {"before": of.before, "after": of.after} for each in found.values() for task, of in each.per_task.items()
+        task: {"before": of.before, "after": of.after}
+        for each in found.values()
+        for task, of in each.per_task.items()
     }
     compared = {kind: asdict(found[kind]) if kind in found else None for kind in HOW}
     return {**compared, "measure": measure, "verdict": verdict.record(), "table": table}
@@ -233,12 +292,17 @@ def _compared(
 
 def _evidence(record: Mapping[str, Any]) -> Table:
     found = [kind for kind in HOW if record[kind]]
-    notes = [HOW[kind].format(measure=record["measure"], used=record["held_out"]["used"]) for kind in found]
+    notes = [
+        HOW[kind].format(measure=record["measure"], used=record["held_out"]["used"])
+        for kind in found
+    ]
     rows = [row for kind in found for row in before_after("", with_average(record[kind])).rows]
     return Table("Before and after", ["", *COMPARED], rows, notes=[*notes, HOW_TESTED])
 
 
-def _card(model: str, paths: Sequence[str], record: Mapping[str, Any], whitened: SentenceTransformer) -> Card:
+def _card(
+    model: str, paths: Sequence[str], record: Mapping[str, Any], whitened: SentenceTransformer
+) -> Card:
     """The card of a whitened model: that of the model before, and the whitening."""
     corpus, evidence = record["corpus"], _evidence(record)
     step = Step(
@@ -246,7 +310,11 @@ def _card(model: str, paths: Sequence[str], record: Mapping[str, Any], whitened:
         method="BERT-whitening",
         data=Data.of(paths, corpus["rows"], corpus["used"], corpus["key"]),
         settings=[
-            (key, json.dumps(record[key]), "isotrope's default" if record[key] == value else "set for this run")
+            (
+                key,
+                json.dumps(record[key]),
+                "isotrope's default" if record[key] == value else "set for this run",
+            )
             for key, value in USUAL.items()
         ],
         cites=cited_keys([Whitening]),

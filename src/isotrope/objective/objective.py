@@ -22,11 +22,12 @@ from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, V
 
 
 class Objective(Described, nn.Module):
-    """An unsupervised objective for a sentence-transformers model: ``SentenceTransformerTrainer(loss=Objective(...))``.
+    """An unsupervised objective for a sentence-transformers model:
+    ``SentenceTransformerTrainer(loss=Objective(...))``.
 
-    With one text column, every view is a pass over the same text. With a positive column, views 1… are passes over the
-    text of the positive. Further columns are hard negatives. An integer ``label`` column carries row ids to the
-    teachers.
+    With one text column, every view is a pass over the same text. With a positive column, views 1…
+    are passes over the text of the positive. Further columns are hard negatives. An integer
+    ``label`` column carries row ids to the teachers.
 
     Args:
         model: the student.
@@ -36,17 +37,21 @@ class Objective(Described, nn.Module):
         views: view steps, in order; ``scores``: score steps, in order.
         passes: forward passes of the encoder a sentence, each with its own dropout mask.
         teachers: name -> teacher, for the steps and terms that ask for one.
-        dims: Matryoshka: score steps and terms run once for each of these leading dimensions; losses are averaged.
-            Each width has its own copy of what holds weights or a state, such as a queue.
-        seed: of the random steps. Seed and step number fix every draw, alike on all processes; only the draws of token
-            steps depend on the process too.
-        context: what components are built with, by their ``build(context)``. The default is what the student tells.
-        mini_batch_size: sentences that go through the encoder at a time, each pass counted; None: all. Loss and
-            gradients stay those of the batch, for a second forward (`isotrope.contract.features.read_in_parts`).
+        dims: Matryoshka: score steps and terms run once for each of these leading dimensions;
+            losses are averaged. Each width has its own copy of what holds weights or a state, such
+            as a queue.
+        seed: of the random steps. Seed and step number fix every draw, alike on all processes; only
+            the draws of token steps depend on the process too.
+        context: what components are built with, by their ``build(context)``. The default is what
+            the student tells.
+        mini_batch_size: sentences that go through the encoder at a time, each pass counted; None:
+            all. Loss and gradients stay those of the batch, for a second forward
+            (`isotrope.contract.features.read_in_parts`).
 
     Raises:
-        UserError: the model, a component or a setting is not possible. In the first training step: the data cannot be
-            read, or nothing can be learned from it. In any step: teachers have no row ids.
+        UserError: the model, a component or a setting is not possible. In the first training step:
+            the data cannot be read, or nothing can be learned from it. In any step: teachers have
+            no row ids.
     """
 
     def __init__(
@@ -71,18 +76,23 @@ class Objective(Described, nn.Module):
         self.mini_batch_size, context = mini_batch_size, context or BuildContext.of(model)
         self.teachers = built(dict(teachers or {}), context)
         context = replace(context, teachers={**context.teachers, **self.teachers})
-        self.tokens, self.peers = ([(built(part, context), on) for part, on in given] for given in (tokens, peers))
+        self.tokens, self.peers = (
+            [(built(part, context), on) for part, on in given] for given in (tokens, peers)
+        )
         ends = [list(scores), dict(terms)]
         self.views, self.scores, self.terms = built([list(views), *ends], context)
         self.narrow = {dim: built(deepcopy(ends), replace(context, width=dim)) for dim in dims}
         used = list(self.narrow.values()) or [[self.scores, self.terms]]
         self.parts = [part for part, _ in (*self.tokens, *self.peers)] + self.views
         self.parts += [part for steps, named in used for part in (*steps, *named.values())]
-        # Components with weights or running statistics train, move between devices and are saved with the objective.
+        # Components with weights or running statistics train, move between devices and are saved
+        # with the objective.
         self.components = nn.ModuleList(part for part in self.parts if isinstance(part, nn.Module))
         self.components.to(torch.promote_types(model.dtype, torch.float32))
 
-    def forward(self, features: Iterable[TextColumn], labels: Tensor | None = None) -> dict[str, Tensor]:
+    def forward(
+        self, features: Iterable[TextColumn], labels: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """One batch's text columns -> name -> loss term ()."""
         views = self.view(list(features), labels)
         self.step += self.training
@@ -90,12 +100,18 @@ class Objective(Described, nn.Module):
             return self.loss(views, self.scores, self.terms)
         found: dict[str, Tensor] = {}
         for dim, ends in self.narrow.items():
-            part = replace(views, stack=views.stack[..., :dim], negatives=views.negatives[..., :dim])
-            found |= {f"{name}@{dim}": x / len(self.narrow) for name, x in self.loss(part, *ends).items()}
+            part = replace(
+                views, stack=views.stack[..., :dim], negatives=views.negatives[..., :dim]
+            )
+            found |= {
+                f"{name}@{dim}": x / len(self.narrow) for name, x in self.loss(part, *ends).items()
+            }
         return LossTerms(found)
 
     def view(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
-        """Token ids -> embeddings, after the view steps; the first step of training refuses what teaches nothing."""
+        """Token ids -> embeddings, after the view steps; the first step of training refuses what
+        teaches nothing.
+        """
         views = self.encode(columns, labels)
         for step in self.views:
             views = step(views)
@@ -105,18 +121,28 @@ class Objective(Described, nn.Module):
         """Token ids -> embeddings, of the sentences of all processes."""
         check_columns(self, columns, labels)
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
-        # Each rank has its own sentences to change; their widths must not reach what all ranks share.
-        own = torch.Generator().manual_seed(derive(derive(self.seed, self.step), -1 - process_rank()))
+        # Each rank has its own sentences to change; their widths must not reach what all ranks
+        # share.
+        own = torch.Generator().manual_seed(
+            derive(derive(self.seed, self.step), -1 - process_rank())
+        )
         states = any(getattr(part, "token_states", False) for part in self.parts)
         read = Passes(self.model, self.tokens, own, self.mini_batch_size, self.peers, states)
         stack, negatives, readings = read.views(columns, self.passes)
         rows = torch.arange(stack.shape[1], device=stack.device) if labels is None else labels
-        taught = {name: gather_rows(teacher(Batch(rows, generator))) for name, teacher in self.teachers.items()}
+        taught = {
+            name: gather_rows(teacher(Batch(rows, generator)))
+            for name, teacher in self.teachers.items()
+        }
         stack, negatives = gather_rows(stack, dim=1), gather_rows(negatives)
         return Views(Batch(gather_rows(rows), generator), stack, negatives, taught, readings)
 
-    def loss(self, views: Views, steps: Sequence[ScoreStep], terms: Mapping[str, Term]) -> dict[str, Tensor]:
-        """Embeddings -> name -> loss term (), in float32 also where the encoder runs in half precision."""
+    def loss(
+        self, views: Views, steps: Sequence[ScoreStep], terms: Mapping[str, Term]
+    ) -> dict[str, Tensor]:
+        """Embeddings -> name -> loss term (), in float32 also where the encoder runs in half
+        precision.
+        """
         with torch.autocast(views.stack.device.type, enabled=False):
             scores = Scores.from_views(views)
             for step in steps:
@@ -124,7 +150,9 @@ class Objective(Described, nn.Module):
             return LossTerms({name: term(scores) for name, term in terms.items()})
 
     def after_step(self) -> None:
-        """Tell the components that ask for it that the optimizer has made a step (moving averages, queues)."""
+        """Tell the components that ask for it that the optimizer has made a step (moving averages,
+        queues).
+        """
         for part in (*self.parts, *self.teachers.values()):
             if hasattr(part, "after_step"):
                 part.after_step(self)

@@ -1,4 +1,6 @@
-"""The same sentences through the encoder, once a pass, each pass with its own token steps and dropout."""
+"""The same sentences through the encoder, once a pass, each pass with its own token steps and
+dropout.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +12,8 @@ from torch import Tensor, nn
 from isotrope.contract.features import EMBEDDING, STATES, in_rows, read_in_parts, stacked, whole
 from isotrope.types import Reading, TokenStep
 
-TextColumn = dict[str, Any]  # one text column of a batch: input_ids (N, L), attention_mask (N, L), …
+# one text column of a batch: input_ids (N, L), attention_mask (N, L), …
+TextColumn = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -21,11 +24,15 @@ class Passes:
     steps: Sequence[tuple[TokenStep, Sequence[int]]]  # with the passes that each is on for
     generator: torch.Generator  # of the steps
     mini_batch_size: int | None = None
-    peers: Sequence[tuple[nn.Module, Sequence[int]]] = ()  # second encoders, with the passes that each reads
+    # second encoders, with the passes that each reads
+    peers: Sequence[tuple[nn.Module, Sequence[int]]] = ()
     states: bool = False  # whether a component reads the states of tokens
 
-    def views(self, columns: Sequence[TextColumn], passes: int) -> tuple[Tensor, Tensor, dict[int, Reading]]:
-        """Anchors, positives if any, then hard negatives -> (V, N, D), (N, H, D) and what the passes read.
+    def views(
+        self, columns: Sequence[TextColumn], passes: int
+    ) -> tuple[Tensor, Tensor, dict[int, Reading]]:
+        """Anchors, positives if any, then hard negatives -> (V, N, D), (N, H, D) and what the
+        passes read.
 
         They are the sentences of one process.
         """
@@ -36,16 +43,23 @@ class Passes:
             others, more = self.read(columns[1], range(1, max(2, passes)))
             stack, readings = torch.cat([first, others]), readings | more
         steps = [each for each in self.steps if not getattr(each[0], "anchors_alone", False)]
-        hard = [replace(self, steps=steps, states=False).read(column, [0])[0][0] for column in columns[2:]]
-        negatives = torch.stack(hard, dim=1) if hard else stack.new_zeros(stack.shape[1], 0, stack.shape[2])
+        hard = [
+            replace(self, steps=steps, states=False).read(column, [0])[0][0]
+            for column in columns[2:]
+        ]
+        negatives = (
+            torch.stack(hard, dim=1) if hard else stack.new_zeros(stack.shape[1], 0, stack.shape[2])
+        )
         return stack, negatives, readings
 
     def read(self, column: TextColumn, numbers: Sequence[int]) -> tuple[Tensor, dict[int, Reading]]:
-        """The passes of these numbers in one forward, or in parts -> (len(numbers), N, D), and what they read.
+        """The passes of these numbers in one forward, or in parts -> (len(numbers), N, D), and what
+        they read.
 
         A peer has a forward of its own, over the passes that it reads in the student's place.
-        In float32 or better: behind an encoder in half precision, a head and cosines would lose what training changes.
-        A step names in ``needs`` the features that it changes besides the tokenizer's: `isotrope.contract.features`.
+        In float32 or better: behind an encoder in half precision, a head and cosines would lose
+        what training changes. A step names in ``needs`` the features that it changes besides the
+        tokenizer's: `isotrope.contract.features`.
         """
         column = in_rows(column)
         if needs := {name for step, _ in self.steps for name in getattr(step, "needs", ())}:
@@ -65,11 +79,16 @@ class Passes:
             rows, *states = (_full(each).chunk(len(own)) for each in given)
             found |= zip(own, rows, strict=True)
             for place, number in enumerate(own):
-                read = {k: v.chunk(len(own))[place] if isinstance(v, Tensor) else v for k, v in features.items()}
+                read = {
+                    k: v.chunk(len(own))[place] if isinstance(v, Tensor) else v
+                    for k, v in features.items()
+                }
                 readings[number] = Reading(column, read, states[0][place] if states else None)
         for encode, on in self.peers:
             if own := [number for number in numbers if number in on]:
-                theirs = _full(encode(stacked([copies[number] for number in own]), self.mini_batch_size))
+                theirs = _full(
+                    encode(stacked([copies[number] for number in own]), self.mini_batch_size)
+                )
                 found |= zip(own, theirs.chunk(len(own)), strict=True)
         return torch.stack([found[number] for number in numbers]), readings
 

@@ -1,4 +1,6 @@
-"""Second encoders: they read some of the passes in the student's place, are saved with the run, and then left out."""
+"""Second encoders: they read some of the passes in the student's place, are saved with the run, and
+then left out.
+"""
 
 from isotrope.contract.exports import exports
 

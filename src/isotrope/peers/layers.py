@@ -1,4 +1,6 @@
-"""SG-OPT's inner layers, as views (Kim et al., ACL 2021, Sec. 3). https://aclanthology.org/2021.acl-long.197"""
+"""SG-OPT's inner layers, as views (Kim et al., ACL 2021, Sec. 3).
+https://aclanthology.org/2021.acl-long.197
+"""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -14,15 +16,21 @@ from isotrope.types import Count
 
 def spread(layers: int, count: int) -> list[int]:
     """``count`` of ``layers`` numbers from 0, as even as can be, the first and the last among them."""
-    return [round(number * (layers - 1) / max(1, count - 1)) for number in range(count)] if count > 1 else [layers - 1]
+    return (
+        [round(number * (layers - 1) / max(1, count - 1)) for number in range(count)]
+        if count > 1
+        else [layers - 1]
+    )
 
 
 @dataclass(eq=False, repr=False)
 class Layers(WithState):
-    """Token ids (count · N, L) -> (count · N, D) without gradient: a frozen layer a pass. BibTeX: kim2021selfguided.
+    """Token ids (count · N, L) -> (count · N, D) without gradient: a frozen layer a pass. BibTeX:
+    kim2021selfguided.
 
-    Each is the mean over the tokens of one of ``count`` layers, spread from the embedding layer to the last; it must be
-    ``on`` as many passes. The frozen model has no dropout and reads each sentence once.
+    Each is the mean over the tokens of one of ``count`` layers, spread from the embedding layer to
+    the last; it must be ``on`` as many passes. The frozen model has no dropout and reads each
+    sentence once.
     """
 
     stage = "peers"
@@ -49,13 +57,20 @@ class Layers(WithState):
         count, rest = divmod(len(ids), self.count)
         if rest or bool((ids != ids[:count].repeat(self.count, 1)).any()):
             problem = f"peers.layers: the passes in on are not {self.count} copies of one text"
-            raise UserError(problem, f"name {self.count} passes in peers.layers.on, without token steps")
+            raise UserError(
+                problem, f"name {self.count} passes in peers.layers.on, without token steps"
+            )
         parts = []
         for start in range(0, count, size or count):
             rows = slice(start, min(start + (size or count), count))
-            told = self.encoder[0]({k: v[rows] if isinstance(v, Tensor) else v for k, v in features.items()})
-            # The last of the inner states is before the final norm in some versions of transformers.
+            told = self.encoder[0](
+                {k: v[rows] if isinstance(v, Tensor) else v for k, v in features.items()}
+            )
+            # The last of the inner states is before the final norm in some versions of
+            # transformers.
             layers = [*told["all_layer_embeddings"][:-1], told["token_embeddings"]]
             mask = features["attention_mask"][rows, :, None]
-            parts.append(torch.stack([(layers[n] * mask).sum(dim=1) / mask.sum(dim=1) for n in self.numbers]))
+            parts.append(
+                torch.stack([(layers[n] * mask).sum(dim=1) / mask.sum(dim=1) for n in self.numbers])
+            )
         return torch.cat(parts, dim=1).flatten(0, 1)

@@ -1,7 +1,9 @@
-"""Copies of the student that read some passes in its place: one that follows it, and one that is trained beside it.
+"""Copies of the student that read some passes in its place: one that follows it, and one that is
+trained beside it.
 
 Momentum contrast in ESimCSE, https://aclanthology.org/2022.coling-1.342, Sec. 3.2, and in MoCoSE,
-https://aclanthology.org/2022.findings-acl.248; Contrastive Tension, https://openreview.net/forum?id=Ov_sMNau-PF.
+https://aclanthology.org/2022.findings-acl.248; Contrastive Tension,
+https://openreview.net/forum?id=Ov_sMNau-PF.
 """
 
 from copy import deepcopy
@@ -37,7 +39,9 @@ class Trained(WithState):
 
 @dataclass(eq=False, repr=False)
 class MovingAverage(WithState):
-    """Token ids (N, L) -> (N, D) without gradient. It follows the student after each step. BibTeX: wu2022esimcse."""
+    """Token ids (N, L) -> (N, D) without gradient. It follows the student after each step. BibTeX:
+    wu2022esimcse.
+    """
 
     stage = "peers"
     decay: Fraction = 0.995  # the part of the average that stays in each step

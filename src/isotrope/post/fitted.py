@@ -32,7 +32,8 @@ class PostStep(BaseModel, ABC):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    fit: str = TARGET  # the sentences of the evaluation themselves; or a file of text, as training reads it
+    # the sentences of the evaluation themselves; or a file of text, as training reads it
+    fit: str = TARGET
     sentences: Count | None = None  # of the corpus, from its beginning; all by default
 
     def check(self) -> None:
@@ -46,7 +47,9 @@ class PostStep(BaseModel, ABC):
         return FittedEncoder(base, self)
 
     def prepare(self, base: Encoder, sentences: Sequence[str]) -> None:
-        """What the encoder must know of the sentences, before it encodes them and the step is fitted on them."""
+        """What the encoder must know of the sentences, before it encodes them and the step is
+        fitted on them.
+        """
 
     @abstractmethod
     def fitted(self, vectors: Matrix) -> Transform:
@@ -54,8 +57,12 @@ class PostStep(BaseModel, ABC):
 
     def corpus(self) -> list[str]:
         """The sentences of the corpus, blank lines left out."""
-        given = (fields for source in find_sources([self.fit]) for _, fields in rows(source, Columns()))
-        return list(islice((text for fields in given for text in fold(fields) if text), self.sentences))
+        given = (
+            fields for source in find_sources([self.fit]) for _, fields in rows(source, Columns())
+        )
+        return list(
+            islice((text for fields in given for text in fold(fields) if text), self.sentences)
+        )
 
 
 class LinearStep(PostStep):
@@ -71,7 +78,8 @@ class LinearStep(PostStep):
 
 
 class FittedEncoder(ByRole):
-    """An encoder and a step behind it. A step of the target is fitted anew on the sentences of each `encode`.
+    """An encoder and a step behind it. A step of the target is fitted anew on the sentences of each
+    `encode`.
 
     An evaluation encodes all sentences of its tasks in one call, so that they are the target.
     """
@@ -108,7 +116,10 @@ class FittedEncoder(ByRole):
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Queries (Q,) and documents (M,), which are the target together -> (Q, K), (M, K)."""
         self._read_corpus()
-        a, b = (np.asarray(rows, dtype=np.float64) for rows in search_vectors(self.base, queries, documents))
+        a, b = (
+            np.asarray(rows, dtype=np.float64)
+            for rows in search_vectors(self.base, queries, documents)
+        )
         transform = self._transform or self.step.fitted(np.unique(np.concatenate([a, b]), axis=0))
         return transform(a).astype(np.float32), transform(b).astype(np.float32)
 
@@ -121,11 +132,13 @@ class FittedEncoder(ByRole):
 
 
 def with_linear(encoder: SentenceTransformer, mean: Matrix, matrix: Matrix) -> SentenceTransformer:
-    """The model with x -> (x − μ) W as its last layer, for μ (D,) and W (D, K) that are fitted on its vectors.
+    """The model with x -> (x − μ) W as its last layer, for μ (D,) and W (D, K) that are fitted on
+    its vectors.
 
-    Where the model ends with unit length, the new one does too. The given model stays as it is, but the two share
-    their modules: train only one of them. Vectors that the model cuts to D dimensions (``truncate_dim``) are cut inside
-    the layer, before they are rotated. What is cut has no unit length, and gets none.
+    Where the model ends with unit length, the new one does too. The given model stays as it is, but
+    the two share their modules: train only one of them. Vectors that the model cuts to D dimensions
+    (``truncate_dim``) are cut inside the layer, before they are rotated. What is cut has no unit
+    length, and gets none.
     """
     unit_length = isinstance(encoder[-1], Normalize) and encoder.truncate_dim is None
     new = copy(encoder)

@@ -1,8 +1,10 @@
-"""BERT-flow: an invertible map, fitted by maximum likelihood, from an encoder's vectors to a Gaussian.
+"""BERT-flow: an invertible map, fitted by maximum likelihood, from an encoder's vectors to a
+Gaussian.
 
-Li et al., EMNLP 2020, https://arxiv.org/abs/2011.05864. The map is Glow, https://arxiv.org/abs/1807.03039: steps of
-actnorm, mixing of the channels, coupling. As the public BERT-flow, it has random permutations and additive couplings;
-without its multi-scale split, all channels pass all steps.
+Li et al., EMNLP 2020, https://arxiv.org/abs/2011.05864. The map is Glow,
+https://arxiv.org/abs/1807.03039: steps of actnorm, mixing of the channels, coupling. As the public
+BERT-flow, it has random permutations and additive couplings; without its multi-scale split, all
+channels pass all steps.
 """
 
 import math
@@ -19,20 +21,27 @@ from isotrope.types import AboveZero, Count, Matrix
 
 
 class GlowStep(nn.Module):
-    """(N, D) -> (N, D) and log |det| (N,): z = (x − μ) exp(−s), then z M, then its second half is moved by the first.
+    """(N, D) -> (N, D) and log |det| (N,): z = (x − μ) exp(−s), then z M, then its second half is
+    moved by the first.
 
-    μ and s begin as the data's mean and log standard deviation; M is a permutation. The last layer of the coupling's
-    network begins at zero, so that the coupling begins as the identity.
+    μ and s begin as the data's mean and log standard deviation; M is a permutation. The last layer
+    of the coupling's network begins at zero, so that the coupling begins as the identity.
     """
 
     def __init__(self, dim: int, width: int) -> None:
         super().__init__()
-        self.mean, self.log_scale, self.kept = nn.Parameter(torch.zeros(dim)), nn.Parameter(torch.zeros(dim)), dim // 2
+        self.mean, self.log_scale, self.kept = (
+            nn.Parameter(torch.zeros(dim)),
+            nn.Parameter(torch.zeros(dim)),
+            dim // 2,
+        )
         self.mix: Tensor = nn.Buffer(torch.eye(dim)[torch.randperm(dim)])
         last = nn.Linear(width, dim - self.kept)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
-        self.network = nn.Sequential(nn.Linear(self.kept, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last)
+        self.network = nn.Sequential(
+            nn.Linear(self.kept, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last
+        )
 
     def begin(self, x: Tensor) -> None:
         """Set μ and s from rows (N, D); a channel that is constant keeps the scale 1."""
@@ -43,7 +52,9 @@ class GlowStep(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         x = (x - self.mean) * torch.exp(-self.log_scale) @ self.mix
         first, second = x[:, : self.kept], x[:, self.kept :]
-        return torch.cat([first, second + self.network(first)], dim=1), -self.log_scale.sum().expand(len(x))
+        return torch.cat(
+            [first, second + self.network(first)], dim=1
+        ), -self.log_scale.sum().expand(len(x))
 
 
 class Glow(nn.Module):
@@ -69,13 +80,17 @@ class Glow(nn.Module):
 
 
 def negative_log_likelihood(z: Tensor, volume: Tensor) -> Tensor:
-    """Mean of −log p(x) = ‖z‖²/2 + (D/2) log 2π − log |det ∂z/∂x| over rows (N, D), (N,), a dimension: ()."""
+    """Mean of −log p(x) = ‖z‖²/2 + (D/2) log 2π − log |det ∂z/∂x| over rows (N, D), (N,), a
+    dimension: ().
+    """
     dim = z.shape[1]
     return ((z**2).sum(dim=1) / 2 + dim / 2 * math.log(2 * math.pi) - volume).mean() / dim
 
 
 class Flow(PostStep):
-    """``+flow``: BERT-flow, as published one epoch at a learning rate of 1e-3. BibTeX: li2020bertflow."""
+    """``+flow``: BERT-flow, as published one epoch at a learning rate of 1e-3. BibTeX:
+    li2020bertflow.
+    """
 
     lr: AboveZero = 1e-3  # of Adam
     epochs: Count = 1
@@ -95,7 +110,9 @@ class Flow(PostStep):
         return transform
 
     def train(self, x: Tensor) -> Glow:
-        """Fit to rows (N, D), in batches of a seeded random order; also where the caller wants no gradients."""
+        """Fit to rows (N, D), in batches of a seeded random order; also where the caller wants no
+        gradients.
+        """
         with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             x = x.clone()
@@ -107,7 +124,9 @@ class Flow(PostStep):
                     tell("fitted the flow to", number * self.batch, len(x))
                     loss = negative_log_likelihood(*glow(x[picks]))
                     if not torch.isfinite(loss):
-                        raise UserError(f"the flow's fit diverged at lr = {self.lr}", "choose a smaller lr")
+                        raise UserError(
+                            f"the flow's fit diverged at lr = {self.lr}", "choose a smaller lr"
+                        )
                     optimizer.zero_grad()
                     loss.backward()  # type: ignore[no-untyped-call]
                     optimizer.step()

@@ -1,12 +1,14 @@
 """The encoders of the papers' tables, by name: what a new method is compared with.
 
-A name is a source, then a pooling after ``@``, then any steps behind it, each after a ``+``, as tables write them:
+A name is a source, then a pooling after ``@``, then any steps behind it, each after a ``+``, as
+tables write them:
 
     MODEL@first_last+whitening:k=256         another pooling, then BERT-whitening to 256 dimensions
     glove.6B.300d.txt+sif:freq=counts.txt    the mean of word vectors (GloVe, word2vec), where rare words weigh more
     MODEL+ranks:k=1000,fit=wiki.txt          fitted on a corpus, and not on what is evaluated (``fit=target``)
 
-docs/methods/others.md has all steps. A file whose name holds a ``+`` or a comma cannot be given as an option.
+docs/methods/others.md has all steps. A file whose name holds a ``+`` or a comma cannot be given as
+an option.
 """
 
 from dataclasses import dataclass
@@ -56,7 +58,9 @@ class EncoderName:
             check_pooling(pooling)
         for before, after in pairwise(steps):
             if before.fit == TARGET != after.fit:
-                problem = f"{name}: fitted on {after.fit} behind a step that is fitted on the target"
+                problem = (
+                    f"{name}: fitted on {after.fit} behind a step that is fitted on the target"
+                )
                 raise UserError(problem, "give both steps the same fit=")
         return cls(source, pooling, tuple(steps))
 
@@ -73,10 +77,16 @@ def check_name(name: str, prompts: Prompts = NO_PROMPTS) -> EncoderName:
     if parsed.words is None:
         prompts.check(locate(parsed.source), parsed.source)
     elif prompts != NO_PROMPTS or parsed.pooling is not None:
-        raise UserError(f"{name}: word vectors have no prompts and no pooling", "leave both out: they are averaged")
+        raise UserError(
+            f"{name}: word vectors have no prompts and no pooling",
+            "leave both out: they are averaged",
+        )
     else:
         WordVectors(parsed.words)
-    if any(isinstance(step, Sif) and (i > 0 or parsed.words is None) for i, step in enumerate(parsed.steps)):
+    if any(
+        isinstance(step, Sif) and (i > 0 or parsed.words is None)
+        for i, step in enumerate(parsed.steps)
+    ):
         raise UserError(f"{name}: +sif weighs words", "put it right behind a file of word vectors")
     for step in parsed.steps:
         step.check()
@@ -86,14 +96,17 @@ def check_name(name: str, prompts: Prompts = NO_PROMPTS) -> EncoderName:
 def open_encoder(name: str, pooling: str | None = None, prompts: Prompts = NO_PROMPTS) -> Encoder:
     """The encoder of a name: a model as ``isotrope.load`` gives it, or a baseline of this package.
 
-    ``pooling`` is that of a model whose name says none. Word vectors have none, and take no prompts.
+    ``pooling`` is that of a model whose name says none. Word vectors have none, and take no
+    prompts.
     """
     parsed = check_name(name, prompts)
     check_pooling(pooling)
     if parsed.words is not None:
         encoder: Encoder = WordVectors(parsed.words)
     else:
-        encoder = load(parsed.source, parsed.pooling or pooling, prompt=prompts.text, prompt_name=prompts.name)
+        encoder = load(
+            parsed.source, parsed.pooling or pooling, prompt=prompts.text, prompt_name=prompts.name
+        )
         prompts.apply_roles(encoder)
     for step in parsed.steps:
         encoder = step.behind(encoder)
@@ -104,10 +117,14 @@ def post_step(text: str, name: str) -> PostStep:
     """``whitening:k=256,fit=wiki.txt`` -> the step; ``name`` is where it stands, for messages."""
     kind, _, options = text.partition(":")
     if kind not in STEPS:
-        raise UserError(f"{name}: there is no step {kind!r}", f"write one of +{', +'.join(STEPS)} behind the model")
+        raise UserError(
+            f"{name}: there is no step {kind!r}",
+            f"write one of +{', +'.join(STEPS)} behind the model",
+        )
     pairs = [option.partition("=") for option in options.split(",") if options]
     try:
-        return STEPS[kind](**{key: value for key, _, value in pairs})  # pydantic turns the text into numbers
+        # pydantic turns the text into numbers
+        return STEPS[kind](**{key: value for key, _, value in pairs})
     except ValidationError as error:
         first = error.errors()[0]
         problem = f"{name}: {'.'.join(map(str, first['loc']))}={first['input']} is not possible"

@@ -1,4 +1,5 @@
-"""A learned map of vectors: queries move until they rank the documents as a better ranking does, by RankCSE's ListNet.
+"""A learned map of vectors: queries move until they rank the documents as a better ranking does, by
+RankCSE's ListNet.
 
 The vectors are computed once: training takes seconds, no label and no encoder.
 """
@@ -26,7 +27,9 @@ _RATE, _DECAY, _EPOCHS, _BATCH = 3e-4, 0.01, 5, 64
 
 
 def mapped(vectors: Tensor, matrix: Tensor) -> Tensor:
-    """Add xW to x and give it unit length: (…, D), (D, D) → (…, D). With W = 0, the directions stay as they are."""
+    """Add xW to x and give it unit length: (…, D), (D, D) → (…, D). With W = 0, the directions stay
+    as they are.
+    """
     return F.normalize(vectors + vectors @ matrix, dim=-1)
 
 
@@ -36,7 +39,9 @@ def ranking_loss(
     teacher: Tensor,  # (B, K) scores from 0 to 1
     scale: Tensor | float,
 ) -> Tensor:
-    """ListNet (RankCSE Eq. 4) between scale · cos(q, d) and the teacher's scores, mean over queries -> ()."""
+    """ListNet (RankCSE Eq. 4) between scale · cos(q, d) and the teacher's scores, mean over queries
+    -> ().
+    """
     cosines = (documents @ queries[:, :, None])[..., 0]  # (B, K)
     return listnet(scale * cosines, teacher, 1.0, TEACHER_TEMPERATURE, drop_positive=False)
 
@@ -50,17 +55,24 @@ def ranking_map(
     both: bool = False,
     seed: int = 0,
 ) -> Matrix:
-    """W (D, D), from zero, that minimises `ranking_loss` of queries q + qW; the scale of the cosines is learned too.
+    """W (D, D), from zero, that minimises `ranking_loss` of queries q + qW; the scale of the
+    cosines is learned too.
 
-    With ``both``, a document d is mapped to d + dW. The vectors need no unit length. Lists and scores are what
-    `isotrope.evaluation.retrieval` gives. A query's own document should not be in its list: it would teach to find
-    words. ``seed`` is that of the order of the queries.
+    With ``both``, a document d is mapped to d + dW. The vectors need no unit length. Lists and
+    scores are what `isotrope.evaluation.retrieval` gives. A query's own document should not be in
+    its list: it would teach to find words. ``seed`` is that of the order of the queries.
     """
-    q, d = (F.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float32)), dim=-1) for rows in (queries, documents))
+    q, d = (
+        F.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float32)), dim=-1)
+        for rows in (queries, documents)
+    )
     ids, scores = torch.from_numpy(lists), torch.from_numpy(np.asarray(teacher, dtype=np.float32))
     matrix = torch.zeros(q.shape[1], q.shape[1], requires_grad=True)
     log_scale = torch.tensor(np.log(_SCALE), dtype=torch.float32, requires_grad=True)
-    groups = [{"params": [matrix], "weight_decay": _DECAY}, {"params": [log_scale], "weight_decay": 0.0}]
+    groups = [
+        {"params": [matrix], "weight_decay": _DECAY},
+        {"params": [log_scale], "weight_decay": 0.0},
+    ]
     optimizer = torch.optim.AdamW(groups, lr=_RATE)
     generator = torch.Generator().manual_seed(seed)
     orders = (torch.randperm(len(q), generator=generator) for _ in range(_EPOCHS))
@@ -75,17 +87,21 @@ def ranking_map(
 
 
 def with_map(encoder: SentenceTransformer, matrix: Matrix) -> SentenceTransformer:
-    """The model with x + xW as the last layer of queries, for W (D, D) of `ranking_map`; the given one stays as it is.
+    """The model with x + xW as the last layer of queries, for W (D, D) of `ranking_map`; the given
+    one stays as it is.
 
-    ``encode_query`` takes another route, which a model with routes of its own cannot get. Documents, and texts that
-    ``encode`` takes without a word, keep their vectors to the last bit, so that nobody has to index again.
+    ``encode_query`` takes another route, which a model with routes of its own cannot get.
+    Documents, and texts that ``encode`` takes without a word, keep their vectors to the last bit,
+    so that nobody has to index again.
     """
     shared, last = list(encoder), Dropout(0.0)  # which changes nothing: a route needs a module
     if isinstance(encoder[-1], Normalize):
-        shared, last = shared[:-1], Normalize()  # unit length again after unit length would change the last bit
+        # unit length again after unit length would change the last bit
+        shared, last = shared[:-1], Normalize()
     uncut = copy(encoder)
     uncut.truncate_dim = None
-    beyond = int(uncut.get_embedding_dimension() or 0) - len(matrix)  # what the model cuts, after its routes
+    # what the model cuts, after its routes
+    beyond = int(uncut.get_embedding_dimension() or 0) - len(matrix)
     layer = np.pad(np.eye(len(matrix)) + matrix, (0, beyond))
     moved = dense(torch.from_numpy(layer.T.copy()), torch.zeros(len(layer)))  # (D, D)
     return with_query_route(encoder, [last, moved, last], [last], shared)

@@ -13,27 +13,35 @@ _BLOCK = 512  # rows whose ranks are made at once
 def ranks(vectors: Matrix, share: float = 0.0) -> Transform:
     """Rows x (N, D) -> unit rows (N, M) of the ranks of their cosines with ``vectors`` (M, D).
 
-    Ranks are centred, and equal cosines share a rank. So the cosine of two results is Spearman's correlation of the two
-    lists of cosines. With a ``share`` λ > 0, x itself stands behind the ranks, and the cosine of two results is
-    λ · cos(x, y) + (1 − λ) · that correlation: (N, M + D).
+    Ranks are centred, and equal cosines share a rank. So the cosine of two results is Spearman's
+    correlation of the two lists of cosines. With a ``share`` λ > 0, x itself stands behind the
+    ranks, and the cosine of two results is λ · cos(x, y) + (1 − λ) · that correlation: (N, M + D).
     """
     corpus = normalize(vectors)
 
     def ranked(x: Matrix) -> Matrix:
         near = normalize(x) @ corpus.T  # (n, M)
         centred: Matrix = normalize(rankdata(near, axis=1) - (len(corpus) + 1) / 2)
-        return np.hstack([(1 - share) ** 0.5 * centred, share**0.5 * normalize(x)]) if share else centred
+        return (
+            np.hstack([(1 - share) ** 0.5 * centred, share**0.5 * normalize(x)])
+            if share
+            else centred
+        )
 
-    return lambda x: np.concatenate([ranked(x[i : i + _BLOCK]) for i in range(0, max(1, len(x)), _BLOCK)])
+    return lambda x: np.concatenate(
+        [ranked(x[i : i + _BLOCK]) for i in range(0, max(1, len(x)), _BLOCK)]
+    )
 
 
 class Ranks(PostStep):
-    """``+ranks``: how near a text is to each sentence of a corpus, as ranks. BibTeX: seonwoo2023rankencoder.
+    """``+ranks``: how near a text is to each sentence of a corpus, as ranks. BibTeX:
+    seonwoo2023rankencoder.
 
     It is no linear map, so it cannot be saved into a model: name the step where you evaluate.
     """
 
-    k: Count | None = None  # sentences to be ranked, the first of those that it is fitted on; all by default
+    # sentences to be ranked, the first of those that it is fitted on; all by default
+    k: Count | None = None
     share: Fraction = 0.0  # of the vector's own cosine; the rest is that of the ranks
 
     def fitted(self, vectors: Matrix) -> Transform:

@@ -1,4 +1,6 @@
-"""Vectors cut to their first dimensions (https://arxiv.org/abs/2205.13147), and stored as 8-bit numbers or as bits."""
+"""Vectors cut to their first dimensions (https://arxiv.org/abs/2205.13147), and stored as 8-bit
+numbers or as bits.
+"""
 
 from typing import Literal
 
@@ -17,13 +19,16 @@ StoredAs = Literal["float32", "int8", "binary"]
 def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "float32") -> Transform:
     """Rows (N, D) -> what is left of their first k dimensions, (N, k); k is D by default.
 
-    Rows are cut and get unit length. "int8", as `quantize_embeddings`, rounds each dimension to 256 steps between its
-    least and largest value among ``vectors``. This moves the origin to the middle of the ranges, so cosines change as
-    by centring. "binary" keeps the signs, -1 or 1: cosines then order texts as the Hamming distance does.
+    Rows are cut and get unit length. "int8", as `quantize_embeddings`, rounds each dimension to 256
+    steps between its least and largest value among ``vectors``. This moves the origin to the middle
+    of the ranges, so cosines change as by centring. "binary" keeps the signs, -1 or 1: cosines then
+    order texts as the Hamming distance does.
     """
     width = vectors.shape[1]
     if k is not None and k > width:
-        raise UserError(f"vectors of {width} dimensions cannot be cut to {k}", f"choose at most {width}")
+        raise UserError(
+            f"vectors of {width} dimensions cannot be cut to {k}", f"choose at most {width}"
+        )
 
     def cut(x: Matrix) -> Matrix:
         return np.asarray(normalize(x[:, :k]))
@@ -31,7 +36,8 @@ def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "floa
     if precision == "float32":
         return cut
     if precision == "binary":
-        return lambda x: np.where(cut(x) > 0, 1.0, -1.0)  # as `quantize_embeddings` sets the bits, before it packs them
+        # as `quantize_embeddings` sets the bits, before it packs them
+        return lambda x: np.where(cut(x) > 0, 1.0, -1.0)
     known = cut(vectors)
     ends = np.stack([known.min(axis=0), known.max(axis=0)])  # (2, k)
     return lambda x: np.asarray(quantize_embeddings(cut(x), "int8", ranges=ends), dtype=np.float64)
@@ -53,14 +59,25 @@ class Shortened(PostStep):
 
 
 def shortenings(truncate: str | None, precision: str | None) -> list[Shortened]:
-    """All that "64,128" and "int8,binary" ask for: each number of dimensions in float32 and in each precision."""
+    """All that "64,128" and "int8,binary" ask for: each number of dimensions in float32 and in each
+    precision.
+    """
     widths, stored = (text.split(",") if text is not None else [] for text in (truncate, precision))
-    every = [(k, each) for k in dict.fromkeys([None, *widths]) for each in dict.fromkeys(["float32", *stored])]
+    every = [
+        (k, each)
+        for k in dict.fromkeys([None, *widths])
+        for each in dict.fromkeys(["float32", *stored])
+    ]
     try:
-        steps = [Shortened.model_validate({"k": k and k.strip(), "precision": each.strip()}) for k, each in every[1:]]
+        steps = [
+            Shortened.model_validate({"k": k and k.strip(), "precision": each.strip()})
+            for k, each in every[1:]
+        ]
         return list(dict.fromkeys(steps))  # the first of all is the model itself
     except ValidationError as error:
         first = error.errors()[0]
         option = "--truncate" if first["loc"] == ("k",) else "--precision"
-        remedy = "list whole numbers of at least 1, as in --truncate 64,128, and --precision int8,binary"
+        remedy = (
+            "list whole numbers of at least 1, as in --truncate 64,128, and --precision int8,binary"
+        )
         raise UserError(f"{option} {first['input']!r} is not possible", remedy) from error

@@ -1,4 +1,6 @@
-"""Smooth inverse frequency (Arora et al., ICLR 2017, Algorithm 1). https://openreview.net/forum?id=SyK00v5xx"""
+"""Smooth inverse frequency (Arora et al., ICLR 2017, Algorithm 1).
+https://openreview.net/forum?id=SyK00v5xx
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +24,9 @@ def read_counts(path: str | Path) -> dict[str, float]:
         if not cells:
             continue
         if len(cells) < 2 or not cells[1].replace(".", "", 1).isdecimal():
-            raise UserError(f"{path}, line {number}: no word with its count", "give one of each a line")
+            raise UserError(
+                f"{path}, line {number}: no word with its count", "give one of each a line"
+            )
         counts[cells[0].lower()] = counts.get(cells[0].lower(), 0.0) + float(cells[1])
     return counts
 
@@ -34,11 +38,15 @@ def smooth_inverse_frequency(counts: Mapping[str, float], a: float) -> Callable[
 
 
 class Sif(PostStep):
-    """``+sif``: word vectors weigh a / (a + p(word)), then common directions are taken away. BibTeX: arora2017sif."""
+    """``+sif``: word vectors weigh a / (a + p(word)), then common directions are taken away.
+    BibTeX: arora2017sif.
+    """
 
-    freq: str | None = None  # a file of word counts, for p; by default, words of the sentences it is fitted on count
+    # a file of word counts, for p; by default, words of the sentences it is fitted on count
+    freq: str | None = None
     a: AboveZero = 1e-3
-    remove: int = Field(default=1, ge=0)  # how many common directions, of the sentences that it is fitted on
+    # how many common directions, of the sentences that it is fitted on
+    remove: int = Field(default=1, ge=0)
 
     def check(self) -> None:
         super().check()
@@ -50,12 +58,15 @@ class Sif(PostStep):
         assert isinstance(base, WordVectors)  # see isotrope.post.names.check_name
         if self.freq is None:
             base.look_up(sentences)
-            counts: Mapping[str, float] = Counter(w.lower() for sentence in sentences for w in base.words(sentence))
+            counts: Mapping[str, float] = Counter(
+                w.lower() for sentence in sentences for w in base.words(sentence)
+            )
         else:
             counts = read_counts(self.freq)
         base.weight = smooth_inverse_frequency(counts, self.a)
 
     def fitted(self, vectors: Matrix) -> Transform:
-        directions = np.linalg.eigh(vectors.T @ vectors)[1][:, ::-1]  # right singular vectors; nothing is centred
+        # right singular vectors; nothing is centred
+        directions = np.linalg.eigh(vectors.T @ vectors)[1][:, ::-1]
         common = directions[:, : self.remove]  # (D, k)
         return lambda x: x - x @ common @ common.T

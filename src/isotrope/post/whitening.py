@@ -1,4 +1,6 @@
-"""BERT-whitening: vectors without a mean, uncorrelated, of equal or of less unequal variance; and all-but-the-top."""
+"""BERT-whitening: vectors without a mean, uncorrelated, of equal or of less unequal variance; and
+all-but-the-top.
+"""
 
 import numpy as np
 from sklearn.covariance import ledoit_wolf
@@ -9,23 +11,28 @@ from isotrope.types import Count, Exponent, Matrix
 
 FULL_WHITENING = 0.5  # the exponent of the paper: all directions get the variance 1
 SOFT_WHITENING = 0.25  # the exponent of `isotrope whiten`: docs/whiten.md says why
-ROUNDING = 1e-12  # of the largest variance: what float32 vectors have in directions that they do not use
+# of the largest variance: what float32 vectors have in directions that they do not use
+ROUNDING = 1e-12
 
 
 def whitening(
     vectors: Matrix, k: int | None = None, exponent: float = FULL_WHITENING, shrink: bool = False
 ) -> tuple[Matrix, Matrix]:
-    """Mean μ (D,) and W = (U Λ^-exponent)[:, :k] (D, k) of vectors (N, D); the result of x is (x − μ) W.
+    """Mean μ (D,) and W = (U Λ^-exponent)[:, :k] (D, k) of vectors (N, D); the result of x is (x −
+    μ) W.
 
-    U Λ Uᵀ is the covariance over N, its directions by falling variance (PCA type); k is D by default. A direction of
-    variance λ has the variance λ^(1 − 2 exponent) afterwards: 1 with exponent 0.5, as in Algorithm 1 of Su et al.,
-    2021, https://arxiv.org/abs/2103.15316. Exponent 0 changes the cosines as centring does. Values between are "soft".
+    U Λ Uᵀ is the covariance over N, its directions by falling variance (PCA type); k is D by
+    default. A direction of variance λ has the variance λ^(1 − 2 exponent) afterwards: 1 with
+    exponent 0.5, as in Algorithm 1 of Su et al., 2021, https://arxiv.org/abs/2103.15316. Exponent 0
+    changes the cosines as centring does. Values between are "soft".
 
-    Directions without variance are left out, so there may be fewer than k. A last LayerNorm takes one away from every
-    mean-pooled BERT, and Λ^-1/2 would blow its rounding up to full size. Exponent 0 keeps them: it enlarges nothing.
+    Directions without variance are left out, so there may be fewer than k. A last LayerNorm takes
+    one away from every mean-pooled BERT, and Λ^-1/2 would blow its rounding up to full size.
+    Exponent 0 keeps them: it enlarges nothing.
 
-    Of few vectors, small variances come out too small, and whitening enlarges noise. ``shrink`` moves the covariance
-    towards a multiple of the identity, as Ledoit and Wolf have it, https://doi.org/10.1016/S0047-259X(03)00096-4.
+    Of few vectors, small variances come out too small, and whitening enlarges noise. ``shrink``
+    moves the covariance towards a multiple of the identity, as Ledoit and Wolf have it,
+    https://doi.org/10.1016/S0047-259X(03)00096-4.
     """
     wanted = check_size(len(vectors), vectors.shape[1], k, exponent, shrink)
     mean = vectors.mean(axis=0)
@@ -40,18 +47,26 @@ def whitening(
     return mean, directions[:, :live] * values[:live] ** -exponent
 
 
-def check_size(rows: int, dim: int, k: int | None, exponent: float = FULL_WHITENING, shrink: bool = False) -> int:
-    """How many dimensions are wanted of ``dim``: ``k``, by default all. There must be rows enough for them."""
+def check_size(
+    rows: int, dim: int, k: int | None, exponent: float = FULL_WHITENING, shrink: bool = False
+) -> int:
+    """How many dimensions are wanted of ``dim``: ``k``, by default all. There must be rows enough
+    for them.
+    """
     wanted = dim if k is None else k
     if wanted > dim or rows < fewest_rows(dim, k, exponent, shrink):
         problem = f"{rows} sentences cannot whiten {wanted} dimensions of {dim}"
         other = " or exponent 0 (centring alone)" if k is None else ""
-        raise UserError(problem, f"fit on more than {wanted} sentences, or choose a smaller k{other}")
+        raise UserError(
+            problem, f"fit on more than {wanted} sentences, or choose a smaller k{other}"
+        )
     return wanted
 
 
 def fewest_rows(dim: int, k: int | None, exponent: float, shrink: bool = False) -> int:
-    """How many rows the fit needs: more than the dimensions. To centre or to shrink, two are enough."""
+    """How many rows the fit needs: more than the dimensions. To centre or to shrink, two are
+    enough.
+    """
     return 2 if shrink or (k is None and exponent == 0) else (dim if k is None else k) + 1
 
 
@@ -70,21 +85,26 @@ def removal(vectors: Matrix, k: int = 1) -> tuple[Matrix, Matrix]:
     """Mean μ (D,) and W = I − U Uᵀ (D, D) of vectors (N, D); the result of x is (x − μ) W.
 
     U (D, k) are the directions of largest variance. Mu and Viswanath, ICLR 2018, Algorithm 1,
-    https://arxiv.org/abs/1702.01417, project x and not x − μ onto U, which adds (U Uᵀ) μ to all vectors.
+    https://arxiv.org/abs/1702.01417, project x and not x − μ onto U, which adds (U Uᵀ) μ to all
+    vectors.
     """
     dim = vectors.shape[1]
     if k >= min(len(vectors), dim):
-        raise UserError(f"removal of k = {k} directions of {vectors.shape} vectors", "choose a smaller k")
+        raise UserError(
+            f"removal of k = {k} directions of {vectors.shape} vectors", "choose a smaller k"
+        )
     mean = vectors.mean(axis=0)
     centred = vectors - mean
-    top = np.linalg.eigh(centred.T @ centred / len(vectors))[1][:, -k:]  # (D, k); eigh gives rising variances
+    # (D, k); eigh gives rising variances
+    top = np.linalg.eigh(centred.T @ centred / len(vectors))[1][:, -k:]
     return mean, np.eye(dim) - top @ top.T
 
 
 class Removal(LinearStep):
     """``+removal``: all-but-the-top. BibTeX: mu2018allbutthetop."""
 
-    k: Count = 1  # directions taken away, of the largest variance; the paper takes about D / 100 for word vectors
+    # directions taken away, of the largest variance; the paper takes about D / 100 for word vectors
+    k: Count = 1
 
     def linear(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
         return removal(vectors, self.k)

@@ -1,11 +1,13 @@
-"""A loss of sentence-transformers, or of a third party, in the place of an objective: for baselines.
+"""A loss of sentence-transformers, or of a third party, in the place of an objective: for
+baselines.
 
     loss = "sentence_transformers.sentence_transformer.losses:GISTEmbedLoss"
     loss_options.guide = "before"  # the name of a teacher
     teachers.before.kind = "initial"
 
-The teacher called ``labels``, if there is one, gives the loss its labels: the vectors of the batch's texts. A third
-party's class declares ``stage = "loss"``. It is made as ``Class(student, **options)``.
+The teacher called ``labels``, if there is one, gives the loss its labels: the vectors of the
+batch's texts. A third party's class declares ``stage = "loss"``. It is made as ``Class(student,
+**options)``.
 """
 
 import inspect
@@ -44,7 +46,9 @@ CITED = {
 def _texts(columns: list[TextColumn]) -> TextColumn:
     """The one column of texts."""
     if len(columns) > 1:
-        raise UserError("this loss reads texts alone, and the data has positives", "leave --positive out")
+        raise UserError(
+            "this loss reads texts alone, and the data has positives", "leave --positive out"
+        )
     return columns[0]
 
 
@@ -71,7 +75,9 @@ def damaged(loss: Any, columns: list[TextColumn], rows: Tensor) -> list[TextColu
     column, corpus, ids = _texts(columns), loss.context.needed("corpus"), rows.tolist()
     texts = corpus.dataset[ids][corpus.columns[0]]
     few = [delete_words(text, derive(loss.seed, row)) for text, row in zip(texts, ids, strict=True)]
-    made = loss.model.preprocess(few, prompt=used_prompt(loss.model) or None, max_length=loss.max_length)
+    made = loss.model.preprocess(
+        few, prompt=used_prompt(loss.model) or None, max_length=loss.max_length
+    )
     device = column["input_ids"].device
     return [{k: v.to(device) if isinstance(v, Tensor) else v for k, v in made.items()}, column]
 
@@ -92,10 +98,12 @@ READ_BY = {  # what a loss reads of one process's batch; all others read `twice`
 
 
 class OutsideLoss(nn.Module):
-    """What a run trains instead of an `Objective`. Weights of the loss, such as a decoder, train with the student.
+    """What a run trains instead of an `Objective`. Weights of the loss, such as a decoder, train
+    with the student.
 
-    ``guides`` are models without gradient that the loss holds too. ``teacher``, if there is one, gives the loss its
-    labels: row ids (N,) -> (N, T); until the run opens it, it only tells its ``width``.
+    ``guides`` are models without gradient that the loss holds too. ``teacher``, if there is one,
+    gives the loss its labels: row ids (N,) -> (N, T); until the run opens it, it only tells its
+    ``width``.
     """
 
     def __init__(
@@ -114,11 +122,13 @@ class OutsideLoss(nn.Module):
         self.read = READ_BY.get(type(loss).__name__, twice)
 
     def forward(self, features: Sequence[TextColumn], labels: Any = None) -> Any:
-        """One batch's text columns -> the loss (). ``labels`` are row ids, which the loss itself does not see.
+        """One batch's text columns -> the loss (). ``labels`` are row ids, which the loss itself
+        does not see.
 
-        The columns are the data's: texts, positives if any, then hard negatives. A teacher's vectors of the texts,
-        (N, T), are the labels. `DistillKLDivLoss` compares a text with candidates: here all other texts of the batch,
-        which are encoded once, and its labels are the teacher's cosines.
+        The columns are the data's: texts, positives if any, then hard negatives. A teacher's
+        vectors of the texts, (N, T), are the labels. `DistillKLDivLoss` compares a text with
+        candidates: here all other texts of the batch, which are encoded once, and its labels are
+        the teacher's cosines.
         """
         self.step += self.training
         taught = None if self.teacher is None else self.teacher(Batch(labels, torch.Generator()))
@@ -131,8 +141,11 @@ class OutsideLoss(nn.Module):
         if type(self.inner).__name__ != "DistillKLDivLoss":
             return self.inner([column], taught)
         vectors, shifts = self.model(dict(column))["sentence_embedding"], range(1, len(taught))
-        cosines = torch.stack([(taught * taught.roll(-by, 0)).sum(dim=-1) for by in shifts], dim=1)  # (N, N - 1)
-        return self.inner.compute_loss_from_embeddings([vectors, *(vectors.roll(-by, 0) for by in shifts)], cosines)
+        # (N, N - 1)
+        cosines = torch.stack([(taught * taught.roll(-by, 0)).sum(dim=-1) for by in shifts], dim=1)
+        return self.inner.compute_loss_from_embeddings(
+            [vectors, *(vectors.roll(-by, 0) for by in shifts)], cosines
+        )
 
     def train(self, mode: bool = True) -> "OutsideLoss":
         """Training mode, but for the guides."""
@@ -145,9 +158,15 @@ class OutsideLoss(nn.Module):
         """Nothing: no component waits for an optimizer step."""
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The student, and what the loss has of its own. What it shares with the student or a guide is left out."""
+        """The student, and what the loss has of its own. What it shares with the student or a guide
+        is left out.
+        """
         state, owners = super().state_dict(*args, **kwargs), super().state_dict(keep_vars=True)
-        known = {id(one) for part in (self.model, *self.guides) for one in part.state_dict(keep_vars=True).values()}
+        known = {
+            id(one)
+            for part in (self.model, *self.guides)
+            for one in part.state_dict(keep_vars=True).values()
+        }
         for name, tensor in owners.items():
             if name.startswith("inner.") and id(tensor) in known:
                 del state[name]
@@ -166,7 +185,9 @@ class OutsideLoss(nn.Module):
     def has_weights(self) -> bool:
         """Whether the loss trains weights of its own."""
         student = {id(weight) for weight in self.model.parameters()}
-        return any(id(weight) not in student and weight.requires_grad for weight in self.parameters())
+        return any(
+            id(weight) not in student and weight.requires_grad for weight in self.parameters()
+        )
 
     def rehearse(self, columns: Sequence[TextColumn], rows: Tensor) -> None:
         """Compute the loss of a first batch, before long work. The state does not change."""
@@ -182,8 +203,12 @@ class OutsideLoss(nn.Module):
         except UserError:
             raise
         except Exception as error:
-            problem = f"{type(self.inner).__name__} cannot be computed from these texts ({_line(error)})"
-            raise UserError(problem, "choose a loss that needs no labels, or correct [loss_options]") from error
+            problem = (
+                f"{type(self.inner).__name__} cannot be computed from these texts ({_line(error)})"
+            )
+            raise UserError(
+                problem, "choose a loss that needs no labels, or correct [loss_options]"
+            ) from error
         self.load_state_dict(before, strict=False)
 
 
@@ -193,7 +218,9 @@ def outside_class(loss: str) -> type[nn.Module]:
     path = cls.__module__.split(".")
     own = path[0] == "sentence_transformers" and "losses" in path
     if not issubclass(cls, nn.Module) or not (own or getattr(cls, "stage", "") == "loss"):
-        remedy = 'name a loss of sentence-transformers; a class of your own must declare stage = "loss"'
+        remedy = (
+            'name a loss of sentence-transformers; a class of your own must declare stage = "loss"'
+        )
         raise UserError(f"loss = {loss!r} is not a loss", remedy)
     return cls
 
@@ -202,11 +229,19 @@ def check_loss(preset: Any) -> None:
     """Check the tables of a preset that stand beside a loss, or its options. Nothing is imported."""
     loss, options = preset.loss, preset.loss_options or {}
     idle = [f"[{stage}]" for stage in STAGES if stage != "teachers" and getattr(preset, stage)]
-    idle += [f"train.{key}" for key in ("dims", "mini_batch_size") if getattr(preset.train, key) is not None]
+    idle += [
+        f"train.{key}"
+        for key in ("dims", "mini_batch_size")
+        if getattr(preset.train, key) is not None
+    ]
     for label, table in preset.teachers.items():
-        one = table == {"kind": "initial"} or (table.keys() == {"models"} and len(table["models"]) == 1)
+        one = table == {"kind": "initial"} or (
+            table.keys() == {"models"} and len(table["models"]) == 1
+        )
         if label != LABELS and not (one and label in options.values()):
-            idle.append(f"[teachers.{label}], unless it is one model that an option of the loss names,")
+            idle.append(
+                f"[teachers.{label}], unless it is one model that an option of the loss names,"
+            )
     if loss is None:
         idle = ["[loss_options]"] if options else []
     if idle:
@@ -217,7 +252,8 @@ def check_loss(preset: Any) -> None:
 def check_options(loss: str, options: Mapping[str, Any]) -> None:
     """Check the names of a loss's options. Its class is imported."""
     _, *names = inspect.signature(cls := outside_class(loss)).parameters  # without the student
-    # A path would be opened past isotrope's own checks of a model's files, and no preset can give another loss.
+    # A path would be opened past isotrope's own checks of a model's files, and no preset can give
+    # another loss.
     known = [name for name in names if not re.fullmatch(r"loss|kwargs|\w*name_or_path", name)]
     if unknown := [key for key in options if key not in known]:
         takes = f"{cls.__name__} takes {', '.join(known) or 'none'}"
@@ -229,12 +265,20 @@ def build_outside(
 ) -> OutsideLoss:
     """Make a preset's outside loss for this student; its weights are drawn from torch's generator.
 
-    An option that is a teacher's name becomes that model: the student as it is now, or the one that the table names.
+    An option that is a teacher's name becomes that model: the student as it is now, or the one that
+    the table names.
     """
     options, teachers = preset.loss_options or {}, preset.teachers
     cls, device = outside_class(preset.loss), model.device
-    named = {key: teachers[name] for key, name in options.items() if isinstance(name, str) and name in teachers}
-    guides = {key: load(table["models"][0]) if "models" in table else deepcopy(model) for key, table in named.items()}
+    named = {
+        key: teachers[name]
+        for key, name in options.items()
+        if isinstance(name, str) and name in teachers
+    }
+    guides = {
+        key: load(table["models"][0]) if "models" in table else deepcopy(model)
+        for key, table in named.items()
+    }
     for guide in guides.values():
         guide.eval().requires_grad_(False)
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -244,10 +288,15 @@ def build_outside(
     except Exception as error:
         problem = f"{cls.__name__} cannot be made for {preset.encoder.backbone} ({_line(error)})"
         remedy = "correct [loss_options]; a decoder needs a model with the architecture of BERT or RoBERTa"
-        raise UserError(problem, "leave out [encoder.lora]" if has_adapter(model) else remedy) from error
-    whole = OutsideLoss(model, made, [*guides.values()], context, seed, preset.train.max_length, teacher)
+        raise UserError(
+            problem, "leave out [encoder.lora]" if has_adapter(model) else remedy
+        ) from error
+    whole = OutsideLoss(
+        model, made, [*guides.values()], context, seed, preset.train.max_length, teacher
+    )
     whole.float().to(device)
-    model.load_state_dict(before)  # a decoder that is tied to the student brought the weights of the backbone's files
+    # a decoder that is tied to the student brought the weights of the backbone's files
+    model.load_state_dict(before)
     return whole
 
 

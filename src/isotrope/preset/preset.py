@@ -12,7 +12,14 @@ from pydantic import BaseModel, Field, ValidationError
 from sentence_transformers import SentenceTransformer
 
 from isotrope.components.refusals import OF_PASSES
-from isotrope.components.registry import READING, STAGES, THIRD_PARTY, component, component_class, explain
+from isotrope.components.registry import (
+    READING,
+    STAGES,
+    THIRD_PARTY,
+    component,
+    component_class,
+    explain,
+)
 from isotrope.contract.context import BuildContext, Unopened, built
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
@@ -30,12 +37,15 @@ class _Record(BaseModel, extra="forbid", frozen=True): ...
 
 
 class LoraSettings(_Record):
-    """``[encoder.lora]``: an adapter is trained instead of the encoder's weights; see isotrope.encoder.adapters."""
+    """``[encoder.lora]``: an adapter is trained instead of the encoder's weights; see
+    isotrope.encoder.adapters.
+    """
 
     rank: Count = 8  # this and the next two: peft's own defaults
     alpha: Count = 8
     dropout: PROBABILITY = 0.0
-    targets: Annotated[list[str], Field(min_length=1)] | None = None  # layers, by the ends of their names; None: peft's
+    # layers, by the ends of their names; None: peft's
+    targets: Annotated[list[str], Field(min_length=1)] | None = None
     save: Literal["merged", "adapter"] = "merged"  # a whole model, or the adapter's files alone
 
 
@@ -43,14 +53,17 @@ class EncoderSettings(_Record):
     """``[encoder]``: where to start, and how a sentence is read."""
 
     backbone: str
-    student: str | None = None  # what is made of the backbone before training; see isotrope.encoder.student
+    # what is made of the backbone before training; see isotrope.encoder.student
+    student: str | None = None
     pooling: Literal[tuple(LAYERS)] | None = None  # type: ignore[valid-type]  # None: the model's own, or mean
     dropout: PROBABILITY | None = 0.1  # None: as the checkpoint says
     normalize: bool | None = None  # None: as the model has it
     prompt: str | None = None  # words before every text; None: the model's default prompt
     prompt_name: str | None = None  # the same, by its name in the model
-    positive_prompt: str | None = None  # words before positives and hard negatives; None: as before all texts
-    bidirectional: bool | None = None  # a decoder's tokens see those behind; None: no, and no word of it in records
+    # words before positives and hard negatives; None: as before all texts
+    positive_prompt: str | None = None
+    # a decoder's tokens see those behind; None: no, and no word of it in records
+    bidirectional: bool | None = None
     lora: LoraSettings | None = None  # None: all weights are trained, and no word of it in records
 
 
@@ -59,7 +72,8 @@ class TrainSettings(_Record):
 
     epochs: AboveZero = 1.0
     batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 64  # a process
-    mini_batch_size: Count | None = None  # sentences through the encoder at a time, each pass counted; None: all
+    # sentences through the encoder at a time, each pass counted; None: all
+    mini_batch_size: Count | None = None
     accumulation: Count = 1  # batches an optimizer step; negatives stay within a batch
     learning_rate: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 3e-5
     weight_decay: NonNegative = 0.0
@@ -67,21 +81,32 @@ class TrainSettings(_Record):
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     max_grad_norm: AboveZero = 1.0  # of encoder and head together
     max_length: Annotated[int, Field(ge=3, le=100_000)] = 32  # tokens, while training
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # auto: bf16 where the GPU has it, else fp32
+    # auto: bf16 where the GPU has it, else fp32
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     eval_steps: Count = 250
     save_steps: Count = 500
-    select: list[str] = ["stsb-dev"]  # the mean of these dev sets chooses the checkpoint; [] keeps the last
+    # the mean of these dev sets chooses the checkpoint; [] keeps the last
+    select: list[str] = ["stsb-dev"]
     patience: Count | None = None  # stop after so many evaluations without a better one
     gradient_checkpointing: bool = False  # less memory, a third more time
-    dims: Annotated[list[Count], Field(min_length=1)] | None = None  # Matryoshka: widths that each have the loss
-    keep_head: bool | None = None  # the view steps become part of the model; None: no, and no word of it in records
-    compile: bool | None = None  # the layers, by torch.compile: for GPUs; None: no, and no word of it in records
-    fsdp: bool | None = None  # several processes share the weights; None: no, and no word of it in records
+    # Matryoshka: widths that each have the loss
+    dims: Annotated[list[Count], Field(min_length=1)] | None = None
+    # the view steps become part of the model; None: no, and no word of it in records
+    keep_head: bool | None = None
+    # the layers, by torch.compile: for GPUs; None: no, and no word of it in records
+    compile: bool | None = None
+    # several processes share the weights; None: no, and no word of it in records
+    fsdp: bool | None = None
 
 
-RECORDS: dict[str, type[_Record]] = {"encoder": EncoderSettings, "encoder.lora": LoraSettings, "train": TrainSettings}
+RECORDS: dict[str, type[_Record]] = {
+    "encoder": EncoderSettings,
+    "encoder.lora": LoraSettings,
+    "train": TrainSettings,
+}
 RESERVED = {"order", "passes"}  # keys of a stage that are not named tables
-LOG_FIELDS = {"step", "epoch", "loss", "score", "grad_norm", "learning_rate"}  # fields of the log, beside the terms
+# fields of the log, beside the terms
+LOG_FIELDS = {"step", "epoch", "loss", "score", "grad_norm", "learning_rate"}
 SELF = "self"  # instance weights from the student's own cosines need no teacher
 
 
@@ -119,7 +144,8 @@ class Preset(_Record):
     encoder: EncoderSettings
     train: TrainSettings = TrainSettings()
     pairs: PairSettings | None = None  # the text is documents, and pairs are drawn from them
-    loss: Annotated[str, Field(pattern=r"\w:\w")] | None = None  # an outside loss, instead of views, scores and terms
+    # an outside loss, instead of views, scores and terms
+    loss: Annotated[str, Field(pattern=r"\w:\w")] | None = None
     loss_options: TomlTable | None = None
     tokens: TomlTable = {}
     peers: TomlTable | None = None  # None: no, and no word of it in records
@@ -135,7 +161,9 @@ class Preset(_Record):
 
     def parts(self, *stages: str) -> list[Part]:
         """The components of some stages, or of all, in order."""
-        found = [part for stage in STAGES if stage in (stages or STAGES) for part in self._parts(stage)]
+        found = [
+            part for stage in STAGES if stage in (stages or STAGES) for part in self._parts(stage)
+        ]
         if self.pairs and (not stages or READING in stages):
             return [Part(READING, "", self.pairs.kind, dict(self.pairs.model_extra or {})), *found]
         return found
@@ -156,7 +184,9 @@ class Preset(_Record):
                 unknown = f"{stage}.{label} = {tables[label]!r} is an unknown key"
                 raise UserError(unknown, f"write a table [{stage}.{label}]")
             if stage == "terms" and label in LOG_FIELDS:
-                raise UserError(f"terms.{label}: the run's log has a field of that name", "choose another label")
+                raise UserError(
+                    f"terms.{label}: the run's log has a field of that name", "choose another label"
+                )
             options = dict(tables[label])
             kind = str(options.pop("kind", "mixture" if stage == "teachers" else label))
             on = options.pop("on", [1]) if stage in OF_PASSES else None
@@ -171,7 +201,8 @@ class Preset(_Record):
         """The resolved preset, which ``read_preset`` takes again."""
         settings = self.model_dump(exclude_none=True, exclude={"name"})
         kept = {key: value for key, value in settings.items() if value not in ({}, "")}
-        lists = re.compile(r"\[\n    (.*?),\n\]", flags=re.DOTALL)  # on one line, so that a comment fits behind
+        # on one line, so that a comment fits behind
+        lists = re.compile(r"\[\n    (.*?),\n\]", flags=re.DOTALL)
         return lists.sub(lambda m: "[" + m[1].replace("\n    ", " ") + "]", tomli_w.dumps(kept))
 
 
@@ -179,8 +210,9 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
     """A shipped preset by name, or the user's by path (.toml), with ``key=value`` overrides.
 
     Raises:
-        UserError: unknown preset, broken TOML, unknown key, impossible value; names file, key, value and remedy.
-            Nothing of a third party is imported: for its components, see `check_runnable`.
+        UserError: unknown preset, broken TOML, unknown key, impossible value; names file, key,
+            value and remedy. Nothing of a third party is imported: for its components, see
+            `check_runnable`.
     """
     tables = resolved_tables(str(name), overrides)
     tables.setdefault("name", Path(name).stem if str(name).endswith(".toml") else str(name))
@@ -191,26 +223,43 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
         raise UserError(f"preset {name}: {mistake.problem}", mistake.remedy) from error
     check_loss(preset)
     if not preset.loss and not preset.parts("terms"):
-        raise UserError(f"preset {name} has no terms, so no loss", "add one, such as [terms.infonce]")
+        raise UserError(
+            f"preset {name} has no terms, so no loss", "add one, such as [terms.infonce]"
+        )
     _check_parts(preset, third_parties=False)
     return preset
 
 
 def _keys(tables: TomlTable) -> list[str]:
     """The keys that can be set: of the records, and those that the preset's components have."""
-    given = {stage: tables[stage] for stage in (*STAGES, READING) if isinstance(tables.get(stage), Mapping)}
-    return [f"{table}.{key}" for table, record in RECORDS.items() for key in record.model_fields] + [*leaves(given)]
+    given = {
+        stage: tables[stage]
+        for stage in (*STAGES, READING)
+        if isinstance(tables.get(stage), Mapping)
+    }
+    return [
+        f"{table}.{key}" for table, record in RECORDS.items() for key in record.model_fields
+    ] + [*leaves(given)]
 
 
 def check_runnable(preset: Preset) -> None:
-    """What is checked when a run starts: classes named as ``module:Class``, which are imported, and a head to keep."""
+    """What is checked when a run starts: classes named as ``module:Class``, which are imported, and
+    a head to keep.
+    """
     if preset.loss:
         check_options(preset.loss, preset.loss_options or {})
     _check_parts(preset, third_parties=True)
     without = [part.label for part in preset.parts("views") if not hasattr(part.cls, "layers")]
     if preset.train.keep_head and (without or not preset.head):
-        why = f"views.{without[0]} has no method layers()" if without else f"{preset.name} has no head"
-        raise UserError(f"train.keep_head = true, and {why}", "leave it out, or choose a head such as [views.mlp]")
+        why = (
+            f"views.{without[0]} has no method layers()"
+            if without
+            else f"{preset.name} has no head"
+        )
+        raise UserError(
+            f"train.keep_head = true, and {why}",
+            "leave it out, or choose a head such as [views.mlp]",
+        )
 
 
 def _check_parts(preset: Preset, third_parties: bool) -> None:
@@ -250,25 +299,38 @@ def build_objective(
     ``context`` is what the components are built with; by default what the student tells.
     """
     context = context or BuildContext.of(model)
-    parts: dict[str, Any] = {stage: [(p.make(), p.on) for p in preset.parts(stage)] for stage in OF_PASSES}
+    parts: dict[str, Any] = {
+        stage: [(p.make(), p.on) for p in preset.parts(stage)] for stage in OF_PASSES
+    }
     parts |= {stage: [part.make() for part in preset.parts(stage)] for stage in ("views", "scores")}
     parts["terms"] = {part.label: part.make() for part in preset.parts("terms")}
     context = replace(context, teachers=unopened_teachers(preset, context))
     with _as_written(preset.parts()):
         return Objective(
-            model, **parts, passes=preset.views.get("passes", 2), teachers=teachers, dims=preset.train.dims or (),
-            seed=seed, context=context, mini_batch_size=preset.train.mini_batch_size,
-        )  # fmt: skip
+            model,
+            **parts,
+            passes=preset.views.get("passes", 2),
+            teachers=teachers,
+            dims=preset.train.dims or (),
+            seed=seed,
+            context=context,
+            mini_batch_size=preset.train.mini_batch_size,
+        )
 
 
 @contextmanager
 def _as_written(parts: Iterable[Part]) -> Iterator[None]:
-    """A mistake in a component's options is named by the preset's table, which may not be called after its kind."""
+    """A mistake in a component's options is named by the preset's table, which may not be called
+    after its kind.
+    """
     try:
         yield
     except UserError as error:
         said = [error.problem, error.remedy]
         for part in parts:
-            kind, table = rf"\b{part.stage}\.{re.escape(part.kind)}\b", f"{part.stage}.{part.label}".strip(".")
+            kind, table = (
+                rf"\b{part.stage}\.{re.escape(part.kind)}\b",
+                f"{part.stage}.{part.label}".strip("."),
+            )
             said = [re.sub(kind, table, each) for each in said]
         raise UserError(*said) from error

@@ -10,7 +10,9 @@ from isotrope.preset.tables import SHIPPED, TomlTable, leaves, preset_layers
 
 
 def cited_sources(name: str) -> dict[str, str]:
-    """Dotted key -> where a preset's value comes from: the comment behind it, or else the name of the user's file."""
+    """Dotted key -> where a preset's value comes from: the comment behind it, or else the name of
+    the user's file.
+    """
     found: dict[str, str] = {}
     for path, tables in preset_layers(name).items():
         if path.parent != files(SHIPPED["preset"]):
@@ -35,22 +37,31 @@ def flat(preset: Preset) -> TomlTable:
 def sourced(preset: Preset, name: str) -> list[tuple[str, str, str]]:
     """Rows (key, value, source) of a resolved preset that came from the one called ``name``.
 
-    The source is the paper's section, "isotrope's default", or "set for this run", as all of a preset that is not
-    shipped.
+    The source is the paper's section, "isotrope's default", or "set for this run", as all of a
+    preset that is not shipped.
     """
     shipped = name in preset_names()
     usual, cited = (flat(read_preset(name)), cited_sources(name)) if shipped else ({}, {})
     return [
-        (key, "" if value == {} else json.dumps(value, ensure_ascii=False),
-         (cited.get(key) or "isotrope's default") if key in usual and usual[key] == value else "set for this run")
+        (
+            key,
+            "" if value == {} else json.dumps(value, ensure_ascii=False),
+            (cited.get(key) or "isotrope's default")
+            if key in usual and usual[key] == value
+            else "set for this run",
+        )
         for key, value in flat(preset).items()
         if value != {} or "." in key
-    ]  # fmt: skip
+    ]
 
 
 def annotated(name: str, overrides: Sequence[str] = ()) -> str:
-    """The resolved preset as TOML, every line with its source: a paper's section, a file, an override, our default."""
-    cited = cited_sources(name) | {override.partition("=")[0].strip(): "--set" for override in overrides}
+    """The resolved preset as TOML, every line with its source: a paper's section, a file, an
+    override, our default.
+    """
+    cited = cited_sources(name) | {
+        override.partition("=")[0].strip(): "--set" for override in overrides
+    }
     lines, table = [], ""
     for line in read_preset(name, overrides).toml().splitlines():
         if line.startswith("["):

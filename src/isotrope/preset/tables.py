@@ -1,4 +1,6 @@
-"""A preset's file: TOML, laid over what it extends, under ``key=value`` overrides. Nothing is imported, only read."""
+"""A preset's file: TOML, laid over what it extends, under ``key=value`` overrides. Nothing is
+imported, only read.
+"""
 
 import re
 import tomllib
@@ -10,7 +12,8 @@ from typing import Any
 from isotrope.errors import UserError, check_known
 
 TomlTable = dict[str, Any]
-SHIPPED = {"preset": "isotrope.presets", "study": "isotrope.studies"}  # the packages of the files of each kind
+# the packages of the files of each kind
+SHIPPED = {"preset": "isotrope.presets", "study": "isotrope.studies"}
 
 
 def shipped_names(kind: str) -> list[str]:
@@ -30,26 +33,39 @@ def preset_descriptions() -> dict[str, str]:
 
 
 def read_toml(kind: str, name: str, children: Sequence[Any] = ()) -> tuple[Any, TomlTable]:
-    """The path and the tables of a preset or study: a shipped one by name, or the user's by path (.toml).
+    """The path and the tables of a preset or study: a shipped one by name, or the user's by path
+    (.toml).
 
-    The path is relative to the file that extends it, the last of ``children``, or else to the current folder.
+    The path is relative to the file that extends it, the last of ``children``, or else to the
+    current folder.
     """
     if name.endswith(".toml"):
         path: Any = (children[-1].parent / name if children else Path(name)).resolve()
         if not path.is_file():
-            said = f"{kind} {name}, which {children[-1].name} extends," if children else f"{kind} {name}"
-            raise UserError(f"{said} does not exist", f"check the path{f' from {path.parent}' if children else ''}")
+            said = (
+                f"{kind} {name}, which {children[-1].name} extends,"
+                if children
+                else f"{kind} {name}"
+            )
+            raise UserError(
+                f"{said} does not exist",
+                f"check the path{f' from {path.parent}' if children else ''}",
+            )
     else:
         check_known(kind, name, shipped_names(kind), ", or a .toml file")
         path = files(SHIPPED[kind]).joinpath(f"{name}.toml")
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{kind} {name} is not valid TOML ({error})", "correct that line") from error
+        raise UserError(
+            f"{kind} {name} is not valid TOML ({error})", "correct that line"
+        ) from error
 
 
 def preset_layers(name: str) -> dict[Any, TomlTable]:
-    """Path -> tables, of a preset's file and those that it extends; the one that extends nothing comes first."""
+    """Path -> tables, of a preset's file and those that it extends; the one that extends nothing
+    comes first.
+    """
     layers: dict[Any, TomlTable] = {}
     wanted = name
     while wanted:
@@ -82,7 +98,9 @@ def leaves(table: Mapping[str, Any], prefix: str = "") -> TomlTable:
 
 
 def _merge(base: TomlTable, top: TomlTable) -> None:
-    """Lay ``top`` over ``base``, in place; ``name = false`` takes an inherited table away, out of the order too."""
+    """Lay ``top`` over ``base``, in place; ``name = false`` takes an inherited table away, out of
+    the order too.
+    """
     for key, value in top.items():
         if value is False and isinstance(base.get(key), dict):
             del base[key]
@@ -95,10 +113,15 @@ def _merge(base: TomlTable, top: TomlTable) -> None:
 
 
 def _parse_override(text: str) -> TomlTable:
-    """``train.batch_size=32`` -> {"train": {"batch_size": 32}}; a value that is not TOML is a string."""
+    """``train.batch_size=32`` -> {"train": {"batch_size": 32}}; a value that is not TOML is a
+    string.
+    """
     key, sign, value = text.partition("=")
     if not sign or not re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)*", key.strip()):
-        raise UserError(f"--set {text}: not of the form key=value", "write, for example, --set train.batch_size=32")
+        raise UserError(
+            f"--set {text}: not of the form key=value",
+            "write, for example, --set train.batch_size=32",
+        )
     try:
         parsed: Any = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

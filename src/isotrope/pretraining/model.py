@@ -1,4 +1,6 @@
-"""The encoder: its masked-language head and first embeddings, its folder in Hugging Face format, and its card."""
+"""The encoder: its masked-language head and first embeddings, its folder in Hugging Face format,
+and its card.
+"""
 
 import json
 from collections.abc import Mapping
@@ -23,23 +25,36 @@ BLOCKS = 64  # whose sentences the mean cosine is taken over
 def build_model(recipe: Recipe, tokenizer: Any, seed: int) -> Any:
     """A fresh encoder with a head that computes logits at the predicted places alone."""
     torch.manual_seed(seed)
-    # On a CPU the plain attention, compiled, is faster at these lengths: 10,200 tokens a second and core, not 6,000.
+    # On a CPU the plain attention, compiled, is faster at these lengths: 10,200 tokens a second and
+    # core, not 6,000.
     attention = "sdpa" if torch.cuda.is_available() else "eager"
     ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in SPECIAL.items()}
     rope = {"rope_type": "default", "rope_theta": 10_000.0}
     config = ModernBertConfig(
-        vocab_size=len(tokenizer), hidden_size=recipe.width, intermediate_size=recipe.inner,
-        num_hidden_layers=recipe.layers, num_attention_heads=recipe.heads,
-        layer_types=["full_attention"] * recipe.layers, max_position_embeddings=recipe.max_positions,
-        pad_token_id=ids["pad"], cls_token_id=ids["cls"], bos_token_id=ids["cls"], sep_token_id=ids["sep"],
-        eos_token_id=ids["sep"], rope_parameters={"full_attention": rope, "sliding_attention": dict(rope)},
-        sparse_prediction=True, attn_implementation=attention,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=recipe.width,
+        intermediate_size=recipe.inner,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        layer_types=["full_attention"] * recipe.layers,
+        max_position_embeddings=recipe.max_positions,
+        pad_token_id=ids["pad"],
+        cls_token_id=ids["cls"],
+        bos_token_id=ids["cls"],
+        sep_token_id=ids["sep"],
+        eos_token_id=ids["sep"],
+        rope_parameters={"full_attention": rope, "sliding_attention": dict(rope)},
+        sparse_prediction=True,
+        attn_implementation=attention,
+    )
     return ModernBertForMaskedLM(config)
 
 
-def begin_from(model: Any, embeddings: Array | None, counts: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-    """Put token embeddings (V, D) in place, and each token's log frequency, from counts (V,), as the decoder's bias.
+def begin_from(
+    model: Any, embeddings: Array | None, counts: np.ndarray[Any, np.dtype[np.int64]]
+) -> None:
+    """Put token embeddings (V, D) in place, and each token's log frequency, from counts (V,), as
+    the decoder's bias.
 
     The bias spares the first steps the learning of how frequent each token is.
     """
@@ -53,8 +68,8 @@ def begin_from(model: Any, embeddings: Array | None, counts: np.ndarray[Any, np.
 def write_encoder(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write the encoder without its masked-language head, and the tokenizer, into a new folder.
 
-    The weights are stored in fp16, and the config says float32, so that they are loaded in that: training and CPU
-    arithmetic in fp16 would lose precision.
+    The weights are stored in fp16, and the config says float32, so that they are loaded in that:
+    training and CPU arithmetic in fp16 would lose precision.
     """
     encoder = type(model.model)(model.config)
     encoder.load_state_dict(model.model.state_dict())
@@ -62,8 +77,12 @@ def write_encoder(model: Any, tokenizer: Any, folder: Path) -> None:
     encoder.half().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     for name, values in (
-        ("config.json", {"dtype": "float32", **(for_transformers_4(encoder.config.to_dict()) or {})}),
-        ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"}),  # which every version knows
+        (
+            "config.json",
+            {"dtype": "float32", **(for_transformers_4(encoder.config.to_dict()) or {})},
+        ),
+        # which every version knows
+        ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"}),
     ):
         settings = json.loads((folder / name).read_text(encoding="utf-8")) | values
         for own in ("is_local", "local_files_only"):  # true of this machine alone
@@ -73,12 +92,15 @@ def write_encoder(model: Any, tokenizer: Any, folder: Path) -> None:
 
 @torch.no_grad()
 def sentence_sums(encoder: Any, blocks: Ids) -> np.ndarray[Any, Any]:
-    """The sums of the token states of each sentence in blocks (B, L): (S, D). A sum has the direction of the mean."""
+    """The sums of the token states of each sentence in blocks (B, L): (S, D). A sum has the
+    direction of the mean.
+    """
     encoder.eval()
     ids = torch.from_numpy(blocks.astype(np.int64)).to(encoder.device)
     begins = ids == START
     begins[:, 0] = True
-    sentence = begins.flatten().cumsum(0).view_as(ids) - 1  # (B, L): the number of each token's sentence
+    # (B, L): the number of each token's sentence
+    sentence = begins.flatten().cumsum(0).view_as(ids) - 1
     inside = within_sentences(sentence)  # (B, 1, L, L)
     hidden = encoder(input_ids=ids, attention_mask=inside).last_hidden_state  # (B, L, D)
     sums = hidden.new_zeros(int(sentence.max()) + 1, hidden.shape[-1])
@@ -86,7 +108,8 @@ def sentence_sums(encoder: Any, blocks: Ids) -> np.ndarray[Any, Any]:
 
 
 def write_card(folder: Path, encoder: Any, held_out: Ids, run: Mapping[str, Any]) -> None:
-    """Write README.md beside the weights. ``held_out`` (H, L) gives the mean cosine of two sentences.
+    """Write README.md beside the weights. ``held_out`` (H, L) gives the mean cosine of two
+    sentences.
 
     ``run`` is the run's identity, with size, files, tokens, held_out_loss, seconds and licence.
     """
@@ -98,14 +121,16 @@ def write_card(folder: Path, encoder: Any, held_out: Ids, run: Mapping[str, Any]
         "architecture": f"ModernBERT kind: {recipe['layers']} layers, width {recipe['width']}, {recipe['heads']} heads",
         "objective": f"masked-language modelling, {recipe['mask']:.0%} of the tokens predicted",
         "token embeddings": warm if run["warm_start"] else "cold, random",
-        "text": ", ".join(files) if len(files) < 4 else f"{files[0]} … {files[-1]} ({len(files)} files)",
+        "text": ", ".join(files)
+        if len(files) < 4
+        else f"{files[0]} … {files[-1]} ({len(files)} files)",
         "licence of the text": run["licence"],
         "tokens seen": f"{run['tokens']:,}",
         "held-out loss": f"{run['held_out_loss']:.3f} nats a predicted token",
         "mean cosine of two sentences (anisotropy)": f"{cosine:.3f}, mean pooling",
         "hardware": f"{hardware}, {run['seconds'] / 3600:.1f} hours",
         "seed": run["seed"],
-    }  # fmt: skip
+    }
     table = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
     options = f"--size {run['size']} --seed {run['seed']} --tokens {run['tokens']}"
     options += "" if run["warm_start"] else " --cold-start"

@@ -1,6 +1,8 @@
-"""A raw and a good model become better for some documents without a label. Then questions that nobody has seen judge.
+"""A raw and a good model become better for some documents without a label. Then questions that
+nobody has seen judge.
 
-Everything is counted in steps and pairs (``plan.json``), not in seconds, so that every machine does the same work.
+Everything is counted in steps and pairs (``plan.json``), not in seconds, so that every machine does
+the same work.
 """
 
 import json
@@ -57,7 +59,9 @@ PLAN: Mapping[str, Any] = json.loads((SHIPPED / "plan.json").read_bytes())
 
 
 def shipped_pages() -> list[dict[str, str]]:
-    """The collection that ships: 3,600 pages about commands, with ``name``, ``title``, ``text``, ``asked``."""
+    """The collection that ships: 3,600 pages about commands, with ``name``, ``title``, ``text``,
+    ``asked``.
+    """
     packed = (SHIPPED / "tldr.jsonl.xz").read_bytes()
     return [json.loads(line) for line in lzma.decompress(packed).decode().splitlines()]
 
@@ -72,7 +76,8 @@ def quickstart(
     restart: bool = False,
     console: Console | None = None,
 ) -> Outcome:
-    """Make a raw model better for the pages that ship in several ways, and let their questions judge all of them.
+    """Make a raw model better for the pages that ship in several ways, and let their questions
+    judge all of them.
 
     Called again after a stop or a kill, it goes on. After its end, it gives the same result again.
 
@@ -90,7 +95,9 @@ def quickstart(
         Stopped: Ctrl-C.
     """
     console = console or plain_console()
-    job = Job(output, KIND, {"seed": seed, "model": files_checksum(model), "plan": plan}, restart=restart)
+    job = Job(
+        output, KIND, {"seed": seed, "model": files_checksum(model), "plan": plan}, restart=restart
+    )
     with job.held():
         record = job.result()
         if record is None:
@@ -114,7 +121,9 @@ def advice(record: Mapping[str, Any]) -> str:
 
 
 def quickstart_page(record: Mapping[str, Any]) -> Page:
-    """The page: what to do, all models, questions, and the candidates of `improve` for the good model."""
+    """The page: what to do, all models, questions, and the candidates of `improve` for the good
+    model.
+    """
     raw, verdict = (Verdict.from_record(record[name]) for name in ("raw", "verdict"))
     return Page(
         title=f"Quickstart: {GOOD} for {record['documents']:,} pages about commands",
@@ -146,65 +155,111 @@ def quickstart_tables(record: Mapping[str, Any]) -> list[Table]:
 
 
 def _made(
-    job: Job, model: str, rows: Sequence[Mapping[str, str]], plan: Mapping[str, Any], seed: int, console: Console
+    job: Job,
+    model: str,
+    rows: Sequence[Mapping[str, str]],
+    plan: Mapping[str, Any],
+    seed: int,
+    console: Console,
 ) -> Record:
     began, documents = time.monotonic(), job.folder / "documents.jsonl"
-    lines = (json.dumps({"title": row["title"], "text": row["text"]}, ensure_ascii=False) for row in rows)
+    lines = (
+        json.dumps({"title": row["title"], "text": row["text"]}, ensure_ascii=False) for row in rows
+    )
     write_text(documents, "\n".join(lines) + "\n")
-    console.print(f"{len(rows):,} pages about commands (tldr-pages, CC BY 4.0); no label is used until the end")
-    sentences = [f"{each.rstrip('.')}." for row in rows for each in (row["title"], *row["text"].split(". "))]
+    console.print(
+        f"{len(rows):,} pages about commands (tldr-pages, CC BY 4.0); no label is used until the end"
+    )
+    sentences = [
+        f"{each.rstrip('.')}." for row in rows for each in (row["title"], *row["text"].split(". "))
+    ]
     quiet, size = plain_console(quiet=True), 64 * plan["steps"]
 
     def trained(preset: str, told: str, **teachers: SentenceTransformer) -> SentenceTransformer:
         console.print(told)
         with watch("training", console):
             return train(
-                sentences, preset=preset, model=model, sentences=size, overrides=SETTINGS, dev="none", labels="none",
-                output=job.folder / preset, seed=seed, teachers=teachers, console=quiet,
-            ).model  # fmt: skip
+                sentences,
+                preset=preset,
+                model=model,
+                sentences=size,
+                overrides=SETTINGS,
+                dev="none",
+                labels="none",
+                output=job.folder / preset,
+                seed=seed,
+                teachers=teachers,
+                console=quiet,
+            ).model
 
     models = {model: load(model), f"{model}, pooling {POOLING}": load(model, POOLING)}
-    models["SimCSE"] = trained("simcse", f"SimCSE: {plan['steps']} steps on {size:,} sentences of the pages")
+    models["SimCSE"] = trained(
+        "simcse", f"SimCSE: {plan['steps']} steps on {size:,} sentences of the pages"
+    )
     told = "RankCSE: as many steps on the same sentences; its teacher is the result of SimCSE"
     models["RankCSE"] = trained("rankcse-listnet", told, simcse=models["SimCSE"])
-    console.print("improve: poolings, whitening and a training, compared on tasks made from pages that it holds out")
+    console.print(
+        "improve: poolings, whitening and a training, compared on tasks made from pages that it holds out"
+    )
     given: dict[str, Any] = {"documents": documents, "seed": seed, "console": quiet}
     with watch("improving", console):
         found = improve(model, plan=plan["improve"], output=job.folder / "improved", **given)
-    console.print(f"improve {GOOD}: a good model, where whitening and a map learned from rankings take seconds")
+    console.print(
+        f"improve {GOOD}: a good model, where whitening and a map learned from rankings take seconds"
+    )
     with watch("improving", console):
         better = improve(GOOD, plan=plan["good"], output=job.folder / "better", **given)
     models |= {IMPROVED: found.model, GOOD: load(GOOD), BETTER: better.model}
-    texts, asked = [f"{row['title']} {row['text']}" for row in rows], [row["asked"] for row in rows if row["asked"]]
+    texts, asked = (
+        [f"{row['title']} {row['text']}" for row in rows],
+        [row["asked"] for row in rows if row["asked"]],
+    )
     right = [place for place, row in enumerate(rows) if row["asked"]]
-    grades = csr_array((np.ones(len(right)), (np.arange(len(right)), right)), shape=(len(right), len(rows)))
+    grades = csr_array(
+        (np.ones(len(right)), (np.arange(len(right)), right)), shape=(len(right), len(rows))
+    )
     domain = Domain("questions", asked, [row["name"] for row in rows], grades)
     console.print(f"judging all models by {len(asked):,} questions that none has seen")
     table, ranks, hits = dict[str, dict[str, float]](), {}, {}
     for name, encoder in models.items():
         with watch("judging", console, name), cut(encoder, READ):
             if name == BETTER and for_queries(better.record["made"][better.choice]):
-                queries = vectors_of(encoder, asked, role="query")  # its pages have the vectors of GOOD, the last model
+                # its pages have the vectors of GOOD, the last model
+                queries = vectors_of(encoder, asked, role="query")
             else:
                 queries, pages = search_vectors(encoder, asked, texts)
         ranks[name], hits[name] = _ranks(queries, pages, domain), first_hits(queries, pages)
         table[name] = {MRR: float(np.mean(ranks[name])), FIRST: float(np.mean(ranks[name] == 1))}
         if name not in (IMPROVED, BETTER):
-            mean, matrix = linear_step(WHITENINGS["full whitening"]).linear(np.asarray(pages, dtype=np.float64))
-            table[name][WHITENED] = float(np.mean(_ranks((queries - mean) @ matrix, (pages - mean) @ matrix, domain)))
+            mean, matrix = linear_step(WHITENINGS["full whitening"]).linear(
+                np.asarray(pages, dtype=np.float64)
+            )
+            table[name][WHITENED] = float(
+                np.mean(_ranks((queries - mean) @ matrix, (pages - mean) @ matrix, domain))
+            )
     judge = f"{len(asked):,} questions that no candidate has seen"
 
     def verdict(before: str, after: str, choice: str) -> Record:
         compared = compare_means(ranks[before], ranks[after], seed=seed)
-        return asdict(Verdict.of(compared, before=before, after=choice, judge=judge, measure="MRR@10 × 100"))
+        return asdict(
+            Verdict.of(compared, before=before, after=choice, judge=judge, measure="MRR@10 × 100")
+        )
 
     record = {
-        "model": model, "choices": {IMPROVED: found.choice, BETTER: better.choice},
-        "verdict": verdict(GOOD, BETTER, better.choice), "raw": verdict(model, IMPROVED, found.choice),
-        "documents": len(rows), "questions": len(asked), "seed": seed, "steps": plan["steps"], "table": table,
-        "shown": examples(domain, hits[GOOD], hits[BETTER]), "improved": better.record,
-        "seconds": time.monotonic() - began, "environment": environment(),
-    }  # fmt: skip
+        "model": model,
+        "choices": {IMPROVED: found.choice, BETTER: better.choice},
+        "verdict": verdict(GOOD, BETTER, better.choice),
+        "raw": verdict(model, IMPROVED, found.choice),
+        "documents": len(rows),
+        "questions": len(asked),
+        "seed": seed,
+        "steps": plan["steps"],
+        "table": table,
+        "shown": examples(domain, hits[GOOD], hits[BETTER]),
+        "improved": better.record,
+        "seconds": time.monotonic() - began,
+        "environment": environment(),
+    }
     better.save(job.folder / MODEL)
     write_text(job.folder / REPORT, quickstart_page(record).html())
     return job.finish(record)

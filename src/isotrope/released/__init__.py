@@ -1,4 +1,5 @@
-"""What the released code does where it departs from its paper: a file for each paper, a class for each departure.
+"""What the released code does where it departs from its paper: a file for each paper, a class for
+each departure.
 
 A preset names one by ``kind = "released.NAME"``, in the stage that the class declares.
 """

@@ -1,7 +1,8 @@
-"""DCLR as its public code computes it, where that is not its paper. https://aclanthology.org/2022.acl-long.423
+"""DCLR as its public code computes it, where that is not its paper.
+https://aclanthology.org/2022.acl-long.423
 
-The paper says nothing of a missing attention mask (Sec. 3), has noise alone in the denominator of Eq. 2, removes a
-false negative in Eq. 5, and has cross-entropy in Eq. 6.
+The paper says nothing of a missing attention mask (Sec. 3), has noise alone in the denominator of
+Eq. 2, removes a false negative in Eq. 5, and has cross-entropy in Eq. 6.
 """
 
 from dataclasses import dataclass, replace
@@ -16,11 +17,12 @@ from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def softmax_bce(cosines: Tensor, temperature: float, keep: Tensor | None = None) -> Tensor:
-    """-[log p_ii + Σ_{j≠i} log (1 - p_ij)] / M, p_i = softmax(s_i / τ); mean over anchors, summed over positives -> ().
+    """-[log p_ii + Σ_{j≠i} log (1 - p_ij)] / M, p_i = softmax(s_i / τ); mean over anchors, summed
+    over positives -> ().
 
-    A softmax, then binary cross-entropy on every entry of it. cosines (N, M) or (P, N, M), M >= N, keep (N, M). In log
-    space, where the public code can give NaN; a candidate that is not kept has p = 0. The positive is pulled M times
-    more weakly than by InfoNCE.
+    A softmax, then binary cross-entropy on every entry of it. cosines (N, M) or (P, N, M), M >= N,
+    keep (N, M). In log space, where the public code can give NaN; a candidate that is not kept has
+    p = 0. The positive is pulled M times more weakly than by InfoNCE.
     """
     logits = cosines / temperature
     if keep is not None:
@@ -28,17 +30,22 @@ def softmax_bce(cosines: Tensor, temperature: float, keep: Tensor | None = None)
     diagonal = torch.eye(*logits.shape[-2:], dtype=torch.bool, device=logits.device)
     log_p = logits.log_softmax(dim=-1)
     tiny = torch.finfo(log_p.dtype).eps
-    log_not_p = torch.log(-torch.expm1(log_p.masked_fill(diagonal, -torch.inf).clamp(max=-tiny)))  # log (1 - p)
+    # log (1 - p)
+    log_not_p = torch.log(-torch.expm1(log_p.masked_fill(diagonal, -torch.inf).clamp(max=-tiny)))
     return -torch.where(diagonal, log_p, log_not_p).mean(dim=(-2, -1)).sum()
 
 
 @dataclass(frozen=True)
 class NoMask:
-    """Padding, up to a batch's longest sentence, counts as tokens: the mask (N, L) is 1. BibTeX: zhou2022dclr."""
+    """Padding, up to a batch's longest sentence, counts as tokens: the mask (N, L) is 1. BibTeX:
+    zhou2022dclr.
+    """
 
     stage = "tokens"
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         return {**features, "attention_mask": torch.ones_like(features["attention_mask"])}
 
 
@@ -54,7 +61,9 @@ class AgainstBatch(Noise):
 
 
 class ZeroLogit(InstanceWeight):
-    """The *cosine* of a false negative becomes 0: its term is e⁰, not none. All terms see it. BibTeX: zhou2022dclr."""
+    """The *cosine* of a false negative becomes 0: its term is e⁰, not none. All terms see it.
+    BibTeX: zhou2022dclr.
+    """
 
     def __call__(self, scores: Scores) -> Scores:
         return replace(scores, cosines=scores.cosines * self.weights(scores))

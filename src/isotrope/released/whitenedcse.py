@@ -1,4 +1,6 @@
-"""WhitenedCSE's whitening as its released code differentiates it, which Sec. 3.2 of the paper does not."""
+"""WhitenedCSE's whitening as its released code differentiates it, which Sec. 3.2 of the paper does
+not.
+"""
 
 from torch import Tensor
 

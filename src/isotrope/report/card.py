@@ -1,7 +1,8 @@
-"""The card of a model: one record, shown by one template. The record stands in the card's own metadata.
+"""The card of a model: one record, shown by one template. The record stands in the card's own
+metadata.
 
-So a later step (whitening a trained model, say) reads the card of the model that it begins with, and adds itself.
-A card names data and counts it; it never holds text of the data.
+So a later step (whitening a trained model, say) reads the card of the model that it begins with,
+and adds itself. A card names data and counts it; it never holds text of the data.
 """
 
 import re
@@ -46,7 +47,12 @@ class Data(_Record):
     def of(cls, paths: Sequence[str | Path], rows: int, used: int, checksum: str) -> "Data":
         """Of files and folders, whose paths are not told, only their last part."""
         more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
-        return cls(name=", ".join(map(short_name, paths[:NAMED])) + more, rows=rows, used=used, checksum=checksum)
+        return cls(
+            name=", ".join(map(short_name, paths[:NAMED])) + more,
+            rows=rows,
+            used=used,
+            checksum=checksum,
+        )
 
 
 class Step(_Record):
@@ -68,13 +74,16 @@ class Card(_Record):
     width: int = 0  # D of its vectors
     max_length: int | None = None  # tokens that it reads; None: all
     verdict: Verdict | None = None  # None if nobody has judged it
-    scores: Sequence[Sequence[str]] = ()  # its evidence as a table: header, then rows; the first column holds names
+    # its evidence as a table: header, then rows; the first column holds names
+    scores: Sequence[Sequence[str]] = ()
     how: str = ""  # how these were measured
     versions: dict[str, str] = {}  # of packages, at the last step
 
     @classmethod
     def of(cls, model: str | Path) -> "Card":
-        """The card of a model that isotrope made, else a new one. A further step (`then`) leaves its verdict behind."""
+        """The card of a model that isotrope made, else a new one. A further step (`then`) leaves
+        its verdict behind.
+        """
         try:
             return cls(**metadata_of(str(model))[KEY])
         except (KeyError, TypeError, ValidationError):  # there is no record, or it is damaged
@@ -84,36 +93,56 @@ class Card(_Record):
         """The card after one more step, which has made ``model``."""
         longest = model.max_seq_length
         now = {
-            "steps": [*self.steps, step], "width": model.get_embedding_dimension(), "verdict": None,
+            "steps": [*self.steps, step],
+            "width": model.get_embedding_dimension(),
+            "verdict": None,
             "max_length": longest if isinstance(longest, int) else None,
             "versions": {package: version(package) for package in _VERSIONED},
-        }  # fmt: skip
+        }
         return self.model_copy(update=now)
 
     def judged(self, verdict: Verdict, table: Table) -> "Card":
-        """The card with a verdict on its last step. The table holds the evidence; its notes say how it was measured."""
+        """The card with a verdict on its last step. The table holds the evidence; its notes say how
+        it was measured.
+        """
         scores = [list(table.header), *map(list, table.rows)]
-        return self.model_copy(update={"verdict": verdict, "scores": scores, "how": " ".join(table.notes)})
+        return self.model_copy(
+            update={"verdict": verdict, "scores": scores, "how": " ".join(table.notes)}
+        )
 
     def markdown(self, folder: Path) -> str:
         """The whole text of the card, for a model in ``folder``."""
         return self.filled(
             "card.md.jinja",
-            {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity", "tags": TAGS},
+            {
+                "library_name": "sentence-transformers",
+                "pipeline_tag": "sentence-similarity",
+                "tags": TAGS,
+            },
             title=Markup(as_code(short_name(folder)) + f" from {as_code(self.base.name)}"),
-            folder=Markup(escaped(short_name(folder)).translate({ord('"'): r"\"", ord("\\"): r"\\"})),
+            folder=Markup(
+                escaped(short_name(folder)).translate({ord('"'): r"\"", ord("\\"): r"\\"})
+            ),
         )
 
     def filled(self, template: str, about: Mapping[str, Any], **more: Any) -> str:
-        """A template of this room with the card and ``more``; ``about`` is what the metadata say of the folder."""
+        """A template of this room with the card and ``more``; ``about`` is what the metadata say of
+        the folder.
+        """
         base = {"base_model": self.base.hub} if self.base.hub else {}
-        metadata = {**self.base.about, **base, **about, KEY: self.model_dump(mode="json", exclude_none=True)}
+        metadata = {
+            **self.base.about,
+            **base,
+            **about,
+            KEY: self.model_dump(mode="json", exclude_none=True),
+        }
         keys = [*(key for step in self.steps for key in step.cites), "reimers2019sbert"]
         environment = templates(finalize=_text, keep_trailing_newline=True)
         environment.filters |= {"code": as_code, "text": _text, "repr": repr}
         return environment.get_template(template).render(
             card=self,
-            metadata=Markup(yaml.safe_dump(metadata, sort_keys=False).strip()),  # in ASCII, all else escaped
+            # in ASCII, all else escaped
+            metadata=Markup(yaml.safe_dump(metadata, sort_keys=False).strip()),
             limits=_limits(self),
             versions=", ".join(f"{package} {number}" for package, number in self.versions.items()),
             citations=Markup(bibtex(keys)),
@@ -122,12 +151,16 @@ class Card(_Record):
 
 
 def graph_card(facts: Mapping[str, Any], source: Card) -> str:
-    """README.md of a folder with an exported graph, from what ``export.json`` holds and the card of its model."""
+    """README.md of a folder with an exported graph, from what ``export.json`` holds and the card of
+    its model.
+    """
     tags, prompt = ["isotrope", "onnx", "sentence-embeddings"], facts["prompt"]
     about = {"library_name": "onnx", "pipeline_tag": "feature-extraction", "tags": tags}
     texts = Markup(f"[{prompt!r} + text for text in texts]" if prompt else "texts")
     graph = INT8 if "int8_cosine" in facts else FLOAT32
-    shaped = source.model_copy(update={"width": facts["dimensions"], "max_length": facts["max_length"]})
+    shaped = source.model_copy(
+        update={"width": facts["dimensions"], "max_length": facts["max_length"]}
+    )
     return shaped.filled("onnx.md.jinja", about, facts=facts, graph=graph, texts=texts)
 
 
@@ -143,7 +176,13 @@ def _limits(card: Card) -> Iterable[str]:
     if card.verdict:
         yield "It was judged on the pairs above only. On other tasks and texts it may be better or worse."
     languages = card.base.about.get("language")
-    said = "not known" if languages is None else languages if isinstance(languages, str) else ", ".join(languages)
+    said = (
+        "not known"
+        if languages is None
+        else languages
+        if isinstance(languages, str)
+        else ", ".join(languages)
+    )
     yield f"Languages of the base model: {said}."
     if not card.steps:
         yield "It carries the biases of the base model."
@@ -159,7 +198,11 @@ def _one_line(text: Any) -> str:
 
 def _text(value: Any) -> Markup:
     """Text as it is: no character of it is markup."""
-    return value if isinstance(value, Markup) else Markup(re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", _one_line(value)))
+    return (
+        value
+        if isinstance(value, Markup)
+        else Markup(re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", _one_line(value)))
+    )
 
 
 def as_code(value: Any) -> Markup:

@@ -6,8 +6,10 @@ from typing import Any
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.tables import Table, signed
 
-SHORT_NAMES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # of tasks, as papers print them
-COMPARED = ("before", "after", "change", "95 % interval", "p", "verdict")  # the columns beside the names
+# of tasks, as papers print them
+SHORT_NAMES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
+# the columns beside the names
+COMPARED = ("before", "after", "change", "95 % interval", "p", "verdict")
 SPEARMAN = (
     "Spearman × 100: how well the order of the pairs by cosine agrees with their order by score. 100 is the same "
     "order, 0 is chance."
@@ -16,17 +18,26 @@ WORDS = {"not significant": "no difference found"}  # of a paired test -> as a v
 
 
 def before_after(
-    title: str, comparisons: Mapping[str, Mapping[str, Any]], rows: str = "task", notes: Sequence[str] = ()
+    title: str,
+    comparisons: Mapping[str, Mapping[str, Any]],
+    rows: str = "task",
+    notes: Sequence[str] = (),
 ) -> Table:
-    """A row for each `isotrope.evaluation.significance.Comparison` as a dictionary; ``rows`` is what the names are."""
+    """A row for each `isotrope.evaluation.significance.Comparison` as a dictionary; ``rows`` is
+    what the names are.
+    """
     cells = [
         [
-            SHORT_NAMES.get(name, name), f"{100 * found['before']:.2f}", f"{100 * found['after']:.2f}",
-            signed(found["difference"]), f"{signed(found['low'])} … {signed(found['high'])}", f"{found['p']:.3g}",
+            SHORT_NAMES.get(name, name),
+            f"{100 * found['before']:.2f}",
+            f"{100 * found['after']:.2f}",
+            signed(found["difference"]),
+            f"{signed(found['low'])} … {signed(found['high'])}",
+            f"{found['p']:.3g}",
             WORDS.get(found["verdict"], found["verdict"]),
         ]
         for name, found in comparisons.items()
-    ]  # fmt: skip
+    ]
     return Table(title, [rows, *COMPARED], cells, notes=notes)
 
 
@@ -38,15 +49,30 @@ def with_average(comparison: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def of_run(comparison: Mapping[str, Any]) -> Table:
     """The comparison in a run's ``result.json``: one row for each task, and the average of several."""
-    return before_after("Spearman × 100 on the same pairs", with_average(comparison), notes=[SPEARMAN])
+    return before_after(
+        "Spearman × 100 on the same pairs", with_average(comparison), notes=[SPEARMAN]
+    )
 
 
 def verdict_table(verdict: Verdict) -> Table:
-    """A verdict as a table of one row; its text is ``str(verdict)``. `Page` and `Card` take the verdict itself."""
+    """A verdict as a table of one row; its text is ``str(verdict)``. `Page` and `Card` take the
+    verdict itself.
+    """
     if verdict.scores is None or verdict.difference is None:
-        return Table("Verdict", ["", "verdict"], [[verdict.after, verdict.word]], words=2, notes=[verdict.advice])
+        return Table(
+            "Verdict",
+            ["", "verdict"],
+            [[verdict.after, verdict.word]],
+            words=2,
+            notes=[verdict.advice],
+        )
     found = {
-        "before": verdict.scores[0], "after": verdict.scores[1], "difference": verdict.difference,
-        "low": verdict.low, "high": verdict.high, "p": verdict.p, "verdict": verdict.word,
-    }  # fmt: skip
+        "before": verdict.scores[0],
+        "after": verdict.scores[1],
+        "difference": verdict.difference,
+        "low": verdict.low,
+        "high": verdict.high,
+        "p": verdict.p,
+        "verdict": verdict.word,
+    }
     return before_after("Verdict", {verdict.measure: found}, "", [verdict.advice])

@@ -21,22 +21,34 @@ QUERY, TEXT = 90, 60  # characters that are shown
 Hits = npt.NDArray[np.int64]  # (Q, HITS) places of texts, the best first
 
 
-def searched(domain: Domain, before: tuple[Vectors, Vectors], after: tuple[Vectors, Vectors]) -> Record:
-    """How often each finds a right text first, some queries, and a map if texts moved: ``queries, first, shown, map``.
+def searched(
+    domain: Domain, before: tuple[Vectors, Vectors], after: tuple[Vectors, Vectors]
+) -> Record:
+    """How often each finds a right text first, some queries, and a map if texts moved: ``queries,
+    first, shown, map``.
 
-    ``before`` and ``after`` are the vectors that two models give to the domain's queries (Q, D) and texts (M, D).
+    ``before`` and ``after`` are the vectors that two models give to the domain's queries (Q, D) and
+    texts (M, D).
     """
     hits = [first_hits(*vectors, own=domain.own) for vectors in (before, after)]
     return {
-        "queries": len(domain.queries), "first": [float(np.mean(_right(domain, found)[:, 0])) for found in hits],
+        "queries": len(domain.queries),
+        "first": [float(np.mean(_right(domain, found)[:, 0])) for found in hits],
         "shown": examples(domain, *hits),
-        "map": None if np.array_equal(before[1], after[1]) else text_map(domain.corpus, before[1], after[1]),
-    }  # fmt: skip
+        "map": None
+        if np.array_equal(before[1], after[1])
+        else text_map(domain.corpus, before[1], after[1]),
+    }
 
 
 def first_hits(queries: Vectors, texts: Vectors, own: bool = False) -> Hits:
-    """What vectors of queries (Q, D) find first by cosine among those of texts (M, D); ``own``: not themselves."""
-    one, all_ = (each / np.maximum(np.linalg.norm(each, axis=1, keepdims=True), 1e-12) for each in (queries, texts))
+    """What vectors of queries (Q, D) find first by cosine among those of texts (M, D); ``own``: not
+    themselves.
+    """
+    one, all_ = (
+        each / np.maximum(np.linalg.norm(each, axis=1, keepdims=True), 1e-12)
+        for each in (queries, texts)
+    )
     cosines = one @ all_.T  # (Q, M)
     if own:
         np.fill_diagonal(cosines, -np.inf)
@@ -44,7 +56,8 @@ def first_hits(queries: Vectors, texts: Vectors, own: bool = False) -> Hits:
 
 
 def examples(domain: Domain, old: Hits, new: Hits) -> Record:
-    """What only one of two models answers among its first hits: how many are ``won`` and ``lost`` of all ``queries``.
+    """What only one of two models answers among its first hits: how many are ``won`` and ``lost``
+    of all ``queries``.
 
     Some of them, evenly spread, are ``told``: gains and losses as they are.
     """
@@ -53,8 +66,15 @@ def examples(domain: Domain, old: Hits, new: Hits) -> Record:
     changed = np.flatnonzero(answered[0] != answered[1])
     told = []
     for row in changed[evenly(len(changed), SHOWN)]:
-        shown: Record = {"query": shorten(domain.queries[row], QUERY, placeholder=" …"), "before": [], "after": []}
-        for time, hits, marks in (("before", old[row], right[0][row]), ("after", new[row], right[1][row])):
+        shown: Record = {
+            "query": shorten(domain.queries[row], QUERY, placeholder=" …"),
+            "before": [],
+            "after": [],
+        }
+        for time, hits, marks in (
+            ("before", old[row], right[0][row]),
+            ("after", new[row], right[1][row]),
+        ):
             for hit, mark in zip(hits, marks, strict=True):
                 signs = ("" if hit in old[row] else "→ ") + ("✓ " if mark else "")
                 shown[time].append(signs + shorten(domain.corpus[hit], TEXT, placeholder=" …"))
@@ -70,12 +90,22 @@ def examples_table(
     rows = []
     for of in shown["told"]:
         rows.append(["search", of["query"]])
-        rows += [[name, between.join(of[time])] for time, name in zip(("before", "after"), names, strict=True)]
+        rows += [
+            [name, between.join(of[time])]
+            for time, name in zip(("before", "after"), names, strict=True)
+        ]
     marks: Marks = {(row, 1): "best" for row in range(0, len(rows), 3)}
     counts = f"{shown['won']:,} only {names[1]}, {shown['lost']:,} only {names[0]}"
     found = f"Of {shown['queries']:,} searches, so many have a right text among their first {HITS}: {counts}."
     notes = [found, "✓ is a right text, → one that was not found before."]
-    return Table("Searches that only one of the two models answers", ["", ""], rows, marks, words=2, notes=notes)
+    return Table(
+        "Searches that only one of the two models answers",
+        ["", ""],
+        rows,
+        marks,
+        words=2,
+        notes=notes,
+    )
 
 
 def _right(domain: Domain, hits: Hits) -> npt.NDArray[np.bool_]:

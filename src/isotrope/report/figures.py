@@ -27,7 +27,10 @@ PAPERS = {  # name as the captions give it -> where to read it
     "Wang and Isola, 2020": "https://arxiv.org/abs/2005.10242",
 }
 TIME_COLOURS = {"before": BEFORE, "after": AFTER}
-UNITS = {"alignment": "alignment (lower: positives closer)", "uniformity": "uniformity (lower: spread wider)"}
+UNITS = {
+    "alignment": "alignment (lower: positives closer)",
+    "uniformity": "uniformity (lower: spread wider)",
+}
 BINS = 40  # of a histogram, over the cosines' range
 STYLE = {
     "figure.constrained_layout.use": True, "figure.facecolor": PAPER,
@@ -42,7 +45,9 @@ STYLE = {
 
 
 def loss_terms(curves: Mapping[str, Curve]) -> Figure:
-    """Loss and its terms over the steps; a logarithmic scale if they fall by more than a factor of ten."""
+    """Loss and its terms over the steps; a logarithmic scale if they fall by more than a factor of
+    ten.
+    """
     figure, axes = new_figure()
     values = np.concatenate([values for _, values in curves.values()])
     if values.min() > 0 and values.max() > 10 * values.min():
@@ -53,7 +58,9 @@ def loss_terms(curves: Mapping[str, Curve]) -> Figure:
 
 
 def dev_scores(curves: Mapping[str, Curve], kept: int | None) -> Figure:
-    """Dev score over the steps, in points; the first curve selects; the step whose weights were kept is marked."""
+    """Dev score over the steps, in points; the first curve selects; the step whose weights were
+    kept is marked.
+    """
     figure, axes = new_figure()
     axes.margins(y=0.25)
     _curves(axes, curves, "{:.2f}", marker="o")
@@ -72,7 +79,13 @@ def space_path(
     axes.plot(uniformity, alignment, "o", color=AFTER, ls="none")
     for step, place in {steps[-1]: (6, 6), steps[0]: (6, -12)}.items():
         at = steps.index(step)
-        axes.annotate(f"step {step}", (uniformity[at], alignment[at]), place, textcoords="offset points", color=INK)
+        axes.annotate(
+            f"step {step}",
+            (uniformity[at], alignment[at]),
+            place,
+            textcoords="offset points",
+            color=INK,
+        )
     _mark_kept(axes, kept, steps, uniformity, alignment)
     axes.margins(0.2)
     axes.xaxis.set_major_locator(MaxNLocator(6))
@@ -80,7 +93,9 @@ def space_path(
     return figure
 
 
-def changes(tasks: Sequence[str], difference: Sequence[float], low: Sequence[float], high: Sequence[float]) -> Figure:
+def changes(
+    tasks: Sequence[str], difference: Sequence[float], low: Sequence[float], high: Sequence[float]
+) -> Figure:
     """Change of each task in points with its 95 % interval, the first task on top."""
     figure, axes = new_figure(height=0.9 + 0.26 * len(tasks))
     places = np.arange(len(tasks))[::-1]
@@ -96,7 +111,8 @@ def changes(tasks: Sequence[str], difference: Sequence[float], low: Sequence[flo
 
 
 def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure:
-    """Histograms of cosines: a row for each band of gold scores (label, {before, after: (n,)}), lowest at the bottom.
+    """Histograms of cosines: a row for each band of gold scores (label, {before, after: (n,)}),
+    lowest at the bottom.
 
     Heights are shares of the band's pairs, all on one scale. Dots are medians.
     """
@@ -105,10 +121,18 @@ def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure
     tallest, drawn = max(share.max() for share in shares) or 1.0, iter(shares)
     for place, (_, times) in enumerate(bands):
         for time, values in times.items():
-            _stairs(axes, 0.85 * next(drawn) / tallest, edges, time, time if place == 0 else None, place)
+            _stairs(
+                axes, 0.85 * next(drawn) / tallest, edges, time, time if place == 0 else None, place
+            )
             if len(values):
                 colour = TIME_COLOURS[time]
-                axes.plot(np.median(values), place, "o", mfc=colour if time == "after" else PAPER, mec=colour)
+                axes.plot(
+                    np.median(values),
+                    place,
+                    "o",
+                    mfc=colour if time == "after" else PAPER,
+                    mec=colour,
+                )
     sizes = [max((len(values) for values in times.values()), default=0) for _, times in bands]
     labels = [f"{name}\nn = {size:,}" for (name, _), size in zip(bands, sizes, strict=True)]
     axes.set_yticks(range(len(bands)), labels, va="bottom")
@@ -131,7 +155,9 @@ def in_batch_cosines(cosines: Mapping[str, Vector]) -> Figure:
 
 
 def spectrum(shares: Mapping[str, Vector], ranks: Mapping[str, float]) -> Figure:
-    """Share of the variance along each principal direction, largest first; the effective rank in the legend."""
+    """Share of the variance along each principal direction, largest first; the effective rank in
+    the legend.
+    """
     figure, axes = new_figure()
     _logarithmic(axes)
     for time, values in shares.items():
@@ -159,7 +185,13 @@ def _logarithmic(axes: Axes) -> None:
 
 def add_legend(axes: Axes, columns: int = 1) -> None:
     """The legend, above the axes."""
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.01), borderaxespad=0, labelspacing=0.2, ncols=columns)
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 1.01),
+        borderaxespad=0,
+        labelspacing=0.2,
+        ncols=columns,
+    )
 
 
 def _curves(axes: Axes, curves: Mapping[str, Curve], number: str, marker: str = "") -> None:
@@ -172,27 +204,37 @@ def _curves(axes: Axes, curves: Mapping[str, Curve], number: str, marker: str = 
     add_legend(axes)
 
 
-def _mark_kept(axes: Axes, kept: int | None, steps: Sequence[int], x: Sequence[float], y: Sequence[float]) -> None:
+def _mark_kept(
+    axes: Axes, kept: int | None, steps: Sequence[int], x: Sequence[float], y: Sequence[float]
+) -> None:
     """A ring around the step whose weights were kept."""
     if kept in steps:
         at = steps.index(kept)
-        axes.plot([x[at]], [y[at]], "o", ms=10, mfc="none", mec=INK, mew=1.2, label=f"kept: step {kept}")
+        axes.plot(
+            [x[at]], [y[at]], "o", ms=10, mfc="none", mec=INK, mew=1.2, label=f"kept: step {kept}"
+        )
         add_legend(axes)
 
 
 def _histograms(cosines: Sequence[Vector]) -> tuple[Vector, list[Vector]]:
-    """Edges (BINS + 1,) from the lowest value of all, at most 0, to 1; and the share of each set in each bin."""
+    """Edges (BINS + 1,) from the lowest value of all, at most 0, to 1; and the share of each set in
+    each bin.
+    """
     low = min((float(values.min()) for values in cosines if len(values)), default=0.0)
     edges = np.linspace(max(-1.0, np.floor(10 * min(low, 0.0)) / 10), 1.0, BINS + 1)
     counts = [np.histogram(values.clip(edges[0], 1.0), edges)[0] for values in cosines]
     return edges, [count / max(count.sum(), 1) for count in counts]
 
 
-def _stairs(axes: Axes, heights: Vector, edges: Vector, time: str, label: str | None, baseline: float = 0.0) -> None:
+def _stairs(
+    axes: Axes, heights: Vector, edges: Vector, time: str, label: str | None, baseline: float = 0.0
+) -> None:
     """A histogram of before or after; that of after is filled."""
     colour = TIME_COLOURS[time]
     if time == "after":
-        axes.stairs(baseline + heights, edges, baseline=baseline, fill=True, color=colour, alpha=0.25)
+        axes.stairs(
+            baseline + heights, edges, baseline=baseline, fill=True, color=colour, alpha=0.25
+        )
     axes.stairs(baseline + heights, edges, baseline=baseline, color=colour, lw=1.2, label=label)
 
 
@@ -204,12 +246,18 @@ def style() -> Any:
 def svg(figure: Figure) -> str:
     """The figure as an SVG file: the same bytes for the same numbers."""
     sink = io.StringIO()
-    figure.savefig(sink, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    figure.savefig(
+        sink, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+    )
     return sink.getvalue()
 
 
-def drawn_figure(folder: Path, name: str, title: str, caption: str, figure: Figure, source: str = "") -> PageFigure:
-    """Write a figure's files into the folder -> the figure on the page. ``source`` is a key of `PAPERS`."""
+def drawn_figure(
+    folder: Path, name: str, title: str, caption: str, figure: Figure, source: str = ""
+) -> PageFigure:
+    """Write a figure's files into the folder -> the figure on the page. ``source`` is a key of
+    `PAPERS`.
+    """
     text = svg(figure)
     write_text(folder / f"{name}.svg", text)
     with new_file(folder / f"{name}.png") as file:

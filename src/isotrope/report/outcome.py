@@ -18,12 +18,15 @@ MODEL, REPORT = "model", "report.html"  # in the folder of the job
 
 
 class Outcome:
-    """A finished job that made a model. ``record`` is all that ``result.json`` in its ``folder`` holds.
+    """A finished job that made a model. ``record`` is all that ``result.json`` in its ``folder``
+    holds.
 
     If no output was named, the folder is temporary and lives as long as this object.
     """
 
-    def __init__(self, job: Job, record: Mapping[str, Any], page: Callable[[Mapping[str, Any]], Page]) -> None:
+    def __init__(
+        self, job: Job, record: Mapping[str, Any], page: Callable[[Mapping[str, Any]], Page]
+    ) -> None:
         self.job, self._page = job, page  # a temporary folder goes with its job
         self.folder, self.record = job.folder, record
 
@@ -43,7 +46,9 @@ class Outcome:
 
     @property
     def table(self) -> Any:
-        """The scores as fractions, a row each: a pandas DataFrame if pandas is installed, else row → column → score."""
+        """The scores as fractions, a row each: a pandas DataFrame if pandas is installed, else row
+        → column → score.
+        """
         return framed(self.record["table"])
 
     def save(self, folder: str | Path) -> Path:
@@ -68,11 +73,15 @@ def framed(table: Mapping[str, Mapping[str, float]]) -> Any:
 
 
 def how_to_switch(for_queries: bool = False) -> Table:
-    """The code that loads the new model, and what the switch costs: nothing if only queries are read anew."""
+    """The code that loads the new model, and what the switch costs: nothing if only queries are
+    read anew.
+    """
     code = [
         "from sentence_transformers import SentenceTransformer",
         f'model = SentenceTransformer("{MODEL}")  # the folder beside the report of the run',
-        "vectors = model.encode_query(queries)" if for_queries else "vectors = model.encode_document(documents)",
+        "vectors = model.encode_query(queries)"
+        if for_queries
+        else "vectors = model.encode_document(documents)",
     ]
     again = "Encode all documents again, once: the vectors of two models cannot be compared."
     cost = f"{'Documents keep their vectors.' if for_queries else again} Queries need encode_query."

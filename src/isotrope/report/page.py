@@ -1,4 +1,6 @@
-"""The HTML page for runs, studies and tables, and its bars. It loads nothing from outside and runs no script."""
+"""The HTML page for runs, studies and tables, and its bars. It loads nothing from outside and runs
+no script.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,8 @@ from isotrope.console.plain import escaped
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.tables import Table, signed
 
-# Before is grey and after is blue everywhere; the other colours are from Okabe and Ito, which colour-blind readers can
+# Before is grey and after is blue everywhere; the other colours are from Okabe and Ito, which
+# colour-blind readers can
 # distinguish. In a page each is a CSS variable, so that figures follow light and dark.
 PAPER, INK, MUTED, RULE = "#ffffff", "#1f2329", "#676e79", "#dde1e7"
 BEFORE, AFTER = "#7d848f", "#0068a8"
@@ -39,11 +42,15 @@ class PageFigure:
     @property
     def drawing(self) -> Markup:
         """The SVG element: unique ids, colours as CSS variables, a title for screen readers."""
-        body = re.sub(r"<metadata>.*?</metadata>", "", self.svg[self.svg.index("<svg") :], flags=re.DOTALL)
+        body = re.sub(
+            r"<metadata>.*?</metadata>", "", self.svg[self.svg.index("<svg") :], flags=re.DOTALL
+        )
         body = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{self.name}-", body)
         for colour, variable in CSS_NAMES.items():
             body = body.replace(colour, f"var(--{variable})")
-        return Markup(body.replace("<svg ", f'<svg role="img" aria-label="{escape(self.title)}" ', 1))
+        return Markup(
+            body.replace("<svg ", f'<svg role="img" aria-label="{escape(self.title)}" ', 1)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +67,19 @@ class Page:
 
     def html(self) -> str:
         """The page as one self-contained text."""
-        return escaped(templates(autoescape=True).get_template("page.html.jinja").render(page=self, signs=SIGNS))
+        return escaped(
+            templates(autoescape=True)
+            .get_template("page.html.jinja")
+            .render(page=self, signs=SIGNS)
+        )
 
 
 def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str = "") -> str:
-    """An SVG file's text: for each name its change, low and high as fractions, the chosen one in the colour of after.
+    """An SVG file's text: for each name its change, low and high as fractions, the chosen one in
+    the colour of after.
 
-    The name stands above its bar, so that long names leave the bars their width on a phone. Names are escaped.
+    The name stands above its bar, so that long names leave the bars their width on a phone. Names
+    are escaped.
     """
     ends = [0.0, *(end for change in changes.values() for end in change)]
     low, high = min(ends), max(ends)
@@ -101,5 +114,8 @@ def svg_of(height: float, marks: list[str]) -> str:
 def templates(**options: Any) -> Environment:
     """The templates of this room."""
     return Environment(
-        loader=PackageLoader("isotrope.report", ""), undefined=StrictUndefined, trim_blocks=True, **options
+        loader=PackageLoader("isotrope.report", ""),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        **options,
     )

@@ -1,4 +1,6 @@
-"""A model's vectors of a sample of the corpus: similarity, spectrum, nearest neighbours, and a map of two models."""
+"""A model's vectors of a sample of the corpus: similarity, spectrum, nearest neighbours, and a map
+of two models.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +36,8 @@ class Space:
 
     cosines: Vector  # (N (N − 1) / 2,)
     shares: Vector  # (min(D, N − 1),) of the variance along each principal direction
-    nearest: list[list[tuple[int, float]]]  # for the first sentences: (row, cosine) of other ones, nearest first
+    # for the first sentences: (row, cosine) of other ones, nearest first
+    nearest: list[list[tuple[int, float]]]
 
     @classmethod
     def of(cls, vectors: npt.ArrayLike) -> "Space":
@@ -43,7 +46,10 @@ class Space:
         found = rows[:ASKED] @ rows.T  # (ASKED, N)
         np.fill_diagonal(found, -np.inf)
         order = np.argsort(-found, axis=1, kind="stable")[:, : min(NEAREST, len(rows) - 1)]
-        nearest = [[(int(j), float(line[j])) for j in picks] for line, picks in zip(found, order, strict=True)]
+        nearest = [
+            [(int(j), float(line[j])) for j in picks]
+            for line, picks in zip(found, order, strict=True)
+        ]
         return cls(pair_cosines(rows), variance_shares(rows), nearest)
 
 
@@ -53,13 +59,20 @@ def pair_cosines(rows: npt.NDArray[np.float64]) -> Vector:
 
 
 def neighbour_tables(sample: Sequence[str], seen: Mapping[str, Space]) -> list[Table]:
-    """The first sentences of the sample, each with its nearest others before and after. No table without a space."""
+    """The first sentences of the sample, each with its nearest others before and after. No table
+    without a space.
+    """
     if not seen:
         return []
     rows = []
     for i, sentence in enumerate(sample[:ASKED]):
         nearest = (space.nearest[i] for space in seen.values())
-        rows.append([sentence, *("\n".join(f"{cosine:.3f} {sample[j]}" for j, cosine in each) for each in nearest)])
+        rows.append(
+            [
+                sentence,
+                *("\n".join(f"{cosine:.3f} {sample[j]}" for j, cosine in each) for each in nearest),
+            ]
+        )
     note = (
         f"The first sentences of a random sample of {len(sample)} from the corpus, not picked by hand, each with its "
         "nearest others in the sample and their cosine."
@@ -68,12 +81,15 @@ def neighbour_tables(sample: Sequence[str], seen: Mapping[str, Space]) -> list[T
 
 
 def text_map(texts: Sequence[str], before: npt.ArrayLike, after: npt.ArrayLike) -> Record | None:
-    """Where two models place some of the texts (N,) on a plane; None if too few differ. Vectors are (N, D).
+    """Where two models place some of the texts (N,) on a plane; None if too few differ. Vectors are
+    (N, D).
 
-    The second map begins with the first and is turned to it (Procrustes). Groups are made from words alone.
+    The second map begins with the first and is turned to it (Procrustes). Groups are made from
+    words alone.
 
     Returns:
-        "before" and "after", (x, y) from 0 to 1 for each text; "group" of each; and "words" of each group.
+        "before" and "after", (x, y) from 0 to 1 for each text; "group" of each; and "words" of each
+        group.
     """
     some = evenly(len(texts), MAPPED)
     spaces = {time: unit(vectors)[some] for time, vectors in (("before", before), ("after", after))}
@@ -99,7 +115,9 @@ def text_map(texts: Sequence[str], before: npt.ArrayLike, after: npt.ArrayLike) 
     return found
 
 
-def map_figure(found: Mapping[str, Any], names: tuple[str, str] = ("before", "after")) -> PageFigure:
+def map_figure(
+    found: Mapping[str, Any], names: tuple[str, str] = ("before", "after")
+) -> PageFigure:
     """The two maps of `text_map`, side by side, with the words of each colour below."""
     marks = []
     box = f'width="{SIDE - 1}" height="{SIDE - 1}" fill="none" stroke="{RULE}"'
@@ -112,6 +130,10 @@ def map_figure(found: Mapping[str, Any], names: tuple[str, str] = ("before", "af
     for row, words in enumerate(found["words"]):
         low = TOP + SIDE + LINE * (row + 1)
         marks.append(f'<circle cx="{EDGE}" cy="{low - 5}" r="5" fill="{SERIES[row]}"/>')
-        marks.append(f'<text x="{2.5 * EDGE}" y="{low}" fill="{INK}" font-size="14">{escape(words)}</text>')
+        marks.append(
+            f'<text x="{2.5 * EDGE}" y="{low}" fill="{INK}" font-size="14">{escape(words)}</text>'
+        )
     drawn = svg_of(TOP + SIDE + LINE * len(found["words"]) + EDGE, marks)
-    return PageFigure("map", "Map of the texts", drawn, MAP_CAPTION.format(count=len(found["group"])))
+    return PageFigure(
+        "map", "Map of the texts", drawn, MAP_CAPTION.format(count=len(found["group"]))
+    )

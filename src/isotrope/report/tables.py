@@ -1,4 +1,6 @@
-"""The table of the package: on the terminal, as Markdown, LaTeX or HTML. Cells are text, never markup."""
+"""The table of the package: on the terminal, as Markdown, LaTeX or HTML. Cells are text, never
+markup.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +20,15 @@ WIDE = 10_000  # characters: no table is wider
 _TEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"<": "$<$", ">": "$>$", "−": "$-$", "±": r"$\pm$", "…": r"\ldots{}", "τ": r"$\tau$", "φ": r"$\varphi$"}
+    | {
+        "<": "$<$",
+        ">": "$>$",
+        "−": "$-$",
+        "±": r"$\pm$",
+        "…": r"\ldots{}",
+        "τ": r"$\tau$",
+        "φ": r"$\varphi$",
+    }
 )
 
 
@@ -30,7 +40,8 @@ class Table:
     header: Sequence[str]  # one name a column; all empty: the table is shown without a header
     rows: Sequence[Sequence[str]]
     marks: Marks = field(default_factory=dict)
-    words: int = 1  # so many columns, from the left, hold words; the others hold numbers and are aligned right
+    # so many columns, from the left, hold words; the others hold numbers and are aligned right
+    words: int = 1
     notes: Sequence[str] = ()  # sentences below the table
 
 
@@ -40,9 +51,11 @@ def signed(fraction: float) -> str:
 
 
 def best_marks(columns: Sequence[Sequence[float]], lower: Sequence[bool], first: int = 1) -> Marks:
-    """Marks for the best and the second best number of each column; ``lower`` says where the smallest is the best.
+    """Marks for the best and the second best number of each column; ``lower`` says where the
+    smallest is the best.
 
-    Equal numbers share a mark, NaN and a table of one row have none. ``first`` is the place of the first column.
+    Equal numbers share a mark, NaN and a table of one row have none. ``first`` is the place of the
+    first column.
     """
     marks: Marks = {}
     for place, (column, ascending) in enumerate(zip(columns, lower, strict=True), start=first):
@@ -58,7 +71,10 @@ def markdown(tables: Sequence[Table]) -> str:
     """GitHub's Markdown; best bold, second best in italics."""
     lines = []
     for table in tables:
-        rows = [[*map(_in_markdown, table.header)], *_cells(table, {"best": "**{}**", "second": "*{}*"}, _in_markdown)]
+        rows = [
+            [*map(_in_markdown, table.header)],
+            *_cells(table, {"best": "**{}**", "second": "*{}*"}, _in_markdown),
+        ]
         head, *body = ["| " + " | ".join(row) + " |" for row in rows]
         rule = "|" + "---|" * table.words + "---:|" * (len(table.header) - table.words)
         lines += [f"**{_in_markdown(table.title)}**", "", head, rule, *body, ""]
@@ -73,25 +89,48 @@ def latex(tables: Sequence[Table]) -> str:
         rows = _cells(table, {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}, _in_latex)
         head, *body = [" & ".join(row) + r" \\" for row in [[*map(_in_latex, table.header)], *rows]]
         lines += [
-            r"\begin{table}[t]", r"\centering", rf"\caption{{{_in_latex(table.title)}}}",
+            r"\begin{table}[t]",
+            r"\centering",
+            rf"\caption{{{_in_latex(table.title)}}}",
             rf"\begin{{tabular}}{{{'l' * table.words}{'r' * (len(table.header) - table.words)}}}",
-            r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", r"\end{table}",
-            *(f"% {_one_line(note)}" for note in table.notes), "",
-        ]  # fmt: skip
+            r"\toprule",
+            head,
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            *(f"% {_one_line(note)}" for note in table.notes),
+            "",
+        ]
     return escaped("\n".join(lines))
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Show a table; best bold, second best underlined. Without a terminal, no cell is broken over lines."""
+    """Show a table; best bold, second best underlined. Without a terminal, no cell is broken over
+    lines.
+    """
     styles = {"best": "bold", "second": "underline"}
     shown = TerminalTable(
-        title=_text(table.title), box=SIMPLE, show_header=any(table.header), padding=(0, 1, 0, 0), pad_edge=False,
-        caption=_text("\n".join(table.notes)) if table.notes else None, caption_justify="left",
-    )  # fmt: skip
+        title=_text(table.title),
+        box=SIMPLE,
+        show_header=any(table.header),
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        caption=_text("\n".join(table.notes)) if table.notes else None,
+        caption_justify="left",
+    )
     for place, name in enumerate(table.header):
-        shown.add_column(_text(name), justify="left" if place < table.words else "right", overflow="fold")
+        shown.add_column(
+            _text(name), justify="left" if place < table.words else "right", overflow="fold"
+        )
     for i, row in enumerate(table.rows):
-        shown.add_row(*(_text(cell, styles.get(table.marks.get((i, j), ""), "")) for j, cell in enumerate(row)))
+        shown.add_row(
+            *(
+                _text(cell, styles.get(table.marks.get((i, j), ""), ""))
+                for j, cell in enumerate(row)
+            )
+        )
     width = console.width
     if not console.is_terminal:
         console.width = WIDE
@@ -101,7 +140,10 @@ def print_table(table: Table, console: Console) -> None:
 
 def _cells(table: Table, style: Mapping[str, str], escape: Callable[[str], str]) -> list[list[str]]:
     return [
-        [style.get(table.marks.get((i, j), ""), "{}").format(escape(cell)) for j, cell in enumerate(row)]
+        [
+            style.get(table.marks.get((i, j), ""), "{}").format(escape(cell))
+            for j, cell in enumerate(row)
+        ]
         for i, row in enumerate(table.rows)
     ]
 
@@ -115,7 +157,9 @@ def _in_markdown(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text in which Markdown sees no HTML. A sign that begins neither a tag nor an entity stays as it is."""
+    """Text in which Markdown sees no HTML. A sign that begins neither a tag nor an entity stays as
+    it is.
+    """
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", re.sub(r"&(?=#?\w+;)", "&amp;", text))
 
 

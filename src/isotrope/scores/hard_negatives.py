@@ -1,4 +1,6 @@
-"""Which views are positives (ESimCSE, https://aclanthology.org/2022.coling-1.342); hard negatives (SimCSE Eq. 5)."""
+"""Which views are positives (ESimCSE, https://aclanthology.org/2022.coling-1.342); hard negatives
+(SimCSE Eq. 5).
+"""
 
 from dataclasses import dataclass, replace
 
@@ -7,7 +9,9 @@ from isotrope.types import Counts, Scores
 
 @dataclass(frozen=True)
 class HardNegatives:
-    """All negatives join every anchor's denominator. Without negatives nothing changes. BibTeX: gao2021simcse."""
+    """All negatives join every anchor's denominator. Without negatives nothing changes. BibTeX:
+    gao2021simcse.
+    """
 
     stage = "scores"
 
@@ -17,10 +21,13 @@ class HardNegatives:
 
 @dataclass(frozen=True)
 class Positives:
-    """The cosines (P, N, N + K) of some positives alone, so without keys for a queue. BibTeX: wu2022esimcse."""
+    """The cosines (P, N, N + K) of some positives alone, so without keys for a queue. BibTeX:
+    wu2022esimcse.
+    """
 
     stage = "scores"
-    views: Counts = (1,)  # counted as the passes; the others stay for components that ask for them by number
+    # counted as the passes; the others stay for components that ask for them by number
+    views: Counts = (1,)
 
     def __call__(self, scores: Scores) -> Scores:
         scores.views.named(self.views, "scores.positives.views")

@@ -1,4 +1,6 @@
-"""False negatives leave the denominator (DCLR Eq. 5: Zhou et al., 2022). https://aclanthology.org/2022.acl-long.423"""
+"""False negatives leave the denominator (DCLR Eq. 5: Zhou et al., 2022).
+https://aclanthology.org/2022.acl-long.423
+"""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -13,13 +15,17 @@ from isotrope.types import Scores
 
 
 def instance_weight(teacher: Tensor, threshold: float) -> Tensor:
-    """Eq. 5: 0 where the teacher's cosine reaches the threshold, else 1; 1 on the diagonal. (N, M) -> (N, M)."""
+    """Eq. 5: 0 where the teacher's cosine reaches the threshold, else 1; 1 on the diagonal. (N, M)
+    -> (N, M).
+    """
     diagonal = torch.eye(*teacher.shape, dtype=torch.bool, device=teacher.device)
     return ((teacher < threshold) | diagonal).to(teacher)
 
 
 def relative_to_mean(teacher: Tensor) -> Tensor:
-    """Cosines (N, M ≥ N) on a scale where 0 is the mean of two different sentences of the batch, and 1 stays 1."""
+    """Cosines (N, M ≥ N) on a scale where 0 is the mean of two different sentences of the batch,
+    and 1 stays 1.
+    """
     count = len(teacher)
     others = teacher[:, :count].sum() - teacher.diagonal().sum()
     mean = others / max(1, count * (count - 1))
@@ -28,15 +34,18 @@ def relative_to_mean(teacher: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class InstanceWeight:
-    """Candidates that the teacher finds too similar to the anchor are no negatives. BibTeX: zhou2022dclr.
+    """Candidates that the teacher finds too similar to the anchor are no negatives. BibTeX:
+    zhou2022dclr.
 
-    Since a teacher gives a sentence and its positive one embedding, a margin below the positive's own similarity (as in
-    GISTEmbed) is ``threshold`` = 1 - margin. Steps that come later add candidates that are not weighted.
+    Since a teacher gives a sentence and its positive one embedding, a margin below the positive's
+    own similarity (as in GISTEmbed) is ``threshold`` = 1 - margin. Steps that come later add
+    candidates that are not weighted.
 
-    The teacher ``self`` is the student, by its own cosines without gradient, mean over the positives (Table 2's self
-    instance weighting). ``noise`` weights the extra candidates too, as the paper does and its code does not. They are
-    points in the student's space, so the teacher must have as many dimensions. ``relative`` is for models and domains
-    where two sentences have a cosine of 0.8, or of 0.1: an absolute φ would remove all negatives, or none.
+    The teacher ``self`` is the student, by its own cosines without gradient, mean over the
+    positives (Table 2's self instance weighting). ``noise`` weights the extra candidates too, as
+    the paper does and its code does not. They are points in the student's space, so the teacher
+    must have as many dimensions. ``relative`` is for models and domains where two sentences have a
+    cosine of 0.8, or of 0.1: an absolute φ would remove all negatives, or none.
     """
 
     stage = "scores"

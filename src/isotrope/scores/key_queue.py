@@ -1,4 +1,6 @@
-"""A queue of keys: earlier embeddings are negatives (ESimCSE, MoCoSE). https://aclanthology.org/2022.coling-1.342"""
+"""A queue of keys: earlier embeddings are negatives (ESimCSE, MoCoSE).
+https://aclanthology.org/2022.coling-1.342
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +21,9 @@ def pushed(queue: Tensor, keys: Tensor, size: int) -> Tensor:
 class KeyQueue(WithState):
     """The last ``size`` keys join every anchor's denominator. BibTeX: wu2022esimcse.
 
-    The queue begins empty. A batch's keys, which the view ``keys`` gives, join it after the optimizer's step, so no
-    batch meets its own. With several processes, the keys are those of all of them.
+    The queue begins empty. A batch's keys, which the view ``keys`` gives, join it after the
+    optimizer's step, so no batch meets its own. With several processes, the keys are those of all
+    of them.
     """
 
     stage = "scores"
@@ -30,14 +33,17 @@ class KeyQueue(WithState):
     def begin(self, context: BuildContext) -> None:
         width = context.needed("width")
         self.rows: Tensor = nn.Buffer(torch.zeros(self.size, width))
-        self.filled: Tensor = nn.Buffer(torch.tensor(0))  # so many are keys: rows have one shape in all checkpoints
-        self.waiting: Tensor = nn.Buffer(torch.zeros(0, width), persistent=False)  # of the batches since the last step
+        # so many are keys: rows have one shape in all checkpoints
+        self.filled: Tensor = nn.Buffer(torch.tensor(0))
+        # of the batches since the last step
+        self.waiting: Tensor = nn.Buffer(torch.zeros(0, width), persistent=False)
 
     def forward(self, scores: Scores) -> Scores:
         keys = scores.views.named([self.keys], "scores.key_queue.keys")[0]
         if self.training:
             self.waiting = pushed(self.waiting, keys.detach(), self.size)
-        return scores.with_extra(self.rows[: int(self.filled)].clone())  # backward reads it after the queue has moved
+        # backward reads it after the queue has moved
+        return scores.with_extra(self.rows[: int(self.filled)].clone())
 
     def after_step(self, objective: Any) -> None:
         rows = pushed(self.rows[: int(self.filled)], self.waiting, self.size)

@@ -1,4 +1,6 @@
-"""MixCSE: negatives mixed with the own positive (Zhang et al., 2022). https://doi.org/10.1609/aaai.v36i10.21428"""
+"""MixCSE: negatives mixed with the own positive (Zhang et al., 2022).
+https://doi.org/10.1609/aaai.v36i10.21428
+"""
 
 from dataclasses import dataclass, replace
 
@@ -10,7 +12,8 @@ from isotrope.types import Fraction, Scores
 
 
 def mix_negatives(positive: Tensor, partner: Tensor, share: float) -> Tensor:
-    """λ p_i + (1 − λ) p_partner(i) of unit rows p, with λ = ``share``, as unit rows without gradient.
+    """λ p_i + (1 − λ) p_partner(i) of unit rows p, with λ = ``share``, as unit rows without
+    gradient.
 
     positive (N, D), partner (N,): for each sentence, another one -> (N, D).
     """
@@ -20,10 +23,12 @@ def mix_negatives(positive: Tensor, partner: Tensor, share: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Mixed:
-    """A mixture for each sentence joins every anchor's denominator, but for its partner's. BibTeX: zhang2022mixcse.
+    """A mixture for each sentence joins every anchor's denominator, but for its partner's. BibTeX:
+    zhang2022mixcse.
 
-    A sentence's partner is the one with the next row number in the batch; the last one's is the first. So the order of
-    the batch does not matter. The partner does not see the mixture: it is mostly its own positive.
+    A sentence's partner is the one with the next row number in the batch; the last one's is the
+    first. So the order of the batch does not matter. The partner does not see the mixture: it is
+    mostly its own positive.
     """
 
     stage = "scores"

@@ -1,4 +1,6 @@
-"""Noise negatives, moved where a batch is least uniform (DCLR Eqs. 1–4). https://aclanthology.org/2022.acl-long.423"""
+"""Noise negatives, moved where a batch is least uniform (DCLR Eqs. 1–4).
+https://aclanthology.org/2022.acl-long.423
+"""
 
 from dataclasses import dataclass
 
@@ -10,15 +12,20 @@ from isotrope.types import AboveZero, NonNegative, Scores, Whole
 
 
 def non_uniformity(noise: Tensor, anchor: Tensor, positive: Tensor, temperature: float) -> Tensor:
-    """Eq. 2, mean over anchors: only noise in the denominator. noise (K, D), anchor, positive (N, D) -> ()."""
+    """Eq. 2, mean over anchors: only noise in the denominator. noise (K, D), anchor, positive (N,
+    D) -> ().
+    """
     anchor, positive = F.normalize(anchor, dim=-1), F.normalize(positive, dim=-1)
     numerator = (anchor * positive).sum(dim=-1) / temperature  # (N,)
     denominator = torch.logsumexp(anchor @ F.normalize(noise, dim=-1).T / temperature, dim=-1)
     return (denominator - numerator).mean()
 
 
-def gradient(noise: Tensor, anchor: Tensor, temperature: float, others: Tensor | None = None) -> Tensor:
-    """Eq. 4 in closed form -> (K, D). The positive is in Eq. 2's numerator alone, so the gradient is free of it.
+def gradient(
+    noise: Tensor, anchor: Tensor, temperature: float, others: Tensor | None = None
+) -> Tensor:
+    """Eq. 4 in closed form -> (K, D). The positive is in Eq. 2's numerator alone, so the gradient
+    is free of it.
 
     ``others`` (N, M): cosines of further candidates in the denominator. The paper has none.
     """
@@ -40,7 +47,9 @@ def ascend(
     step_size: float | Tensor,  # length of a step, or (K, 1): one for each vector
     steps: int,
 ) -> Tensor:
-    """Eq. 3, ``steps`` times: every noise vector goes ``step_size`` up its gradient; one without gradient stays."""
+    """Eq. 3, ``steps`` times: every noise vector goes ``step_size`` up its gradient; one without
+    gradient stays.
+    """
     noise, anchor = noise.detach(), anchor.detach()
     for _ in range(steps):
         noise = noise + step_size * F.normalize(gradient(noise, anchor, temperature), dim=-1)
@@ -60,13 +69,17 @@ class Noise:
     step_size: AboveZero = 1e-3
     relative: bool = False  # ``step_size`` counts in lengths of the drawn vector
     temperature: AboveZero = 0.05  # τ_u, which the paper does not give
-    sigma: AboveZero = 1.0  # as in Sec. 5.1; cosines do not see it, but with a smaller one the steps count for more
+    # as in Sec. 5.1; cosines do not see it, but with a smaller one the steps count for more
+    sigma: AboveZero = 1.0
 
     def __call__(self, scores: Scores) -> Scores:
         anchor = scores.views.stack[0].detach()
         size = (int(self.ratio * len(anchor)), anchor.shape[1])
-        noise = self.sigma * torch.randn(size, generator=scores.views.batch.generator).to(anchor)  # (K, D), by the CPU
-        step = self.step_size * noise.norm(dim=-1, keepdim=True) if self.relative else self.step_size
+        # (K, D), by the CPU
+        noise = self.sigma * torch.randn(size, generator=scores.views.batch.generator).to(anchor)
+        step = (
+            self.step_size * noise.norm(dim=-1, keepdim=True) if self.relative else self.step_size
+        )
         return scores.with_extra(self.moved(noise, step, scores))
 
     def moved(self, noise: Tensor, step_size: float | Tensor, scores: Scores) -> Tensor:

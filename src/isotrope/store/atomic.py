@@ -1,4 +1,6 @@
-"""Files and folders that appear whole or not at all, and locks. The one place of the package that renames anything."""
+"""Files and folders that appear whole or not at all, and locks. The one place of the package that
+renames anything.
+"""
 
 import json
 import os
@@ -14,14 +16,18 @@ from filelock import FileLock, Timeout
 from isotrope.errors import UserError
 from isotrope.store.mark import DRAFT, LOCK, check_place, put_mark, remove
 
-_DRAFT_NAME = re.compile(rf"\.(?P<name>.+)\.(?P<process>\d{{1,9}})(?P<old>\.old)?{re.escape(DRAFT)}", re.DOTALL)
+_DRAFT_NAME = re.compile(
+    rf"\.(?P<name>.+)\.(?P<process>\d{{1,9}})(?P<old>\.old)?{re.escape(DRAFT)}", re.DOTALL
+)
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """A binary file to write. At the end it is synced and replaces ``path``. After an error, nothing is left.
+    """A binary file to write. At the end it is synced and replaces ``path``. After an error,
+    nothing is left.
 
-    A link is followed: the file that it names is replaced. A pipe or a terminal is written to directly.
+    A link is followed: the file that it names is replaced. A pipe or a terminal is written to
+    directly.
     """
     if path.exists() and not path.is_file():
         with path.open("wb") as pipe:
@@ -42,7 +48,9 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_folder(folder: Path, kind: str) -> Iterator[Path]:
-    """An empty folder to fill. At the end it is marked as ``kind`` and replaces ``folder``; see `check_replaceable`."""
+    """An empty folder to fill. At the end it is marked as ``kind`` and replaces ``folder``; see
+    `check_replaceable`.
+    """
     check_replaceable(folder, kind)
     folder = folder.resolve()
     clear_drafts(folder.parent, folder.name)
@@ -65,7 +73,9 @@ def check_replaceable(folder: Path, kind: str) -> None:
     """As `check_place`, for `new_folder`: UserError also if the current folder is inside it."""
     check_place(folder, kind)
     if Path.cwd().is_relative_to(folder.resolve()):
-        raise UserError(f"the current folder is inside {folder}, which would be replaced", "name another folder")
+        raise UserError(
+            f"the current folder is inside {folder}, which would be replaced", "name another folder"
+        )
 
 
 def write_text(path: Path, text: str) -> None:
@@ -85,7 +95,9 @@ def move(source: Path, target: Path) -> None:
 
 
 def draft_path(path: Path) -> Path:
-    """Where ``path`` is written until it is whole. Each process has its own, since two may write the same file."""
+    """Where ``path`` is written until it is whole. Each process has its own, since two may write
+    the same file.
+    """
     return path.with_name(f".{path.name}.{os.getpid()}{DRAFT}")
 
 
@@ -108,7 +120,8 @@ def open_log(path: Path) -> TextIO:
 
 
 def clear_drafts(folder: Path, name: str | None = None) -> None:
-    """Remove the drafts of ``name`` (None: all) in ``folder`` that killed processes of this machine, or this one, left.
+    """Remove the drafts of ``name`` (None: all) in ``folder`` that killed processes of this
+    machine, or this one, left.
 
     If a kill came while a folder was replaced, the old folder is put back.
     """
@@ -134,9 +147,11 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def alone(folder: Path, *tidied: str) -> Iterator[None]:
-    """Hold an existing folder of ours for this process, and remove the drafts that a killed one left there.
+    """Hold an existing folder of ours for this process, and remove the drafts that a killed one
+    left there.
 
-    UserError if another holds it. At the end, the files ``tidied`` are deleted if the folder holds nothing else.
+    UserError if another holds it. At the end, the files ``tidied`` are deleted if the folder holds
+    nothing else.
     """
     try:
         with FileLock(folder / LOCK).acquire(timeout=0):
@@ -144,16 +159,21 @@ def alone(folder: Path, *tidied: str) -> Iterator[None]:
             try:
                 yield
             finally:
-                if folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, *tidied}:  # encode removes it
+                # encode removes it
+                if folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, *tidied}:
                     for name in (LOCK, *tidied):
                         (folder / name).unlink(missing_ok=True)
     except Timeout as error:
-        raise UserError(f"{folder} is in use by another process", "wait for it, or choose another folder") from error
+        raise UserError(
+            f"{folder} is in use by another process", "wait for it, or choose another folder"
+        ) from error
 
 
 @contextmanager
 def in_turn(path: Path) -> Iterator[None]:
-    """Lock ``path``, a file or folder that may not exist yet, while it is made. Other processes wait."""
+    """Lock ``path``, a file or folder that may not exist yet, while it is made. Other processes
+    wait.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}{LOCK}")):
         yield

@@ -19,25 +19,34 @@ from isotrope.store.records import read_record
 
 _KIND = "cache"  # of the mark
 CONTENTS = "contents.json"  # of a cached folder: file name -> its checksum
-UNUSED = 30 * 24 * 3600  # seconds: a folder that no run has opened for so long is deleted when a new one is made
+# seconds: a folder that no run has opened for so long is deleted when a new one is made
+UNUSED = 30 * 24 * 3600
 
 
 def cache_folder(*parts: str) -> Path:
     """A folder below ISOTROPE_CACHE, or below ``isotrope`` in the user's cache folder."""
     base = os.environ.get("ISOTROPE_CACHE")
-    root = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "isotrope"
+    root = (
+        Path(base)
+        if base
+        else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "isotrope"
+    )
     return root.expanduser().joinpath(*parts)
 
 
 def cached(folder: Path, make: Callable[[Path], None]) -> Path:
-    """Return ``folder``; fill it by ``make`` first unless it is there and whole. Other processes wait meanwhile.
+    """Return ``folder``; fill it by ``make`` first unless it is there and whole. Other processes
+    wait meanwhile.
 
-    The folder's name must be a key of all that decides its contents. ``make`` fills the empty folder that it is given.
-    Long work may go on after a kill from a draft beside ``folder``, named ``.KEY.WORD.isotrope-draft``. UserError as
-    `isotrope.store.disk.writing`.
+    The folder's name must be a key of all that decides its contents. ``make`` fills the empty
+    folder that it is given. Long work may go on after a kill from a draft beside ``folder``, named
+    ``.KEY.WORD.isotrope-draft``. UserError as `isotrope.store.disk.writing`.
     """
     if not is_whole(folder):
-        with writing(folder.parent, "run the same command again", "set ISOTROPE_CACHE to another"), in_turn(folder):
+        with (
+            writing(folder.parent, "run the same command again", "set ISOTROPE_CACHE to another"),
+            in_turn(folder),
+        ):
             if not is_whole(folder):
                 prune(folder.parent)
                 if kind_of(folder) == _KIND:  # it is damaged
@@ -51,16 +60,22 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
 
 
 def is_whole(folder: Path, kind: str = _KIND) -> bool:
-    """Whether a folder is marked as ``kind``, and every file has the contents that it was written with."""
+    """Whether a folder is marked as ``kind``, and every file has the contents that it was written
+    with.
+    """
     with suppress(OSError, UserError):
         return kind_of(folder) == kind and read_record(folder / CONTENTS) == checksums(folder)
     return False
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """Path within a folder -> xxh3 of each file, also in folders below it, but for the list itself and hidden files."""
+    """Path within a folder -> xxh3 of each file, also in folders below it, but for the list itself
+    and hidden files.
+    """
     names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    shown = sorted(name.as_posix() for name in names if not any(part.startswith(".") for part in name.parts))
+    shown = sorted(
+        name.as_posix() for name in names if not any(part.startswith(".") for part in name.parts)
+    )
     return {name: file_checksum(folder / name) for name in shown if name != CONTENTS}
 
 
@@ -71,7 +86,9 @@ def file_checksum(path: Path) -> str:
 
 
 def prune(folder: Path) -> None:
-    """Remove from one folder of the cache what no run has opened for 30 days: folders with our mark, locks, drafts."""
+    """Remove from one folder of the cache what no run has opened for 30 days: folders with our
+    mark, locks, drafts.
+    """
     for path in folder.iterdir():
         with suppress(OSError, UserError):
             if time.time() - path.stat().st_mtime > UNUSED:
@@ -82,9 +99,11 @@ def prune(folder: Path) -> None:
 
 
 def remembered(kind: str, key: Any, compute: Callable[[], Any]) -> Any:
-    """A small result, from the cache if its key is there, else computed and kept. JSON makes lists of tuples.
+    """A small result, from the cache if its key is there, else computed and kept. JSON makes lists
+    of tuples.
 
-    A damaged file counts as missing. If the file cannot be written, the result is returned all the same.
+    A damaged file counts as missing. If the file cannot be written, the result is returned all the
+    same.
     """
     digest = xxhash.xxh3_128_hexdigest(json.dumps(key, sort_keys=True).encode())
     path = cache_folder(kind, f"{digest}.json")

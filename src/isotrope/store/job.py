@@ -1,6 +1,8 @@
-"""Long work in a folder: who holds it, what it is, whether it is done, and how it goes on after a stop.
+"""Long work in a folder: who holds it, what it is, whether it is done, and how it goes on after a
+stop.
 
-A job's folder has the mark of its kind (`isotrope.store.mark`), a lock while a process works there, and two files:
+A job's folder has the mark of its kind (`isotrope.store.mark`), a lock while a process works there,
+and two files:
 
     job.json     the identity: everything that decides the result, and nothing else
     result.json  what came out, written last; beside it, under "files", the checksums of what it announces
@@ -27,7 +29,9 @@ _CHECKSUM = re.compile("[0-9a-f]{32}")
 
 
 class Source(Protocol):
-    """Opened text, as a job sees it. `check` raises UserError if its files are not those that were read."""
+    """Opened text, as a job sees it. `check` raises UserError if its files are not those that were
+    read.
+    """
 
     @property
     def folders(self) -> Sequence[Path]: ...
@@ -37,13 +41,15 @@ class Source(Protocol):
 class Job:
     """One piece of long work. The same call goes on where an earlier one stopped.
 
-    Inside ``with job.held():``, call `begin` after the last check of what the user gave, and `finish` at the end.
+    Inside ``with job.held():``, call `begin` after the last check of what the user gave, and
+    `finish` at the end.
 
     Args:
         folder: where it works; None: a temporary folder, which lives as long as this object.
         kind: the mark of the folder: "run", "improvement", …
         identity: everything that decides the result, as JSON takes it.
-        sources: the folder may not lie among them, and they may not change before the result is written.
+        sources: the folder may not lie among them, and they may not change before the result is
+            written.
         restart: forget what an earlier call left in the folder.
         names: of the two files.
         shown: what messages call the folder.
@@ -60,10 +66,12 @@ class Job:
         names: tuple[str, str] = (IDENTITY, RESULT),
         shown: str | None = None,
     ) -> None:
-        if folder is not None and not str(folder):  # an unset variable of the shell would mean the present folder
+        # an unset variable of the shell would mean the present folder
+        if folder is not None and not str(folder):
             raise UserError("the output is empty", "name a folder")
         if folder is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="isotrope-")  # goes with this object
+            # goes with this object
+            self._temporary = tempfile.TemporaryDirectory(prefix="isotrope-")
             folder = self._temporary.name
         self.folder = Path(folder)
         self.kind, self.sources, self.restart = kind, sources, restart
@@ -75,12 +83,14 @@ class Job:
     def held(self) -> Iterator[None]:
         """Take the folder for this process only. If nothing is written there, it is left as it was.
 
-        UserError if it is not ours, lies among the sources, is in use, was begun with another identity, or cannot be
-        written.
+        UserError if it is not ours, lies among the sources, is in use, was begun with another
+        identity, or cannot be written.
         """
         for inside in (place for source in self.sources for place in source.folders):
             if self.folder.resolve().is_relative_to(inside.resolve()):
-                raise UserError(f"{self.folder} lies in {inside}, which is read", "choose an --output elsewhere")
+                raise UserError(
+                    f"{self.folder} lies in {inside}, which is read", "choose an --output elsewhere"
+                )
         check_place(self.folder, self.kind)
         with writing(self.folder, AGAIN):
             claim(self.folder, self.kind)
@@ -107,7 +117,9 @@ class Job:
             write_json(self._begun, self.identity)
 
     def result(self) -> Record | None:
-        """What `finish` wrote; None if the work is not finished, or what it announced is missing or damaged."""
+        """What `finish` wrote; None if the work is not finished, or what it announced is missing or
+        damaged.
+        """
         with suppress(UserError):  # damaged: it is made again
             record = read_record(self._finished, {FILES: dict})
             if all(_sums(self.folder / name) == of for name, of in record.pop(FILES).items()):
@@ -115,10 +127,15 @@ class Job:
         return None
 
     def finish(self, result: Mapping[str, Any], announced: Sequence[str] = ("model",)) -> Record:
-        """Write the result, and the checksums of the ``announced`` folders; UserError if a source has changed."""
+        """Write the result, and the checksums of the ``announced`` folders; UserError if a source
+        has changed.
+        """
         for source in self.sources:
             source.check()
-        write_json(self._finished, {**result, FILES: {name: _sums(self.folder / name) for name in announced}})
+        write_json(
+            self._finished,
+            {**result, FILES: {name: _sums(self.folder / name) for name in announced}},
+        )
         return json.loads(json.dumps(result))  # type: ignore[no-any-return]
 
     def _refuse_another(self) -> None:
@@ -128,7 +145,9 @@ class Job:
             problem = f"was begun with {'; '.join(found)}"
         else:
             found = sorted(path.name for path in self.folder.iterdir() if not leftover(path))
-            problem = f"holds {', '.join(found[:1])}, but no {self._begun.name} that says what it is of"
+            problem = (
+                f"holds {', '.join(found[:1])}, but no {self._begun.name} that says what it is of"
+            )
         if found:
             raise UserError(f"{self._shown} {problem}", remedy)
 
@@ -151,4 +170,8 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], within: str = "
 
 def _sums(folder: Path) -> dict[str, str]:
     """The checksums of an announced folder; cards are left out, since people write in them."""
-    return {name: of for name, of in checksums(folder).items() if not name.endswith(".md")} if folder.is_dir() else {}
+    return (
+        {name: of for name, of in checksums(folder).items() if not name.endswith(".md")}
+        if folder.is_dir()
+        else {}
+    )

@@ -1,6 +1,7 @@
 """Whose a folder is. isotrope deletes and replaces only folders that carry its mark, ``.isotrope``.
 
-A mark says what the folder is for (``{"kind": "run"}``), so that no command writes into another command's folder.
+A mark says what the folder is for (``{"kind": "run"}``), so that no command writes into another
+command's folder.
 """
 
 import json
@@ -11,12 +12,15 @@ from pathlib import Path
 from isotrope.errors import UserError, printable
 
 MARK = ".isotrope"
-DRAFT = ".isotrope-draft"  # how the name of an unfinished file or folder ends: such names are ours too
+# how the name of an unfinished file or folder ends: such names are ours too
+DRAFT = ".isotrope-draft"
 LOCK = ".lock"
 
 
 def kind_of(folder: Path) -> str | None:
-    """What a folder is for, by its mark: ``run``, ``model``, …; None where there is none, or it is damaged."""
+    """What a folder is for, by its mark: ``run``, ``model``, …; None where there is none, or it is
+    damaged.
+    """
     with suppress(OSError, ValueError, KeyError, TypeError):
         kind = json.loads((folder / MARK).read_text(encoding="utf-8"))["kind"]
         return kind if isinstance(kind, str) else None
@@ -24,12 +28,15 @@ def kind_of(folder: Path) -> str | None:
 
 
 def put_mark(folder: Path, kind: str) -> None:
-    """Mark a folder as ours. Only for a folder that this process has just made, or that `check_place` has passed."""
+    """Mark a folder as ours. Only for a folder that this process has just made, or that
+    `check_place` has passed.
+    """
     (folder / MARK).write_text(json.dumps({"kind": kind}), encoding="utf-8")
 
 
 def check_place(folder: Path, kind: str) -> None:
-    """UserError unless ``folder`` may be taken for ``kind``: it is new, empty, or was taken for it before.
+    """UserError unless ``folder`` may be taken for ``kind``: it is new, empty, or was taken for it
+    before.
 
     Its path must be UTF-8, because safetensors and tokenizers cannot open others.
     """
@@ -57,14 +64,18 @@ def claim(folder: Path, kind: str) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a marked folder, or an unfinished file or folder of ours; UserError if it is there and not ours.
+    """Delete a marked folder, or an unfinished file or folder of ours; UserError if it is there and
+    not ours.
 
-    Links within it are deleted, not followed. The mark is deleted last, so that after a kill the rest is still ours.
+    Links within it are deleted, not followed. The mark is deleted last, so that after a kill the
+    rest is still ours.
     """
     is_folder = path.is_dir() and not path.is_symlink()
     ours = path.name.endswith(DRAFT) or (is_folder and kind_of(path) is not None)
     if not ours and (path.exists() or path.is_symlink()):
-        raise UserError(f"{path} was not made by isotrope", "move it away, or choose another folder")
+        raise UserError(
+            f"{path} was not made by isotrope", "move it away, or choose another folder"
+        )
     with suppress(FileNotFoundError):  # another process removes the same
         if is_folder:
             empty(path, MARK)
@@ -74,7 +85,9 @@ def remove(path: Path) -> None:
 
 
 def empty(folder: Path, *kept: str) -> None:
-    """Delete what a folder of ours holds, but for these files. The caller has checked that it is ours."""
+    """Delete what a folder of ours holds, but for these files. The caller has checked that it is
+    ours.
+    """
     for inner in folder.iterdir():
         if inner.is_dir() and not inner.is_symlink():
             shutil.rmtree(inner)
@@ -83,5 +96,7 @@ def empty(folder: Path, *kept: str) -> None:
 
 
 def leftover(path: Path) -> bool:
-    """A file that a folder may hold and still count as empty: a lock, a draft, a mark that a kill cut short."""
+    """A file that a folder may hold and still count as empty: a lock, a draft, a mark that a kill
+    cut short.
+    """
     return path.name in (LOCK, MARK) or path.name.endswith(DRAFT)

@@ -1,4 +1,6 @@
-"""isotrope's own records: JSON and JSON Lines. They are read only here, so that any damage gives one clear line."""
+"""isotrope's own records: JSON and JSON Lines. They are read only here, so that any damage gives
+one clear line.
+"""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -12,24 +14,33 @@ from isotrope.store.atomic import write_text
 Record = dict[str, Any]
 
 
-def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it, or choose another folder") -> Record:
-    """A JSON object that isotrope wrote; UserError if it is missing, damaged, or lacks one of the ``keys``.
+def read_record(
+    path: Path, keys: Collection[str] = (), remedy: str = "delete it, or choose another folder"
+) -> Record:
+    """A JSON object that isotrope wrote; UserError if it is missing, damaged, or lacks one of the
+    ``keys``.
 
     With ``keys`` as ``{"scores": dict}``, their values have these types.
     """
     kinds: Mapping[str, type] = keys if isinstance(keys, Mapping) else dict.fromkeys(keys, object)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        whole = isinstance(record, dict) and all(isinstance(record[key], kind) for key, kind in kinds.items())
+        whole = isinstance(record, dict) and all(
+            isinstance(record[key], kind) for key, kind in kinds.items()
+        )
     except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{path} is {'damaged' if path.is_file() else 'missing'} ({error})", remedy) from error
+        raise UserError(
+            f"{path} is {'damaged' if path.is_file() else 'missing'} ({error})", remedy
+        ) from error
     if not whole:
         raise UserError(f"{path} is damaged", remedy)
     return record  # type: ignore[no-any-return]
 
 
 class RecordLog:
-    """Records, one a line (JSON Lines), to which a process appends. A line that a kill cut short is ignored."""
+    """Records, one a line (JSON Lines), to which a process appends. A line that a kill cut short is
+    ignored.
+    """
 
     def __init__(self, path: Path, writing: bool = True) -> None:
         """Read what is there. Only the process that is ``writing`` changes the file."""

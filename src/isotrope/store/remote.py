@@ -1,7 +1,9 @@
-"""Files of other machines, by their URL: s3://, gs://, hf://, https://, and whatever else fsspec knows.
+"""Files of other machines, by their URL: s3://, gs://, hf://, https://, and whatever else fsspec
+knows.
 
-They are read in blocks at any place, without a copy, and written whole. Credentials and addresses are fsspec's
-business: the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) or its configuration files.
+They are read in blocks at any place, without a copy, and written whole. Credentials and addresses
+are fsspec's business: the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) or its configuration
+files.
 """
 
 import re
@@ -23,7 +25,16 @@ USUAL = ("s3", "gs", "hf", "https", "http", "memory")
 _LATER = "check the connection, or wait a while, then run the same command again"
 EXTRAS = {"s3": "s3", "s3a": "s3"}  # schemes whose package comes with an extra of isotrope
 # What shows that a file has changed: each kind of store tells some of these, or none.
-_TELLING = ("ETag", "etag", "VersionId", "generation", "md5Hash", "blob_id", "Last-Modified", "LastModified")
+_TELLING = (
+    "ETag",
+    "etag",
+    "VersionId",
+    "generation",
+    "md5Hash",
+    "blob_id",
+    "Last-Modified",
+    "LastModified",
+)
 _VERSIONS = (*_TELLING, "mtime", "created")
 
 
@@ -40,7 +51,9 @@ def lies_within(name: str | Path, folder: str | Path) -> bool:
 
 
 def without_secrets(url: str) -> str:
-    """A URL as it may be shown and kept: without a password, and without a web address's ``?…``, which may sign it."""
+    """A URL as it may be shown and kept: without a password, and without a web address's ``?…``,
+    which may sign it.
+    """
     url = re.sub(r"://[^/@]*@", "://", url)
     return url.partition("?")[0] if url.startswith(("http://", "https://")) else url
 
@@ -51,15 +64,24 @@ class RemoteFile:
 
     url: str  # its whole address
     size: int  # in bytes
-    version: tuple[tuple[str, str], ...] = ()  # what its store tells of its state; empty where it tells nothing
-    inside: str = ""  # its path within the folder that was named; "" where the file itself was named
+    # what its store tells of its state; empty where it tells nothing
+    version: tuple[tuple[str, str], ...] = ()
+    # its path within the folder that was named; "" where the file itself was named
+    inside: str = ""
 
     @classmethod
     def of(cls, url: str, info: dict[str, Any], inside: str = "") -> "RemoteFile":
         """A file as fsspec describes it."""
         if info.get("size") is None:
-            raise UserError(f"{without_secrets(url)} does not tell its size", "copy it to this machine first")
-        return cls(url, int(info["size"]), tuple((key, str(info[key])) for key in _VERSIONS if info.get(key)), inside)
+            raise UserError(
+                f"{without_secrets(url)} does not tell its size", "copy it to this machine first"
+            )
+        return cls(
+            url,
+            int(info["size"]),
+            tuple((key, str(info[key])) for key in _VERSIONS if info.get(key)),
+            inside,
+        )
 
     def __str__(self) -> str:
         return without_secrets(self.url)
@@ -72,7 +94,8 @@ class RemoteFile:
     def open(self) -> Any:
         """Its bytes, as a file. A block that does not come is asked for again, after `WAITS`."""
         options: dict[str, Any] = {"block_size": BLOCK_BYTES, "cache_type": "readahead"}
-        options |= {"size": self.size} if self.url.startswith(("http://", "https://")) else {}  # asks for parts
+        # asks for parts
+        options |= {"size": self.size} if self.url.startswith(("http://", "https://")) else {}
         file = _ask(self.url, lambda system, path: system.open(path, "rb", **options))
         if hasattr(file, "cache"):  # not of what is in memory
             fetch = file.cache.fetcher
@@ -83,7 +106,9 @@ class RemoteFile:
                     raise OSError(f"{len(found):,} bytes came instead of {end - begin:,}")
                 return found
 
-            file.cache.fetcher = lambda begin, end: _ask(self.url, lambda *_: block(begin, end), lost=True)
+            file.cache.fetcher = lambda begin, end: _ask(
+                self.url, lambda *_: block(begin, end), lost=True
+            )
         return file
 
     def now(self) -> "RemoteFile":
@@ -92,13 +117,15 @@ class RemoteFile:
 
 
 def remote_files(url: str) -> list[RemoteFile]:
-    """The files that a URL names, sorted: a file, all in a folder and below it, or all that fit where it has a ``*``.
+    """The files that a URL names, sorted: a file, all in a folder and below it, or all that fit
+    where it has a ``*``.
 
     UserError for an unknown scheme, a missing package, no such file, no permission, no connection.
     """
 
     def look(system: Any, path: str) -> list[RemoteFile]:
-        is_page = path.startswith(("http://", "https://")) and path.endswith("/")  # a folder, not asked for as a file
+        # a folder, not asked for as a file
+        is_page = path.startswith(("http://", "https://")) and path.endswith("/")
         if "*" not in path and not is_page and (info := system.info(path))["type"] == "file":
             return [RemoteFile.of(url, info)]
         root = "" if "*" in path else path.rstrip("/") + "/"
@@ -106,7 +133,11 @@ def remote_files(url: str) -> list[RemoteFile]:
         files, names = [], [name for name, info in found.items() if info["type"] == "file"]
         for name in sorted(names, key=lambda name: name.split("/")):
             told = found[name] if found[name].get("size") is not None else system.info(name)
-            files.append(RemoteFile.of(system.unstrip_protocol(name), told, name.removeprefix(root) if root else ""))
+            files.append(
+                RemoteFile.of(
+                    system.unstrip_protocol(name), told, name.removeprefix(root) if root else ""
+                )
+            )
         if not files:
             raise FileNotFoundError(url)
         return files
@@ -138,11 +169,13 @@ def upload(path: Path, url: str) -> None:
     _ask(url, put, "written", lost=True)
 
 
-def _ask(url: str, work: Callable[[Any, str], Returned], done: str = "read", lost: bool = False) -> Returned:
+def _ask(
+    url: str, work: Callable[[Any, str], Returned], done: str = "read", lost: bool = False
+) -> Returned:
     """What ``work`` returns, which takes fsspec's system for a URL and the path there.
 
-    A busy server and, if ``lost``, a lost connection are tried again, after `WAITS`. What goes wrong in the end is a
-    UserError; the stores' libraries have no common errors.
+    A busy server and, if ``lost``, a lost connection are tried again, after `WAITS`. What goes
+    wrong in the end is a UserError; the stores' libraries have no common errors.
     """
     waits = iter(WAITS)
     while True:
@@ -156,23 +189,36 @@ def _ask(url: str, work: Callable[[Any, str], Returned], done: str = "read", los
             wait = next(waits, None) if remedy == _LATER and (lost or status in BUSY) else None
             if wait is None:
                 shown = without_secrets(url)
-                why = f"HTTP {status}" if status else str(error).replace(url, shown) or type(error).__name__
+                why = (
+                    f"HTTP {status}"
+                    if status
+                    else str(error).replace(url, shown) or type(error).__name__
+                )
                 raise UserError(f"{shown} cannot be {done} ({why})", remedy) from raised
         time.sleep(wait)
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """Fsspec's system for a URL, and the path there. What it remembers of folders is forgotten first."""
+    """Fsspec's system for a URL, and the path there. What it remembers of folders is forgotten
+    first.
+    """
     import fsspec
 
     scheme, options = url.partition("://")[0], dict[str, Any]()
     if scheme not in fsspec.available_protocols():
-        raise UserError(f"{without_secrets(url)} has the unknown scheme {scheme!r}", one_of(scheme, USUAL))
+        raise UserError(
+            f"{without_secrets(url)} has the unknown scheme {scheme!r}", one_of(scheme, USUAL)
+        )
     if scheme in ("http", "https"):
         import aiohttp  # which waits five minutes for a whole answer, however large
 
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=STALLED, sock_read=STALLED)
-        options = {"client_kwargs": {"timeout": timeout, **fsspec.config.conf.get(scheme, {}).get("client_kwargs", {})}}
+        options = {
+            "client_kwargs": {
+                "timeout": timeout,
+                **fsspec.config.conf.get(scheme, {}).get("client_kwargs", {}),
+            }
+        }
     system, path = fsspec.core.url_to_fs(url, **options)
     system.invalidate_cache()
     return system, path
@@ -181,17 +227,27 @@ def _opened(url: str) -> tuple[Any, str]:
 def _cause(error: BaseException) -> BaseException:
     """What is behind an error: for the web, fsspec says "not found" of every one."""
     cause = error.__cause__
-    behind = isinstance(error, FileNotFoundError) and (hasattr(cause, "status") or isinstance(cause, OSError))
+    behind = isinstance(error, FileNotFoundError) and (
+        hasattr(cause, "status") or isinstance(cause, OSError)
+    )
     return cause if behind and cause else error
 
 
 def _remedy(error: BaseException, scheme: str) -> str:
     status, kind = getattr(error, "status", 0), type(error).__name__
     if isinstance(error, ImportError):
-        return f"pip install 'isotrope[{EXTRAS[scheme]}]'" if scheme in EXTRAS else "install its package"
+        return (
+            f"pip install 'isotrope[{EXTRAS[scheme]}]'"
+            if scheme in EXTRAS
+            else "install its package"
+        )
     if isinstance(error, FileNotFoundError) or status == 404:
         return "check the address"
     lasting = status in range(400, 500) and status not in BUSY
-    if lasting or isinstance(error, PermissionError) or kind.endswith(("CredentialsError", "ProfileNotFound")):
+    if (
+        lasting
+        or isinstance(error, PermissionError)
+        or kind.endswith(("CredentialsError", "ProfileNotFound"))
+    ):
         return "check your credentials for it"
     return _LATER

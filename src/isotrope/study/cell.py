@@ -1,6 +1,8 @@
-"""A cell of a study: what it runs, and the files of its folder, which is a job (`isotrope.store.job`).
+"""A cell of a study: what it runs, and the files of its folder, which is a job
+(`isotrope.store.job`).
 
-Beside ``result.json``, ``numbers/`` has the cosines of the test pairs, their bootstrap draws and the training curve.
+Beside ``result.json``, ``numbers/`` has the cosines of the test pairs, their bootstrap draws and
+the training curve.
 """
 
 import json
@@ -20,19 +22,23 @@ from isotrope.training.folder import task_cosines
 
 MODEL, NUMBERS = "model", "numbers"
 COSINES, DRAWS, METRICS = "after.npz", "draws.npz", "metrics.jsonl"
-RESAMPLES = 19_999  # so that p is 0.0001 at least, and still significant after correction for hundreds of rows
+# so that p is 0.0001 at least, and still significant after correction for hundreds of rows
+RESAMPLES = 19_999
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One training run and its scores, or only the scores of a backbone. All paths are of this machine."""
+    """One training run and its scores, or only the scores of a backbone. All paths are of this
+    machine.
+    """
 
     label: str
     key: str  # checksum of everything below that decides the result
     folder: Path
     row: RowSettings
     run: CommonSettings
-    settings: Mapping[str, Any]  # the resolved preset; models that the study trains by their cells' keys
+    # the resolved preset; models that the study trains by their cells' keys
+    settings: Mapping[str, Any]
     overrides: tuple[str, ...]
     backbone: str
     teachers: Mapping[str, tuple[str, ...]]
@@ -59,7 +65,9 @@ class Cell:
 
     @property
     def log(self) -> str:
-        """What its process said: a path within the study's folder, since records hold no paths of this machine."""
+        """What its process said: a path within the study's folder, since records hold no paths of
+        this machine.
+        """
         return f"cells/{self.beside('log').name}"
 
     def beside(self, ending: str) -> Path:
@@ -72,7 +80,9 @@ class Cell:
         return Job(self.folder, "cell", {"key": self.key})
 
     def record(self) -> Record | None:
-        """What came out; None if something is left to do, also if the model is needed and was not kept."""
+        """What came out; None if something is left to do, also if the model is needed and was not
+        kept.
+        """
         record = self.job.result()
         return record if record and (not self.keep_model or record["kept_model"]) else None
 
@@ -83,7 +93,9 @@ class Cell:
         return self.job.finish(whole, [NUMBERS, MODEL] if kept else [NUMBERS])
 
     def cosines(self) -> dict[str, tuple[Any, Any]]:
-        """Task -> gold scores and cosines (N,), (N,) of all its pairs; {} if no pairs judged the cell."""
+        """Task -> gold scores and cosines (N,), (N,) of all its pairs; {} if no pairs judged the
+        cell.
+        """
         return task_cosines(self.numbers / COSINES)
 
     def draws(self) -> dict[str, Any]:
@@ -97,9 +109,11 @@ class Cell:
 
 
 def cells_summary(results: Mapping[str, Mapping[str, Any]]) -> Record:
-    """Key -> a cell's ``result.json`` without its scores, which the rows have; what many cells share is stored once.
+    """Key -> a cell's ``result.json`` without its scores, which the rows have; what many cells
+    share is stored once.
 
-    ``settings`` is checksum -> resolved preset; for ``data`` and ``environments`` a cell has an index into the list.
+    ``settings`` is checksum -> resolved preset; for ``data`` and ``environments`` a cell has an
+    index into the list.
     """
     record: Record = {"cells": {}, "settings": {}, "data": [], "environments": []}
 
@@ -127,4 +141,8 @@ def without_paths(value: Any) -> Any:
         return {key: without_paths(one) for key, one in value.items()}
     if isinstance(value, list):
         return [without_paths(one) for one in value]
-    return "/".join(Path(value).parts[1:][-2:]) if isinstance(value, str) and Path(value).is_absolute() else value
+    return (
+        "/".join(Path(value).parts[1:][-2:])
+        if isinstance(value, str) and Path(value).is_absolute()
+        else value
+    )

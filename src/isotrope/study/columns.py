@@ -20,20 +20,37 @@ POSITIVES = ("feature diversity", "diversity")  # of the views, before and after
 MEASURES = {"KCC": "kendall", "NDCG": "ndcg"}  # of the ranking suite
 RANKING = tuple(f"{measure} {task}" for measure in MEASURES for task in (*STS, "Avg."))
 SHAPE = (*GEOMETRY, FALL, *POSITIVES)  # of the space: numbers as they are
-COST = ("minutes", "memory")  # of the training; memory is the most that its process has held, in MB of 10⁶ bytes
-KNOWN = (*STS, "Avg.", *TRANSFER, "Transfer Avg.", *RETRIEVAL, "nDCG Avg.", SELF_MADE, *RANKING, *SHAPE, "dev", *COST)
+# of the training; memory is the most that its process has held, in MB of 10⁶ bytes
+COST = ("minutes", "memory")
+KNOWN = (
+    *STS,
+    "Avg.",
+    *TRANSFER,
+    "Transfer Avg.",
+    *RETRIEVAL,
+    "nDCG Avg.",
+    SELF_MADE,
+    *RANKING,
+    *SHAPE,
+    "dev",
+    *COST,
+)
 LOWER_IS_BETTER = ("alignment", "uniformity", "mean cosine", FALL, *COST)
 # Unless a study asks for them: dev pairs have selected the model, costs depend on the machine.
 UNSHOWN = ("dev", FALL, *COST)
 
 
 def column_of(task: str) -> str:
-    """A judged task's column. The user's own pairs get another name if they are called like a known column."""
+    """A judged task's column. The user's own pairs get another name if they are called like a known
+    column.
+    """
     return SHORT_NAMES.get(task) or (f"{task} pairs" if task in KNOWN and task not in STS else task)
 
 
 def sts_scores(result: Mapping[str, Any]) -> dict[str, float]:
-    """Judged tasks (``before`` or ``after`` of a run) -> points. "Avg." is the mean of the tasks that were judged."""
+    """Judged tasks (``before`` or ``after`` of a run) -> points. "Avg." is the mean of the tasks
+    that were judged.
+    """
     found = {column_of(task): 100 * score for task, score in main_scores("sts", result).items()}
     return found | {"Avg.": sum(found.values()) / len(found)} if found else {}
 
@@ -51,14 +68,19 @@ def suite_scores(suite: str, result: Mapping[str, Any]) -> dict[str, float]:
         return found | {average: sum(found.values()) / len(found)}
     columns: dict[str, float] = {}
     for name, key in MEASURES.items():
-        found = {f"{name} {SHORT_NAMES.get(task, task)}": 100 * scores[key] for task, scores in result.items()}
+        found = {
+            f"{name} {SHORT_NAMES.get(task, task)}": 100 * scores[key]
+            for task, scores in result.items()
+        }
         columns |= found | {f"{name} Avg.": sum(found.values()) / len(found)}
     return columns
 
 
 def shown(column: str, value: float) -> str:
     """A number as the papers print it."""
-    return f"{value:.3f}" if column in SHAPE else f"{value:.1f}" if column in COST else f"{value:.2f}"
+    return (
+        f"{value:.3f}" if column in SHAPE else f"{value:.1f}" if column in COST else f"{value:.2f}"
+    )
 
 
 def means(row: Record) -> dict[str, tuple[float, float | None]]:
@@ -67,4 +89,7 @@ def means(row: Record) -> dict[str, tuple[float, float | None]]:
     for of_seed in row["scores"].values():
         for column, value in of_seed.items():
             values.setdefault(column, []).append(value)
-    return {c: (float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else None) for c, v in values.items()}
+    return {
+        c: (float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else None)
+        for c, v in values.items()
+    }

@@ -37,7 +37,9 @@ of a / s of b) compares standard deviations over seeds, by an F test of their ra
 
 
 def write_pages(record: Record, folder: Path) -> list[Path]:
-    """Write ``table.md``, ``table.tex`` and ``table.html`` from what ``study.json`` holds -> their paths."""
+    """Write ``table.md``, ``table.tex`` and ``table.html`` from what ``study.json`` holds -> their
+    paths.
+    """
     texts = study_pages(record, folder)
     with writing(folder):
         for name, text in texts.items():
@@ -46,30 +48,49 @@ def write_pages(record: Record, folder: Path) -> list[Path]:
 
 
 def study_pages(record: Record, folder: Path | None = None) -> dict[str, str]:
-    """File name -> text, from what ``study.json`` holds. The HTML page holds the figures that lie in ``folder``."""
-    failed = [[row["label"], seed, why] for row in record["rows"] for seed, why in row["failed"].items()]
+    """File name -> text, from what ``study.json`` holds. The HTML page holds the figures that lie
+    in ``folder``.
+    """
+    failed = [
+        [row["label"], seed, why] for row in record["rows"] for seed, why in row["failed"].items()
+    ]
     found = score_table(record), _differences(record), claim_table(record)
-    tables = [one for one in (*found, Table("Not finished", ["row", "seed", "why"], failed)) if one.rows]
+    tables = [
+        one for one in (*found, Table("Not finished", ["row", "seed", "why"], failed)) if one.rows
+    ]
     figures: Mapping[str, str] = record["figures"]  # title -> file beside the pages
     drawings = {name: folder / file for name, file in figures.items()} if folder else {}
-    drawn = [PageFigure(path.stem, name, path.read_text("utf-8")) for name, path in drawings.items()]
+    drawn = [
+        PageFigure(path.stem, name, path.read_text("utf-8")) for name, path in drawings.items()
+    ]
     source = record["source"] and f"After {record['source']}."
     introduction = [text for text in (source, _scale(record), record["note"]) if text]
     verdict = conclusion(record)
     answer = [f"**{verdict.word}**: {verdict.evidence}.", verdict.advice] if verdict else []
-    blocks = [f"# {record['title']}", *answer, *introduction, *(markdown([table]).strip() for table in tables)]
+    blocks = [
+        f"# {record['title']}",
+        *answer,
+        *introduction,
+        *(markdown([table]).strip() for table in tables),
+    ]
     return {
-        "table.md": "\n\n".join([*blocks, *(f"![{name}]({file})" for name, file in figures.items())]) + "\n",
+        "table.md": "\n\n".join(
+            [*blocks, *(f"![{name}]({file})" for name, file in figures.items())]
+        )
+        + "\n",
         "table.tex": latex(tables),
-        "table.html": Page(record["title"], introduction, verdict, tables=tables, figures=drawn).html(),
+        "table.html": Page(
+            record["title"], introduction, verdict, tables=tables, figures=drawn
+        ).html(),
     }
 
 
 def conclusion(record: Record) -> Verdict | None:
-    """The row that scored best beside the baseline, as they are tested among the differences to the baseline.
+    """The row that scored best beside the baseline, as they are tested among the differences to the
+    baseline.
 
-    None if no other row of the baseline's model is measured. A row that is not trained is advised where none that is
-    trained scored more, because it costs nothing.
+    None if no other row of the baseline's model is measured. A row that is not trained is advised
+    where none that is trained scored more, because it costs nothing.
     """
     column, baseline = record["column"], record["baseline"]
     sign = -1 if column in LOWER_IS_BETTER else 1
@@ -78,7 +99,9 @@ def conclusion(record: Record) -> Verdict | None:
         return None
     best = max(tested, key=lambda one: sign * one["seeds"]["mean"])
     label, found = best["row"], best["seeds"]
-    scores = {row["label"]: means(row)[column][0] / 100 for row in record["rows"] if column in means(row)}
+    scores = {
+        row["label"]: means(row)[column][0] / 100 for row in record["rows"] if column in means(row)
+    }
     gain, p = sign * found["mean"], found["p_holm"]
     word: Word = "not tested" if p is None else "no difference found"
     if p is not None and p <= ALPHA and gain:
@@ -88,10 +111,18 @@ def conclusion(record: Record) -> Verdict | None:
     judge += "" if p is None else f" (p = {p:.2g} after correction for {len(tested)} rows)"
     low, high = (None if found[end] is None else found[end] / 100 for end in ("low", "high"))
     return Verdict(
-        word, baseline, label, judge, f"points ({column}) from {baseline} to {label}",
-        (scores[baseline], scores[label]), found["mean"] / 100, low, high, p,
+        word,
+        baseline,
+        label,
+        judge,
+        f"points ({column}) from {baseline} to {label}",
+        (scores[baseline], scores[label]),
+        found["mean"] / 100,
+        low,
+        high,
+        p,
         " ".join(_advice(record, label, word, gain)),
-    )  # fmt: skip
+    )
 
 
 def _advice(record: Record, label: str, word: Word, gain: float) -> Iterator[str]:
@@ -118,15 +149,23 @@ def _advice(record: Record, label: str, word: Word, gain: float) -> Iterator[str
 
 def _scale(record: Record) -> str:
     scale = record["scale"]
-    sentences = f"{scale['sentences']:,} sentences" if scale["sentences"] else "all sentences of the corpus"
-    counts = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0} or {scale["seeds"]}
+    sentences = (
+        f"{scale['sentences']:,} sentences" if scale["sentences"] else "all sentences of the corpus"
+    )
+    counts = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0} or {
+        scale["seeds"]
+    }
     few, many = min(counts), max(counts)
     seeds = f"{few} to {many} seeds" if few < many else "one seed" if many == 1 else f"{many} seeds"
     told = f"Backbone: {', '.join(scale['backbones'])}. Each run: {sentences}. Each row: {seeds}. Judged by "
     told += JUDGES[scale["test"]]
-    told += " (Avg. is its score)." if scale["test"] != "sts" and "Avg." in record["columns"] else "."
+    told += (
+        " (Avg. is its score)." if scale["test"] != "sts" and "Avg." in record["columns"] else "."
+    )
     unfinished = scale["finished"] != scale["cells"]
-    return told + (f" {scale['finished']} of {scale['cells']} cells are finished." if unfinished else "")
+    return told + (
+        f" {scale['finished']} of {scale['cells']} cells are finished." if unfinished else ""
+    )
 
 
 def score_table(record: Record) -> Table:
@@ -140,12 +179,23 @@ def score_table(record: Record) -> Table:
     rows: list[list[str]] = []
     places = list[int]()  # of the measured rows within the table
     for row, own in zip(record["rows"], found, strict=True):
-        title = {"teacher": "teacher {}", "untrained": "{} (not trained)"}.get(row["kind"], "{}").format(row["label"])
+        title = {"teacher": "teacher {}", "untrained": "{} (not trained)"}.get(
+            row["kind"], "{}"
+        ).format(row["label"])
         places.append(len(rows))
-        rows.append([title, str(len(row["scores"])), *(_number(c, *own[c]) if c in own else "" for c in columns)])
+        rows.append(
+            [
+                title,
+                str(len(row["scores"])),
+                *(_number(c, *own[c]) if c in own else "" for c in columns),
+            ]
+        )
         if row["published"]:
             rows.append(_published("published", row, columns))
-    rows += [_published(f"{label}, published", row, columns) for label, row in record["references"].items()]
+    rows += [
+        _published(f"{label}, published", row, columns)
+        for label, row in record["references"].items()
+    ]
     marks = {(places[i], j): mark for (i, j), mark in marks.items()}
     notes = [
         "Mean ± standard deviation over n seeds. The best and the second best measured mean of a column are marked. "
@@ -166,7 +216,11 @@ def _number(column: str, value: float, sd: float | None) -> str:
 def _published(name: str, row: Record, columns: Sequence[str]) -> list[str]:
     printed, sd = row["published"], row["published_sd"]
     source = f" ({row['source']})" if row["source"] else ""
-    return [name + source, "", *(_number(c, printed[c], sd.get(c)) if c in printed else "" for c in columns)]
+    return [
+        name + source,
+        "",
+        *(_number(c, printed[c], sd.get(c)) if c in printed else "" for c in columns),
+    ]
 
 
 def _differences(record: Record) -> Table:
@@ -177,9 +231,20 @@ def _differences(record: Record) -> Table:
             least = "" if seeds["detectable"] is None else f"{seeds['detectable']:.2f}"
             tested = [_interval(seeds), _p(seeds), _interval(pairs), _p(pairs)]
             needed = " / ".join(str(n or "> 1000") for n in (one["needed"] or {}).values())
-            rows.append([one["row"], str(seeds["n"]), _signed(seeds["mean"]), *tested, least, needed])
+            rows.append(
+                [one["row"], str(seeds["n"]), _signed(seeds["mean"]), *tested, least, needed]
+            )
     title = f"Differences to {record['baseline']} ({record['column']})"
-    header = ["row", "n", "difference", "95 % over seeds", "p", "95 % over pairs", "p", "smallest detectable"]
+    header = [
+        "row",
+        "n",
+        "difference",
+        "95 % over seeds",
+        "p",
+        "95 % over pairs",
+        "p",
+        "smallest detectable",
+    ]
     header.append("seeds for 0.5 and 1")
     return Table(title, header, rows, notes=[TEST_NOTE])
 
@@ -193,12 +258,18 @@ def claim_table(record: Record) -> Table:
             left.append(where)
             continue
         than = f"{one['share']:g} × {one['than']}" if one.get("share") else one["than"]
-        compared = f"ln(s of {than} / s of {one['row']})" if one.get("spread") else f"{one['row']} − {than}"
+        compared = (
+            f"ln(s of {than} / s of {one['row']})"
+            if one.get("spread")
+            else f"{one['row']} − {than}"
+        )
         sides = f"{compared} ({one['column']})"
         published = "" if one["published"] is None else _signed(one["published"])
         interval = f" ({_interval(seeds)})" if _interval(seeds) else ""
         answer = one["answer"] + (f": {one['why']}" if one["why"] else "")
-        found = "" if one.get("spread") and seeds["p"] is None else _signed(seeds["mean"]) + interval
+        found = (
+            "" if one.get("spread") and seeds["p"] is None else _signed(seeds["mean"]) + interval
+        )
         rows.append([where, sides, published, found, _p(seeds), answer])
     header = ["claim", "difference", "published", "measured (95 % over seeds)", "p", "answer"]
     if not any(row[2] for row in rows):

@@ -28,17 +28,20 @@ PATIENCE = 120  # seconds that a stopped cell has to save its checkpoint
 
 
 def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
-    """Run all cells that are not finished -> key: one line, for each that failed or needs the model of one that failed.
+    """Run all cells that are not finished -> key: one line, for each that failed or needs the model
+    of one that failed.
 
-    ``workers`` processes run at a time and take GPUs in turn. Their number changes no result, since each uses the
-    plan's number of threads.
+    ``workers`` processes run at a time and take GPUs in turn. Their number changes no result, since
+    each uses the plan's number of threads.
     """
     lost: dict[str, str] = {}
     done = {key for key, cell in plan.cells.items() if cell.record()}
     needed = {key for cell in plan.cells.values() for key in cell.needs}
     waiting = [cell for cell in plan.cells.values() if cell.key not in done]
-    waiting.sort(key=lambda cell: cell.key not in needed)  # those whose models others need come first
-    running: dict[int, tuple[BaseProcess, Cell]] = {}  # by the slot that a process has, and so the GPU
+    # those whose models others need come first
+    waiting.sort(key=lambda cell: cell.key not in needed)
+    # by the slot that a process has, and so the GPU
+    running: dict[int, tuple[BaseProcess, Cell]] = {}
 
     def fail(cell: Cell, why: str) -> None:
         lost[cell.key] = why
@@ -65,7 +68,9 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
                     process = context.Process(target=_work, args=(cell, slot), name=cell.key)
                     process.start()
                     running[slot] = process, cell
-                multiprocessing.connection.wait([process.sentinel for process, _ in running.values()], timeout=1)
+                multiprocessing.connection.wait(
+                    [process.sentinel for process, _ in running.values()], timeout=1
+                )
                 for slot, (process, cell) in [*running.items()]:
                     if process.is_alive():
                         continue
@@ -110,12 +115,15 @@ def _work(cell: Cell, slot: int) -> None:
 
     if hasattr(os, "setpgrp"):
         os.setpgrp()  # the terminal's Ctrl-C reaches only the study, which passes it on
-    gc.freeze()  # what is imported by now is no garbage: else each collection takes most of a second
+    # what is imported by now is no garbage: else each collection takes most of a second
+    gc.freeze()
     threading.Thread(target=_die_with_the_study, daemon=True).start()
     torch.set_num_threads(cell.run.threads)
     if gpus := torch.cuda.device_count():
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # names of those that this process may use
-        os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[slot % gpus] if visible else str(slot % gpus)
+        os.environ["CUDA_VISIBLE_DEVICES"] = (
+            visible.split(",")[slot % gpus] if visible else str(slot % gpus)
+        )
     failed = cell.beside("error.txt")
     failed.unlink(missing_ok=True)
     with open_log(cell.beside("log")) as log:
@@ -130,7 +138,9 @@ def _work(cell: Cell, slot: int) -> None:
             sys.exit(1)
         except Exception as error:
             traceback.print_exc(file=log)
-            write_text(failed, f"{type(error).__name__}: {' '.join(str(error).split())}; see {cell.log}")
+            write_text(
+                failed, f"{type(error).__name__}: {' '.join(str(error).split())}; see {cell.log}"
+            )
             sys.exit(1)
 
 
@@ -143,5 +153,9 @@ def _die_with_the_study() -> None:
 
 def _finished(cell: Cell, record: Record) -> str:
     """A finished cell with its score and its time, as a line."""
-    scores = [f": {column} {record['scores'][column]:.2f}" for column in ("Avg.", "dev") if column in record["scores"]]
+    scores = [
+        f": {column} {record['scores'][column]:.2f}"
+        for column in ("Avg.", "dev")
+        if column in record["scores"]
+    ]
     return f"{cell}{''.join(scores[:1])} ({duration(record['seconds']['cell'])})"

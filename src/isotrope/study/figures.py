@@ -1,4 +1,6 @@
-"""A study's figures, as in the papers, from the finished cells. Each kind of figure is one function."""
+"""A study's figures, as in the papers, from the finished cells. Each kind of figure is one
+function.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +28,11 @@ def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
     """Draw every figure that has numbers -> title: file name."""
     drawn: dict[str, str] = {}
     for name, wanted in plan.spec.figures.items():
-        rows = [row for row in record["rows"] if not wanted.rows or {row["label"], row["base"]} & set(wanted.rows)]
+        rows = [
+            row
+            for row in record["rows"]
+            if not wanted.rows or {row["label"], row["base"]} & set(wanted.rows)
+        ]
         rows = [row for row in rows if row["scores"] and row["kind"] != "teacher"]
         with style(), writing(folder):
             figure = KINDS[wanted.kind](plan, rows, wanted)
@@ -34,7 +40,9 @@ def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
                 if any(figure.axes[0].get_legend_handles_labels()):
                     add_legend(figure.axes[0], 2)
                 write_text(folder / f"{name}.svg", svg(figure))
-                drawn[wanted.title + (f" (after {wanted.source})" if wanted.source else "")] = f"{name}.svg"
+                drawn[wanted.title + (f" (after {wanted.source})" if wanted.source else "")] = (
+                    f"{name}.svg"
+                )
     return drawn
 
 
@@ -46,7 +54,9 @@ def bars_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings)
         places = np.arange(len(rows))[::-1] - 0.8 * (i + 0.5) / len(wanted.columns) + 0.4
         values, spread = [mean for mean, _ in found], [sd or 0 for _, sd in found]
         label = column if len(wanted.columns) > 1 else ""
-        axes.errorbar(values, places, xerr=spread, fmt="o", color=SERIES[i % len(SERIES)], label=label)
+        axes.errorbar(
+            values, places, xerr=spread, fmt="o", color=SERIES[i % len(SERIES)], label=label
+        )
     axes.set_yticks(np.arange(len(rows))[::-1], [row["label"] for row in rows])
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set(xlabel="mean ± standard deviation over seeds", ylim=(-0.6, len(rows) - 0.4))
@@ -54,16 +64,26 @@ def bars_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings)
 
 
 def sweep_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
-    """Means over the values of one key. A line for each swept row, column, and combination of other keys' values."""
+    """Means over the values of one key. A line for each swept row, column, and combination of other
+    keys' values.
+    """
     lines: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
         if wanted.x not in row["at"]:
             continue
-        others = [f"{key.rsplit('.', 1)[-1]} = {value}" for key, value in row["at"].items() if key != wanted.x]
+        others = [
+            f"{key.rsplit('.', 1)[-1]} = {value}"
+            for key, value in row["at"].items()
+            if key != wanted.x
+        ]
         for column in wanted.columns:
             if column in (found := means(row)):
-                name = ", ".join([row["base"], *others, *([column] if len(wanted.columns) > 1 else [])])
-                lines.setdefault(name, []).append((float(row["at"][wanted.x]), found[column][0], found[column][1] or 0))
+                name = ", ".join(
+                    [row["base"], *others, *([column] if len(wanted.columns) > 1 else [])]
+                )
+                lines.setdefault(name, []).append(
+                    (float(row["at"][wanted.x]), found[column][0], found[column][1] or 0)
+                )
     figure, axes = new_figure(2.9, 5.4)
     for i, (name, points) in enumerate(lines.items()):
         x, y, spread = map(list, zip(*sorted(points), strict=True))
@@ -81,7 +101,9 @@ def sweep_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
 
 
 def curve_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
-    """What was logged at every evaluation (alignment, uniformity, dev), the mean over seeds, over the steps."""
+    """What was logged at every evaluation (alignment, uniformity, dev), the mean over seeds, over
+    the steps.
+    """
     columns = [column for column in LOGGED if column in wanted.columns] or LOGGED
     figure = Figure(figsize=(4.2 * len(columns), 2.9))
     for place, column in enumerate(columns):
@@ -89,33 +111,46 @@ def curve_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
         name, scale = ("score", 100) if column == "dev" else (column, 1)
         for i, row in enumerate(rows):
             metrics = [cell.metrics() for cell in _finished(plan, row)]
-            logged = [{one["step"]: scale * one[name] for one in records if name in one} for records in metrics]
+            logged = [
+                {one["step"]: scale * one[name] for one in records if name in one}
+                for records in metrics
+            ]
             logged = [one for one in logged if one]
             if steps := sorted(set.intersection(*map(set, logged))) if logged else []:
                 values = [np.mean([one[step] for one in logged]) for step in steps]
                 marker = "o" if len(steps) < 10 else ""
-                axes.plot(steps, values, color=SERIES[i % len(SERIES)], label=row["label"], marker=marker)
+                axes.plot(
+                    steps, values, color=SERIES[i % len(SERIES)], label=row["label"], marker=marker
+                )
         axes.set(xlabel="step", ylabel=UNITS.get(column, column))
     return figure
 
 
 def plane_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
-    """Alignment against uniformity: a dot for each row, with its name and its score in the first column."""
+    """Alignment against uniformity: a dot for each row, with its name and its score in the first
+    column.
+    """
     found = {row["label"]: means(row) for row in rows}
-    found = {label: own for label, own in found.items() if "alignment" in own and "uniformity" in own}
+    found = {
+        label: own for label, own in found.items() if "alignment" in own and "uniformity" in own
+    }
     figure, axes = new_figure(2.9, 5.4)
     for i, (label, own) in enumerate(found.items()):
         at = own["uniformity"][0], own["alignment"][0]
         score = f" {own[wanted.columns[0]][0]:.2f}" if wanted.columns[0] in own else ""
         axes.plot(*at, "o", color=SERIES[i % len(SERIES)])
-        axes.annotate(label + score, at, (6, 4), textcoords="offset points", color=SERIES[i % len(SERIES)])
+        axes.annotate(
+            label + score, at, (6, 4), textcoords="offset points", color=SERIES[i % len(SERIES)]
+        )
     axes.margins(0.25)
     axes.set(xlabel=UNITS["uniformity"], ylabel=UNITS["alignment"])
     return figure
 
 
 def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
-    """Cosines of test pairs by bands of their gold score, all seeds together: medians, and the middle 80 %."""
+    """Cosines of test pairs by bands of their gold score, all seeds together: medians, and the
+    middle 80 %.
+    """
     figure, axes = new_figure(3.3, 5.4)
     labels: list[str] = []
     for i, row in enumerate(rows):
@@ -123,13 +158,21 @@ def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettin
         chosen = [one.get("STSBenchmark") or next(iter(one.values())) for one in sets if one]
         if not chosen:
             continue
-        bands = by_gold_band(np.concatenate([g for g, _ in chosen]), {"": np.concatenate([c for _, c in chosen])})
+        bands = by_gold_band(
+            np.concatenate([g for g, _ in chosen]), {"": np.concatenate([c for _, c in chosen])}
+        )
         labels = [label for label, _ in bands]
         for place, (_, values) in enumerate(bands):
             if len(values[""]):
                 low, middle, high = np.quantile(values[""], [0.1, 0.5, 0.9])
                 y = place + 0.7 * (i + 0.5) / len(rows)
-                axes.hlines(y, low, high, color=SERIES[i % len(SERIES)], label=row["label"] if place == 0 else "")
+                axes.hlines(
+                    y,
+                    low,
+                    high,
+                    color=SERIES[i % len(SERIES)],
+                    label=row["label"] if place == 0 else "",
+                )
                 axes.plot(middle, y, "o", color=SERIES[i % len(SERIES)])
     axes.set_yticks(np.arange(len(labels)) + 0.35, labels)
     axes.set(xlabel="cosine of the pair", ylabel="gold score")
@@ -140,19 +183,33 @@ def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSetti
     """Cosines of unrelated sentences of the corpus: a line for each row, all seeds together."""
     figure, axes = new_figure(2.9, 5.4)
     for i, row in enumerate(rows):
-        counts = [record.get("in_batch") for cell in _finished(plan, row) if (record := cell.record())]
+        counts = [
+            record.get("in_batch") for cell in _finished(plan, row) if (record := cell.record())
+        ]
         if known := [one for one in counts if one]:
             total = np.sum(known, axis=0)
             edges = np.linspace(-1, 1, len(total) + 1)
-            axes.stairs(100 * total / total.sum(), edges, color=SERIES[i % len(SERIES)], label=row["label"], lw=1.5)
+            axes.stairs(
+                100 * total / total.sum(),
+                edges,
+                color=SERIES[i % len(SERIES)],
+                label=row["label"],
+                lw=1.5,
+            )
     axes.set(xlabel="cosine of two sentences of the corpus", ylabel="% of the pairs")
     return figure
 
 
 def projection_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
-    """Sentences of the first seed of each row, projected (`isotrope.study.run_cell`), within the unit circle."""
+    """Sentences of the first seed of each row, projected (`isotrope.study.run_cell`), within the
+    unit circle.
+    """
     found = {row["label"]: cell.record() for row in rows for cell in _finished(plan, row)[:1]}
-    planes = {label: record["projection"] for label, record in found.items() if record and record.get("projection")}
+    planes = {
+        label: record["projection"]
+        for label, record in found.items()
+        if record and record.get("projection")
+    }
     figure = Figure(figsize=(2.6 * max(1, len(planes)), 2.9))
     for place, (label, points) in enumerate(planes.items()):
         axes = figure.add_subplot(1, len(planes), place + 1)

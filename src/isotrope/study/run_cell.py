@@ -49,7 +49,8 @@ MOST = 20_000  # sentences that fit a step: a covariance of 768 channels changes
 def run_cell(cell: Cell, console: Console | None = None) -> Record:
     """Do what is left of a cell -> its record, ``result.json``.
 
-    A killed cell goes on from its last checkpoint. A finished cell is only read. Two processes never run one cell.
+    A killed cell goes on from its last checkpoint. A finished cell is only read. Two processes
+    never run one cell.
     """
     job = cell.job
     with in_turn(cell.folder), job.held():
@@ -63,7 +64,9 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
             # with the draws, any two cells can be compared
             np.savez(cell.numbers / DRAWS, **resample(judged, RESAMPLES))  # type: ignore[arg-type]
             found["seconds"]["cell"] = round(time.monotonic() - began, 1)  # since the last start
-            found["data"]["tests"] = {task: xxhash.xxh3_64_hexdigest(g.tobytes()) for task, (g, _) in judged.items()}
+            found["data"]["tests"] = {
+                task: xxhash.xxh3_64_hexdigest(g.tobytes()) for task, (g, _) in judged.items()
+            }
             settings = {**cell.settings, "then": cell.row.then} if cell.row.then else cell.settings
             what = {"preset": Path(cell.row.preset).stem, "seed": cell.seed, "settings": settings}
             record = cell.finish(what | {"environment": environment()} | found)
@@ -75,11 +78,20 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
 def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     trained_before = run.finished  # by a process that was stopped since; what it held is not known
     finished = train(
-        cell.corpus, output=run.path, preset=cell.row.preset, model=cell.backbone, teachers=cell.teachers,
-        dev=cell.run.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences, overrides=cell.overrides,
+        cell.corpus,
+        output=run.path,
+        preset=cell.row.preset,
+        model=cell.backbone,
+        teachers=cell.teachers,
+        dev=cell.run.dev,
+        data=cell.data,
+        seed=cell.seed,
+        sentences=cell.sentences,
+        overrides=cell.overrides,
         console=console,
-        labels="none" if cell.run.labels else None,  # judged below; else every run would judge the same backbone again
-    ).record  # fmt: skip
+        # judged below; else every run would judge the same backbone again
+        labels="none" if cell.run.labels else None,
+    ).record
     memory = {} if trained_before or sys.platform == "win32" else {"memory": _peak_memory()}
     shutil.copyfile(run.metrics_file, cell.numbers / METRICS)
     trained = load(run.model)
@@ -108,13 +120,18 @@ def _peak_memory() -> float:
     """The most memory that this process has held so far, in MB of 10⁶ bytes."""
     import resource  # not on Windows
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
+    return (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        * (1 if sys.platform == "darwin" else 1024)
+        / 1e6
+    )
 
 
 def _measured(cell: Cell) -> Record:
     """The record of a backbone that is not trained."""
     how = EncoderSettings(**{**cell.settings["encoder"], "backbone": cell.backbone})
-    if cell.settings["train"].get("keep_head") and cell.needs:  # another pooling would replace the trained head
+    # another pooling would replace the trained head
+    if cell.settings["train"].get("keep_head") and cell.needs:
         how = how.model_copy(update={"pooling": None})
     backbone = WordVectors(cell.backbone) if cell.row.vectors else untrained(how)
     model = with_post_step(backbone, cell)
@@ -127,8 +144,8 @@ def _measured(cell: Cell) -> Record:
 def with_post_step(encoder: Encoder, cell: Cell) -> Encoder:
     """``encoder`` with the row's step after it, if it has one.
 
-    The step is fitted on the sentences that this seed trains on, and then no sentence is encoded twice. With
-    ``fit=target`` it is fitted on those of each evaluation.
+    The step is fitted on the sentences that this seed trains on, and then no sentence is encoded
+    twice. With ``fit=target`` it is fitted on those of each evaluation.
     """
     if not cell.row.then:
         return RememberingEncoder(encoder)
@@ -144,10 +161,12 @@ def _sample(cell: Cell) -> Sample:
 
 
 def _positives(cell: Cell, model: str) -> dict[str, float]:
-    """Two diversities: of the views as the encoder gives them, and as they enter the head, so after whitening.
+    """Two diversities: of the views as the encoder gives them, and as they enter the head, so after
+    whitening.
 
-    The views are those of the preset in training, on `BATCHES` batches of the row's sentences. Word vectors and outside
-    losses have none, and those of a row with a step behind its model are those of the row without.
+    The views are those of the preset in training, on `BATCHES` batches of the row's sentences. Word
+    vectors and outside losses have none, and those of a row with a step behind its model are those
+    of the row without.
     """
     recipe = read_preset(cell.row.preset, cell.overrides)
     if not cell.run.positives or cell.row.then or recipe.loss or Path(model).is_file():
@@ -162,7 +181,9 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
     for number in range(len(texts) // size):
         objective.step = number  # the shuffles of that step
         batch = texts[number * size : (number + 1) * size]
-        features = student.preprocess(batch, prompt=used_prompt(student) or None, max_length=recipe.train.max_length)
+        features = student.preprocess(
+            batch, prompt=used_prompt(student) or None, max_length=recipe.train.max_length
+        )
         with torch.no_grad():
             views = objective.encode([batch_to_device(features, student.device)], None)
             if len(views.stack) > 1:  # one view lies apart from no other
@@ -174,7 +195,9 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
 
 
 def _projection(cell: Cell, encoder: Encoder) -> list[list[float]]:
-    """Unit vectors of the row's sentences (n, 2), not centred, in the two directions in which they are longest."""
+    """Unit vectors of the row's sentences (n, 2), not centred, in the two directions in which they
+    are longest.
+    """
     if not cell.run.positives:
         return []
     rows = unit(np.asarray(encoder.encode(_sample(cell).texts(BATCH))))
@@ -194,15 +217,21 @@ def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
     return sts_scores(score(sets, cosines))
 
 
-def _suites(cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVectors) -> dict[str, float]:
-    """The further suites' numbers of ``encoder``, whose vectors ``model`` makes, and that of the self-made tasks."""
+def _suites(
+    cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVectors
+) -> dict[str, float]:
+    """The further suites' numbers of ``encoder``, whose vectors ``model`` makes, and that of the
+    self-made tasks.
+    """
     found = _self_made(cell, encoder)
     for suite, asked in cell.run.suites.items():
         with reading(model, asked.max_length, asked.precision):
             judged, whole = encoder, (asked.max_length, asked.precision) == (None, "fp32")
             if isinstance(encoder, RememberingEncoder) and not whole:
                 judged = encoder.fresh()  # it knows other vectors of the same texts
-            found |= suite_scores(suite, evaluate(judged, suite, cell.data, asked.tasks or None, asked.setting))
+            found |= suite_scores(
+                suite, evaluate(judged, suite, cell.data, asked.tasks or None, asked.setting)
+            )
     return found
 
 
@@ -215,10 +244,17 @@ def _self_made(cell: Cell, encoder: Encoder) -> dict[str, float]:
 
 
 @contextmanager
-def reading(model: SentenceTransformer | WordVectors, length: int | None, precision: str) -> Iterator[None]:
-    """Let a model read at most ``length`` tokens of a text (None: as many as before), in fp32 or bf16."""
+def reading(
+    model: SentenceTransformer | WordVectors, length: int | None, precision: str
+) -> Iterator[None]:
+    """Let a model read at most ``length`` tokens of a text (None: as many as before), in fp32 or
+    bf16.
+    """
     if isinstance(model, WordVectors):  # they have no tokens and one precision
         yield
         return
-    with cut(model, length), torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
+    with (
+        cut(model, length),
+        torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"),
+    ):
         yield

@@ -1,7 +1,8 @@
-"""Tests over seeds: the paired t-test, Holm's correction, and how large a difference a number of seeds can show.
+"""Tests over seeds: the paired t-test, Holm's correction, and how large a difference a number of
+seeds can show.
 
-Holm, A simple sequentially rejective multiple test procedure (1979); power of the t-test from the noncentral t
-distribution (Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988).
+Holm, A simple sequentially rejective multiple test procedure (1979); power of the t-test from the
+noncentral t distribution (Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988).
 """
 
 from bisect import bisect_left
@@ -13,7 +14,8 @@ import numpy as np
 from scipy import optimize, stats
 
 ALPHA, POWER = 0.05, 0.8
-FEWEST_SEEDS = 3  # seeds: with two, a t-test has one degree of freedom and an interval of 12.7 standard errors
+# seeds: with two, a t-test has one degree of freedom and an interval of 12.7 standard errors
+FEWEST_SEEDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class PairedTest:
     high: float | None = None
     p: float | None = None  # two-sided, against no difference
     p_margin: float | None = None  # against a difference of the margin
-    detectable: float | None = None  # the smallest true difference that so many seeds find with a power of 0.8
+    # the smallest true difference that so many seeds find with a power of 0.8
+    detectable: float | None = None
 
 
 def paired_test(first: Sequence[float], second: Sequence[float], margin: float = 0.0) -> PairedTest:
@@ -45,14 +48,17 @@ def paired_test(first: Sequence[float], second: Sequence[float], margin: float =
             return float(mean == 0)
         return float(2 * stats.t.sf(abs(mean) / (sd / n**0.5), n - 1))
 
-    return PairedTest(n, mean, sd, mean - half, mean + half, p(mean), p(mean - margin), detectable(sd, n))
+    return PairedTest(
+        n, mean, sd, mean - half, mean + half, p(mean), p(mean - margin), detectable(sd, n)
+    )
 
 
 def spread_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
-    """F test of ln(s₂ / s₁), where s is the standard deviation over seeds of (n,) and (m,); n, m ≥ 1.
+    """F test of ln(s₂ / s₁), where s is the standard deviation over seeds of (n,) and (m,); n, m ≥
+    1.
 
-    It assumes normally distributed scores and independent rows. Snedecor and Cochran, Statistical Methods (1989),
-    chapter 6.
+    It assumes normally distributed scores and independent rows. Snedecor and Cochran, Statistical
+    Methods (1989), chapter 6.
     """
     n, m = len(first), len(second)
     if min(n, m) < FEWEST_SEEDS or any(min(values) == max(values) for values in (first, second)):
@@ -78,7 +84,9 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
 
 
 def power(difference: float, sd: float, n: int) -> float:
-    """Probability that a paired t-test over n seeds finds a true difference; sd is that of the differences."""
+    """Probability that a paired t-test over n seeds finds a true difference; sd is that of the
+    differences.
+    """
     shift, edge = difference / sd * n**0.5, stats.t.ppf(1 - ALPHA / 2, n - 1)
     wrong_way = stats.nct.cdf(-edge, n - 1, shift)  # NaN where scipy finds it too small to tell
     return float(stats.nct.sf(edge, n - 1, shift) + np.nan_to_num(wrong_way))

@@ -1,4 +1,6 @@
-"""A model as a teacher, with its own tokenizer, pooling and length; its vectors of a corpus in one mapped file."""
+"""A model as a teacher, with its own tokenizer, pooling and length; its vectors of a corpus in one
+mapped file.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -50,12 +52,15 @@ class TeacherEncoder:
         self.width = int(encoder.get_embedding_dimension() or 0)
 
     def __call__(self, texts: list[str], start: int = 0, count: int | None = None) -> Tensor:
-        """Sentences (n,) -> (n, T). A bar that watches is told that they are those from ``start`` on, of ``count``."""
+        """Sentences (n,) -> (n, T). A bar that watches is told that they are those from ``start``
+        on, of ``count``.
+        """
 
         def told(done: int) -> None:
             tell(f"encoded by {self.name}", start + done, count or len(texts))
 
-        # The run's own autocast must not reach in here: half precision makes ties, and a ranking sees them.
+        # The run's own autocast must not reach in here: half precision makes ties, and a ranking
+        # sees them.
         with torch.autocast(self.encoder.device.type, dtype=torch.bfloat16, enabled=self.bf16):
             rows = vectors_of(self.encoder, texts, batch_size=64, progress=told)
         return F.normalize(torch.from_numpy(rows), dim=-1)
@@ -67,8 +72,10 @@ class TeacherModel:
 
     stage = "teachers"
     model: str  # a folder, a hub name, ``isotrope/tiny``, or ``initial``
-    pooling: Pooling = "own"  # as in isotrope.load; "own": as the model declares it, mean for a bare encoder
-    max_length: Length = 0  # tokens; 0: the model's own; "train": at most what the student reads in training
+    # as in isotrope.load; "own": as the model declares it, mean for a bare encoder
+    pooling: Pooling = "own"
+    # tokens; 0: the model's own; "train": at most what the student reads in training
+    max_length: Length = 0
     precision: Precision = "fp32"  # of the forward pass; embeddings and scores are fp32 always
     prompt: str | None = None  # words before every text; None: the model's default prompt
 
@@ -78,9 +85,12 @@ class TeacherModel:
         if self.model != INITIAL:
             encoder = load(self.model, pooling, max_length=max_length, prompt=self.prompt)
         elif pooling is not None or self.prompt is not None:
-            raise UserError("the teacher 'initial' has the student's pooling and prompt", "leave out its own")
+            raise UserError(
+                "the teacher 'initial' has the student's pooling and prompt", "leave out its own"
+            )
         else:
-            encoder = deepcopy(context.needed("student"))  # which the student's training does not reach
+            # which the student's training does not reach
+            encoder = deepcopy(context.needed("student"))
             encoder.max_seq_length = max_length or encoder.max_seq_length
         if self.max_length == TRAIN:
             limit = int(context.needed("max_length"))
@@ -88,7 +98,9 @@ class TeacherModel:
         return TeacherEncoder(encoder, self.model, self.precision == "bf16")
 
     def width_in(self, context: BuildContext) -> int:
-        """T, which the loaded model tells. For a term with a projection, which is made before the corpus is encoded."""
+        """T, which the loaded model tells. For a term with a projection, which is made before the
+        corpus is encoded.
+        """
         return self.load(context).width
 
 
@@ -113,7 +125,9 @@ class Visited:
     @classmethod
     def by(cls, context: BuildContext) -> Self:
         corpus = context.needed("corpus")
-        return cls(corpus, np.arange(len(corpus)) if context.rows is None else np.unique(context.rows))
+        return cls(
+            corpus, np.arange(len(corpus)) if context.rows is None else np.unique(context.rows)
+        )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -121,10 +135,14 @@ class Visited:
     def key(self, layout: int, teacher: str) -> str:
         """A checksum of all that decides what the teacher keeps."""
         chosen = xxhash.xxh3_128_hexdigest(self.rows.tobytes())
-        return xxhash.xxh3_128_hexdigest(json.dumps([layout, teacher, self.corpus.key, chosen]).encode())
+        return xxhash.xxh3_128_hexdigest(
+            json.dumps([layout, teacher, self.corpus.key, chosen]).encode()
+        )
 
     def read(self, size: int, begun: int = 0) -> Iterator[tuple[int, list[str]]]:
-        """The texts from place ``begun`` on, ``size`` at a time, each part with the place where it begins."""
+        """The texts from place ``begun`` on, ``size`` at a time, each part with the place where it
+        begins.
+        """
         for start in range(begun, len(self), size):
             yield start, self.corpus.texts(self.rows[start : start + size])
 
@@ -134,14 +152,19 @@ class Visited:
         places = self.rows.searchsorted(asked).clip(max=len(self) - 1)
         if len(missing := asked[self.rows[places] != asked]):
             problem = f"the teacher has no embedding of row {missing[0]}"
-            raise UserError(problem, "let 'label' hold row numbers, and open the teacher with all rows of the run")
+            raise UserError(
+                problem,
+                "let 'label' hold row numbers, and open the teacher with all rows of the run",
+            )
         return places
 
 
 def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> Taught:
-    """A teacher that looks up rows: found in the cache, or encoded; of several processes one encodes, the others wait.
+    """A teacher that looks up rows: found in the cache, or encoded; of several processes one
+    encodes, the others wait.
 
-    The key is a checksum of the model, its settings, the corpus and the rows. After a kill, whole shards count.
+    The key is a checksum of the model, its settings, the corpus and the rows. After a kill, whole
+    shards count.
     """
     visited = Visited.by(context)
     count, row = len(visited), 4 * encoder.width  # bytes
@@ -149,11 +172,21 @@ def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> Taught:
 
     def write(folder: Path) -> None:
         draft = folder.with_name(f".{key}.vectors{DRAFT}")
-        begun = (draft.stat().st_size if draft.exists() else 0) // row // TEACHER_SHARD * TEACHER_SHARD
+        begun = (
+            (draft.stat().st_size if draft.exists() else 0) // row // TEACHER_SHARD * TEACHER_SHARD
+        )
         needed = row * (count - begun)
-        check_space(folder, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
+        check_space(
+            folder,
+            needed,
+            f"the array of the teacher {encoder.name}",
+            "free some, or use live = true",
+        )
         for start, texts in visited.read(TEACHER_SHARD, begun):
-            write_behind(draft, start * row, encoder(texts, start, count).numpy().astype("<f4").tobytes())  # (≤ S, T)
+            # (≤ S, T)
+            write_behind(
+                draft, start * row, encoder(texts, start, count).numpy().astype("<f4").tobytes()
+            )
         move(draft, folder / VECTORS)
 
     found = cached(cache_folder("teachers", key), write) / VECTORS

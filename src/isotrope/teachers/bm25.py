@@ -1,4 +1,6 @@
-"""BM25 as a teacher: texts are alike where they share rare words. https://doi.org/10.1561/1500000019"""
+"""BM25 as a teacher: texts are alike where they share rare words.
+https://doi.org/10.1561/1500000019
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,14 +26,17 @@ _WEIGHTS = "weights.npz"
 
 @dataclass(frozen=True)
 class Bm25:
-    """Each text has the row of its words' `bm25_weights`; cosines of these rows are what a student learns from.
+    """Each text has the row of its words' `bm25_weights`; cosines of these rows are what a student
+    learns from.
 
-    In a search only the document's words have weights. Here both texts have them, so that a text is as near to another
-    as the other is to it, and nearest to itself. It counts the texts that the run visits.
+    In a search only the document's words have weights. Here both texts have them, so that a text is
+    as near to another as the other is to it, and nearest to itself. It counts the texts that the
+    run visits.
     """
 
     stage = "teachers"
-    k1: NonNegative = 1.5  # how slowly further occurrences of a word stop to count; 0: only whether it occurs
+    # how slowly further occurrences of a word stop to count; 0: only whether it occurs
+    k1: NonNegative = 1.5
     b: Fraction = 0.75  # how much a long text's words count less
 
     def build(self, context: BuildContext) -> Teacher:
@@ -43,7 +48,9 @@ class Bm25:
                 yield from part
 
         def make(draft: Path) -> None:
-            save_npz(draft / _WEIGHTS, Bm25Index.of(texts(), self.k1, self.b).weights, compressed=False)
+            save_npz(
+                draft / _WEIGHTS, Bm25Index.of(texts(), self.k1, self.b).weights, compressed=False
+            )
 
         folder = cache_folder("teachers", visited.key(_LAYOUT, f"bm25 {self.k1} {self.b}"))
         weights = csr_array(load_npz(cached(folder, make) / _WEIGHTS))

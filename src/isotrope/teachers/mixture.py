@@ -1,4 +1,6 @@
-"""Several teachers as one: S^T = Σ α_m S_m (RankCSE Sec. 4.4, for two). https://aclanthology.org/2023.acl-long.771"""
+"""Several teachers as one: S^T = Σ α_m S_m (RankCSE Sec. 4.4, for two).
+https://aclanthology.org/2023.acl-long.771
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,15 +22,24 @@ def mix(
     embeddings: Sequence[Tensor],  # of each teacher (N, T_i)
     weights: Sequence[float],  # of each teacher, normalised here to sum 1
 ) -> Tensor:
-    """Rows √α_1·a_1 joined to √α_2·a_2 … -> (N, ΣT_i) unit rows, whose cosines are Σ α_m cos(a_m, a_m′)."""
-    units = [F.normalize(rows.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1) for rows in embeddings]
-    parts = [(weight / sum(weights)) ** 0.5 * unit for weight, unit in zip(weights, units, strict=True)]
+    """Rows √α_1·a_1 joined to √α_2·a_2 … -> (N, ΣT_i) unit rows, whose cosines are Σ α_m cos(a_m,
+    a_m′).
+    """
+    units = [
+        F.normalize(rows.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1)
+        for rows in embeddings
+    ]
+    parts = [
+        (weight / sum(weights)) ** 0.5 * unit for weight, unit in zip(weights, units, strict=True)
+    ]
     return torch.cat(parts, dim=-1)
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """One or several models; options that are lists have one entry a model, or none. BibTeX: liu2023rankcse."""
+    """One or several models; options that are lists have one entry a model, or none. BibTeX:
+    liu2023rankcse.
+    """
 
     stage = "teachers"
     models: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -52,7 +63,11 @@ class Mixture:
         return sum(model.width_in(context) for model in self._single())
 
     def _single(self) -> list[Live | Cached]:
-        options = [self._each("pooling", "own"), self._each("max_length", 0), self._each("prompt", None)]
+        options = [
+            self._each("pooling", "own"),
+            self._each("max_length", 0),
+            self._each("prompt", None),
+        ]
         return [
             (Live if self.live else Cached)(model, pooling, length, self.precision, prompt)
             for model, pooling, length, prompt in zip(self.models, *options, strict=True)

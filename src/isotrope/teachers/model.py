@@ -1,4 +1,6 @@
-"""A model as a teacher: encoded once, or with every batch; and the student as it was before training."""
+"""A model as a teacher: encoded once, or with every batch; and the student as it was before
+training.
+"""
 
 from dataclasses import dataclass
 
@@ -10,14 +12,18 @@ from isotrope.types import Batch, Teacher
 
 
 class Cached(TeacherModel):
-    """One model, one pass over the rows that the run visits: 4 · T bytes a row on disk, shared by all later runs."""
+    """One model, one pass over the rows that the run visits: 4 · T bytes a row on disk, shared by
+    all later runs.
+    """
 
     def build(self, context: BuildContext) -> Teacher:
         return encoded_once(self.load(context), context)
 
 
 class Live(TeacherModel):
-    """One more forward pass a step, for a corpus whose embeddings would fill the disk; else as cached, to rounding."""
+    """One more forward pass a step, for a corpus whose embeddings would fill the disk; else as
+    cached, to rounding.
+    """
 
     def build(self, context: BuildContext) -> Teacher:
         encoder, corpus = self.load(context), context.needed("corpus")
@@ -30,7 +36,9 @@ class Live(TeacherModel):
 
 @dataclass(frozen=True)
 class Initial:
-    """A cached teacher: the student before training, without dropout and without the training-only head."""
+    """A cached teacher: the student before training, without dropout and without the training-only
+    head.
+    """
 
     stage = "teachers"
     max_length: Length = 0  # the length that the model is used with

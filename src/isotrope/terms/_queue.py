@@ -11,28 +11,36 @@ from isotrope.types import Scores
 
 
 class Projection(nn.Linear):
-    """A learnt map of the anchors at unit length (N, D) to the teacher's width, (N, T). It is thrown away.
+    """A learnt map of the anchors at unit length (N, D) to the teacher's width, (N, T). It is
+    thrown away.
 
-    It starts with orthonormal rows or columns; of equal widths as the identity, for a student of its teacher's layers.
+    It starts with orthonormal rows or columns; of equal widths as the identity, for a student of
+    its teacher's layers.
     """
 
     def __init__(self, context: BuildContext, teacher: str) -> None:
         super().__init__(context.needed("width"), context.teacher_width(teacher), bias=False)
-        (nn.init.eye_ if self.in_features == self.out_features else nn.init.orthogonal_)(self.weight)
+        (nn.init.eye_ if self.in_features == self.out_features else nn.init.orthogonal_)(
+            self.weight
+        )
 
     def forward(self, scores: Scores) -> Tensor:  # type: ignore[override]
         return super().forward(F.normalize(scores.views.stack[0].to(self.weight), dim=-1))
 
 
 def without_positive(lists: Tensor) -> Tensor:
-    """(…, N, N) -> (…, N, N - 1): each list without its diagonal element, the positive; the others in their order."""
+    """(…, N, N) -> (…, N, N - 1): each list without its diagonal element, the positive; the others
+    in their order.
+    """
     count = lists.shape[-1]
     others = ~torch.eye(count, dtype=torch.bool, device=lists.device)
     return lists[..., others].reshape(*lists.shape[:-1], count - 1)
 
 
 class ListTerm:
-    """A term over the lists of a batch, or of a queue: `of_lists` of cosines (N, K) of student and teacher -> ()."""
+    """A term over the lists of a batch, or of a queue: `of_lists` of cosines (N, K) of student and
+    teacher -> ().
+    """
 
     stage = "terms"
     one_view = True
@@ -56,8 +64,9 @@ class ListTerm:
 class OverQueue(nn.Module):
     """The lists of a batch over the K latest vectors that a teacher gave to earlier batches.
 
-    The student's vector is compared with the queue behind a `Projection`, as the teacher's own vector is. The queue
-    starts with random directions (as in MoCo, He et al., 2020). After each step of the optimizer, its batches enter.
+    The student's vector is compared with the queue behind a `Projection`, as the teacher's own
+    vector is. The queue starts with random directions (as in MoCo, He et al., 2020). After each
+    step of the optimizer, its batches enter.
     """
 
     one_view = True
@@ -66,7 +75,8 @@ class OverQueue(nn.Module):
         super().__init__()
         self.term, self.projection = term, Projection(context, term.teacher)
         drawn = torch.randn(term.queue, self.projection.out_features)
-        self.rows: Tensor = nn.Buffer(F.normalize(drawn, dim=-1))  # (K, T) unit rows, the newest first
+        # (K, T) unit rows, the newest first
+        self.rows: Tensor = nn.Buffer(F.normalize(drawn, dim=-1))
         self.latest = self.rows[:0]  # of the batches since the last step
 
     def forward(self, scores: Scores) -> Tensor:

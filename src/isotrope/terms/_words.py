@@ -14,25 +14,33 @@ from isotrope.types import Reading, Views
 
 
 def passes_with_gaps(views: Views, hiding: Hiding) -> Iterator[tuple[int, Reading, Tensor, Tensor]]:
-    """Of each pass: its number and reading, which of its tokens are hidden (n, L) bool, and what is shown (n, L).
+    """Of each pass: its number and reading, which of its tokens are hidden (n, L) bool, and what is
+    shown (n, L).
 
-    What is hidden in a row depends on the step's seed and the row alone, so it is equal on all processes.
+    What is hidden in a row depends on the step's seed and the row alone, so it is equal on all
+    processes.
     """
     for number, reading in views.readings.items():
         ids, mask = reading.text["input_ids"], reading.text["attention_mask"]
         seed = derive(views.batch.generator.initial_seed(), number)
-        noise = noise_of_rows(mask, [derive(seed, row) for row in own_rows(views.batch.rows).tolist()])
+        noise = noise_of_rows(
+            mask, [derive(seed, row) for row in own_rows(views.batch.rows).tolist()]
+        )
         yield number, reading, *hiding(ids, mask, noise)
 
 
 def hidden_in(views: Views, number: int, term: str) -> Tensor:
-    """The tokens that token steps have changed in a pass (n, L) bool. One that is shown as it is, is not hidden."""
+    """The tokens that token steps have changed in a pass (n, L) bool. One that is shown as it is,
+    is not hidden.
+    """
     views.named([number], f"the view of terms.{term}")
     reading = views.readings[number]
     text, read = reading.text["input_ids"], reading.read["input_ids"]
     if text.shape != read.shape:
         problem = f"{term} finds hidden words by their places, and a token step moves words"
-        raise UserError(problem, f"leave in pass {number} only steps that hide words, such as tokens.hide")
+        raise UserError(
+            problem, f"leave in pass {number} only steps that hide words, such as tokens.hide"
+        )
     changed: Tensor = (text != read) & reading.text["attention_mask"].bool()
     return changed
 
@@ -42,12 +50,16 @@ def own_states(reading: Reading, width: int, term: str) -> Tensor:
     states = reading.states
     if states is None or states.shape[-1] != width:
         problem = f"{term} reads token states of the encoder's own width, and this model has others"
-        raise UserError(problem, "choose a model without a layer between its encoder and its pooling")
+        raise UserError(
+            problem, "choose a model without a layer between its encoder and its pooling"
+        )
     return states
 
 
 class Words(nn.Module):
-    """States (…, H) -> scores of the words (…, W): a new layer and norm, then a table of words that it only reads."""
+    """States (…, H) -> scores of the words (…, W): a new layer and norm, then a table of words that
+    it only reads.
+    """
 
     def __init__(self, width: int, table: nn.Embedding) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Alignment (α = 2) and uniformity (Wang & Isola, ICML 2020; RankCSE Eqs. 7, 8). https://arxiv.org/abs/2005.10242"""
+"""Alignment (α = 2) and uniformity (Wang & Isola, ICML 2020; RankCSE Eqs. 7, 8).
+https://arxiv.org/abs/2005.10242
+"""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +13,8 @@ from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def alignment(anchors: Tensor, positives: Tensor) -> Tensor:
-    """‖u_i − v_i‖², mean over anchors i and positives, rows divided by their norms -> (), in [0, 4].
+    """‖u_i − v_i‖², mean over anchors i and positives, rows divided by their norms -> (), in [0,
+    4].
 
     anchors (N, D), positives (N, D) or (P, N, D).
     """
@@ -20,7 +23,8 @@ def alignment(anchors: Tensor, positives: Tensor) -> Tensor:
 
 
 def uniformity(embeddings: Tensor, t: float = 2.0) -> Tensor:
-    """Log of the mean over pairs i < j of e^{−t ‖u_i − u_j‖²}, rows divided by their norms; mean over views -> ().
+    """Log of the mean over pairs i < j of e^{−t ‖u_i − u_j‖²}, rows divided by their norms; mean
+    over views -> ().
 
     embeddings (N, D) or (V, N, D), N >= 2.
     """
@@ -28,12 +32,15 @@ def uniformity(embeddings: Tensor, t: float = 2.0) -> Tensor:
     count = unit.shape[-2]
     first, second = torch.triu_indices(count, count, offset=1, device=unit.device)
     cosines = (unit @ unit.mT)[..., first, second]  # (…, N (N - 1) / 2)
-    return ((2 * t * (cosines - 1)).logsumexp(dim=-1) - math.log(len(first))).mean()  # ‖u − v‖² = 2 − 2 u·v
+    # ‖u − v‖² = 2 − 2 u·v
+    return ((2 * t * (cosines - 1)).logsumexp(dim=-1) - math.log(len(first))).mean()
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Pull positives together; alone it collapses the space: uniformity goes with it. BibTeX: wang2020hypersphere."""
+    """Pull positives together; alone it collapses the space: uniformity goes with it. BibTeX:
+    wang2020hypersphere.
+    """
 
     stage = "terms"
     weight: NonNegative = 1.0
@@ -44,7 +51,9 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Uniformity:
-    """Push all sentences of a view apart; mean over the views, as the source has it. BibTeX: wang2020hypersphere."""
+    """Push all sentences of a view apart; mean over the views, as the source has it. BibTeX:
+    wang2020hypersphere.
+    """
 
     stage = "terms"
     t: AboveZero = 2.0

@@ -1,4 +1,6 @@
-"""ArcCSE: a margin on the angle of two views (Zhang et al., ACL 2022). https://aclanthology.org/2022.acl-long.336"""
+"""ArcCSE: a margin on the angle of two views (Zhang et al., ACL 2022).
+https://aclanthology.org/2022.acl-long.336
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +15,9 @@ from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def with_margin(cosine: Tensor, margin: float) -> Tensor:
-    """cos(θ + ``margin``) of cosines cos θ, any shape; finite gradients also at cos θ = ±1, where sin θ has none."""
+    """cos(θ + ``margin``) of cosines cos θ, any shape; finite gradients also at cos θ = ±1, where
+    sin θ has none.
+    """
     cosine = cosine.clamp(-1, 1)  # rounding may go beyond
     square = 1 - cosine.square()
     sine = torch.where(square > 0, square.where(square > 0, 1.0).sqrt(), 0.0)
@@ -21,9 +25,11 @@ def with_margin(cosine: Tensor, margin: float) -> Tensor:
 
 
 def arc(cosines: Tensor, temperature: float, margin: float, keep: Tensor | None = None) -> Tensor:
-    """-log e^{cos(θ_ii + m)/τ} / (e^{cos(θ_ii + m)/τ} + Σ_{j≠i} e^{cos θ_ij/τ}), mean over anchors i -> ().
+    """-log e^{cos(θ_ii + m)/τ} / (e^{cos(θ_ii + m)/τ} + Σ_{j≠i} e^{cos θ_ij/τ}), mean over anchors
+    i -> ().
 
-    Summed over positives. cosines (N, M) or (P, N, M), M >= N, and keep (N, M) as in `infonce`; m in radians.
+    Summed over positives. cosines (N, M) or (P, N, M), M >= N, and keep (N, M) as in `infonce`; m
+    in radians.
     """
     diagonal = torch.eye(*cosines.shape[-2:], dtype=torch.bool, device=cosines.device)  # (N, M)
     return infonce(torch.where(diagonal, with_margin(cosines, margin), cosines), temperature, keep)
@@ -31,7 +37,9 @@ def arc(cosines: Tensor, temperature: float, margin: float, keep: Tensor | None 
 
 @dataclass(frozen=True)
 class Arc:
-    """InfoNCE, where a positive must be nearer than the negatives by an angle. BibTeX: zhang2022arccse."""
+    """InfoNCE, where a positive must be nearer than the negatives by an angle. BibTeX:
+    zhang2022arccse.
+    """
 
     stage = "terms"
     temperature: AboveZero = 0.05

@@ -1,4 +1,6 @@
-"""Ranking consistency (RankCSE Eq. 2: Liu et al., ACL 2023). https://aclanthology.org/2023.acl-long.771"""
+"""Ranking consistency (RankCSE Eq. 2: Liu et al., ACL 2023).
+https://aclanthology.org/2023.acl-long.771
+"""
 
 from dataclasses import dataclass
 
@@ -9,22 +11,26 @@ from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def consistency(cosines: Tensor, temperature: float) -> Tensor:
-    """½ Σ_j P_ij log 2P_ij / (P_ij + Q_ij) + Q_ij log 2Q_ij / (P_ij + Q_ij), mean over anchors i and positives -> ().
+    """½ Σ_j P_ij log 2P_ij / (P_ij + Q_ij) + Q_ij log 2Q_ij / (P_ij + Q_ij), mean over anchors i
+    and positives -> ().
 
-    cosines (N, N) or (P, N, N). P_i is the softmax of anchor i's list cos(f(x_i), f(x_j)′) / τ over all sentences j,
-    the positive included. Q_i is that of the second list cos(f(x_i)′, f(x_j)) / τ, which is column i. In [0, log 2],
-    and exactly 0 for equal lists.
+    cosines (N, N) or (P, N, N). P_i is the softmax of anchor i's list cos(f(x_i), f(x_j)′) / τ over
+    all sentences j, the positive included. Q_i is that of the second list cos(f(x_i)′, f(x_j)) / τ,
+    which is column i. In [0, log 2], and exactly 0 for equal lists.
     """
     p = (cosines / temperature).log_softmax(dim=-1)  # log P
     q = (cosines.mT / temperature).log_softmax(dim=-1)  # log Q
-    both = torch.logaddexp(p, q)  # log (P + Q); logaddexp(p, p) is log 2P, to the last bit equal to it where P = Q
+    # log (P + Q); logaddexp(p, p) is log 2P, to the last bit equal to it where P = Q
+    both = torch.logaddexp(p, q)
     divergence = p.exp() * (torch.logaddexp(p, p) - both) + q.exp() * (torch.logaddexp(q, q) - both)
     return divergence.sum(dim=-1).mean() / 2
 
 
 @dataclass(frozen=True)
 class Consistency:
-    """Both views of a sentence rank the others alike; ``weight`` is β of Eq. 6. BibTeX: liu2023rankcse."""
+    """Both views of a sentence rank the others alike; ``weight`` is β of Eq. 6. BibTeX:
+    liu2023rankcse.
+    """
 
     stage = "terms"
     temperature: AboveZero = 0.05

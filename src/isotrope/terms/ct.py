@@ -1,4 +1,6 @@
-"""Contrastive Tension (Carlsson et al., ICLR 2021, Sec. 3). https://openreview.net/forum?id=Ov_sMNau-PF"""
+"""Contrastive Tension (Carlsson et al., ICLR 2021, Sec. 3).
+https://openreview.net/forum?id=Ov_sMNau-PF
+"""
 
 from dataclasses import dataclass
 
@@ -10,13 +12,18 @@ from isotrope.types import Count, NonNegative, Scores
 
 
 def ct(a: Tensor, b: Tensor) -> Tensor:
-    """Binary cross-entropy with logits a_i · b_j, target 1 for i = j and else 0, mean over all N · N. (N, D) -> ()."""
+    """Binary cross-entropy with logits a_i · b_j, target 1 for i = j and else 0, mean over all N ·
+    N. (N, D) -> ().
+    """
     logits = a @ b.T  # (N, N)
-    return F.binary_cross_entropy_with_logits(logits, torch.eye(len(a), dtype=logits.dtype, device=logits.device))
+    return F.binary_cross_entropy_with_logits(
+        logits, torch.eye(len(a), dtype=logits.dtype, device=logits.device)
+    )
 
 
 def ct_pairs(a: Tensor, b: Tensor, negatives: int) -> Tensor:
-    """The same over N pairs: of ``negatives`` + 1 sentences, the first is its own pair. (N, D), (N, D) -> ().
+    """The same over N pairs: of ``negatives`` + 1 sentences, the first is its own pair. (N, D), (N,
+    D) -> ().
 
     Each of the others is compared with the sentence before it.
     """
@@ -27,15 +34,20 @@ def ct_pairs(a: Tensor, b: Tensor, negatives: int) -> Tensor:
 
 @dataclass(frozen=True)
 class CT:
-    """Same sentence or not, from dot products; lengths count. Mean over the positives. BibTeX: carlsson2021tension."""
+    """Same sentence or not, from dot products; lengths count. Mean over the positives. BibTeX:
+    carlsson2021tension.
+    """
 
     stage = "terms"
     equal_views = True  # two encoders that agree on all sentences have to learn which are different
-    negatives: Count | None = None  # for each sentence, 7 in the paper; None: all others, as in sentence-transformers
+    # for each sentence, 7 in the paper; None: all others, as in sentence-transformers
+    negatives: Count | None = None
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
         anchors, *positives = scores.views.stack[:, scores.views.batch.rows.argsort(stable=True)]
         count = self.negatives
-        losses = [ct_pairs(anchors, each, count) if count else ct(anchors, each) for each in positives]
+        losses = [
+            ct_pairs(anchors, each, count) if count else ct(anchors, each) for each in positives
+        ]
         return self.weight * torch.stack(losses).mean()

@@ -21,17 +21,22 @@ from isotrope.types import Fraction, NonNegative, Scores
 
 
 def diffcse(logits: Tensor, replaced: Tensor, mask: Tensor) -> Tensor:
-    """Binary cross entropy of each real token (T,): logits (n, L), replaced (n, L) bool, mask (n, L), 0 for padding."""
-    return F.binary_cross_entropy_with_logits(logits, replaced.to(logits), reduction="none")[mask.bool()]
+    """Binary cross entropy of each real token (T,): logits (n, L), replaced (n, L) bool, mask (n,
+    L), 0 for padding.
+    """
+    return F.binary_cross_entropy_with_logits(logits, replaced.to(logits), reduction="none")[
+        mask.bool()
+    ]
 
 
 @dataclass(eq=False, repr=False)
 class DiffCSE(WithState):
-    """Tell from a sentence's vector which of its words a language model replaced. BibTeX: chuang2022diffcse.
+    """Tell from a sentence's vector which of its words a language model replaced. BibTeX:
+    chuang2022diffcse.
 
-    A second encoder, trained from the student's start and then thrown away, reads the changed text, with the view's
-    vector in the place of the first token. The ``generator``, which replaces words, stays as it is. If its files hold
-    no layers that say words, new ones are learnt beside.
+    A second encoder, trained from the student's start and then thrown away, reads the changed text,
+    with the view's vector in the place of the first token. The ``generator``, which replaces words,
+    stays as it is. If its files hold no layers that say words, new ones are learnt beside.
     """
 
     stage = "terms"
@@ -43,9 +48,14 @@ class DiffCSE(WithState):
     def begin(self, context: BuildContext) -> None:
         student = context.needed("student")
         width, encoder = token_table(student).embedding_dim, language_model(student)
-        if width != context.needed("width") or not isinstance(getattr(encoder, "embeddings", None), nn.Module):
+        if width != context.needed("width") or not isinstance(
+            getattr(encoder, "embeddings", None), nn.Module
+        ):
             problem = f"diffcse puts a vector of {context.width} dimensions among token embeddings of {width}"
-            raise UserError(problem, "choose a model such as BERT, without a layer behind its pooling and without dims")
+            raise UserError(
+                problem,
+                "choose a model such as BERT, without a layer behind its pooling and without dims",
+            )
         self.second: Any = deepcopy(encoder)
         self.detector = nn.Linear(width, 1)
         self.editor = _Generator(self.generator, context.needed("tokenizer"), self.masked)
@@ -57,14 +67,20 @@ class DiffCSE(WithState):
             ids, mask = reading.text["input_ids"], reading.text["attention_mask"]
             edited, losses = self.editor(ids, mask, hidden, shown)
             vectors = own_rows(scores.views.stack[number])  # (n, D)
-            logits = self.detector(self.states({**reading.text, "input_ids": edited}, vectors))[..., 0]
+            logits = self.detector(self.states({**reading.text, "input_ids": edited}, vectors))[
+                ..., 0
+            ]
             told.append(diffcse(logits, edited != ids, mask))
             said.append(losses)
         loss = mean_of_all(torch.cat(told))
-        return self.weight * (loss + mean_of_all(torch.cat(said)) if len(self.editor.learnt) else loss)
+        return self.weight * (
+            loss + mean_of_all(torch.cat(said)) if len(self.editor.learnt) else loss
+        )
 
     def states(self, text: dict[str, Any], vectors: Tensor) -> Tensor:
-        """The second encoder's states (n, L, D), with the vectors (n, D) where its embedding layer had first tokens."""
+        """The second encoder's states (n, L, D), with the vectors (n, D) where its embedding layer
+        had first tokens.
+        """
         mask = text["attention_mask"].bool()
         lengths = mask.sum(dim=1)
 
@@ -76,7 +92,11 @@ class DiffCSE(WithState):
                 states[0, lengths.cumsum(dim=0) - lengths] = first
             return states
 
-        read = {name: text[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in text}
+        read = {
+            name: text[name]
+            for name in ("input_ids", "attention_mask", "token_type_ids")
+            if name in text
+        }
         with embeddings_changed(self.second, begin):
             return self.second(**read).last_hidden_state  # type: ignore[no-any-return]
 
@@ -96,17 +116,30 @@ class _Generator(nn.Module):
         except (OSError, ValueError, KeyError) as error:
             line = str(error).strip().partition("\n")[0]
             problem = f"diffcse.generator = {name!r} is no masked language model ({line})"
-            raise UserError(problem, "name a model such as distilbert-base-uncased, or its folder") from error
+            raise UserError(
+                problem, "name a model such as distilbert-base-uncased, or its folder"
+            ) from error
         if words != tokenizer.get_vocab():
             problem = f"diffcse.generator = {name!r} and the student read different words"
-            raise UserError(problem, "choose one with the student's tokenizer, such as a smaller model of its kind")
-        new, table = set(report["missing_keys"]), model.get_input_embeddings().weight  # which the last layer shares
+            raise UserError(
+                problem,
+                "choose one with the student's tokenizer, such as a smaller model of its kind",
+            )
+        # which the last layer shares
+        new, table = set(report["missing_keys"]), model.get_input_embeddings().weight
         self.frozen, self.hiding = Frozen(model), Hiding(tokenizer, ratio)
-        learnt = [weight for key, weight in model.named_parameters() if key in new and weight is not table]
-        self.learnt = nn.ParameterList(weight.requires_grad_(True) for weight in learnt)  # these are saved
+        learnt = [
+            weight for key, weight in model.named_parameters() if key in new and weight is not table
+        ]
+        # these are saved
+        self.learnt = nn.ParameterList(weight.requires_grad_(True) for weight in learnt)
 
-    def forward(self, ids: Tensor, mask: Tensor, hidden: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
-        """Token ids (n, L), with what it says for those that are ``hidden``; and its own losses (T,)."""
+    def forward(
+        self, ids: Tensor, mask: Tensor, hidden: Tensor, shown: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Token ids (n, L), with what it says for those that are ``hidden``; and its own losses
+        (T,).
+        """
         with torch.set_grad_enabled(len(self.learnt) > 0 and torch.is_grad_enabled()):
             logits = self.frozen(input_ids=shown, attention_mask=mask).logits[hidden]  # (T, W)
         edited = ids.masked_scatter(hidden, logits.detach().argmax(dim=-1))

@@ -1,4 +1,6 @@
-"""PCL: contrast and cooperation of peers (Wu et al., EMNLP 2022). https://aclanthology.org/2022.emnlp-main.826"""
+"""PCL: contrast and cooperation of peers (Wu et al., EMNLP 2022).
+https://aclanthology.org/2022.emnlp-main.826
+"""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,11 +18,14 @@ Numbers = Annotated[tuple[Whole, ...], Field(min_length=2)]  # of an anchor and 
 
 
 def group_list(anchor: Tensor, stack: Tensor, temperature: float) -> Tensor:
-    """Log softmax (N, P + N − 1) of cos(a_i, p_ri)/τ for P positives r, then cos(a_i, o_j)/τ for all j ≠ i.
+    """Log softmax (N, P + N − 1) of cos(a_i, p_ri)/τ for P positives r, then cos(a_i, o_j)/τ for
+    all j ≠ i.
 
     anchor a (N, D); stack (1 + P, N, D): others o, then positives p.
     """
-    anchor, others, positives = (F.normalize(each, dim=-1) for each in (anchor, stack[0], stack[1:]))
+    anchor, others, positives = (
+        F.normalize(each, dim=-1) for each in (anchor, stack[0], stack[1:])
+    )
     own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
     near, far = (anchor * positives).sum(dim=-1).T, (anchor @ others.T)[~own].view(len(anchor), -1)
     return (torch.cat([near, far], dim=1) / temperature).log_softmax(dim=1)
@@ -29,18 +34,19 @@ def group_list(anchor: Tensor, stack: Tensor, temperature: float) -> Tensor:
 def group_contrast(stack: Tensor, temperature: float) -> Tensor:
     """−log q_ir, mean over sentences i and positives r -> ().
 
-    stack (V, N, D): anchors a, then P positives p. q_ir = e^{cos(a_i, p_ri)/τ} / (Σ_r e^{cos(a_i, p_ri)/τ} +
-    Σ_{j≠i} e^{cos(a_i, a_j)/τ}).
+    stack (V, N, D): anchors a, then P positives p. q_ir = e^{cos(a_i, p_ri)/τ} / (Σ_r e^{cos(a_i,
+    p_ri)/τ} + Σ_{j≠i} e^{cos(a_i, a_j)/τ}).
     """
     return -group_list(stack[0], stack, temperature)[:, : len(stack) - 1].mean()
 
 
 def peer_lists(own: Tensor, peer: Tensor, temperature: float) -> Tensor:
-    """KL(q′ ‖ q) of the lists within each encoder + KL(r′ ‖ r) of those across, means over all entries -> ().
+    """KL(q′ ‖ q) of the lists within each encoder + KL(r′ ‖ r) of those across, means over all
+    entries -> ().
 
-    own, peer (V, N, D): anchors, then positives, of each encoder. q and q′ are `group_list` of each encoder's anchors
-    with its own stack, r and r′ with the other's. As in the public code, a divergence is divided by the length of its
-    list, V + N − 2.
+    own, peer (V, N, D): anchors, then positives, of each encoder. q and q′ are `group_list` of each
+    encoder's anchors with its own stack, r and r′ with the other's. As in the public code, a
+    divergence is divided by the length of its list, V + N − 2.
     """
     within = [group_list(views[0], views, temperature) for views in (own, peer)]
     across = [group_list(a[0], b, temperature) for a, b in ((own, peer), (peer, own))]
@@ -49,22 +55,29 @@ def peer_lists(own: Tensor, peer: Tensor, temperature: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Group:
-    """All positives of a sentence share one softmax; and InfoNCE of the first two views. BibTeX: wu2022pcl."""
+    """All positives of a sentence share one softmax; and InfoNCE of the first two views. BibTeX:
+    wu2022pcl.
+    """
 
     stage = "terms"
-    views: Numbers = (0, 1)  # the anchor, a second copy, then the changed copies, counted as the passes
+    # the anchor, a second copy, then the changed copies, counted as the passes
+    views: Numbers = (0, 1)
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
         stack = scores.views.named(self.views, "terms.group.views")
         first, second = (F.normalize(each, dim=-1) for each in stack[:2])
-        return self.weight * (infonce(first @ second.T, self.temperature) + group_contrast(stack, self.temperature))
+        return self.weight * (
+            infonce(first @ second.T, self.temperature) + group_contrast(stack, self.temperature)
+        )
 
 
 @dataclass(frozen=True)
 class PeerLists:
-    """Two encoders agree on their lists of positives and negatives; both get the gradient. BibTeX: wu2022pcl."""
+    """Two encoders agree on their lists of positives and negatives; both get the gradient. BibTeX:
+    wu2022pcl.
+    """
 
     stage = "terms"
     own: Numbers  # views of the student: the anchor, then positives, counted as the passes

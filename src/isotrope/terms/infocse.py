@@ -1,4 +1,6 @@
-"""InfoCSE (Wu et al., Findings of EMNLP 2022, Sec. 3). https://aclanthology.org/2022.findings-emnlp.223"""
+"""InfoCSE (Wu et al., Findings of EMNLP 2022, Sec. 3).
+https://aclanthology.org/2022.findings-emnlp.223
+"""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -19,7 +21,8 @@ from isotrope.types import Count, Fraction, NonNegative, Scores
 
 
 def infocse(states: Tensor, first: Tensor, mask: Tensor) -> Tensor:
-    """What the new layers read (n, L, H): the frozen states, but for the student's at each first real token.
+    """What the new layers read (n, L, H): the frozen states, but for the student's at each first
+    real token.
 
     states (n, L, H) of the frozen model, first (n, H) of the student, mask (n, L), 0 for padding.
     """
@@ -29,11 +32,13 @@ def infocse(states: Tensor, first: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class InfoCSE(WithState):
-    """With the student's first token, say the words that are hidden from a frozen model. BibTeX: wu2022infocse.
+    """With the student's first token, say the words that are hidden from a frozen model. BibTeX:
+    wu2022infocse.
 
-    The frozen model is the first half of the student's layers, as they were before training. It reads a text with
-    gaps, where each token is hidden with the probability ``masked``, the student the whole one. The new ``layers`` read
-    both, and are thrown away. The gradient reaches the student through its first token alone.
+    The frozen model is the first half of the student's layers, as they were before training. It
+    reads a text with gaps, where each token is hidden with the probability ``masked``, the student
+    the whole one. The new ``layers`` read both, and are thrown away. The gradient reaches the
+    student through its first token alone.
     """
 
     stage = "terms"
@@ -49,9 +54,13 @@ class InfoCSE(WithState):
         model: Any = language_model(student)
         config = model.config
         width, half = config.hidden_size, -(-config.num_hidden_layers // 2)
-        first = keep_layers(SentenceTransformer(modules=[deepcopy(student[0])]), half, "first")[0].auto_model
+        first = keep_layers(SentenceTransformer(modules=[deepcopy(student[0])]), half, "first")[
+            0
+        ].auto_model
         self.frozen, self.hiding = Frozen(first), Hiding(context.needed("tokenizer"), self.masked)
-        layer = nn.TransformerEncoderLayer(width, config.num_attention_heads, 4 * width, 0.0, F.gelu, batch_first=True)
+        layer = nn.TransformerEncoderLayer(
+            width, config.num_attention_heads, 4 * width, 0.0, F.gelu, batch_first=True
+        )
         self.network = nn.TransformerEncoder(layer, self.layers, enable_nested_tensor=False)
         self.words = Words(width, token_table(first))
         averaged(self)
@@ -60,13 +69,19 @@ class InfoCSE(WithState):
         losses = []
         for _, reading, hidden, shown in passes_with_gaps(scores.views, self.hiding):
             states = own_states(reading, self.words.layer.in_features, "infocse")
-            first = states[torch.arange(len(states)), reading.read["attention_mask"].argmax(dim=1)]  # (n, H)
-            logits = self.words(self.filled(first, shown, reading.text["attention_mask"])[hidden])  # (T, W)
-            losses.append(F.cross_entropy(logits, reading.text["input_ids"][hidden], reduction="none"))
+            # (n, H)
+            first = states[torch.arange(len(states)), reading.read["attention_mask"].argmax(dim=1)]
+            # (T, W)
+            logits = self.words(self.filled(first, shown, reading.text["attention_mask"])[hidden])
+            losses.append(
+                F.cross_entropy(logits, reading.text["input_ids"][hidden], reduction="none")
+            )
         return self.weight * mean_of_all(torch.cat(losses))
 
     def filled(self, first: Tensor, shown: Tensor, mask: Tensor) -> Tensor:
-        """The student's states (n, H) of first tokens and the text with gaps (n, L) -> states (n, L, H)."""
+        """The student's states (n, H) of first tokens and the text with gaps (n, L) -> states (n,
+        L, H).
+        """
         with torch.no_grad():
             states = self.frozen(input_ids=shown, attention_mask=mask).last_hidden_state
         given = infocse(states, first.to(states), mask)

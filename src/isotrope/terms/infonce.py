@@ -1,7 +1,8 @@
 """InfoNCE with in-batch negatives: one equation for three papers.
 
-SimCSE (Gao et al., EMNLP 2021, Eq. 1) = RankCSE Eq. 1; summed over several positives it is WhitenedCSE Eq. 7; with
-extra noise columns and ``keep`` from instance weights it is DCLR Eq. 6. https://aclanthology.org/2021.emnlp-main.552
+SimCSE (Gao et al., EMNLP 2021, Eq. 1) = RankCSE Eq. 1; summed over several positives it is
+WhitenedCSE Eq. 7; with extra noise columns and ``keep`` from instance weights it is DCLR Eq. 6.
+https://aclanthology.org/2021.emnlp-main.552
 """
 
 from dataclasses import dataclass
@@ -19,10 +20,12 @@ def infonce(
     weight: float = 1.0,
     positive_in_denominator: bool = True,
 ) -> Tensor:
-    """-log e^{s_ii/τ} / Σ_j keep_ij e^{s_ij/τ}, mean over anchors i, times ``weight``, summed over positives -> ().
+    """-log e^{s_ii/τ} / Σ_j keep_ij e^{s_ij/τ}, mean over anchors i, times ``weight``, summed over
+    positives -> ().
 
-    The positive of anchor i stands on the diagonal. It stays in the denominator whatever ``keep`` says, unless
-    ``positive_in_denominator`` is false: then the diagonal leaves it, as DCLR prints Eq. 6 (unbounded below).
+    The positive of anchor i stands on the diagonal. It stays in the denominator whatever ``keep``
+    says, unless ``positive_in_denominator`` is false: then the diagonal leaves it, as DCLR prints
+    Eq. 6 (unbounded below).
     """
     logits = cosines / temperature
     positive = logits.diagonal(dim1=-2, dim2=-1)  # (N,) or (P, N)
@@ -35,7 +38,9 @@ def infonce(
 
 @dataclass(frozen=True)
 class InfoNCE:
-    """Pull every anchor to its positives, push it from all other candidates of the batch. BibTeX: gao2021simcse."""
+    """Pull every anchor to its positives, push it from all other candidates of the batch. BibTeX:
+    gao2021simcse.
+    """
 
     stage = "terms"
     temperature: AboveZero = 0.05
@@ -43,4 +48,6 @@ class InfoNCE:
     positive_in_denominator: bool = True
 
     def __call__(self, scores: Scores) -> Tensor:
-        return infonce(scores.cosines, self.temperature, scores.keep, self.weight, self.positive_in_denominator)
+        return infonce(
+            scores.cosines, self.temperature, scores.keep, self.weight, self.positive_in_denominator
+        )

@@ -8,12 +8,16 @@ from isotrope.terms._queue import ListTerm, without_positive
 from isotrope.types import AboveZero, NonNegative, Whole
 
 
-def listmle(cosines: Tensor, teacher: Tensor, temperature: float, drop_positive: bool = False) -> Tensor:
-    """-Σ_k log e^{s_π(k)} / Σ_{l ≥ k} e^{s_π(l)}, s = S_i / τ₂; sum over ranks k, mean over anchors, positives -> ().
+def listmle(
+    cosines: Tensor, teacher: Tensor, temperature: float, drop_positive: bool = False
+) -> Tensor:
+    """-Σ_k log e^{s_π(k)} / Σ_{l ≥ k} e^{s_π(l)}, s = S_i / τ₂; sum over ranks k, mean over
+    anchors, positives -> ().
 
-    The student's cosines (N, N) or (P, N, N), the teacher's (N, N); over a queue (N, K). π is the teacher's order of
-    anchor i's list, the most similar first; nothing else of the teacher counts. What it scores equally keeps the order
-    of the columns. ``drop_positive`` takes the diagonal out of both lists.
+    The student's cosines (N, N) or (P, N, N), the teacher's (N, N); over a queue (N, K). π is the
+    teacher's order of anchor i's list, the most similar first; nothing else of the teacher counts.
+    What it scores equally keeps the order of the columns. ``drop_positive`` takes the diagonal out
+    of both lists.
     """
     if drop_positive:
         cosines, teacher = without_positive(cosines), without_positive(teacher)
@@ -30,13 +34,16 @@ def in_order(cosines: Tensor, teacher: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ListMLE(ListTerm):
-    """The likelihood, under the student, of the teacher's ranking; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse."""
+    """The likelihood, under the student, of the teacher's ranking; ``weight`` is γ of Eq. 6.
+    BibTeX: liu2023rankcse.
+    """
 
     teacher: str
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
     drop_positive: bool = False
-    queue: Whole = 0  # so many texts of earlier batches are ranked, and the loss grows with them; 0: the batch
+    # so many texts of earlier batches are ranked, and the loss grows with them; 0: the batch
+    queue: Whole = 0
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
         return self.weight * listmle(student, teacher, self.temperature)

@@ -1,4 +1,6 @@
-"""The masked language model of DeCLUTR (Giorgi et al., ACL 2021). https://aclanthology.org/2021.acl-long.72"""
+"""The masked language model of DeCLUTR (Giorgi et al., ACL 2021).
+https://aclanthology.org/2021.acl-long.72
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +17,11 @@ from isotrope.types import NonNegative, Scores, Whole
 
 @dataclass(eq=False, repr=False)
 class MaskedWords(WithState):
-    """-log of the probability of each word that the token step ``hide`` has changed, mean. BibTeX: giorgi2021declutr.
+    """-log of the probability of each word that the token step ``hide`` has changed, mean. BibTeX:
+    giorgi2021declutr.
 
-    One shown as it is does not count. The layer that says words is new and thrown away, their table the student's.
+    One shown as it is does not count. The layer that says words is new and thrown away, their table
+    the student's.
     """
 
     stage = "terms"
@@ -36,5 +40,6 @@ class MaskedWords(WithState):
         hidden = hidden_in(scores.views, self.view, "masked_words")
         reading = scores.views.readings[self.view]
         states = own_states(reading, self.words.layer.in_features, "masked_words")
-        logits, words = self.words(states[hidden]), reading.text["input_ids"][hidden]  # (T, W), (T,)
+        # (T, W), (T,)
+        logits, words = self.words(states[hidden]), reading.text["input_ids"][hidden]
         return self.weight * mean_of_all(F.cross_entropy(logits, words, reduction="none"))

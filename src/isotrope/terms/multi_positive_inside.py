@@ -1,4 +1,6 @@
-"""WhitenedCSE Eq. 8, which the paper compares with Eq. 7 (`infonce`). https://aclanthology.org/2023.acl-long.677"""
+"""WhitenedCSE Eq. 8, which the paper compares with Eq. 7 (`infonce`).
+https://aclanthology.org/2023.acl-long.677
+"""
 
 import math
 from dataclasses import dataclass
@@ -9,13 +11,15 @@ from torch import Tensor
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
-def multi_positive_inside(cosines: Tensor, temperature: float, weight: float = 1.0, printed: bool = False) -> Tensor:
+def multi_positive_inside(
+    cosines: Tensor, temperature: float, weight: float = 1.0, printed: bool = False
+) -> Tensor:
     """Eq. 8 as its text means it: log Σ_p λ Σ_j e^{s_pj/τ} / e^{s_pi/τ}, mean over anchors i -> ().
 
-    cosines (P, N, M), M >= N; -inf takes a candidate out of the denominator. λ > 0 is ``weight``; the positive of
-    anchor i is on the diagonal, j = i. The positive with the least similarity rules the sum, so that it is "punished"
-    most. ``printed``: -log Σ_p λ e^{-s_pi/τ} / Σ_j e^{s_pj/τ}, as Eq. 8 stands; descending it pushes positives *away*,
-    so it is for study alone.
+    cosines (P, N, M), M >= N; -inf takes a candidate out of the denominator. λ > 0 is ``weight``;
+    the positive of anchor i is on the diagonal, j = i. The positive with the least similarity rules
+    the sum, so that it is "punished" most. ``printed``: -log Σ_p λ e^{-s_pi/τ} / Σ_j e^{s_pj/τ}, as
+    Eq. 8 stands; descending it pushes positives *away*, so it is for study alone.
     """
     logits = cosines / temperature
     positive = logits.diagonal(dim1=-2, dim2=-1)  # (P, N)

@@ -7,26 +7,35 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
-from isotrope.contract.distributed import average_over_ranks, averaged, gather_rows, mean_of_all, process_rank
+from isotrope.contract.distributed import (
+    average_over_ranks,
+    averaged,
+    gather_rows,
+    mean_of_all,
+    process_rank,
+)
 from isotrope.contract.features import token_table
 from isotrope.terms._words import own_states
 from isotrope.types import Count, Counts, NonNegative, Scores
 
 
 def mutual_information(products: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """The two parts of the Jensen-Shannon bound, to be averaged and added: softplus(-x) of own, softplus(x) of others.
+    """The two parts of the Jensen-Shannon bound, to be averaged and added: softplus(-x) of own,
+    softplus(x) of others.
 
-    products (T, N) of local windows with sentences; own (T, N) bool: the window is of that sentence. -> (T,), (rest,).
+    products (T, N) of local windows with sentences; own (T, N) bool: the window is of that
+    sentence. -> (T,), (rest,).
     """
     return F.softplus(-products[own]), F.softplus(products[~own])
 
 
 @dataclass(eq=False, repr=False)
 class MutualInformation(WithState):
-    """A sentence has more in common with its own windows of words than with others'. BibTeX: zhang2020unsupervised.
+    """A sentence has more in common with its own windows of words than with others'. BibTeX:
+    zhang2020unsupervised.
 
-    Convolutions over the token states of the first pass give the windows, of ``widths`` tokens and ``channels`` each;
-    their mean is the sentence. They are thrown away after training.
+    Convolutions over the token states of the first pass give the windows, of ``widths`` tokens and
+    ``channels`` each; their mean is the sentence. They are thrown away after training.
     """
 
     stage = "terms"
@@ -39,20 +48,27 @@ class MutualInformation(WithState):
     def begin(self, context: BuildContext) -> None:
         token_table(context.needed("student"))  # it has states of tokens
         self.width = int(context.needed("width"))
-        self.windows = nn.ModuleList(nn.Conv1d(self.width, self.channels, w, padding="same") for w in self.widths)
+        self.windows = nn.ModuleList(
+            nn.Conv1d(self.width, self.channels, w, padding="same") for w in self.widths
+        )
         averaged(self)
 
     def forward(self, scores: Scores) -> Tensor:
         reading = scores.views.readings[0]
         mask = reading.read["attention_mask"].bool()
-        states = own_states(reading, self.width, "mutual_information") * mask[..., None]  # (n, L, H)
+        # (n, L, H)
+        states = own_states(reading, self.width, "mutual_information") * mask[..., None]
         columns = states.to(next(self.parameters()).dtype).mT  # (n, H, L), 0 where there is padding
-        local = torch.cat([window(columns) for window in self.windows], dim=1).mT  # (n, L, C), around each token
+        # (n, L, C), around each token
+        local = torch.cat([window(columns) for window in self.windows], dim=1).mT
         count = mask.sum(dim=1, keepdim=True)
-        sentences = gather_rows((local * mask[..., None]).sum(dim=1) / count)  # (N, C) of all processes
+        # (N, C) of all processes
+        sentences = gather_rows((local * mask[..., None]).sum(dim=1) / count)
         if sentences.requires_grad:  # each process compares them with its own windows
             sentences.register_hook(average_over_ranks)  # type: ignore[no-untyped-call]
         number = torch.arange(len(mask), device=mask.device) + process_rank() * len(mask)
-        own = number[:, None].expand_as(mask)[mask][:, None] == torch.arange(len(sentences), device=mask.device)
+        own = number[:, None].expand_as(mask)[mask][:, None] == torch.arange(
+            len(sentences), device=mask.device
+        )
         parts = mutual_information(local[mask] @ sentences.T, own)
         return self.weight * (mean_of_all(parts[0]) + mean_of_all(parts[1]))

@@ -1,4 +1,6 @@
-"""NT-Xent: SimCLR's loss, in ConSERT (Yan et al., ACL 2021). https://aclanthology.org/2021.acl-long.393"""
+"""NT-Xent: SimCLR's loss, in ConSERT (Yan et al., ACL 2021).
+https://aclanthology.org/2021.acl-long.393
+"""
 
 from dataclasses import dataclass
 
@@ -12,13 +14,14 @@ from isotrope.types import AboveZero, NonNegative, Scores
 def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:
     """-log e^{s_ij/τ} / Σ_{k≠i} e^{s_ik/τ}, mean over all 2N anchors i. a, b (N, D) -> ().
 
-    s are the cosines of all 2N rows, a before b. j is the other view of anchor i's sentence. So the negatives are the
-    2N - 2 views of other sentences, in both views.
+    s are the cosines of all 2N rows, a before b. j is the other view of anchor i's sentence. So the
+    negatives are the 2N - 2 views of other sentences, in both views.
     """
     unit = F.normalize(torch.cat([a, b]), dim=-1)  # (2N, D)
     own = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
     logits = (unit @ unit.T / temperature).masked_fill(own, -torch.inf)  # (2N, 2N)
-    other = torch.arange(len(unit), device=unit.device).roll(len(a))  # (2N,) the place of each row's other view
+    # (2N,) the place of each row's other view
+    other = torch.arange(len(unit), device=unit.device).roll(len(a))
     return F.cross_entropy(logits, other)
 
 

@@ -1,4 +1,6 @@
-"""SG-OPT and Contrastive (BT) (Kim et al., ACL 2021, Sec. 3, 4). https://aclanthology.org/2021.acl-long.197"""
+"""SG-OPT and Contrastive (BT) (Kim et al., ACL 2021, Sec. 3, 4).
+https://aclanthology.org/2021.acl-long.197
+"""
 
 from dataclasses import dataclass
 
@@ -15,12 +17,14 @@ from isotrope.types import AboveZero, Count, NonNegative, Scores
 
 
 def self_guided(anchor: Tensor, layers: Tensor, temperature: float) -> Tensor:
-    """−log e^{s_iki/τ} / (e^{s_iki/τ} + Σ_{m, j≠i} e^{s_imj/τ}), mean over sentences i and layers k -> ().
+    """−log e^{s_iki/τ} / (e^{s_iki/τ} + Σ_{m, j≠i} e^{s_imj/τ}), mean over sentences i and layers k
+    -> ().
 
-    anchor (N, F), layers (K, N, F). s_ikj is the cosine of the anchor i and layer k of sentence j. So a sentence's
-    other layers are no negatives.
+    anchor (N, F), layers (K, N, F). s_ikj is the cosine of the anchor i and layer k of sentence j.
+    So a sentence's other layers are no negatives.
     """
-    logits = F.normalize(anchor, dim=-1) @ F.normalize(layers, dim=-1).transpose(1, 2) / temperature  # (K, N, N)
+    # (K, N, N)
+    logits = F.normalize(anchor, dim=-1) @ F.normalize(layers, dim=-1).transpose(1, 2) / temperature
     own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
     positives = logits.diagonal(dim1=1, dim2=2)  # (K, N)
     others = logits.masked_fill(own, -torch.inf).transpose(0, 1).flatten(1).logsumexp(dim=1)  # (N,)
@@ -29,10 +33,12 @@ def self_guided(anchor: Tensor, layers: Tensor, temperature: float) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class SelfGuided(WithState):
-    """A sentence's vector against the model's inner layers, the other views. BibTeX: kim2021selfguided.
+    """A sentence's vector against the model's inner layers, the other views. BibTeX:
+    kim2021selfguided.
 
-    All go through a projector D → ``size`` → ``size`` with GELU behind both, thrown away. ``drift`` · ‖θ − θ₀‖² joins
-    the loss, for all weights θ of the student that are trained, which began as θ₀. The embedding layer is not trained.
+    All go through a projector D → ``size`` → ``size`` with GELU behind both, thrown away. ``drift``
+    · ‖θ − θ₀‖² joins the loss, for all weights θ of the student that are trained, which began as
+    θ₀. The embedding layer is not trained.
     """
 
     stage = "terms"
@@ -49,7 +55,8 @@ class SelfGuided(WithState):
         for module in student.modules():
             if isinstance(embeddings := getattr(module, "embeddings", None), nn.Module):
                 embeddings.requires_grad_(False)
-        if self.drift and rank_count() > 1:  # gradients are averaged as each weight's first one is ready
+        # gradients are averaged as each weight's first one is ready
+        if self.drift and rank_count() > 1:
             problem = f"drift = {self.drift} reads the weights themselves, which {rank_count()} processes cannot"
             raise UserError(problem, "run one process, or set drift = 0")
         # A plain list: the weights are the student's, and are saved with it.
@@ -58,7 +65,8 @@ class SelfGuided(WithState):
             self.register_buffer(f"start{number}", each.detach().clone(), persistent=False)
 
     def forward(self, scores: Scores) -> Tensor:
-        stack = self.projector(scores.views.stack.to(next(self.projector.parameters())))  # (V, N, F)
+        # (V, N, F)
+        stack = self.projector(scores.views.stack.to(next(self.projector.parameters())))
         loss = self.contrast(stack)
         return self.weight * (loss + self.drift * self.moved() if self.drift else loss)
 
@@ -73,7 +81,9 @@ class SelfGuided(WithState):
 
 
 class Translated(SelfGuided):
-    """`nt_xent` of texts and their positives: translations there and back, projected. BibTeX: kim2021selfguided."""
+    """`nt_xent` of texts and their positives: translations there and back, projected. BibTeX:
+    kim2021selfguided.
+    """
 
     needs_positives = True
 

@@ -1,6 +1,7 @@
 """Two views in their order of nearness to the anchor, by hinges on the difference of two cosines.
 
-ArcCSE's triplets: https://aclanthology.org/2022.acl-long.336. SNCSE's soft negatives: https://arxiv.org/abs/2201.05979.
+ArcCSE's triplets: https://aclanthology.org/2022.acl-long.336. SNCSE's soft negatives:
+https://arxiv.org/abs/2201.05979.
 """
 
 from dataclasses import dataclass
@@ -22,8 +23,11 @@ def triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float = 0.0) -> T
     return (difference(anchor, near, far) + margin).clamp(min=0).mean()
 
 
-def margin_band(anchor: Tensor, positive: Tensor, soft: Tensor, least: float, most: float) -> Tensor:
-    """max(0, Δ_i + α) + max(0, −Δ_i − β), α = ``least``, β = ``most``, mean over sentences i. (N, D) each -> ().
+def margin_band(
+    anchor: Tensor, positive: Tensor, soft: Tensor, least: float, most: float
+) -> Tensor:
+    """max(0, Δ_i + α) + max(0, −Δ_i − β), α = ``least``, β = ``most``, mean over sentences i. (N,
+    D) each -> ().
 
     Δ is the `difference` of soft negative and positive. The loss is 0 where −β ≤ Δ ≤ −α.
     """
@@ -42,16 +46,21 @@ class Triplet:
     weight: NonNegative = 0.1
 
     def __call__(self, scores: Scores) -> Tensor:
-        anchor, near, far = scores.views.named([0, self.near, self.far], "the views of terms.triplet")
+        anchor, near, far = scores.views.named(
+            [0, self.near, self.far], "the views of terms.triplet"
+        )
         return self.weight * triplet(anchor, near, far, self.margin)
 
 
 @dataclass(frozen=True)
 class MarginBand:
-    """A soft negative is less alike than the positive, view 1, by a margin with two ends. BibTeX: wang2023sncse."""
+    """A soft negative is less alike than the positive, view 1, by a margin with two ends. BibTeX:
+    wang2023sncse.
+    """
 
     stage = "terms"
-    view: Whole = 2  # the soft negative, counted as the passes; 0: the first column of negatives in the data
+    # the soft negative, counted as the passes; 0: the first column of negatives in the data
+    view: Whole = 2
     least: NonNegative = 0.1  # by how much it is less alike, as a cosine
     most: NonNegative = 0.3  # by how much at most
     weight: NonNegative = 1e-3
@@ -63,7 +72,10 @@ class MarginBand:
     def __call__(self, scores: Scores) -> Tensor:
         views = scores.views
         if not self.view and not views.negatives.shape[1]:
-            raise UserError("terms.margin_band.view = 0, and the data has no negatives", "give --negative COLUMN")
+            raise UserError(
+                "terms.margin_band.view = 0, and the data has no negatives",
+                "give --negative COLUMN",
+            )
         anchor, positive, soft = views.named([0, 1, self.view], "the views of terms.margin_band")
         soft = soft if self.view else views.negatives[:, 0].to(anchor)
         return self.weight * margin_band(anchor, positive, soft, self.least, self.most)

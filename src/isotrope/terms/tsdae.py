@@ -20,7 +20,8 @@ from isotrope.types import NonNegative, Scores
 def tsdae(logits: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     """Cross entropy of each token behind the first, given those before it (T,).
 
-    logits (n, L - 1, W) of the tokens behind the first; target (n, L) token ids; mask (n, L), 0 for padding.
+    logits (n, L - 1, W) of the tokens behind the first; target (n, L) token ids; mask (n, L), 0 for
+    padding.
     """
     losses = F.cross_entropy(logits.transpose(1, 2), target[:, 1:], reduction="none")  # (n, L - 1)
     return losses[mask[:, 1:].bool()]
@@ -28,11 +29,13 @@ def tsdae(logits: Tensor, target: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class TSDAE(WithState):
-    """A decoder rebuilds the whole sentence from the vector of the damaged one. BibTeX: wang2021tsdae.
+    """A decoder rebuilds the whole sentence from the vector of the damaged one. BibTeX:
+    wang2021tsdae.
 
-    The decoder, a copy of the encoder that sees no later token, is trained and thrown away; it needs the memory of one
-    more model for each width. The vector of the first view stands in the place of the first token. In the paper,
-    encoder and decoder share their weights, and attention to the vector is added to every layer.
+    The decoder, a copy of the encoder that sees no later token, is trained and thrown away; it
+    needs the memory of one more model for each width. The vector of the first view stands in the
+    place of the first token. In the paper, encoder and decoder share their weights, and attention
+    to the vector is added to every layer.
     """
 
     stage = "terms"
@@ -41,7 +44,10 @@ class TSDAE(WithState):
 
     def begin(self, context: BuildContext) -> None:
         student = context.needed("student")
-        width, decoder = token_table(student).embedding_dim, cast(Any, deepcopy(language_model(student)))
+        width, decoder = (
+            token_table(student).embedding_dim,
+            cast(Any, deepcopy(language_model(student))),
+        )
         self.decoder, self.sentence = decoder, nn.Linear(context.needed("width"), width, bias=False)
         nn.init.eye_(self.sentence.weight)
         self.words = Words(decoder.config.hidden_size, token_table(decoder))
@@ -52,22 +58,32 @@ class TSDAE(WithState):
         averaged(self)
 
     def said(self, vectors: Tensor, before: Tensor) -> Tensor:
-        """Vectors (n, D) in the place of the first token, and tokens (n, L) -> scores of the next ones (n, L, W)."""
+        """Vectors (n, D) in the place of the first token, and tokens (n, L) -> scores of the next
+        ones (n, L, W).
+        """
         table = token_table(self.decoder)
-        start = self.sentence(vectors.to(self.sentence.weight.dtype))[:, None].to(table.weight.dtype)
+        start = self.sentence(vectors.to(self.sentence.weight.dtype))[:, None].to(
+            table.weight.dtype
+        )
         states = torch.cat([start, table(before[:, 1:])], dim=1)  # (n, L, E)
         length = before.shape[1]
-        later = states.new_full((length, length), HIDDEN).triu(1).expand(len(before), 1, length, length)
+        later = (
+            states.new_full((length, length), HIDDEN).triu(1).expand(len(before), 1, length, length)
+        )
         found = self.decoder(inputs_embeds=states, attention_mask=later).last_hidden_state
         return self.words(found)  # type: ignore[no-any-return]
 
     def can_decode(self) -> bool:
-        """Whether no score depends on later tokens, and every weight has one name, as checkpoints need it."""
+        """Whether no score depends on later tokens, and every weight has one name, as checkpoints
+        need it.
+        """
         stored = [tensor.data_ptr() for tensor in self.decoder.state_dict().values()]
         ids = torch.tensor([[0, 1, 2], [0, 1, 3]], device=self.sentence.weight.device)
         try:
             with torch.no_grad():
-                first, other = self.eval().said(ids.new_ones(2, self.sentence.in_features), ids)[:, :2]
+                first, other = self.eval().said(ids.new_ones(2, self.sentence.in_features), ids)[
+                    :, :2
+                ]
         except RuntimeError:  # an architecture that takes no mask of four dimensions
             return False
         self.train()
@@ -75,7 +91,8 @@ class TSDAE(WithState):
 
     def forward(self, scores: Scores) -> Tensor:
         text = scores.views.readings[0].text
-        order = (1 - text["attention_mask"]).argsort(dim=1, stable=True)  # some tokenizers pad at the left
+        # some tokenizers pad at the left
+        order = (1 - text["attention_mask"]).argsort(dim=1, stable=True)
         ids, mask = (text[name].gather(1, order) for name in ("input_ids", "attention_mask"))
         vectors = own_rows(scores.views.stack[0])  # (n, D)
         return self.weight * mean_of_all(tsdae(self.said(vectors, ids[:, :-1]), ids, mask))

@@ -13,33 +13,45 @@ from isotrope.types import AboveZero, Count, NonNegative, Scores, Whole
 
 
 def neighbourhood(rows: Tensor, count: int) -> Tensor:
-    """For each row, the ``count`` others of the largest dot product, or all there are. (N, D) -> (N, N) bool."""
+    """For each row, the ``count`` others of the largest dot product, or all there are. (N, D) ->
+    (N, N) bool.
+    """
     products = (rows @ rows.T).fill_diagonal_(-torch.inf)
     near = products.topk(min(count, len(rows) - 1), dim=1).indices
     return torch.zeros_like(products, dtype=torch.bool).scatter(1, near, True)
 
 
-def neighbour_contrast(a: Tensor, b: Tensor, near: Tensor, temperature: float, both: bool = True) -> Tensor:
-    """−log e^{a_i·b_i/τ} / (e^{a_i·b_i/τ} + Σ), mean. a, b (N, F) unit rows, near (N, N) bool -> ().
+def neighbour_contrast(
+    a: Tensor, b: Tensor, near: Tensor, temperature: float, both: bool = True
+) -> Tensor:
+    """−log e^{a_i·b_i/τ} / (e^{a_i·b_i/τ} + Σ), mean. a, b (N, F) unit rows, near (N, N) bool ->
+    ().
 
-    For a_i, Σ is over e^{a_i·a_j/τ} and e^{a_i·b_j/τ} of the neighbours j of i; the mean is over all a_i and b_i. If
-    not ``both``, it is over b_i alone, and Σ over e^{b_i·a_j/τ}.
+    For a_i, Σ is over e^{a_i·a_j/τ} and e^{a_i·b_j/τ} of the neighbours j of i; the mean is over
+    all a_i and b_i. If not ``both``, it is over b_i alone, and Σ over e^{b_i·a_j/τ}.
     """
     positive = (a * b).sum(dim=-1, keepdim=True)  # (N, 1)
     losses = []
     for anchor in (b, a) if both else (b,):
-        products = [(anchor @ other.T).masked_fill(~near, -torch.inf) for other in ((a, b) if both else (a,))]  # (N, N)
-        losses.append(-(torch.cat([positive, *products], dim=1) / temperature).log_softmax(dim=1)[:, 0].mean())
+        # (N, N)
+        products = [
+            (anchor @ other.T).masked_fill(~near, -torch.inf)
+            for other in ((a, b) if both else (a,))
+        ]
+        losses.append(
+            -(torch.cat([positive, *products], dim=1) / temperature).log_softmax(dim=1)[:, 0].mean()
+        )
     return torch.stack(losses).mean()
 
 
 @dataclass(eq=False, repr=False)
 class VaSCL(WithState):
-    """NT-Xent behind a head, and the same of each anchor and its hardest perturbation. BibTeX: zhang2022vascl.
+    """NT-Xent behind a head, and the same of each anchor and its hardest perturbation. BibTeX:
+    zhang2022vascl.
 
-    The head is D → D → ``features``, without biases, and thrown away. A direction is drawn for each anchor e. Each step
-    turns it to where a step of length ``radius`` makes the contrast with e's neighbours hardest. The term then pulls e
-    and e + radius · direction together.
+    The head is D → D → ``features``, without biases, and thrown away. A direction is drawn for each
+    anchor e. Each step turns it to where a step of length ``radius`` makes the contrast with e's
+    neighbours hardest. The term then pulls e and e + radius · direction together.
     """
 
     stage = "terms"
@@ -59,12 +71,17 @@ class VaSCL(WithState):
     def forward(self, scores: Scores) -> Tensor:
         anchor, positive = scores.views.stack[:2].to(next(self.head.parameters()))
         near = neighbourhood(anchor.detach(), self.neighbours)
-        order = scores.views.batch.rows.argsort(stable=True).argsort(stable=True)  # draws belong to sentences
+        # draws belong to sentences
+        order = scores.views.batch.rows.argsort(stable=True).argsort(stable=True)
         generator = torch.Generator().manual_seed(scores.views.batch.generator.initial_seed())
         drawn = torch.rand(anchor.shape, generator=generator).to(anchor)[order] - 0.5
-        other = anchor + self.radius * self.hardest(F.normalize(drawn, dim=-1), anchor.detach(), near)
+        other = anchor + self.radius * self.hardest(
+            F.normalize(drawn, dim=-1), anchor.detach(), near
+        )
         virtual = neighbour_contrast(self.unit(anchor), self.unit(other), near, self.temperature)
-        return self.weight * (nt_xent(self.head(anchor), self.head(positive), self.temperature) + virtual)
+        return self.weight * (
+            nt_xent(self.head(anchor), self.head(positive), self.temperature) + virtual
+        )
 
     def hardest(self, direction: Tensor, anchor: Tensor, near: Tensor) -> Tensor:
         """Unit directions (N, D) after all steps up the gradient."""

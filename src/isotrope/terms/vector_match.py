@@ -1,4 +1,6 @@
-"""EmbedDistill: distillation of the vectors (Kim et al., 2023, Eqs. 7 and 8). https://arxiv.org/abs/2301.12005"""
+"""EmbedDistill: distillation of the vectors (Kim et al., 2023, Eqs. 7 and 8).
+https://arxiv.org/abs/2301.12005
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,7 +18,9 @@ Distance = Literal["cosine", "l2"]
 
 
 def vector_match(student: Tensor, teacher: Tensor, measure: Distance) -> Tensor:
-    """Mean distance of the sentences' vectors: (N, T), (N, T) -> (). "cosine": 1 − cos(s, t); "l2": ‖s − t‖."""
+    """Mean distance of the sentences' vectors: (N, T), (N, T) -> (). "cosine": 1 − cos(s, t); "l2":
+    ‖s − t‖.
+    """
     if measure == "cosine":
         distances = 1 - F.cosine_similarity(student, teacher, dim=-1)
     else:
@@ -26,10 +30,12 @@ def vector_match(student: Tensor, teacher: Tensor, measure: Distance) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class VectorMatch(WithState):
-    """The student's vector, projected, is its teacher's, which has a fixed width. BibTeX: kim2023embeddistill.
+    """The student's vector, projected, is its teacher's, which has a fixed width. BibTeX:
+    kim2023embeddistill.
 
-    Here it has unit length before it is projected. Not ``projected``, the student's own vectors become its teacher's,
-    so that one may search among those of the other; with "l2" this is LEAF's loss, https://arxiv.org/abs/2509.12539.
+    Here it has unit length before it is projected. Not ``projected``, the student's own vectors
+    become its teacher's, so that one may search among those of the other; with "l2" this is LEAF's
+    loss, https://arxiv.org/abs/2509.12539.
     """
 
     stage = "terms"
@@ -43,11 +49,15 @@ class VectorMatch(WithState):
         self.projection = Projection(context, self.teacher) if self.projected else None
         if not self.projected:
             own, wanted = context.needed("width"), context.teacher_width(self.teacher)
-            check_known("vector_match: without a projection, the student's width", str(own), [str(wanted)])
+            check_known(
+                "vector_match: without a projection, the student's width", str(own), [str(wanted)]
+            )
 
     def forward(self, scores: Scores) -> Tensor:
         if self.projection is None:
             student = F.normalize(scores.views.stack[0].float(), dim=-1)  # (N, D)
         else:
             student = self.projection(scores)  # (N, T)
-        return self.weight * vector_match(student, scores.views.teachers[self.teacher].to(student), self.measure)
+        return self.weight * vector_match(
+            student, scores.views.teachers[self.teacher].to(student), self.measure
+        )

@@ -14,7 +14,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from isotrope.errors import UserError
 
-_ALONE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"  # Thai, Lao, Japanese, Chinese: no spaces, so each letter is a word
+# Thai, Lao, Japanese, Chinese: no spaces, so each letter is a word
+_ALONE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
 WORD = f"[{_ALONE}]|[^\\W{_ALONE}]+"
 
 
@@ -32,11 +33,15 @@ class Bm25Index:
         try:
             counts = csr_array(words.fit_transform(documents))
         except ValueError as error:  # an empty vocabulary
-            raise UserError("BM25 finds no word in the text", "give text with words, or leave BM25 out") from error
+            raise UserError(
+                "BM25 finds no word in the text", "give text with words, or leave BM25 out"
+            ) from error
         return cls(words, bm25_weights(counts, k1, b))
 
     def scores(self, queries: Sequence[str]) -> npt.NDArray[np.float32]:
-        """(Q, M): the sum of the weights that a document has for the words of a query, each counted once."""
+        """(Q, M): the sum of the weights that a document has for the words of a query, each counted
+        once.
+        """
         asked = csr_array(self.words.transform(queries)) > 0  # (Q, V)
         return np.asarray((asked.astype(np.float32) @ self.weights.T).toarray())
 
@@ -57,4 +62,6 @@ def bm25_weights(counts: csr_array, k1: float, b: float) -> csr_array:
     norms = k1 * (1 - b + b * lengths / lengths.mean())
     own = np.repeat(norms, np.diff(counts.indptr))  # of the text of each count
     weights = idf[counts.indices] * counts.data / (counts.data + own)
-    return csr_array((weights.astype(np.float32), counts.indices, counts.indptr), shape=counts.shape)
+    return csr_array(
+        (weights.astype(np.float32), counts.indices, counts.indptr), shape=counts.shape
+    )

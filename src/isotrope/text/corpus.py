@@ -1,4 +1,6 @@
-"""Corpora: files of any size and kind → cleaned texts or documents, memory-mapped, written once and found again."""
+"""Corpora: files of any size and kind → cleaned texts or documents, memory-mapped, written once and
+found again.
+"""
 
 import json
 import time
@@ -40,11 +42,15 @@ class Wanted:
 class Texts:
     """A cleaned corpus."""
 
-    dataset: Dataset  # memory-mapped, with the columns below and `label`, the row id (int64), which the loss is given
-    columns: tuple[str, ...]  # ("text",), ("text", "positive") or ("text", "positive", "negative_0", …)
-    key: str  # checksum of the files' bytes, the columns and the cleaning: equal keys mean equal rows
+    # memory-mapped, with the columns below and `label`, the row id (int64), which the loss is given
+    dataset: Dataset
+    # ("text",), ("text", "positive") or ("text", "positive", "negative_0", …)
+    columns: tuple[str, ...]
+    # checksum of the files' bytes, the columns and the cleaning: equal keys mean equal rows
+    key: str
     report: CleaningReport
-    rounds: tuple[int, ...] = ()  # rows of each round of pairs drawn from documents: at most one pair of a document
+    # rows of each round of pairs drawn from documents: at most one pair of a document
+    rounds: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -52,7 +58,9 @@ class Texts:
     def texts(self, rows: RowIds) -> list[str]:
         """The sentences of these rows: their first column."""
         if wrong := [row for row in rows.tolist() if not 0 <= row < len(self)]:
-            raise UserError(f"row id {wrong[0]} in a corpus of {len(self)}", "let 'label' hold the row numbers")
+            raise UserError(
+                f"row id {wrong[0]} in a corpus of {len(self)}", "let 'label' hold the row numbers"
+            )
         return list(self.dataset[rows.tolist()][self.columns[0]])
 
 
@@ -73,8 +81,10 @@ class Document:
 class Documents:
     """Titles and paragraphs of N documents."""
 
-    dataset: Dataset  # memory-mapped, with the columns `title` (may be "") and `paragraphs` (list of texts)
-    key: str  # checksum of the files' bytes and of the columns read: equal keys mean equal documents
+    # memory-mapped, with the columns `title` (may be "") and `paragraphs` (list of texts)
+    dataset: Dataset
+    # checksum of the files' bytes and of the columns read: equal keys mean equal documents
+    key: str
     report: CleaningReport  # how the files were read, and what was dropped
 
     def __len__(self) -> int:
@@ -100,43 +110,71 @@ class Documents:
 
 
 def read_texts(
-    sources: Sequence[TextFile], columns: Columns, cache: Path, *, keep_duplicates: bool = False,
+    sources: Sequence[TextFile],
+    columns: Columns,
+    cache: Path,
+    *,
+    keep_duplicates: bool = False,
     wanted: Wanted | None = None,
-) -> Texts:  # fmt: skip
+) -> Texts:
     """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there.
 
-    With ``wanted``, only the texts of these rows are written, and the others are null. The files are then read once
-    more, to count the rows.
+    With ``wanted``, only the texts of these rows are written, and the others are null. The files
+    are then read once more, to count the rows.
     """
     if columns.positive is not None and any(source.split for source in sources):
-        raise UserError("a text with a positive cannot be split", "leave out the split, or the positives")
+        raise UserError(
+            "a text with a positive cannot be split", "leave out the split, or the positives"
+        )
     schema = pa.schema([*((name, pa.string()) for name in columns.names), ("label", pa.int64())])
 
     def kept(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[Row]]:
-        found = ((f"{source}:{line}", fields) for source in files for line, fields in rows(source, columns))
+        found = (
+            (f"{source}:{line}", fields)
+            for source in files
+            for line, fields in rows(source, columns)
+        )
         return cleaned(found, report, bad_text, keep_duplicates)
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
-        shown = None if wanted is None else wanted.rows(sum(map(len, kept(sources, CleaningReport()))))
+        shown = (
+            None if wanted is None else wanted.rows(sum(map(len, kept(sources, CleaningReport()))))
+        )
         for texts in kept(files, report):
             label = np.arange(report.kept - len(texts), report.kept)
-            null = np.zeros(len(texts), bool) if shown is None else ~np.isin(label, shown, assume_unique=True)
-            yield [*(pa.array(column, pa.string(), mask=null) for column in zip(*texts, strict=True)), pa.array(label)]
+            null = (
+                np.zeros(len(texts), bool)
+                if shown is None
+                else ~np.isin(label, shown, assume_unique=True)
+            )
+            yield [
+                *(pa.array(column, pa.string(), mask=null) for column in zip(*texts, strict=True)),
+                pa.array(label),
+            ]
 
     settings = json.dumps([_TEXTS, asdict(columns), keep_duplicates])
-    dataset, key, report = _written(sources, settings, cache, schema, batches, wanted.key if wanted else "")
+    dataset, key, report = _written(
+        sources, settings, cache, schema, batches, wanted.key if wanted else ""
+    )
     return Texts(dataset, columns.names, key, report)
 
 
-def read_documents(sources: Sequence[TextFile], title: str | None, text: str | None, cache: Path) -> Documents:
-    """As `read_texts`, for the documents of files: see `document_rows`. Empty ones and exact duplicates are dropped."""
+def read_documents(
+    sources: Sequence[TextFile], title: str | None, text: str | None, cache: Path
+) -> Documents:
+    """As `read_texts`, for the documents of files: see `document_rows`. Empty ones and exact
+    duplicates are dropped.
+    """
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
         report.unit, how, titled = "documents", dict[str, None](), 0
         read = document_rows(files, title, text, how)
         for documents in cleaned(read, report, lambda row: None if any(row) else "blank"):
             titles = [row[0] for row in documents]
-            yield [pa.array(titles, pa.string()), pa.array([row[1:] for row in documents], pa.list_(pa.string()))]
+            yield [
+                pa.array(titles, pa.string()),
+                pa.array([row[1:] for row in documents], pa.list_(pa.string())),
+            ]
             titled += sum(map(bool, titles))
         report.notes = (f"{'; '.join(how)}; {titled:,} {'has' if titled == 1 else 'have'} a title",)
 
@@ -152,15 +190,18 @@ def _written(
     batches: Callable[[Sequence[TextFile], CleaningReport], Iterable[list[pa.Array]]],
     part: str = "",
 ) -> tuple[Dataset, str, CleaningReport]:
-    """The rows that ``batches`` finds in the files, mapped; their key; and the report that it has filled meanwhile.
+    """The rows that ``batches`` finds in the files, mapped; their key; and the report that it has
+    filled meanwhile.
 
-    The key is the checksum of the settings and of the files' headers and bytes, in order, from the same reading.
+    The key is the checksum of the settings and of the files' headers and bytes, in order, from the
+    same reading.
     """
     sources = [source.now() for source in sources]
     states = [(source.state, source.header) for source in sources]
 
     def make(draft: Path) -> None:
-        time.sleep(_TICK)  # the clock of a file system stands still for some time: later writing shows in the state
+        # the clock of a file system stands still for some time: later writing shows in the state
+        time.sleep(_TICK)
         total = xxhash.xxh3_128(settings.encode())
         report = CleaningReport(tuple(printable(str(source)) for source in sources))
         with new_file(draft / _ARROW) as file, pa.ipc.new_stream(file, schema) as writer:
@@ -168,9 +209,14 @@ def _written(
                 writer.write_batch(pa.record_batch(columns, schema=schema))
         report.check()
         if [source.now() for source in sources] != sources:
-            raise UserError("the files changed while they were read", "wait until they are complete")
+            raise UserError(
+                "the files changed while they were read", "wait until they are complete"
+            )
         write_json(draft / _REPORT, [total.hexdigest(), asdict(report)])
 
-    folder = cached(cache / xxhash.xxh3_128_hexdigest(json.dumps([_FILES, settings, states, part]).encode()), make)
+    folder = cached(
+        cache / xxhash.xxh3_128_hexdigest(json.dumps([_FILES, settings, states, part]).encode()),
+        make,
+    )
     key, report = json.loads((folder / _REPORT).read_bytes())
     return Dataset.from_file(str(folder / _ARROW)), key, CleaningReport(**report)

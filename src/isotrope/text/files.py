@@ -1,4 +1,6 @@
-"""Files of text: which ones a user's paths name, their states, and their lines: hashed, decompressed, checked."""
+"""Files of text: which ones a user's paths name, their states, and their lines: hashed,
+decompressed, checked.
+"""
 
 import lzma
 import os
@@ -21,7 +23,9 @@ from isotrope.text.split import language_of
 
 FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".md", ".html")
 OTHER_NAMES = {".markdown": ".md", ".htm": ".html"}
-SUPPORTED = "supported: .txt, .jsonl, .csv, .tsv, .md, .html (each also with .gz, .xz or .zst) and .parquet"
+SUPPORTED = (
+    "supported: .txt, .jsonl, .csv, .tsv, .md, .html (each also with .gz, .xz or .zst) and .parquet"
+)
 COMPRESSIONS = (".gz", ".xz", ".zst")
 ENDINGS = (*FORMATS, *OTHER_NAMES, *COMPRESSIONS)
 try:
@@ -30,14 +34,18 @@ except ImportError:  # it comes with the extra "text"
     ZstdError = EOFError  # type: ignore[misc, assignment]
 BROKEN = (EOFError, lzma.LZMAError, zlib.error, ZstdError, pa.ArrowException)
 
-LONGEST_LINE = 1 << 24  # bytes: a longer line is cut here, so that a file without line ends cannot fill the memory
+# bytes: a longer line is cut here, so that a file without line ends cannot fill the memory
+LONGEST_LINE = 1 << 24
 _TOLD = 10_000  # lines between two words on how far the reading is
 _HEAD = 1 << 16  # bytes read at once, and looked at to tell text from a binary file
 _PACKED = 1 << 13  # compressed bytes read at once: they may become thousands of times as many
-_STREAMS: dict[str, Callable[[], Any]] = {  # objects with decompress, eof and unused_data, for one stream
+# objects with decompress, eof and unused_data, for one stream
+_STREAMS: dict[str, Callable[[], Any]] = {
     ".gz": lambda: zlib.decompressobj(wbits=31),
     ".xz": lzma.LZMADecompressor,
-    ".zst": lambda: needs("text", "zstandard").ZstdDecompressor(max_window_size=1 << 31).decompressobj(),
+    ".zst": lambda: (
+        needs("text", "zstandard").ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+    ),
 }
 
 Location = Path | RemoteFile  # where a file lies: on this machine or behind a URL
@@ -50,10 +58,13 @@ class TextFile:
     path: Location
     format: str  # ".txt", …
     compression: str  # "" or ".gz", …
-    split: str | None = None  # the language by whose rules texts are split into sentences; None: they stay whole
+    # the language by whose rules texts are split into sentences; None: they stay whole
+    split: str | None = None
     name: str = ""  # what messages call it; "": its path
-    state: tuple[Any, ...] = ()  # what changes when somebody writes the file, as it was when the file was found
-    total: xxhash.xxh3_128 | None = field(default=None, compare=False, repr=False)  # hashes what is read
+    # what changes when somebody writes the file, as it was when the file was found
+    state: tuple[Any, ...] = ()
+    # hashes what is read
+    total: xxhash.xxh3_128 | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.name or str(self.path)
@@ -76,7 +87,11 @@ class TextFile:
 
     def open(self) -> Any:
         """Its bytes, as they are stored."""
-        return self.path.open() if isinstance(self.path, RemoteFile) else self.path.open("rb", buffering=0)
+        return (
+            self.path.open()
+            if isinstance(self.path, RemoteFile)
+            else self.path.open("rb", buffering=0)
+        )
 
     def blocks(self, file: Any, size: int = 1 << 20) -> Iterator[bytes]:
         """The bytes of the opened file, which are hashed on the way."""
@@ -89,14 +104,21 @@ class TextFile:
 
 
 def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[TextFile]:
-    """The files of text that the paths name, in their order; a folder gives all that it holds, recursively and sorted.
+    """The files of text that the paths name, in their order; a folder gives all that it holds,
+    recursively and sorted.
 
-    A path may be a URL: see `isotrope.store.remote`. Hidden files and files of other kinds in a folder are passed over,
-    and `not_read` counts them. Named directly they are a UserError, as is a folder without text, or one that cannot be
-    read. ``split`` has the texts split into sentences: see `isotrope.text.split.language_of`.
+    A path may be a URL: see `isotrope.store.remote`. Hidden files and files of other kinds in a
+    folder are passed over, and `not_read` counts them. Named directly they are a UserError, as is a
+    folder without text, or one that cannot be read. ``split`` has the texts split into sentences:
+    see `isotrope.text.split.language_of`.
     """
-    language, sources, paths = language_of(split) if split is not None else None, list[TextFile](), list(paths)
-    if not paths or not all(map(str, paths)):  # an unset variable of the shell would mean the present folder
+    language, sources, paths = (
+        language_of(split) if split is not None else None,
+        list[TextFile](),
+        list(paths),
+    )
+    # an unset variable of the shell would mean the present folder
+    if not paths or not all(map(str, paths)):
         raise UserError("no text was named", "give a file or a folder; " + SUPPORTED)
     for name in paths:
         read = [replace(how, split=language) for how in _inside(name) if isinstance(how, TextFile)]
@@ -107,14 +129,18 @@ def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[
 
 
 def not_read(paths: Iterable[Path | str]) -> str:
-    """A line on what `find_sources` leaves out of the folders among the paths, by endings; empty if it is nothing."""
+    """A line on what `find_sources` leaves out of the folders among the paths, by endings; empty if
+    it is nothing.
+    """
     left = Counter(how for name in paths for how in _inside(name) if isinstance(how, str))
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(left.items()))
     return f"files not read: {kinds}" if kinds else ""
 
 
 def _inside(name: Path | str) -> Iterator[TextFile | str]:
-    """The sorted files that a path names: how each is read, or why not. Links to folders are not followed."""
+    """The sorted files that a path names: how each is read, or why not. Links to folders are not
+    followed.
+    """
     if is_url(name):
         for file in remote_files(str(name)):
             yield "hidden" if "/." in f"/{file.inside}" else _source(file, named=not file.inside)
@@ -141,7 +167,9 @@ def _inside(name: Path | str) -> Iterator[TextFile | str]:
 
 
 def _source(path: Location, named: bool = False) -> TextFile | str:
-    """How a file is read; its ending if it is not a file of text, which is an error if the user named it."""
+    """How a file is read; its ending if it is not a file of text, which is an error if the user
+    named it.
+    """
     suffixes = ["", *(f".{suffix}" for suffix in path.name.lower().split(".")[1:])]
     compression = suffixes.pop() if suffixes[-1] in COMPRESSIONS else ""
     format = OTHER_NAMES.get(suffixes[-1], suffixes[-1])
@@ -168,22 +196,31 @@ def reading_errors(path: object) -> Iterator[None]:
     except (OSError, *BROKEN) as error:
         reason = getattr(error, "strerror", None) or error
         wrong = "is truncated or broken" if isinstance(error, BROKEN) else "cannot be read"
-        raise UserError(f"{path} {wrong} ({reason})", "check the file, or make or fetch it again") from error
+        raise UserError(
+            f"{path} {wrong} ({reason})", "check the file, or make or fetch it again"
+        ) from error
 
 
 def lines(source: TextFile) -> Iterator[str]:
-    """The lines of a text file with their ends, decompressed; bytes that are not UTF-8 become lone surrogates."""
+    """The lines of a text file with their ends, decompressed; bytes that are not UTF-8 become lone
+    surrogates.
+    """
     with reading_errors(source), source.open() as file:
         new, size = _STREAMS.get(source.compression), source.size
         stored = source.blocks(file, _PACKED if new else _HEAD)
         blocks = filter(None, _unpacked(stored, new) if new else stored)
         head = next(blocks, b"")
         if not head:
-            raise UserError(f"{source} is empty", "remove it or give a file with one sentence a line")
-        begun = head[:_HEAD].decode("utf-8", "surrogateescape")
-        if "\0" in begun or sum("\udc80" <= letter <= "\udcff" for letter in begun) > 0.2 * len(begun):
             raise UserError(
-                f"{source} is not text in UTF-8", "give a text file, or convert it (for example with iconv)"
+                f"{source} is empty", "remove it or give a file with one sentence a line"
+            )
+        begun = head[:_HEAD].decode("utf-8", "surrogateescape")
+        if "\0" in begun or sum("\udc80" <= letter <= "\udcff" for letter in begun) > 0.2 * len(
+            begun
+        ):
+            raise UserError(
+                f"{source} is not text in UTF-8",
+                "give a text file, or convert it (for example with iconv)",
             )
         for number, line in enumerate(_split(chain([head], blocks)), start=1):
             if number % _TOLD == 0:
@@ -204,13 +241,16 @@ def _split(blocks: Iterable[bytes]) -> Iterator[bytearray]:
 
 
 def _unpacked(blocks: Iterator[bytes], new: Callable[[], Any]) -> Iterator[bytes]:
-    """The bytes of all streams of a compressed file. The libraries' own readers accept damaged .xz and .zst files."""
+    """The bytes of all streams of a compressed file. The libraries' own readers accept damaged .xz
+    and .zst files.
+    """
     stream = new()
     for block in blocks:
         while block:
             if stream.eof:
                 stream = new()
             yield stream.decompress(block)
-            block = stream.unused_data.lstrip(b"\0") if stream.eof else b""  # zeros may fill up a stream
+            # zeros may fill up a stream
+            block = stream.unused_data.lstrip(b"\0") if stream.eof else b""
     if not stream.eof:
         raise EOFError("it ends within a compressed stream")

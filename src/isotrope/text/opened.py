@@ -20,14 +20,17 @@ from isotrope.text.files import ENDINGS, TextFile, find_sources, not_read
 from isotrope.text.readers import Columns
 from isotrope.text.split import language_of
 
-Given: TypeAlias = Any  # a path or URL, several of them, a list of texts, a Dataset, a DataFrame, a Series, an Opened
+# a path or URL, several of them, a list of texts, a Dataset, a DataFrame, a Series, an Opened
+Given: TypeAlias = Any
 Read = TypeVar("Read", Texts, Documents)
 _TABLE = "texts.parquet"  # what is in memory is written here, and read as any other file
 
 
 @dataclass(frozen=True)
 class Opened:
-    """Text, and how to read it: see `open`. It is read when `texts` or `documents` is called first, and never again."""
+    """Text, and how to read it: see `open`. It is read when `texts` or `documents` is called first,
+    and never again.
+    """
 
     paths: tuple[str, ...]  # files, folders and URLs; of what was in memory, a file of the cache
     name: str  # what it is, in words: "notes.txt", "3 files", "a list of 500 texts"
@@ -38,11 +41,14 @@ class Opened:
     split: str | None = None
     keep_duplicates: bool = False
     in_memory: bool = False  # whether it was given in memory
-    _read: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # how it is read, and what was found
+    # how it is read, and what was found
+    _read: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
-        """The files that the paths name, as they are when it is asked for first; `check` compares with them."""
+        """The files that the paths name, as they are when it is asked for first; `check` compares
+        with them.
+        """
         return self._find()
 
     @property
@@ -51,17 +57,27 @@ class Opened:
         return [Path(path) for path in self.paths if not is_url(path) and Path(path).is_dir()]
 
     def texts(self, wanted: Wanted | None = None) -> Texts:
-        """Cleaned rows, each a text with its positives and negatives if there are any; UserError if there are too few.
+        """Cleaned rows, each a text with its positives and negatives if there are any; UserError if
+        there are too few.
 
-        ``wanted`` rows are the only ones kept of text behind URLs, which may be larger than the disk.
+        ``wanted`` rows are the only ones kept of text behind URLs, which may be larger than the
+        disk.
         """
         columns, cache = Columns(self.text, self.positive, self.negatives), cache_folder("corpora")
-        read = partial(read_texts, columns=columns, cache=cache, keep_duplicates=self.keep_duplicates, wanted=wanted)
+        read = partial(
+            read_texts,
+            columns=columns,
+            cache=cache,
+            keep_duplicates=self.keep_duplicates,
+            wanted=wanted,
+        )
         return self._once(f"texts {wanted.key if wanted else ''}", read)
 
     def documents(self) -> Documents:
         """Titles and paragraphs; UserError if there are too few documents."""
-        read = partial(read_documents, title=self.title, text=self.text, cache=cache_folder("documents"))
+        read = partial(
+            read_documents, title=self.title, text=self.text, cache=cache_folder("documents")
+        )
         return self._once("documents", read)
 
     def _once(self, what: str, read: Callable[[Sequence[TextFile]], Read]) -> Read:
@@ -72,15 +88,23 @@ class Opened:
         return self._read[what][1]  # type: ignore[no-any-return]
 
     def check(self) -> None:
-        """Raise UserError if the files have changed. They are read again only if somebody has touched them."""
+        """Raise UserError if the files have changed. They are read again only if somebody has
+        touched them.
+        """
         now = self._find()
-        if now != self.files and (not self._read or any(read(now).key != one.key for read, one in self._read.values())):
+        if now != self.files and (
+            not self._read or any(read(now).key != one.key for read, one in self._read.values())
+        ):
             problem = f"{self.name} changed while the work was going on"
             raise UserError(problem, "begin anew with --restart, or name another output")
 
     def _find(self) -> tuple[TextFile, ...]:
         found = find_sources(self.paths, self.split)
-        return tuple(replace(file, name=self.name) for file in found) if self.in_memory else tuple(found)
+        return (
+            tuple(replace(file, name=self.name) for file in found)
+            if self.in_memory
+            else tuple(found)
+        )
 
 
 def open(
@@ -96,8 +120,9 @@ def open(
     """Open text of any kind. Files are not read yet.
 
     Args:
-        source: a file, a folder or a URL (see `isotrope.text.files.SUPPORTED`), or a list of these; a list of texts; a
-            `datasets.Dataset`; a pandas DataFrame or Series; or what this function gave.
+        source: a file, a folder or a URL (see `isotrope.text.files.SUPPORTED`), or a list of these;
+            a list of texts; a `datasets.Dataset`; a pandas DataFrame or Series; or what this
+            function gave.
         text: the column of the texts in tables; None: ``text``, or the only column of strings.
         title: the column of the documents' titles; None: ``title`` if there is one.
         positive: the column of a positive for each text.
@@ -105,7 +130,8 @@ def open(
         split: ``sentences`` makes a row of each sentence; ``sentences:de`` for German.
         keep_duplicates: keep rows that occurred before.
 
-    UserError if the source is none of these, the split is unknown, or there are negatives without positives.
+    UserError if the source is none of these, the split is unknown, or there are negatives without
+    positives.
     """
     if isinstance(source, Opened):
         return source
@@ -114,23 +140,38 @@ def open(
     columns = Columns(text, positive, tuple(negatives))
     opened = Opened((), "", text, title, positive, columns.negatives, split, keep_duplicates)
     given = [source] if isinstance(source, str | Path) else source
-    are_strings = isinstance(given, list | tuple) and given and all(isinstance(one, str | Path) for one in given)
+    are_strings = (
+        isinstance(given, list | tuple)
+        and given
+        and all(isinstance(one, str | Path) for one in given)
+    )
     if are_strings and (given is not source or all(map(_is_path, given))):
         paths = tuple(map(str, given))
         name = without_secrets(paths[0]) if len(paths) == 1 else f"{len(paths):,} files and folders"
         return replace(opened, paths=paths, name=name)
-    if are_strings:  # as bytes: Arrow refuses lone surrogates, which cleaning counts, as it does in files
+    # as bytes: Arrow refuses lone surrogates, which cleaning counts, as it does in files
+    if are_strings:
         encoded = [str(each).encode("utf-8", "surrogatepass") for each in given]
         table = pa.table({"text": pa.array(encoded, pa.large_binary()).view(pa.large_string())})
     else:
         table = _table_of(source)
-    name = f"a list of {len(table):,} texts" if are_strings else f"a {type(source).__name__} of {len(table):,} rows"
+    name = (
+        f"a list of {len(table):,} texts"
+        if are_strings
+        else f"a {type(source).__name__} of {len(table):,} rows"
+    )
     return replace(opened, paths=(str(_written(table)),), name=name, in_memory=True)
 
 
 def _is_path(one: str | Path) -> bool:
-    """Whether an item of a list is a file rather than a text: texts have blanks, and do not end as files do."""
-    named = isinstance(one, Path) or is_url(one) or (len(one.split()) == 1 and Path(one).suffix.lower() in ENDINGS)
+    """Whether an item of a list is a file rather than a text: texts have blanks, and do not end as
+    files do.
+    """
+    named = (
+        isinstance(one, Path)
+        or is_url(one)
+        or (len(one.split()) == 1 and Path(one).suffix.lower() in ENDINGS)
+    )
     return named or os.path.exists(one)  # noqa: PTH110 (a Path's raises for what cannot be a name)
 
 
@@ -145,13 +186,21 @@ def _table_of(source: Given) -> pa.Table:
         raise TypeError("there are no strings in it")
     except (pa.ArrowException, UnicodeEncodeError, TypeError) as error:
         remedy = "give files, folders, URLs, a list of strings, a Dataset, a DataFrame or a Series of strings"
-        raise UserError(f"the {type(source).__name__} cannot be opened as text ({error})", remedy) from error
+        raise UserError(
+            f"the {type(source).__name__} cannot be opened as text ({error})", remedy
+        ) from error
 
 
 def _written(table: pa.Table) -> Path:
     """The table as a file in the cache."""
-    total = xxhash.xxh3_128(json.dumps([table.column_names, [str(kind) for kind in table.schema.types]]).encode())
-    for batch in table.combine_chunks().to_batches(max_chunksize=4096):  # however the table was put together
+    total = xxhash.xxh3_128(
+        json.dumps([table.column_names, [str(kind) for kind in table.schema.types]]).encode()
+    )
+    # however the table was put together
+    for batch in table.combine_chunks().to_batches(max_chunksize=4096):
         total.update(batch.serialize())
-    folder = cached(cache_folder("given", total.hexdigest()), lambda draft: pq.write_table(table, draft / _TABLE))
+    folder = cached(
+        cache_folder("given", total.hexdigest()),
+        lambda draft: pq.write_table(table, draft / _TABLE),
+    )
     return folder / _TABLE

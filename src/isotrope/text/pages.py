@@ -1,4 +1,6 @@
-"""Pages: the text of a Markdown or HTML file, block after block, without markup, code and navigation."""
+"""Pages: the text of a Markdown or HTML file, block after block, without markup, code and
+navigation.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,32 +14,40 @@ from markdown_it.tree import SyntaxTreeNode
 from isotrope.errors import UserError, needs
 from isotrope.text.files import LONGEST_LINE, TextFile, lines
 
-Block = tuple[int, str]  # where it begins, from 1: the line in Markdown, the block's number in HTML; its text
+# where it begins, from 1: the line in Markdown, the block's number in HTML; its text
+Block = tuple[int, str]
 _Part = tuple[int, str, Literal["text", "heading", "code heading"]]
 
-_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n\s*[\w\"'-]+\s*[:=].*?\n\1[ \t]*(\r?\n|\Z)", re.DOTALL)
+_FRONT_MATTER = re.compile(
+    r"\A(---|\+\+\+)[ \t]*\r?\n\s*[\w\"'-]+\s*[:=].*?\n\1[ \t]*(\r?\n|\Z)", re.DOTALL
+)
 _NESTED = 200  # levels of lists and quotations that are read; three for each list
 _MARKDOWN = MarkdownIt("commonmark", {"maxNesting": _NESTED}).enable(["table", "strikethrough"])
-_LEFT_OUT = "head, script, style, template, noscript, nav, footer, form, button, pre, svg, iframe, object"
+_LEFT_OUT = (
+    "head, script, style, template, noscript, nav, footer, form, button, pre, svg, iframe, object"
+)
 _BLOCKS = (
     "address, article, aside, blockquote, caption, dd, details, div, dl, dt, fieldset, figcaption, figure, h1, h2, h3, "
     "h4, h5, h6, header, hr, li, main, ol, p, section, summary, table, tr, ul"
 )
-_END, _HEADING = "\x1e", "\x1d"  # the first separates blocks, the second marks headings; white space to str.split
+# the first separates blocks, the second marks headings; white space to str.split
+_END, _HEADING = "\x1e", "\x1d"
 
 
 def document_blocks(source: TextFile) -> Iterator[Block]:
     """The paragraphs, headings, list items and table rows of a document. An empty file has none.
 
-    Left out: front matter, blocks of code, images, comments, addresses that stand for themselves; in HTML also the
-    head, scripts, forms, navigation and footers.
+    Left out: front matter, blocks of code, images, comments, addresses that stand for themselves;
+    in HTML also the head, scripts, forms, navigation and footers.
     """
     parts = _PARSERS[source.format](whole_text(source))
     return ((begin, text) for begin, text, kind in parts if kind != "code heading")
 
 
 def read_page(source: TextFile) -> tuple[str, list[str]]:
-    """The title (of the front matter, else the first heading, else HTML's ``<title>``, else "") and other blocks."""
+    """The title (of the front matter, else the first heading, else HTML's ``<title>``, else "") and
+    other blocks.
+    """
     page = whole_text(source)
     parts = list(_PARSERS[source.format](page))
     headings = [text for _, text, kind in parts if kind != "text"]
@@ -49,8 +59,13 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
         node = _tree(page).css_first("title")
         titles = [*headings, node.text() if node else ""]
     title = next(filter(None, (" ".join(title.split()) for title in titles)), "")
-    place = next((place for place, (_, text, kind) in enumerate(parts) if kind != "text" and text == title), None)
-    return title, [text for at, (_, text, kind) in enumerate(parts) if at != place and kind != "code heading"]
+    place = next(
+        (place for place, (_, text, kind) in enumerate(parts) if kind != "text" and text == title),
+        None,
+    )
+    return title, [
+        text for at, (_, text, kind) in enumerate(parts) if at != place and kind != "code heading"
+    ]
 
 
 def whole_text(source: TextFile) -> str:
@@ -65,12 +80,15 @@ def one_text(place: str, found: Iterable[str]) -> str:
         kept.append(line)
         if (size := size + len(line)) >= LONGEST_LINE:
             problem = f"the document {place} is longer than {LONGEST_LINE:,} characters"
-            raise UserError(problem, "cut it into several files, or separate documents by blank lines")
+            raise UserError(
+                problem, "cut it into several files, or separate documents by blank lines"
+            )
     return "".join(kept)
 
 
 def _markdown(text: str) -> Iterator[_Part]:
-    text = _FRONT_MATTER.sub(lambda found: "\n" * found[0].count("\n"), text)  # the numbers of lines stay
+    # the numbers of lines stay
+    text = _FRONT_MATTER.sub(lambda found: "\n" * found[0].count("\n"), text)
     tokens = _MARKDOWN.parse(text)
     said = {id(token): _inline(token.children or []) for token in tokens if token.type == "inline"}
     for token in tokens:
@@ -122,8 +140,13 @@ _PARSERS = {".md": _markdown, ".html": _html}
 
 
 def _tree(text: str) -> Any:
-    """A page's tree. If its bytes are not UTF-8, they are decoded as it says, or as browsers do if it says nothing."""
-    raw, parse = text.encode(errors="surrogateescape"), needs("text", "selectolax.lexbor").LexborHTMLParser
+    """A page's tree. If its bytes are not UTF-8, they are decoded as it says, or as browsers do if
+    it says nothing.
+    """
+    raw, parse = (
+        text.encode(errors="surrogateescape"),
+        needs("text", "selectolax.lexbor").LexborHTMLParser,
+    )
     declared = re.search(rb"charset\s*=\s*[\"']?([\w-]+)", raw[:1024])
     for encoding in ("utf-8", declared[1].decode() if declared else "cp1252"):
         with suppress(UnicodeDecodeError, LookupError):

@@ -30,7 +30,8 @@ Drawn = TypeVar("Drawn", bound=tuple[str, ...])
 class PairMaker(Protocol):
     """A component of the stage ``pairs``: a frozen dataclass, whose fields are its options.
 
-    With ``single = True`` it draws single texts, as tuples of one; with ``positives = 2``, an anchor and two positives.
+    With ``single = True`` it draws single texts, as tuples of one; with ``positives = 2``, an
+    anchor and two positives.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -39,13 +40,17 @@ class PairMaker(Protocol):
     def needs(self) -> str:
         """What a document must have for a pair, in words: "two neighbouring sentences"."""
 
-    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> Sequence[tuple[str, ...]]:
+    def __call__(
+        self, document: Document, count: int, generator: np.random.Generator
+    ) -> Sequence[tuple[str, ...]]:
         """At most ``count`` pairs of a document, each different."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """A component's fewest and most words; UserError if the longest text is to be shorter than the shortest."""
+    """A component's fewest and most words; UserError if the longest text is to be shorter than the
+    shortest.
+    """
 
     shortest: Count
     longest: Count
@@ -53,11 +58,15 @@ class Lengths:
     def __post_init__(self) -> None:
         if self.longest < self.shortest:
             key = f"pairs.{type(self).__module__.rpartition('.')[2]}.longest"
-            raise UserError(f"{key} = {self.longest} is less than shortest = {self.shortest}", "raise longest")
+            raise UserError(
+                f"{key} = {self.longest} is less than shortest = {self.shortest}", "raise longest"
+            )
 
 
 def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> list[Drawn]:
-    """At most ``count`` different things that are drawn, in their order; so many draws for each, as many are equal."""
+    """At most ``count`` different things that are drawn, in their order; so many draws for each, as
+    many are equal.
+    """
     found = dict[Drawn, None]()  # a set with an order
     for _ in range(tries * count):
         if len(found) < count and (one := draw()):
@@ -66,13 +75,21 @@ def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> li
 
 
 def open_pairs(
-    documents: Documents, maker: PairMaker, *, cache: Path, rounds: int = 1, seed: int = 0, held_out: int = 0
+    documents: Documents,
+    maker: PairMaker,
+    *,
+    cache: Path,
+    rounds: int = 1,
+    seed: int = 0,
+    held_out: int = 0,
 ) -> Texts:
-    """Draws ``rounds`` pairs of each document: a corpus with the columns ``text``, ``positive``, ``positive_1``, …
+    """Draws ``rounds`` pairs of each document: a corpus with the columns ``text``, ``positive``,
+    ``positive_1``, …
 
-    Single texts, of a maker that draws such, have the column ``text``. Round r holds the r-th pair of each document
-    that has so many. What is drawn of a document depends only on the seed and on its row. ``held_out`` documents give
-    no pair: see `Documents.split`. UserError if fewer than two documents give one.
+    Single texts, of a maker that draws such, have the column ``text``. Round r holds the r-th pair
+    of each document that has so many. What is drawn of a document depends only on the seed and on
+    its row. ``held_out`` documents give no pair: see `Documents.split`. UserError if fewer than two
+    documents give one.
     """
     rows, _ = documents.split(held_out, seed)
     kind = f"{type(maker).__module__}:{type(maker).__qualname__}"
@@ -86,21 +103,31 @@ def open_pairs(
     def make(draft: Path) -> None:
         sizes = [0] * rounds
         with ExitStack() as stack:
-            files = [stack.enter_context(new_file(draft / _ROUND.format(number))) for number in range(rounds)]
+            files = [
+                stack.enter_context(new_file(draft / _ROUND.format(number)))
+                for number in range(rounds)
+            ]
             writers = [stack.enter_context(pa.ipc.new_stream(file, schema)) for file in files]
             for begin in range(0, len(rows), _AT_ONCE):
                 tell(f"drew {unit} from", begin, len(rows))
                 some = rows[begin : begin + _AT_ONCE]
                 each = zip(documents.each(some), some.tolist(), strict=True)
-                drawn = [maker(document, rounds, np.random.default_rng([seed, row])) for document, row in each]
+                drawn = [
+                    maker(document, rounds, np.random.default_rng([seed, row]))
+                    for document, row in each
+                ]
                 for number, writer in enumerate(writers):
                     if pairs := [found[number] for found in drawn if len(found) > number]:
-                        columns = [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)]
+                        columns = [
+                            pa.array(column, pa.string()) for column in zip(*pairs, strict=True)
+                        ]
                         writer.write_batch(pa.record_batch(columns, schema=schema))
                         sizes[number] += len(pairs)
         if sizes[0] < 2:
             problem = f"{sizes[0]} of {len(rows):,} documents {'has' if sizes[0] == 1 else 'have'} {maker.needs}"
-            raise UserError(problem, f"give documents with {maker.needs}, or choose another kind of pairs")
+            raise UserError(
+                problem, f"give documents with {maker.needs}, or choose another kind of pairs"
+            )
 
     folder = cached(cache / key, make)
     parts = [Dataset.from_file(str(folder / _ROUND.format(number))) for number in range(rounds)]

@@ -12,7 +12,9 @@ _STEP = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: splitmix64's increment
 
 
 def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """splitmix64's finaliser (Steele, Lea, Flood 2014; constants by Stafford); the product wraps around at 2^64."""
+    """splitmix64's finaliser (Steele, Lea, Flood 2014; constants by Stafford); the product wraps
+    around at 2^64.
+    """
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
@@ -34,16 +36,19 @@ def evenly(n: int, count: int) -> list[int]:
 
 
 class Permutation:
-    """A bijection of range(n) chosen by a seed: `perm[k]` is the row at place k. No memory grows with n, at most 2^62.
+    """A bijection of range(n) chosen by a seed: `perm[k]` is the row at place k. No memory grows
+    with n, at most 2^62.
 
-    A Feistel network (Luby, Rackoff 1988) permutes the smallest domain of 2^(2b) >= n places, whatever its round
-    function. Places outside range(n) are sent through again until they fall inside (cycle walking: Black, Rogaway
-    2002). So the k-th row of epoch e is a pure function of (seed, e, k), and a run resumes exactly and at once.
+    A Feistel network (Luby, Rackoff 1988) permutes the smallest domain of 2^(2b) >= n places,
+    whatever its round function. Places outside range(n) are sent through again until they fall
+    inside (cycle walking: Black, Rogaway 2002). So the k-th row of epoch e is a pure function of
+    (seed, e, k), and a run resumes exactly and at once.
     """
 
     def __init__(self, n: int, seed: int) -> None:
         self._n = n
-        # at least 2^6 places: narrower halves have too few round functions to reach most orders of a handful of rows
+        # at least 2^6 places: narrower halves have too few round functions to reach most orders of
+        # a handful of rows
         self._half = max(3, ((n - 1).bit_length() + 1) // 2)
         self._keys = [np.uint64(derive(seed, round)) for round in range(_ROUNDS)]
 

@@ -1,7 +1,7 @@
 """Pseudo-queries: what somebody might ask whom a document answers, taken from the document itself.
 
-Lee et al., 2019 (inverse cloze task), https://arxiv.org/abs/1906.00300, draw sentences. A mixture is better than each
-kind alone (docs/log.md).
+Lee et al., 2019 (inverse cloze task), https://arxiv.org/abs/1906.00300, draw sentences. A mixture
+is better than each kind alone (docs/log.md).
 """
 
 import re
@@ -41,7 +41,9 @@ class PseudoQueries:
 
     def sample(self, count: int, seed: int) -> "PseudoQueries":
         """At most ``count`` of them, drawn at random, in their order."""
-        return self.part(sorted(np.random.default_rng(seed).permutation(len(self.texts))[:count].tolist()))
+        return self.part(
+            sorted(np.random.default_rng(seed).permutation(len(self.texts))[:count].tolist())
+        )
 
     def part(self, rows: Iterable[int]) -> "PseudoQueries":
         """Those of these rows."""
@@ -49,12 +51,15 @@ class PseudoQueries:
         return PseudoQueries(*map(list, zip(*found, strict=True)))
 
 
-def pseudo_queries(documents: Iterable[Document], kinds: Iterable[str] = MIXTURE, seed: int = 0) -> PseudoQueries:
+def pseudo_queries(
+    documents: Iterable[Document], kinds: Iterable[str] = MIXTURE, seed: int = 0
+) -> PseudoQueries:
     """The pseudo-queries of documents. Equal documents, kinds and seeds give equal ones.
 
-    Title: that of a document with a body. Heading: a short paragraph without a full stop before a longer one. Span: 8
-    to 19 words from any place, at most half of a short text; two a document. Sentence: a whole one. Question: one that
-    the document asks, as a page of frequent questions does.
+    Title: that of a document with a body. Heading: a short paragraph without a full stop before a
+    longer one. Span: 8 to 19 words from any place, at most half of a short text; two a document.
+    Sentence: a whole one. Question: one that the document asks, as a page of frequent questions
+    does.
     """
     wanted, found = set(kinds), PseudoQueries()
     for number, document in enumerate(documents):
@@ -75,7 +80,9 @@ def _of(document: Document, seed: int) -> Iterator[tuple[str, str]]:
     if body and document.title and document.title != body:
         yield TITLE, document.title
     for before, after in pairwise(document.paragraphs):
-        if len(before.split()) <= _HEADING < len(after.split()) and not before.endswith((".", "!", ";", ",")):
+        if len(before.split()) <= _HEADING < len(after.split()) and not before.endswith(
+            (".", "!", ";", ",")
+        ):
             yield HEADING, before.rstrip(":")
     words, between = words_of(body or document.title)
     for _ in range(_SPANS):
@@ -83,7 +90,9 @@ def _of(document: Document, seed: int) -> Iterator[tuple[str, str]]:
         length = int(generator.integers(min(_SHORTEST_SPAN, longest), longest + 1))
         begin = int(generator.integers(0, max(1, len(words) - length + 1)))
         yield SPAN, between.join(words[begin : begin + length])
-    split = (words_of(one) for paragraph in document.paragraphs for one in _SENTENCE_END.split(paragraph))
+    split = (
+        words_of(one) for paragraph in document.paragraphs for one in _SENTENCE_END.split(paragraph)
+    )
     sentences = [between.join(words[:_LONGEST]) for words, between in split]
     if len(sentences) > 1:
         yield from ((QUESTION, one) for one in sentences if one.endswith(("?", "？")))

@@ -1,4 +1,6 @@
-"""Which rows of a corpus a run visits, in which order, and in which batches: decided once, by the seed."""
+"""Which rows of a corpus a run visits, in which order, and in which batches: decided once, by the
+seed.
+"""
 
 from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
@@ -18,16 +20,21 @@ _AT_ONCE = 1 << 16  # rows whose places are computed together: fast, and in cons
 
 
 class RowOrder:
-    """A random sample of ``count`` of ``n`` rows, and its order in each epoch. Computed, not stored.
+    """A random sample of ``count`` of ``n`` rows, and its order in each epoch. Computed, not
+    stored.
 
-    The sample is the first places of a permutation that is fixed by the seed; each epoch permutes within it. If there
-    are ``rounds``, an epoch permutes within each, one after the other, and a sample takes whole rounds first, then a
-    random sample of the next one. UserError for a ``count`` of none, or of more rows than there are.
+    The sample is the first places of a permutation that is fixed by the seed; each epoch permutes
+    within it. If there are ``rounds``, an epoch permutes within each, one after the other, and a
+    sample takes whole rounds first, then a random sample of the next one. UserError for a ``count``
+    of none, or of more rows than there are.
     """
 
     def __init__(self, n: int, count: int | None, seed: int, rounds: Sequence[int] = ()) -> None:
         if count is not None and not 1 <= count <= n:
-            raise UserError(f"a sample of {count} sentences from a corpus of {n}", f"choose 1 to {n}, or take all")
+            raise UserError(
+                f"a sample of {count} sentences from a corpus of {n}",
+                f"choose 1 to {n}, or take all",
+            )
         self.size = n if count is None else count
         self._parts, begin, left = list[_Round](), 0, self.size
         for number, size in enumerate(rounds or (n,)):
@@ -45,7 +52,9 @@ class RowOrder:
             places = np.arange(max(begin - first, 0), min(end - first, part.size))
             if len(places):
                 permuted = Permutation(part.size, derive(part.seed, epoch))[places]
-                found.append(part.begin + (permuted if part.sample is None else part.sample[permuted]))
+                found.append(
+                    part.begin + (permuted if part.sample is None else part.sample[permuted])
+                )
             first += part.size
         return np.concatenate(found)
 
@@ -79,19 +88,25 @@ class Sample:
         return None if len(self) == len(self.corpus) else np.sort(self.order.rows(0, len(self)))
 
     def texts(self, limit: int | None = None) -> list[str]:
-        """The first ``limit`` sentences (the corpus's first column) that the first epoch visits; all by default."""
-        return self.corpus.texts(self.order.rows(0, len(self) if limit is None else min(limit, len(self))))
+        """The first ``limit`` sentences (the corpus's first column) that the first epoch visits;
+        all by default.
+        """
+        return self.corpus.texts(
+            self.order.rows(0, len(self) if limit is None else min(limit, len(self)))
+        )
 
 
 class PermutedBatches(BatchSampler):
     """Lists of row ids, in the order that `RowOrder` gives for each epoch.
 
-    Batch i of an epoch is a pure function of (seed, epoch, i). So resuming needs no state but the epoch, which the
-    trainer sets through `set_epoch`, and the number of batches to skip. The batches of all processes together never
-    take rows of two rounds. What does not fill a batch on every process is left out, another part in each epoch.
+    Batch i of an epoch is a pure function of (seed, epoch, i). So resuming needs no state but the
+    epoch, which the trainer sets through `set_epoch`, and the number of batches to skip. The
+    batches of all processes together never take rows of two rounds. What does not fill a batch on
+    every process is left out, another part in each epoch.
 
-    Sentence-transformers' trainer takes it as `batch_sampler`, with what follows the seed bound by `functools.partial`.
-    A lambda will not do, since the trainer pickles its arguments into every checkpoint.
+    Sentence-transformers' trainer takes it as `batch_sampler`, with what follows the seed bound by
+    `functools.partial`. A lambda will not do, since the trainer pickles its arguments into every
+    checkpoint.
 
     Args:
         dataset: the corpus, or whatever has as many rows.
@@ -119,10 +134,19 @@ class PermutedBatches(BatchSampler):
         self._order = RowOrder(len(dataset), limit, seed, rounds)
         self._together = batch_size * world_size  # rows of a step of all processes
         if (largest := max(self._order.rounds)) < self._together:
-            each = f"{batch_size}" if world_size == 1 else f"{batch_size} on each of {world_size} processes"
+            each = (
+                f"{batch_size}"
+                if world_size == 1
+                else f"{batch_size} on each of {world_size} processes"
+            )
             rows = "documents that give a pair" if rounds else "sentences to train on"
-            problem, most = f"a batch of {each} is larger than the {largest} {rows}", largest // world_size
-            raise UserError(problem, f"set train.batch_size to {most} or less" if most > 1 else "give more text")
+            problem, most = (
+                f"a batch of {each} is larger than the {largest} {rows}",
+                largest // world_size,
+            )
+            raise UserError(
+                problem, f"set train.batch_size to {most} or less" if most > 1 else "give more text"
+            )
         self.batch_size = batch_size
         self.epoch = 0
 
@@ -132,7 +156,10 @@ class PermutedBatches(BatchSampler):
 
     def __len__(self) -> int:
         """Batches of an epoch, over all processes."""
-        return sum(size // self._together * self._together for size in self._order.rounds) // self.batch_size
+        return (
+            sum(size // self._together * self._together for size in self._order.rounds)
+            // self.batch_size
+        )
 
     def __iter__(self) -> Iterator[list[int]]:
         step, first = max(1, _AT_ONCE // self.batch_size) * self.batch_size, 0

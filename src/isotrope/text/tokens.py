@@ -1,4 +1,5 @@
-"""The tokens of a run's sentences, made ahead of time into a memory-mapped file: a step only copies them.
+"""The tokens of a run's sentences, made ahead of time into a memory-mapped file: a step only copies
+them.
 
 They serve every epoch, seed and run on the same sentences, and a GPU never waits for them.
 """
@@ -30,7 +31,8 @@ from isotrope.text.permutation import RowIds
 _LAYOUT = 2  # version of the layout below; part of the key
 SHARD_ROWS = 8192  # sentences made into tokens at once: enough for every core, little in memory
 IDS, BOUNDS = "ids.bin", "bounds.bin"
-# A model whose own features of these are not those of the store goes on with its own: one token, Unicode, too many.
+# A model whose own features of these are not those of the store goes on with its own: one token,
+# Unicode, too many.
 PROBES = ["A", "  Größe, 日本語  and 3.5 WORDS don't ", "word " * 2000]
 
 TextFeatures = dict[str, Any]
@@ -38,26 +40,42 @@ RowCollator = Callable[[Sequence[TextFeatures]], TextFeatures]
 
 
 def token_data(
-    model: SentenceTransformer, corpus: Texts, rows: RowIds | None, max_length: int, console: Console,
+    model: SentenceTransformer,
+    corpus: Texts,
+    rows: RowIds | None,
+    max_length: int,
+    console: Console,
     others: str | None = None,
-) -> tuple[Dataset, RowCollator]:  # fmt: skip
-    """What a trainer reads: its data set, and the collator that makes a batch's features of the data set's rows.
+) -> tuple[Dataset, RowCollator]:
+    """What a trainer reads: its data set, and the collator that makes a batch's features of the
+    data set's rows.
 
-    These are row ids and a `TokenStore`; for a model that the store does not serve (a tokenizer in Python, features
-    other than ids, mask and zeros), the corpus and sentence-transformers' collator. The features are equal.
+    These are row ids and a `TokenStore`; for a model that the store does not serve (a tokenizer in
+    Python, features other than ids, mask and zeros), the corpus and sentence-transformers'
+    collator. The features are equal.
 
-    The student's tokenizer and default prompt count; ``others`` are words before positives and hard negatives, in place
-    of the default prompt. A text is cut to ``max_length`` tokens. Only the ``rows`` (R,) are made, None for all.
+    The student's tokenizer and default prompt count; ``others`` are words before positives and hard
+    negatives, in place of the default prompt. A text is cut to ``max_length`` tokens. Only the
+    ``rows`` (R,) are made, None for all.
     """
     first = model.prompts.get(model.default_prompt_name) or ""
-    prompts = {name: first if others is None or number == 0 else others for number, name in enumerate(corpus.columns)}
+    prompts = {
+        name: first if others is None or number == 0 else others
+        for number, name in enumerate(corpus.columns)
+    }
     readers = []
     for prompt in prompts.values():
-        own = SentenceTransformerDataCollator(model.preprocess, max_length=max_length, prompts=prompt)
-        if (reader := TextReader.from_model(model, prompt, max_length)) is None or not reader.agrees(own):
+        own = SentenceTransformerDataCollator(
+            model.preprocess, max_length=max_length, prompts=prompt
+        )
+        if (
+            reader := TextReader.from_model(model, prompt, max_length)
+        ) is None or not reader.agrees(own):
             return corpus.dataset, replace(own, prompts=prompts)
         readers.append(reader)
-    return corpus.dataset.select_columns("label"), TokenStore.open(tuple(readers), corpus, rows, console)
+    return corpus.dataset.select_columns("label"), TokenStore.open(
+        tuple(readers), corpus, rows, console
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +86,17 @@ class TextReader:
     prompt: str
     padding: int  # the id
     left: bool  # whether padding stands before the text
-    template: TextFeatures  # keys of the features, in order, and the values of those that are no tensors
+    # keys of the features, in order, and the values of those that are no tensors
+    template: TextFeatures
     dtype: np.dtype[Any]  # of an id: two bytes, where the vocabulary allows it
 
     @classmethod
-    def from_model(cls, model: SentenceTransformer, prompt: str, max_length: int) -> "TextReader | None":
-        """The student's, with a tokenizer of their own; None where it is not one of the `tokenizers` library."""
+    def from_model(
+        cls, model: SentenceTransformer, prompt: str, max_length: int
+    ) -> "TextReader | None":
+        """The student's, with a tokenizer of their own; None where it is not one of the
+        `tokenizers` library.
+        """
         own: Any = model.tokenizer
         if not getattr(own, "is_fast", False):
             return None
@@ -82,7 +105,9 @@ class TextReader:
         tokenizer.enable_truncation(max_length, direction=own.truncation_side)
         template = model.preprocess(PROBES[:1], prompt=prompt or None, max_length=max_length)
         dtype = np.dtype("<u2" if max(tokenizer.get_vocab().values()) < 1 << 16 else "<u4")
-        return cls(tokenizer, prompt, own.pad_token_id or 0, own.padding_side == "left", template, dtype)
+        return cls(
+            tokenizer, prompt, own.pad_token_id or 0, own.padding_side == "left", template, dtype
+        )
 
     def agrees(self, own: RowCollator) -> bool:
         """Whether the features made here are those of the model's own collator, bit for bit."""
@@ -93,19 +118,25 @@ class TextReader:
         def plain(value: Any) -> Any:
             return (value.dtype, value.tolist()) if isinstance(value, Tensor) else value
 
-        expected, found = ({key: plain(value) for key, value in made(rows).items()} for made in (own, store))
+        expected, found = (
+            {key: plain(value) for key, value in made(rows).items()} for made in (own, store)
+        )
         return expected == found
 
     def __call__(self, texts: Sequence[str]) -> tuple[npt.NDArray[Any], RowIds]:
         """Texts -> their ids end to end (T,), and how many each has (n,)."""
         encoded = self.tokenizer.encode_batch_fast([self.prompt + text for text in texts])
         ids = [encoding.ids for encoding in encoded]
-        return np.fromiter(chain.from_iterable(ids), self.dtype), np.fromiter(map(len, ids), np.int64, len(ids))
+        return np.fromiter(chain.from_iterable(ids), self.dtype), np.fromiter(
+            map(len, ids), np.int64, len(ids)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class TokenStore:
-    """A collator: row ids -> the features that the model's own collator makes of the sentences (N, L), padded."""
+    """A collator: row ids -> the features that the model's own collator makes of the sentences (N,
+    L), padded.
+    """
 
     readers: tuple[TextReader, ...]  # one a column; they differ in their prompts alone
     columns: tuple[str, ...]  # C of them
@@ -135,14 +166,19 @@ class TokenStore:
                 for number, found in enumerate(chosen.iter(SHARD_ROWS)):
                     tell("made tokens of", number * SHARD_ROWS, len(chosen))
                     columns = zip(corpus.columns, prompts, strict=True)
-                    texts = [[prompt + text for text in found[column]] for column, prompt in columns]
+                    texts = [
+                        [prompt + text for text in found[column]] for column, prompt in columns
+                    ]
                     ids, lengths = reader(list(chain.from_iterable(zip(*texts, strict=True))))
                     tokens.write(ids.tobytes())
                     bounds.write((ends := end + lengths.cumsum()).tobytes())
                     end = ends[-1:]
 
         folder = cached(cache_folder("tokens", key.hexdigest()), make)
-        ids, bounds = np.memmap(folder / IDS, reader.dtype, "r"), np.memmap(folder / BOUNDS, "<i8", "r")
+        ids, bounds = (
+            np.memmap(folder / IDS, reader.dtype, "r"),
+            np.memmap(folder / BOUNDS, "<i8", "r"),
+        )
         return cls(readers, corpus.columns, rows, ids, bounds)
 
     def __call__(self, rows: Sequence[TextFeatures]) -> TextFeatures:
@@ -164,4 +200,7 @@ class TokenStore:
         ids = np.where(real, self.ids[np.where(real, begin[:, None] + place, 0)], reader.padding)
         made = {"input_ids": ids, "attention_mask": real, "token_type_ids": np.zeros_like(real)}
         tensors = {key: torch.from_numpy(value.astype(np.int64)) for key, value in made.items()}
-        return {key: tensors.get(key) if isinstance(value, Tensor) else value for key, value in reader.template.items()}
+        return {
+            key: tensors.get(key) if isinstance(value, Tensor) else value
+            for key, value in reader.template.items()
+        }

@@ -1,4 +1,6 @@
-"""Which tokens a token step may touch: those of the sentence, not of its frame or of a prompt; and their order."""
+"""Which tokens a token step may touch: those of the sentence, not of its frame or of a prompt; and
+their order.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,35 +10,45 @@ from torch import Tensor
 
 
 def inside(attention_mask: Tensor, before: int, behind: int) -> Tensor:
-    """(N, L) -> (N, L) bool: real tokens, but for each sentence's first ``before`` and last ``behind``."""
+    """(N, L) -> (N, L) bool: real tokens, but for each sentence's first ``before`` and last
+    ``behind``.
+    """
     number = attention_mask.cumsum(dim=1)  # of real tokens up to here
     return attention_mask.bool() & (number > before) & (number <= number[:, -1:] - behind)
 
 
 def inner(features: dict[str, Any]) -> Tensor:
     """(N, L) bool: the tokens between [CLS] and [SEP], without those of a prompt."""
-    length = features.get("prompt_length") or 1  # sentence-transformers counts [CLS] with the prompt
+    # sentence-transformers counts [CLS] with the prompt
+    length = features.get("prompt_length") or 1
     first = int(length.max() if isinstance(length, Tensor) else length)
     return inside(features["attention_mask"], first, 1)
 
 
 def share(ratio: float, among: Tensor, whole: Callable[[float], int] = int) -> Tensor:
-    """⌊ratio·n⌋ of the n tokens ``among``, for each sentence, or with ``whole = round`` the nearest. (N, L) -> (N, 1).
+    """⌊ratio·n⌋ of the n tokens ``among``, for each sentence, or with ``whole = round`` the
+    nearest. (N, L) -> (N, 1).
 
-    The product is Python's, in float64: 0.29 of 100 tokens are 28, on every device and in every step.
+    The product is Python's, in float64: 0.29 of 100 tokens are 28, on every device and in every
+    step.
     """
     counts = [whole(ratio * count) for count in range(among.shape[1] + 1)]
     return torch.tensor(counts, device=among.device)[among.sum(dim=1, keepdim=True)]
 
 
 def places(among: Tensor) -> Tensor:
-    """(N, L) bool -> (N, L) positions: those of ``among`` first, then the others, all as they stand."""
+    """(N, L) bool -> (N, L) positions: those of ``among`` first, then the others, all as they
+    stand.
+    """
     return (~among).long().argsort(dim=1, stable=True)
 
 
 def random_order(among: Tensor, generator: torch.Generator) -> Tensor:
-    """(N, L) bool -> (N, L) positions: those of ``among`` first, in random order, then the others as they stand."""
-    drawn = torch.rand(among.shape, generator=generator).to(among.device)  # on the CPU, as the generator
+    """(N, L) bool -> (N, L) positions: those of ``among`` first, in random order, then the others
+    as they stand.
+    """
+    # on the CPU, as the generator
+    drawn = torch.rand(among.shape, generator=generator).to(among.device)
     return drawn.masked_fill(~among, 2.0).argsort(dim=1, stable=True)
 
 
@@ -48,14 +60,20 @@ def chosen(among: Tensor, count: Tensor, generator: torch.Generator) -> Tensor:
 def per_token(features: dict[str, Any]) -> dict[str, Tensor]:
     """The features that have a value for each token, (N, L)."""
     shape = features["attention_mask"].shape
-    return {name: value for name, value in features.items() if getattr(value, "shape", None) == shape}
+    return {
+        name: value for name, value in features.items() if getattr(value, "shape", None) == shape
+    }
 
 
 def copies(features: dict[str, Any], times: Tensor) -> dict[str, Any]:
-    """Each token ``times`` (N, L), 0 or more, from the left, then zeros -> (N, L'), L' of the longest sentence."""
+    """Each token ``times`` (N, L), 0 or more, from the left, then zeros -> (N, L'), L' of the
+    longest sentence.
+    """
     ends = times.cumsum(dim=1)  # (N, L) the place behind a token's last copy
-    place = torch.arange(int(ends[:, -1].max()), device=times.device).repeat(len(times), 1)  # (N, L')
-    source = torch.searchsorted(ends, place, right=True).clamp(max=times.shape[1] - 1)  # (N, L') whose copy is there
+    # (N, L')
+    place = torch.arange(int(ends[:, -1].max()), device=times.device).repeat(len(times), 1)
+    # (N, L') whose copy is there
+    source = torch.searchsorted(ends, place, right=True).clamp(max=times.shape[1] - 1)
     real = place < ends[:, -1:]
     made = {name: value.gather(1, source) * real for name, value in per_token(features).items()}
     return {**features, **made, "attention_mask": real.to(features["attention_mask"])}

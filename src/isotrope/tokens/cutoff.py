@@ -1,4 +1,6 @@
-"""Cutoff of tokens, spans or features (ConSERT: Yan et al., ACL 2021). https://aclanthology.org/2021.acl-long.393"""
+"""Cutoff of tokens, spans or features (ConSERT: Yan et al., ACL 2021).
+https://aclanthology.org/2021.acl-long.393
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +14,9 @@ from isotrope.types import Fraction
 
 
 def cutoff(among: Tensor, ratio: float, span: bool, generator: torch.Generator) -> Tensor:
-    """Which are erased: ⌊ratio·n⌋ of the n tokens ``among``, one by one or as a span. (N, L) bool -> (N, L) bool."""
+    """Which are erased: ⌊ratio·n⌋ of the n tokens ``among``, one by one or as a span. (N, L) bool
+    -> (N, L) bool.
+    """
     erased = share(ratio, among)  # (N, 1)
     if not span:
         return chosen(among, erased, generator)
@@ -23,18 +27,24 @@ def cutoff(among: Tensor, ratio: float, span: bool, generator: torch.Generator) 
 
 
 def feature_cutoff(keep: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
-    """Erase ⌊ratio·d⌋ of the d features, the same ones in all tokens of a sentence. (N, 1, d) -> (N, 1, d)."""
-    place = torch.rand(keep.shape, generator=generator).to(keep.device).argsort(dim=-1).argsort(dim=-1)
+    """Erase ⌊ratio·d⌋ of the d features, the same ones in all tokens of a sentence. (N, 1, d) ->
+    (N, 1, d).
+    """
+    place = (
+        torch.rand(keep.shape, generator=generator).to(keep.device).argsort(dim=-1).argsort(dim=-1)
+    )
     return keep.masked_fill(place < int(ratio * keep.shape[-1]), 0)
 
 
 @dataclass(frozen=True)
 class Cutoff:
-    """An erased token gets attention 0: no token and no pooling sees it; positions stay. BibTeX: yan2021consert.
+    """An erased token gets attention 0: no token and no pooling sees it; positions stay. BibTeX:
+    yan2021consert.
 
-    ``unit = "nested"`` is a span that begins in all passes at the same share of what is possible, so that the spans of
-    two ratios lie within each other. An erased feature is 0 in all token embeddings, before positions are added, as the
-    paper has it: no layer sees it. What stays is not scaled up.
+    ``unit = "nested"`` is a span that begins in all passes at the same share of what is possible,
+    so that the spans of two ratios lie within each other. An erased feature is 0 in all token
+    embeddings, before positions are added, as the paper has it: no layer sees it. What stays is not
+    scaled up.
     """
 
     stage = "tokens"
@@ -45,7 +55,9 @@ class Cutoff:
     def needs(self) -> tuple[str, ...]:
         return (KEEP,) if self.unit == "feature" else ()
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         if self.unit == "feature":
             return {**features, KEEP: feature_cutoff(features[KEEP], self.ratio, generator)}
         if self.unit == "nested":  # drawn from the batch's seed, whatever was drawn since
@@ -56,9 +68,11 @@ class Cutoff:
 
 @dataclass(frozen=True)
 class LayerCutoff:
-    """What is cut off is 0 behind positions, norm and dropout, as in ConSERT's code. BibTeX: yan2021consert.
+    """What is cut off is 0 behind positions, norm and dropout, as in ConSERT's code. BibTeX:
+    yan2021consert.
 
-    A token that is cut off, which [CLS] and [SEP] may be too, keeps its place in attention and in the pooling.
+    A token that is cut off, which [CLS] and [SEP] may be too, keeps its place in attention and in
+    the pooling.
     """
 
     stage = "tokens"
@@ -69,8 +83,13 @@ class LayerCutoff:
     def needs(self) -> tuple[str, ...]:
         return (LAYER_TOKENS,) if self.unit == "token" else (LAYER_FEATURES,)
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         if self.unit == "feature":
-            return {**features, LAYER_FEATURES: feature_cutoff(features[LAYER_FEATURES], self.ratio, generator)}
+            return {
+                **features,
+                LAYER_FEATURES: feature_cutoff(features[LAYER_FEATURES], self.ratio, generator),
+            }
         erased = cutoff(features["attention_mask"].bool(), self.ratio, False, generator)
         return {**features, LAYER_TOKENS: features[LAYER_TOKENS].masked_fill(erased, 0)}

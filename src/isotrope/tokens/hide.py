@@ -1,4 +1,6 @@
-"""Words hidden from the student (https://aclanthology.org/N19-1423), or a phrase (https://arxiv.org/abs/2210.08474)."""
+"""Words hidden from the student (https://aclanthology.org/N19-1423), or a phrase
+(https://arxiv.org/abs/2210.08474).
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +20,8 @@ from isotrope.types import Count, Fraction
 class Hide(Begun):
     """Each token is hidden with probability ``ratio``, special ones apart. BibTeX: devlin2019bert.
 
-    Of the hidden tokens, 80 % are shown as [MASK], 10 % as another token, 10 % as they are. Further columns of texts,
-    behind the positive, are read whole.
+    Of the hidden tokens, 80 % are shown as [MASK], 10 % as another token, 10 % as they are. Further
+    columns of texts, behind the positive, are read whole.
     """
 
     stage = "tokens"
@@ -29,25 +31,32 @@ class Hide(Begun):
     def begin(self, context: BuildContext) -> None:
         self.hiding = Hiding(context.needed("tokenizer"), self.ratio)
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         ids = features["input_ids"]
         noise = torch.rand(*ids.shape, 3, generator=generator).to(ids.device)
         return {**features, "input_ids": self.hiding(ids, features["attention_mask"], noise)[1]}
 
 
 def phrases(content: Tensor, longest: int) -> Tensor:
-    """Numbers the phrases, runs of at most ``longest`` tokens, from 1; 0 for other tokens. (N, L) bool -> (N, L)."""
+    """Numbers the phrases, runs of at most ``longest`` tokens, from 1; 0 for other tokens. (N, L)
+    bool -> (N, L).
+    """
     column = torch.arange(content.shape[1], device=content.device).expand_as(content)
-    before = column.masked_fill(content, -1).cummax(dim=1).values  # (N, L) the last token that is in none
+    # (N, L) the last token that is in none
+    before = column.masked_fill(content, -1).cummax(dim=1).values
     return (content & ((column - before - 1) % longest == 0)).cumsum(dim=1) * content
 
 
 @dataclass(eq=False, repr=False)
 class Phrase(Begun):
-    """Each token of one phrase, of at most ``longest`` tokens, is shown as [MASK]. BibTeX: wu2022sentence.
+    """Each token of one phrase, of at most ``longest`` tokens, is shown as [MASK]. BibTeX:
+    wu2022sentence.
 
-    A phrase has neither stop words nor punctuation: a candidate of RAKE. The stop words are scikit-learn's, of English.
-    A token is drawn, and the phrase is the one that it stands in. A text of stop words alone stays as it is.
+    A phrase has neither stop words nor punctuation: a candidate of RAKE. The stop words are
+    scikit-learn's, of English. A token is drawn, and the phrase is the one that it stands in. A
+    text of stop words alone stays as it is.
     """
 
     stage = "tokens"
@@ -57,17 +66,23 @@ class Phrase(Begun):
         tokenizer = context.needed("tokenizer")
         self.mask_id, (self.breaks, self.later) = mask_id(tokenizer), _kinds(tokenizer)
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         ids = features["input_ids"]
         number = phrases(self.content(ids, inner(features)), self.longest)  # (N, L)
-        drawn = random_order(number > 0, generator)[:, :1]  # (N, 1) a token of some phrase, if there is one
+        # (N, 1) a token of some phrase, if there is one
+        drawn = random_order(number > 0, generator)[:, :1]
         chosen = (number > 0) & (number == number.gather(1, drawn))
         return {**features, "input_ids": ids.masked_fill(chosen, self.mask_id)}
 
     def content(self, ids: Tensor, among: Tensor) -> Tensor:
-        """Which of these tokens (N, L) bool may be in a phrase. The first part of a longer word is no stop word."""
+        """Which of these tokens (N, L) bool may be in a phrase. The first part of a longer word is
+        no stop word.
+        """
         breaks, later = (table.to(ids.device)[ids] for table in (self.breaks, self.later))
-        later = later & among & F.pad(among[:, :-1], (1, 0))  # a text begins with the first part of a word
+        # a text begins with the first part of a word
+        later = later & among & F.pad(among[:, :-1], (1, 0))
         return among & ~(breaks & ~later & ~F.pad(later[:, 1:], (0, 1)))
 
 
@@ -80,5 +95,8 @@ def _kinds(tokenizer: Any) -> tuple[Tensor, Tensor]:
     if not any(later):  # other tokenizers mark the first part of a word, or nothing
         first = [token.startswith(("Ġ", "▁")) for token in tokens]
         later = [has and any(first) and not one for one, has in zip(first, letters, strict=True)]
-    breaks = [not has or word.lower() in ENGLISH_STOP_WORDS for word, has in zip(words, letters, strict=True)]
+    breaks = [
+        not has or word.lower() in ENGLISH_STOP_WORDS
+        for word, has in zip(words, letters, strict=True)
+    ]
     return torch.tensor(breaks), torch.tensor(later)

@@ -1,7 +1,7 @@
 """Subwords that are said twice, left out or put in: those behind them move.
 
-ESimCSE: https://aclanthology.org/2022.coling-1.342. TSDAE: https://arxiv.org/abs/2104.06979, Sec. 3. PCL's public code:
-https://aclanthology.org/2022.emnlp-main.826.
+ESimCSE: https://aclanthology.org/2022.coling-1.342. TSDAE: https://arxiv.org/abs/2104.06979, Sec.
+3. PCL's public code: https://aclanthology.org/2022.emnlp-main.826.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from isotrope.types import Count, Fraction
 
 
 def repeats(among: Tensor, ratio: float, room: Tensor, generator: torch.Generator) -> Tensor:
-    """Which of the n tokens ``among`` are said twice: 0 to max(2, ⌊ratio·n⌋), all numbers as likely. (N, L) bool.
+    """Which of the n tokens ``among`` are said twice: 0 to max(2, ⌊ratio·n⌋), all numbers as
+    likely. (N, L) bool.
 
     No sentence becomes longer by more than its ``room`` (N, 1): then the numbers end there.
     """
@@ -26,21 +27,28 @@ def repeats(among: Tensor, ratio: float, room: Tensor, generator: torch.Generato
 
 
 def deleted(among: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
-    """Which go: each token ``among`` with probability ``ratio``, but never all. (N, L) bool -> (N, L) bool."""
+    """Which go: each token ``among`` with probability ``ratio``, but never all. (N, L) bool -> (N,
+    L) bool.
+    """
     drawn = torch.rand(among.shape, generator=generator).to(among.device).masked_fill(~among, -1.0)
     return among & (drawn < ratio) & (drawn < drawn.max(dim=1, keepdim=True).values)
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """Changes a sentence's length, not its meaning; the batch may become wider. BibTeX: wu2022esimcse."""
+    """Changes a sentence's length, not its meaning; the batch may become wider. BibTeX:
+    wu2022esimcse.
+    """
 
     stage = "tokens"
     ratio: Fraction = 0.32
-    max_length: Annotated[int, Field(ge=3)] = 512  # sentences do not grow beyond it: encoders have so many positions
+    # sentences do not grow beyond it: encoders have so many positions
+    max_length: Annotated[int, Field(ge=3)] = 512
     most: Count = 512  # nor by more than this
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         mask = features["attention_mask"]
         room = (self.max_length - mask.sum(dim=1, keepdim=True)).clamp(max=self.most)
         return copies(features, mask + repeats(inner(features), self.ratio, room, generator))
@@ -54,29 +62,39 @@ class Delete:
     ratio: Fraction = 0.6
     exact: bool = False  # it loses round(ratio·n) of its n tokens, but never all, as in PCL's code
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         among = inner(features)
         count = share(self.ratio, among, round).minimum(among.sum(dim=1, keepdim=True) - 1)
-        gone = chosen(among, count, generator) if self.exact else deleted(among, self.ratio, generator)
+        gone = (
+            chosen(among, count, generator) if self.exact else deleted(among, self.ratio, generator)
+        )
         return copies(features, features["attention_mask"].masked_fill(gone, 0))
 
 
 @dataclass(frozen=True)
 class Insert:
-    """round(``ratio``·n) more of a sentence's n tokens, at any places, up to ``max_length``. BibTeX: wu2022pcl."""
+    """round(``ratio``·n) more of a sentence's n tokens, at any places, up to ``max_length``.
+    BibTeX: wu2022pcl.
+    """
 
     stage = "tokens"
     ratio: Fraction = 0.2
     max_length: Count = 32
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         among, mask = inner(features), features["attention_mask"]
         room = self.max_length - mask.sum(dim=1, keepdim=True)
         count = share(self.ratio, among, round).minimum(room).clamp(min=0)
         grown = copies(features, mask + (among & (among.cumsum(dim=1) <= count)))
         there = inner(grown)
         new = chosen(there, count, generator)
-        drawn = torch.rand(new.shape, generator=generator).to(new.device) * among.sum(dim=1, keepdim=True)
+        drawn = torch.rand(new.shape, generator=generator).to(new.device) * among.sum(
+            dim=1, keepdim=True
+        )
         number = torch.where(new, drawn.long(), (there & ~new).cumsum(dim=1) - 1).clamp(min=0)
         said = features["input_ids"].gather(1, places(among).gather(1, number))
         return {**grown, "input_ids": torch.where(there, said, grown["input_ids"])}

@@ -1,4 +1,6 @@
-"""Tokens in another order: https://aclanthology.org/2021.acl-long.393, https://aclanthology.org/2022.emnlp-main.826."""
+"""Tokens in another order: https://aclanthology.org/2021.acl-long.393,
+https://aclanthology.org/2022.emnlp-main.826.
+"""
 
 from dataclasses import dataclass
 
@@ -10,12 +12,16 @@ from isotrope.tokens._inner import inner, places, random_order
 
 
 def shuffle(values: Tensor, among: Tensor, generator: torch.Generator) -> Tensor:
-    """Each sentence's values ``among`` (N, L) bool in random order; the others stay. (N, L) -> (N, L)."""
+    """Each sentence's values ``among`` (N, L) bool in random order; the others stay. (N, L) -> (N,
+    L).
+    """
     return values.scatter(1, places(among), values.gather(1, random_order(among, generator)))
 
 
 def reverse(input_ids: Tensor, among: Tensor) -> Tensor:
-    """Each sentence's tokens ``among`` (N, L) bool from the last to the first; the others stay. (N, L) -> (N, L)."""
+    """Each sentence's tokens ``among`` (N, L) bool from the last to the first; the others stay. (N,
+    L) -> (N, L).
+    """
     order = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
     back = among.sum(dim=1, keepdim=True) - 1 - order  # negative behind the inner ones
     forward = places(among)
@@ -25,22 +31,30 @@ def reverse(input_ids: Tensor, among: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Shuffle:
-    """A bag of (sub)words: ConSERT shuffles position ids, which is the same to the encoder. BibTeX: yan2021consert."""
+    """A bag of (sub)words: ConSERT shuffles position ids, which is the same to the encoder. BibTeX:
+    yan2021consert.
+    """
 
     stage = "tokens"
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         return {**features, "input_ids": shuffle(features["input_ids"], inner(features), generator)}
 
 
 @dataclass(frozen=True)
 class PositionShuffle:
-    """ConSERT's code: all tokens, [CLS] too, change positions and stay in their columns. BibTeX: yan2021consert."""
+    """ConSERT's code: all tokens, [CLS] too, change positions and stay in their columns. BibTeX:
+    yan2021consert.
+    """
 
     stage = "tokens"
     needs = (POSITIONS,)
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         real = features["attention_mask"].bool()
         return {**features, POSITIONS: shuffle(features[POSITIONS], real, generator)}
 
@@ -51,5 +65,7 @@ class Reverse:
 
     stage = "tokens"
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         return {**features, "input_ids": reverse(features["input_ids"], inner(features))}

@@ -1,4 +1,6 @@
-"""PromptBERT's templates (Jiang et al., EMNLP 2022, Sec. 4.2–4.3). https://aclanthology.org/2022.emnlp-main.603"""
+"""PromptBERT's templates (Jiang et al., EMNLP 2022, Sec. 4.2–4.3).
+https://aclanthology.org/2022.emnlp-main.603
+"""
 
 from dataclasses import dataclass
 
@@ -11,15 +13,21 @@ from isotrope.encoder.pooling import frame_ids, frame_size
 from isotrope.tokens._inner import copies, inside, per_token
 
 
-def reframe(features: dict[str, Tensor], text: Tensor, before: Tensor, behind: Tensor) -> dict[str, Tensor]:
-    """Token ids, mask, … (N, L) with the ids ``before`` (A,) and ``behind`` (B,) around each text -> (N, L') each.
+def reframe(
+    features: dict[str, Tensor], text: Tensor, before: Tensor, behind: Tensor
+) -> dict[str, Tensor]:
+    """Token ids, mask, … (N, L) with the ids ``before`` (A,) and ``behind`` (B,) around each text
+    -> (N, L') each.
 
-    ``text`` (N, L) bool is what is not the old frame. All begin at the left; L' is that of the longest.
+    ``text`` (N, L) bool is what is not the old frame. All begin at the left; L' is that of the
+    longest.
     """
     frame = (len(before), len(behind))
     wide = {name: F.pad(value, frame) for name, value in per_token(features).items()}
     ids = [before.expand(len(text), -1), features["input_ids"], behind.expand(len(text), -1)]
-    return copies({**features, **wide, "input_ids": torch.cat(ids, dim=1)}, F.pad(text.long(), frame, value=1))
+    return copies(
+        {**features, **wide, "input_ids": torch.cat(ids, dim=1)}, F.pad(text.long(), frame, value=1)
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -27,14 +35,20 @@ class Template(Begun):
     """The words around a text, with the text or without it. BibTeX: jiang2022promptbert."""
 
     stage = "tokens"
-    words: str = ""  # such as 'This sentence of "{text}" means {mask}.'; "": what the tokenizer puts there
+    # such as 'This sentence of "{text}" means {mask}.'; "": what the tokenizer puts there
+    words: str = ""
     hidden: bool = True  # no token sees the text, and what is left is what the words alone say
 
     def begin(self, context: BuildContext) -> None:
         tokenizer = context.needed("tokenizer")
-        self.old, self.new = frame_size(tokenizer), frame_ids(tokenizer, self.words) if self.words else None
+        self.old, self.new = (
+            frame_size(tokenizer),
+            frame_ids(tokenizer, self.words) if self.words else None,
+        )
 
-    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(
+        self, features: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
         frame = self.old
         if self.new is not None:
             ids = (features["input_ids"].new_tensor(part) for part in self.new)

@@ -1,4 +1,6 @@
-"""Checkpoints: a mark says that one is ours, checksums say that it is whole; what a run resumes from."""
+"""Checkpoints: a mark says that one is ours, checksums say that it is whole; what a run resumes
+from.
+"""
 
 import math
 import re
@@ -20,7 +22,9 @@ MARKED_AS = "checkpoint"  # of the mark
 
 
 class MarkedCheckpoints:
-    """A mixin for a transformers Trainer (first among its bases): marks every checkpoint folder before it is filled."""
+    """A mixin for a transformers Trainer (first among its bases): marks every checkpoint folder
+    before it is filled.
+    """
 
     args: Any
     state: Any
@@ -42,14 +46,18 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 
 def seal(checkpoint: Path) -> None:
-    """Wait until the files are on the disk, then write their checksums: from then on the checkpoint is whole."""
+    """Wait until the files are on the disk, then write their checksums: from then on the checkpoint
+    is whole.
+    """
     for path in (*checkpoint.rglob("*"), checkpoint):
         sync(path)
     write_json(checkpoint / CONTENTS, checksums(checkpoint))
 
 
 def whole_checkpoints(folder: Path, warn: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """The checkpoints that a run can resume from, oldest first. ``warn`` gets a line for each damaged one."""
+    """The checkpoints that a run can resume from, oldest first. ``warn`` gets a line for each
+    damaged one.
+    """
     found = []
     for path in _all(folder):
         check_place(path, MARKED_AS)
@@ -89,7 +97,9 @@ class Sealing(TrainerCallback):
 
 
 def last_checkpoint(folder: Path, warn: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint that a run can resume from exactly: it is whole, and so is the best one before it."""
+    """The newest checkpoint that a run can resume from exactly: it is whole, and so is the best one
+    before it.
+    """
     whole = whole_checkpoints(folder, warn)
     usable = [checkpoint for checkpoint in whole if _best_checkpoint(checkpoint) in (None, *whole)]
     keep_only(folder, usable)
@@ -102,7 +112,9 @@ def records_of(checkpoint: Path | None) -> list[Record]:
 
 
 def best_of(records: Sequence[Record]) -> Record | None:
-    """The evaluation with the highest dev score, and the first of equal ones; None if there is no score."""
+    """The evaluation with the highest dev score, and the first of equal ones; None if there is no
+    score.
+    """
     scored = [record for record in records if math.isfinite(record.get("score", math.nan))]
     return max(scored, key=lambda record: float(record["score"]), default=None)
 
@@ -114,5 +126,7 @@ def _best_checkpoint(checkpoint: Path) -> Path | None:
 
 
 def _all(folder: Path) -> list[Path]:
-    named = [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
+    named = [
+        path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)
+    ]
     return sorted(named, key=checkpoint_step)

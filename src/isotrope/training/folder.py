@@ -18,23 +18,27 @@ from isotrope.types import Vector
 
 KIND = "run"  # the mark of the folder
 AGAIN = "delete it, and give the same isotrope train again"
-TaskCosines = dict[str, tuple[Vector, Vector]]  # task -> gold scores (N,) and cosines (N,) of all its parts
+# task -> gold scores (N,) and cosines (N,) of all its parts
+TaskCosines = dict[str, tuple[Vector, Vector]]
 
 
 class RunFolder:
-    """A run on disk. Its contents are read when they are asked for first; what was not kept is empty.
+    """A run on disk. Its contents are read when they are asked for first; what was not kept is
+    empty.
 
     These are its files:
 
-        job.json           the identity: everything that decides the result (see `isotrope.training.inputs`)
+        job.json           the identity: everything that decides the result (see
+            `isotrope.training.inputs`)
         preset.toml        the resolved preset
         environment.json   versions, processor, number of threads
         sample.txt         sentences of the corpus, one a line, for the report
         metrics.jsonl      everything that training logs, one record a line
-        before.npz         cosines of the judging pairs, by the model as it was given; after.npz: by the new one
-        checkpoints/       what a stopped run resumes from; one of them has the best weights so far
-        model/             the new model, in plain sentence-transformers format, without the head unless train.keep_head
-        result.json        scores and verdict (see `isotrope.training.judge`); written last
+        before.npz         cosines of the judging pairs, by the model as it was given; after.npz: by
+        the new one checkpoints/       what a stopped run resumes from; one of them has the best
+        weights so far model/             the new model, in plain sentence-transformers format,
+        without the head unless train.keep_head result.json        scores and verdict (see
+        `isotrope.training.judge`); written last
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -50,8 +54,15 @@ class RunFolder:
 
     def begin(self, preset: Preset, sample: Sequence[str]) -> None:
         """Write what the report will want to know, unless an earlier process has done so."""
-        sentences, machine = "".join(f"{text}\n" for text in sample), json.dumps(environment(), indent=2) + "\n"
-        texts = {"preset.toml": printable(preset.toml()), "sample.txt": sentences, "environment.json": machine}
+        sentences, machine = (
+            "".join(f"{text}\n" for text in sample),
+            json.dumps(environment(), indent=2) + "\n",
+        )
+        texts = {
+            "preset.toml": printable(preset.toml()),
+            "sample.txt": sentences,
+            "environment.json": machine,
+        }
         for name, text in texts.items():
             if not (self.path / name).is_file():
                 write_text(self.path / name, text)
@@ -59,7 +70,10 @@ class RunFolder:
     @cached_property
     def identity(self) -> Record:
         if not (self.path / IDENTITY).is_file():
-            raise UserError(f"{self.path} holds no run", "name the folder that isotrope train wrote (its --output)")
+            raise UserError(
+                f"{self.path} holds no run",
+                "name the folder that isotrope train wrote (its --output)",
+            )
         return read_record(self.path / IDENTITY, remedy="choose another --output")
 
     @cached_property
@@ -82,7 +96,11 @@ class RunFolder:
     @cached_property
     def sample(self) -> list[str]:
         path = self.path / "sample.txt"
-        return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+        return (
+            path.read_text(encoding="utf-8", errors="replace").splitlines()
+            if path.is_file()
+            else []
+        )
 
     @cached_property
     def metrics(self) -> list[Record]:
@@ -92,9 +110,19 @@ class RunFolder:
 
 
 def write_cosines(path: Path, sets: Sets, cosines: Cosines) -> None:
-    """Keep the cosines of each set's pairs, and their gold scores: keys ``task/part`` and ``task/part/gold``."""
-    flat = {f"{task}/{part}": values for task, parts in cosines.items() for part, values in parts.items()}
-    flat |= {f"{task}/{part}/gold": pairs.gold for task, parts in sets.items() for part, pairs in parts.items()}
+    """Keep the cosines of each set's pairs, and their gold scores: keys ``task/part`` and
+    ``task/part/gold``.
+    """
+    flat = {
+        f"{task}/{part}": values
+        for task, parts in cosines.items()
+        for part, values in parts.items()
+    }
+    flat |= {
+        f"{task}/{part}/gold": pairs.gold
+        for task, parts in sets.items()
+        for part, pairs in parts.items()
+    }
     with new_file(path) as file:
         np.savez(file, **flat)  # type: ignore[arg-type]
 
@@ -108,9 +136,13 @@ def task_cosines(path: Path) -> TaskCosines:
         with np.load(path, allow_pickle=False) as file:
             for key in (name for name in file.files if not name.endswith("/gold")):
                 parts.setdefault(key.split("/")[0], []).append((file[f"{key}/gold"], file[key]))
-    except Exception as error:  # a damaged archive raises nearly anything: RuntimeError, NotImplementedError, …
+    except Exception as error:
+        # a damaged archive raises nearly anything: RuntimeError, NotImplementedError, …
         raise UserError(f"{path} is damaged", AGAIN) from error
     return {
-        task: (np.concatenate([gold for gold, _ in of]), np.concatenate([cosines for _, cosines in of]))
+        task: (
+            np.concatenate([gold for gold, _ in of]),
+            np.concatenate([cosines for _, cosines in of]),
+        )
         for task, of in parts.items()
     }

@@ -32,7 +32,8 @@ from isotrope.training.pairs import TransferDev, named_pairs
 from isotrope.training.processes import process_count
 
 STUDENT = "initial"  # as a teacher's model: the student before training
-WATCHED, WATCHED_SEED = 1000, 0  # sentences for the label-free signals, the same for every seed of a run
+# sentences for the label-free signals, the same for every seed of a run
+WATCHED, WATCHED_SEED = 1000, 0
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class RunInputs:
     text: Opened  # as it was given; a preset with ``[pairs]`` reads it as documents
     preset: Preset  # the resolved one
     corpus: Texts  # what is trained on
-    selecting: Mapping[str, Pairs | TransferDev]  # dev set -> pairs or tasks that choose the checkpoint
+    # dev set -> pairs or tasks that choose the checkpoint
+    selecting: Mapping[str, Pairs | TransferDev]
     judging: Sets  # task -> part -> pairs that judge the result
     searched: Domain | None  # queries that judge it instead
     seed: int
@@ -71,26 +73,42 @@ def read_inputs(
     held_out: int = 0,
     log_to: Sequence[str] = (),
 ) -> RunInputs:
-    """Read the preset, the pairs and the text, and take checksums of the models, of which none is loaded.
+    """Read the preset, the pairs and the text, and take checksums of the models, of which none is
+    loaded.
 
     All is as `isotrope.train` takes it, but models are names or folders, and labels are read.
     """
-    given = {"backbone": model, "prompt": prompt, "prompt_name": prompt_name, "positive_prompt": positive_prompt}
-    own = [f"encoder.{tomli_w.dumps({key: value})}" for key, value in given.items() if value is not None]
+    given = {
+        "backbone": model,
+        "prompt": prompt,
+        "prompt_name": prompt_name,
+        "positive_prompt": positive_prompt,
+    }
+    own = [
+        f"encoder.{tomli_w.dumps({key: value})}"
+        for key, value in given.items()
+        if value is not None
+    ]
     resolved = resolved_preset(preset, model, [*overrides, *own], teachers or {})
     _check(resolved)
     refuse_without_effect(text, resolved, held_out)
-    searched, data = labels if isinstance(labels, Domain) else None, data or os.environ.get("ISOTROPE_DATA")
+    searched, data = (
+        labels if isinstance(labels, Domain) else None,
+        data or os.environ.get("ISOTROPE_DATA"),
+    )
     judging, selecting = named_pairs(dev, resolved.train.select, labels, data)
     corpus = training_text(text, resolved, sentences, seed, held_out)
     # of the names of models, the identity has checksums of their files
     named, processes = re.compile(r"encoder\.backbone|teachers\..*\.models?"), process_count()
     keys = {key: value for key, value in flat(resolved).items() if not named.fullmatch(key)}
-    # Dropout and token steps draw; an outside loss sees only the batch of its own process. Without them the number of
+    # Dropout and token steps draw; an outside loss sees only the batch of its own process. Without
+    # them the number of
     # processes does not matter, and the batch of all of them together decides.
     if resolved.encoder.dropout == 0 and not resolved.loss and not resolved.tokens:
         keys["train.batch_size"], processes = keys["train.batch_size"] * processes, 1
-    judges = {f"{task}/{part}": pairs for task, parts in judging.items() for part, pairs in parts.items()}
+    judges = {
+        f"{task}/{part}": pairs for task, parts in judging.items() for part, pairs in parts.items()
+    }
     identity = {
         "preset": keys,
         "model": files_checksum(resolved.encoder.backbone),
@@ -100,19 +118,35 @@ def read_inputs(
         },
         "documents": corpus.key,
         "dev": {name: pairs.checksum() for name, pairs in selecting.items()},
-        "labels": {name: each.checksum() for name, each in ({searched.name: searched} if searched else judges).items()},
+        "labels": {
+            name: each.checksum()
+            for name, each in ({searched.name: searched} if searched else judges).items()
+        },
         "seed": seed,
         "sentences": sentences,
         "processes": processes,
     }
     return RunInputs(
-        text, resolved, corpus, selecting, judging, searched, seed, sentences, held_out, log_to,
-        preset is None and model is not None, identity,
-    )  # fmt: skip
+        text,
+        resolved,
+        corpus,
+        selecting,
+        judging,
+        searched,
+        seed,
+        sentences,
+        held_out,
+        log_to,
+        preset is None and model is not None,
+        identity,
+    )
 
 
 def resolved_preset(
-    preset: str | Path | None, model: str | None, overrides: Sequence[str], teachers: Mapping[str, Sequence[str]]
+    preset: str | Path | None,
+    model: str | None,
+    overrides: Sequence[str],
+    teachers: Mapping[str, Sequence[str]],
 ) -> Preset:
     """The preset, or the one that fits the model, with the given teachers."""
     if preset is None:  # SimCSE would spoil a model that has its own pooling
@@ -125,7 +159,9 @@ def resolved_preset(
             problem = f"--teacher {name}: the preset {found.name} has no such teacher"
             raise UserError(problem, f"it has: {', '.join(sorted(known)) or 'none'}")
     for label, table in tables.items():
-        models = teachers.get(label) or [one for name in table.get("models", ()) for one in teachers.get(name, [name])]
+        models = teachers.get(label) or [
+            one for name in table.get("models", ()) for one in teachers.get(name, [name])
+        ]
         table |= {"models": list(models)} if models else {}
     return found.model_copy(update={"teachers": tables})
 
@@ -140,7 +176,10 @@ def _check(preset: Preset) -> None:
     check_runnable(preset)
     check_fsdp(preset)
     backbone = preset.encoder.backbone
-    for name in (backbone, *(teacher for table in preset.teachers.values() for teacher in _models(table))):
+    for name in (
+        backbone,
+        *(teacher for table in preset.teachers.values() for teacher in _models(table)),
+    ):
         if name in preset_names():
             remedy = "train it, then add --model RUN/model"
             if name != backbone:
@@ -156,14 +195,18 @@ def check_fsdp(preset: Preset) -> None:
     if not preset.train.fsdp:
         return
     others = {
-        "a single process": process_count() == 1,  # its weights are spread over several, which torchrun starts
+        # its weights are spread over several, which torchrun starts
+        "a single process": process_count() == 1,
         "encoder.lora": preset.encoder.lora,  # frozen and trained weights in one layer
         "loss": preset.loss,  # it may read the student's weights as it likes
         "train.compile": preset.train.compile,
-        "train.precision = 'fp16'": preset.train.precision == "fp16",  # each process would scale its own losses
+        # each process would scale its own losses
+        "train.precision = 'fp16'": preset.train.precision == "fp16",
     }
     for name in filter(others.get, others):
-        raise UserError(f"train.fsdp = true does not go with {name}", "change that, or set train.fsdp = false")
+        raise UserError(
+            f"train.fsdp = true does not go with {name}", "change that, or set train.fsdp = false"
+        )
 
 
 def refuse_without_effect(text: Opened, preset: Preset, held_out: int = 0) -> None:
@@ -171,26 +214,43 @@ def refuse_without_effect(text: Opened, preset: Preset, held_out: int = 0) -> No
     if preset.pairs is None:
         why = "reads texts, not documents, and positives only from a column"
         prompt = None if text.positive else preset.encoder.positive_prompt
-        given: dict[str, Any] = {"title": text.title, "held_out": held_out, "positive_prompt": prompt}
+        given: dict[str, Any] = {
+            "title": text.title,
+            "held_out": held_out,
+            "positive_prompt": prompt,
+        }
     else:
         why = "draws its pairs from whole documents"
-        given = {name: getattr(text, name) for name in ("positive", "negatives", "split", "keep_duplicates")}
+        given = {
+            name: getattr(text, name)
+            for name in ("positive", "negatives", "split", "keep_duplicates")
+        }
     for name in filter(given.get, given):
         problem = f"{name} has no effect with the preset {preset.name}, which {why}"
         raise UserError(problem, "leave it out, or choose another preset")
 
 
 def _models(table: Mapping[str, Any]) -> list[str]:
-    return [str(model) for model in (*table.get("models", ()), *([table["model"]] if "model" in table else ()))]
+    return [
+        str(model)
+        for model in (*table.get("models", ()), *([table["model"]] if "model" in table else ()))
+    ]
 
 
-def training_text(text: Opened, preset: Preset, sentences: int | None, seed: int = 0, held_out: int = 0) -> Texts:
-    """What to train on: the texts as they are, or pairs drawn from documents if the preset has ``[pairs]``."""
+def training_text(
+    text: Opened, preset: Preset, sentences: int | None, seed: int = 0, held_out: int = 0
+) -> Texts:
+    """What to train on: the texts as they are, or pairs drawn from documents if the preset has
+    ``[pairs]``.
+    """
     if preset.pairs is not None:
         maker, rounds = pair_maker(preset)
         place = cache_folder("pairs")
-        return open_pairs(text.documents(), maker, cache=place, rounds=rounds, seed=seed, held_out=held_out)
-    # Only a sample of text behind URLs is worth it: on this machine, the next sample would have to be read again.
+        return open_pairs(
+            text.documents(), maker, cache=place, rounds=rounds, seed=seed, held_out=held_out
+        )
+    # Only a sample of text behind URLs is worth it: on this machine, the next sample would have to
+    # be read again.
     if sentences is None or not any(map(is_url, text.paths)):
         return text.texts()
     batch = preset.train.batch_size
@@ -198,6 +258,10 @@ def training_text(text: Opened, preset: Preset, sentences: int | None, seed: int
     def rows(n: int) -> RowIds:
         """The sample, the sentences that are watched, and the first batch."""
         orders = RowOrder(n, sentences, seed), RowOrder(n, min(WATCHED, n), WATCHED_SEED)
-        return np.unique(np.concatenate([*(order.rows(0, order.size) for order in orders), np.arange(min(batch, n))]))
+        return np.unique(
+            np.concatenate(
+                [*(order.rows(0, order.size) for order in orders), np.arange(min(batch, n))]
+            )
+        )
 
     return text.texts(Wanted(f"{sentences}-{seed}-{batch}", rows))

@@ -1,4 +1,6 @@
-"""The last step of a run: the new model against the one that the user gave, on the same pairs; and its card."""
+"""The last step of a run: the new model against the one that the user gave, on the same pairs; and
+its card.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -29,10 +31,11 @@ WITHOUT_LABELS = "Give labels (--labels FILE, or --data) to have it tested."
 
 
 def judge(plan: TrainingPlan, outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """Compare before and after, by a paired bootstrap over the judging pairs -> what ``result.json`` holds.
+    """Compare before and after, by a paired bootstrap over the judging pairs -> what
+    ``result.json`` holds.
 
-    Before is the model as the user gave it, with its own pooling and prompts: the preset's are part of what is judged.
-    ``outcome`` is what `isotrope.training.fit.fit` gives.
+    Before is the model as the user gave it, with its own pooling and prompts: the preset's are part
+    of what is judged. ``outcome`` is what `isotrope.training.fit.fit` gives.
     """
     return {
         "preset": plan.preset.name,
@@ -48,7 +51,11 @@ def judge(plan: TrainingPlan, outcome: Mapping[str, Any]) -> dict[str, Any]:
 def _judge_words(sets: Sets) -> str:
     """What judges: "1,379 graded pairs of STS-B"."""
     count = sum(len(pairs) for parts in sets.values() for pairs in parts.values())
-    named = "the seven STS tasks" if set(sets) == set(STS_TASKS) else ", ".join(SHORT_NAMES.get(t, t) for t in sets)
+    named = (
+        "the seven STS tasks"
+        if set(sets) == set(STS_TASKS)
+        else ", ".join(SHORT_NAMES.get(t, t) for t in sets)
+    )
     return f"{count:,} graded pairs of {named}"
 
 
@@ -59,24 +66,39 @@ def _judged(plan: TrainingPlan) -> dict[str, Any]:
     if is_bare(backbone):
         given += " (a raw language model, pooled as sentence-transformers loads it)"
     if domain is None and not sets:
-        return {"verdict": Verdict.not_tested(before=given, after=AFTER, advice=WITHOUT_LABELS).record(), "table": {}}
+        return {
+            "verdict": Verdict.not_tested(
+                before=given, after=AFTER, advice=WITHOUT_LABELS
+            ).record(),
+            "table": {},
+        }
     models = load(backbone, frozen=True), plan.model
     if domain is not None:
         with watch("encoding", plan.console, in_words(domain)):
             old, new = (OwnTask(domain).score(model) for model in models)
         searched = compare_means(old, new)
-        verdict = Verdict.of(searched, before=given, after=AFTER, judge=in_words(domain), measure="nDCG@10 × 100")
-        return {"verdict": verdict.record(), "table": {domain.name: {key: asdict(searched)[key] for key in COLUMNS}}}
+        verdict = Verdict.of(
+            searched, before=given, after=AFTER, judge=in_words(domain), measure="nDCG@10 × 100"
+        )
+        return {
+            "verdict": verdict.record(),
+            "table": {domain.name: {key: asdict(searched)[key] for key in COLUMNS}},
+        }
     plan.console.print(f"encoding {_judge_words(sets)} that judge the run")
     with watch("encoding", plan.console):
         before, after = (similarities(model, sets) for model in models)
     for time, cosines in (("before", before), ("after", after)):
         write_cosines(plan.folder.path / f"{time}.npz", sets, cosines)
     found = compare(main_pairs(sets, before), main_pairs(sets, after), seed=0)
-    verdict = Verdict.of(found, before=given, after=AFTER, judge=_judge_words(sets), measure="Spearman × 100")
+    verdict = Verdict.of(
+        found, before=given, after=AFTER, judge=_judge_words(sets), measure="Spearman × 100"
+    )
     return {
         "verdict": verdict.record(),
-        "table": {task: {key: of[key] for key in COLUMNS} for task, of in with_average(asdict(found)).items()},
+        "table": {
+            task: {key: of[key] for key in COLUMNS}
+            for task, of in with_average(asdict(found)).items()
+        },
         "comparison": asdict(found),
         "before": score(sets, before),
         "after": score(sets, after),
@@ -87,22 +109,43 @@ SET = "set for this run"
 
 
 def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
-    """The card of the trained model: that of the model it began with, and the training with its ``result.json``."""
+    """The card of the trained model: that of the model it began with, and the training with its
+    ``result.json``.
+    """
     preset, corpus, text = plan.preset, plan.corpus, plan.text
     duplicates = "true" if text.keep_duplicates else None
     asked = {"held_out": plan.held_out, "split": text.split, "keep_duplicates": duplicates}
-    further = {"seed": plan.seed, "processes": process_count(), **{k: v for k, v in asked.items() if v}}
+    further = {
+        "seed": plan.seed,
+        "processes": process_count(),
+        **{k: v for k, v in asked.items() if v},
+    }
     limits = [f"In training it saw at most {preset.train.max_length:,} tokens of a text."]
     if preset.train.keep_head:
-        limits.insert(0, f"The training head ({', '.join(preset.head)}) is part of the model (train.keep_head).")
+        limits.insert(
+            0,
+            f"The training head ({', '.join(preset.head)}) is part of the model (train.keep_head).",
+        )
     if plan.selecting:
         chose = f"Labelled pairs chose the checkpoint ({', '.join(plan.selecting)})."
         limits.append(f"{chose} Other pairs judged the model.")
-    data = Data.of([text.name] if text.in_memory else text.paths, len(corpus), len(plan.sample), corpus.key)
+    data = Data.of(
+        [text.name] if text.in_memory else text.paths, len(corpus), len(plan.sample), corpus.key
+    )
     settings = [*_shown(plan), *((key, str(value), SET) for key, value in further.items())]
     cites = [*cited_keys(part.cls for part in preset.parts()), *cited_by_loss(preset.loss)]
-    step = Step(action="Trained with", method=preset.method, data=data, settings=settings, cites=cites, limits=limits)
-    card, verdict = Card.of(preset.encoder.backbone).then(step, plan.model), Verdict.from_record(result["verdict"])
+    step = Step(
+        action="Trained with",
+        method=preset.method,
+        data=data,
+        settings=settings,
+        cites=cites,
+        limits=limits,
+    )
+    card, verdict = (
+        Card.of(preset.encoder.backbone).then(step, plan.model),
+        Verdict.from_record(result["verdict"]),
+    )
     if len(card.steps) > 1:  # else it is the base model
         verdict = replace(verdict, before=f"the model before step {len(card.steps)}")
     if not (comparison := result.get("comparison")):
@@ -123,6 +166,10 @@ def _shown(plan: TrainingPlan) -> Iterator[tuple[str, str, str]]:
             value, source = json.dumps(list(plan.selecting), ensure_ascii=False), SET
         if key.endswith((".backbone", ".models", ".model")):
             found = json.loads(value)
-            told = [public_name(model) for model in found] if isinstance(found, list) else public_name(found)
+            told = (
+                [public_name(model) for model in found]
+                if isinstance(found, list)
+                else public_name(found)
+            )
             value = json.dumps(told, ensure_ascii=False)
         yield key, value, source

@@ -45,7 +45,8 @@ _SENTENCES = (
     "The patient was given 20 mg twice a day; after a week the fever was gone.",
     "Our service was not available between 9:10 and 9:45 UTC. We are sorry, and we explain below what went wrong.",
 )
-_TEXTS = (*_SENTENCES, " ".join(_SENTENCES), " ".join(_SENTENCES * 80))  # the last is longer than most models read
+# the last is longer than most models read
+_TEXTS = (*_SENTENCES, " ".join(_SENTENCES), " ".join(_SENTENCES * 80))
 
 
 def export_onnx(
@@ -57,27 +58,31 @@ def export_onnx(
     role: Role | None = None,
     console: Console | None = None,
 ) -> Path:
-    """Write a model as an ONNX graph with pooling, post steps and normalisation inside, and its tokenizer beside it.
+    """Write a model as an ONNX graph with pooling, post steps and normalisation inside, and its
+    tokenizer beside it.
 
-    The folder holds ``model.onnx`` (float32), with ``int8`` also ``model_int8.onnx`` (dynamic quantisation of the
-    weights), ``tokenizer.json``, ``export.json`` and ``README.md`` with a snippet that needs onnxruntime and tokenizers
-    alone. Inputs are ``input_ids`` and ``attention_mask``, int64 (N, L), for any N and L; the output is
-    ``sentence_embedding``, float32 (N, D).
+    The folder holds ``model.onnx`` (float32), with ``int8`` also ``model_int8.onnx`` (dynamic
+    quantisation of the weights), ``tokenizer.json``, ``export.json`` and ``README.md`` with a
+    snippet that needs onnxruntime and tokenizers alone. Inputs are ``input_ids`` and
+    ``attention_mask``, int64 (N, L), for any N and L; the output is ``sentence_embedding``, float32
+    (N, D).
 
-    Before the folder appears, its files are opened again and compared with torch on texts of one token to more than the
-    model reads, alone and in a padded batch. The difference must be below 1e-4 of each vector's length.
+    Before the folder appears, its files are opened again and compared with torch on texts of one
+    token to more than the model reads, alone and in a padded batch. The difference must be below
+    1e-4 of each vector's length.
 
     Args:
         model: as `isotrope.load` takes it.
         output: a new folder, or one that an earlier export wrote; it is given back.
         int8: write the quantised graph too. Its cosine to torch is reported, not checked.
         pooling: as `isotrope.load` takes it.
-        role: ``query`` or ``document``, for a model that reads them by two routes: each is a graph of its own.
+        role: ``query`` or ``document``, for a model that reads them by two routes: each is a graph
+            of its own.
         console: where to report; None: nowhere.
 
     Raises:
-        UserError: the extra ``onnx`` is not installed; no such model, or not one that can be written as a graph; its
-            vectors differ from torch's; ``output`` holds something.
+        UserError: the extra ``onnx`` is not installed; no such model, or not one that can be
+            written as a graph; its vectors differ from torch's; ``output`` holds something.
     """
     folder, shown = Path(output), console or plain_console(quiet=True)
     for package in _PACKAGES:
@@ -88,20 +93,31 @@ def export_onnx(
     encoder = load(model, pooling, device="cpu", packed=False).float().eval()
     if routed(encoder) and role is None:
         problem = f"{model} reads queries and documents by two routes"
-        raise UserError(problem, "export each into a folder of its own, with --role query and --role document")
+        raise UserError(
+            problem, "export each into a folder of its own, with --role query and --role document"
+        )
     encoder = one_route(encoder, role) if role else encoder
     tokenizer = _tokenizer(encoder, str(model))
 
-    with watch("writing the graph", shown), writing(folder.parent), new_folder(folder, "onnx") as draft:
+    with (
+        watch("writing the graph", shown),
+        writing(folder.parent),
+        new_folder(folder, "onnx") as draft,
+    ):
         write_text(draft / "tokenizer.json", tokenizer.to_str())
         _write_graph(encoder, tokenizer, str(model), draft / FLOAT32)
         expected = np.asarray(encoder.encode(list(_TEXTS), show_progress_bar=False))  # (N, D)
         prompt = encoder.prompts.get(encoder.default_prompt_name or "", "")
-        found = [run_onnx(draft / FLOAT32, _TEXTS, prompt, size) for size in (1, len(_TEXTS))]  # alone, and padded
+        # alone, and padded
+        found = [run_onnx(draft / FLOAT32, _TEXTS, prompt, size) for size in (1, len(_TEXTS))]
         apart = max(farthest_apart(vectors, expected) for vectors in found)
         if not apart <= FARTHEST:  # NaN too
-            problem = f"{model}: its ONNX vectors differ from torch's by {apart:.2g} of their length"
-            raise UserError(f"{problem} (most: {FARTHEST:g})", "nothing was written; use the model as it is")
+            problem = (
+                f"{model}: its ONNX vectors differ from torch's by {apart:.2g} of their length"
+            )
+            raise UserError(
+                f"{problem} (most: {FARTHEST:g})", "nothing was written; use the model as it is"
+            )
         facts = {
             "model": public_name(model),
             **({"role": role} if role else {}),
@@ -110,29 +126,43 @@ def export_onnx(
             "prompt": prompt,
             "prompts": {name: text for name, text in encoder.prompts.items() if text},
             "largest_difference": apart,
-            "versions": {name: version(name) for name in ("isotrope", "torch", *_PACKAGES, "transformers")},
+            "versions": {
+                name: version(name) for name in ("isotrope", "torch", *_PACKAGES, "transformers")
+            },
         }
         if int8:
             from onnxruntime.quantization import QuantType, quantize_dynamic
 
-            quantize_dynamic(draft / FLOAT32, draft / INT8, weight_type=QuantType.QInt8, per_channel=True)
+            quantize_dynamic(
+                draft / FLOAT32, draft / INT8, weight_type=QuantType.QInt8, per_channel=True
+            )
             cosines = pairwise_cos_sim(run_onnx(draft / INT8, _TEXTS, prompt), expected)
             facts["int8_cosine"] = {"mean": float(cosines.mean()), "least": float(cosines.min())}
-            shown.print(f"int8: cosine to torch {cosines.mean():.4f} on average, {cosines.min():.4f} at least")
+            shown.print(
+                f"int8: cosine to torch {cosines.mean():.4f} on average, {cosines.min():.4f} at least"
+            )
         write_json(draft / "export.json", facts)
-        source = Card.of(model) if pooling is None else Card.of(model).model_copy(update={"verdict": None})
+        source = (
+            Card.of(model)
+            if pooling is None
+            else Card.of(model).model_copy(update={"verdict": None})
+        )
         write_text(draft / "README.md", graph_card(facts, source))
     shown.print(f"equal to torch: the largest difference is {apart:.1g} of a vector's length")
     return folder
 
 
 def _longest(encoder: SentenceTransformer) -> int | None:
-    """Tokens that it reads; None for a model of one vector a token, which has no layers and cuts nothing."""
+    """Tokens that it reads; None for a model of one vector a token, which has no layers and cuts
+    nothing.
+    """
     return None if isinstance(encoder[0], StaticEmbedding) else encoder.max_seq_length
 
 
 class _Words(nn.Module):
-    """The mean of the tokens' vectors by a mask, since a graph takes rows and not one long text with offsets."""
+    """The mean of the tokens' vectors by a mask, since a graph takes rows and not one long text
+    with offsets.
+    """
 
     def __init__(self, vectors: Tensor) -> None:
         super().__init__()
@@ -164,28 +194,38 @@ def _tokenizer(encoder: SentenceTransformer, model: str) -> Tokenizer:
     """The model's tokenizer, which cuts and pads by itself."""
     owner = encoder.tokenizer
     if isinstance(encoder[0], StaticEmbedding):  # it adds no special tokens either
-        found = Tokenizer.from_str(json.dumps(json.loads(owner.to_str()) | {"post_processor": None}))
+        found = Tokenizer.from_str(
+            json.dumps(json.loads(owner.to_str()) | {"post_processor": None})
+        )
         found.enable_padding()
         return found
     reasons = {
         "has no transformer that gives token embeddings": language_model(encoder) is None,
-        "leaves the prompt out of its pooling": any(getattr(m, "include_prompt", True) is False for m in encoder),
+        "leaves the prompt out of its pooling": any(
+            getattr(m, "include_prompt", True) is False for m in encoder
+        ),
         "has no tokenizer.json (a fast tokenizer)": not hasattr(owner, "backend_tokenizer"),
     }
     for why, holds in reasons.items():
         if holds:
-            raise UserError(f"{model} {why}", "use it with sentence-transformers, or export another model")
+            raise UserError(
+                f"{model} {why}", "use it with sentence-transformers, or export another model"
+            )
     found = Tokenizer.from_str(owner.backend_tokenizer.to_str())
     found.enable_truncation(encoder.max_seq_length, direction=owner.truncation_side)
     found.enable_padding(
-        direction=owner.padding_side, pad_id=owner.pad_token_id, pad_type_id=owner.pad_token_type_id,
+        direction=owner.padding_side,
+        pad_id=owner.pad_token_id,
+        pad_type_id=owner.pad_token_type_id,
         pad_token=owner.pad_token,
-    )  # fmt: skip
+    )
     return found
 
 
 @torch.no_grad()
-def _write_graph(encoder: SentenceTransformer, tokenizer: Tokenizer, model: str, path: Path) -> None:
+def _write_graph(
+    encoder: SentenceTransformer, tokenizer: Tokenizer, model: str, path: Path
+) -> None:
     """Trace the model on two sentences, for every number and length of sentences."""
     rows = tuple(torch.from_numpy(each) for each in _rows(tokenizer, _SENTENCES[1:3]))
     free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=_longest(encoder))}
@@ -194,9 +234,14 @@ def _write_graph(encoder: SentenceTransformer, tokenizer: Tokenizer, model: str,
     try:
         with redirect_stdout(StringIO()), warnings.catch_warnings(action="ignore"):
             program = torch.onnx.export(
-                _Graph(encoder).eval(), rows, input_names=list(INPUTS), output_names=["sentence_embedding"],
-                dynamic_shapes=dict.fromkeys(INPUTS, free), dynamo=True, verbose=False,
-            )  # fmt: skip
+                _Graph(encoder).eval(),
+                rows,
+                input_names=list(INPUTS),
+                output_names=["sentence_embedding"],
+                dynamic_shapes=dict.fromkeys(INPUTS, free),
+                dynamo=True,
+                verbose=False,
+            )
     except torch.onnx.OnnxExporterError as error:
         cause = str(error.__cause__ or error).strip().splitlines()[0]
         problem = f"{model} cannot be written as a graph ({cause})"
@@ -207,7 +252,9 @@ def _write_graph(encoder: SentenceTransformer, tokenizer: Tokenizer, model: str,
     program.save(path)
 
 
-def run_onnx(graph: Path, texts: Sequence[str], prompt: str = "", batch_size: int = 32) -> np.ndarray[Any, Any]:
+def run_onnx(
+    graph: Path, texts: Sequence[str], prompt: str = "", batch_size: int = 32
+) -> np.ndarray[Any, Any]:
     """Texts (N,) -> vectors (N, D), as the card's snippet does it."""
     import onnxruntime
 
@@ -224,10 +271,14 @@ def run_onnx(graph: Path, texts: Sequence[str], prompt: str = "", batch_size: in
 def _rows(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray[Any, Any]]:
     """Token ids and mask, (N, L) each."""
     rows = tokenizer.encode_batch(list(texts))
-    return [np.array([getattr(row, name) for row in rows], np.int64) for name in ("ids", "attention_mask")]
+    return [
+        np.array([getattr(row, name) for row in rows], np.int64)
+        for name in ("ids", "attention_mask")
+    ]
 
 
 def farthest_apart(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
     """The largest distance of two vectors, as a part of the expected one's length."""
-    lengths = np.maximum(np.linalg.norm(expected, axis=1), 1e-12)  # of texts without a known word: 0
+    # of texts without a known word: 0
+    lengths = np.maximum(np.linalg.norm(expected, axis=1), 1e-12)
     return float((np.linalg.norm(found - expected, axis=1) / lengths).max())

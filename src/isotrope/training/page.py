@@ -41,18 +41,25 @@ def write_report(
     tables: Sequence[Table] = (),
     figures: Sequence[PageFigure] = (),
 ) -> Path:
-    """Write the report of a run, finished or not: one HTML file without scripts or anything from outside.
+    """Write the report of a run, finished or not: one HTML file without scripts or anything from
+    outside.
 
-    ``run`` is the folder that ``isotrope train`` wrote, and ``output`` the .html file, else ``run/report.html``. The
-    figures also lie beside it as .svg and .png, in a folder of the same name (``run/report/``). A caller may give
-    another verdict than that on the training, and what is shown before all else.
+    ``run`` is the folder that ``isotrope train`` wrote, and ``output`` the .html file, else
+    ``run/report.html``. The figures also lie beside it as .svg and .png, in a folder of the same
+    name (``run/report/``). A caller may give another verdict than that on the training, and what is
+    shown before all else.
 
     Raises:
-        UserError: the folder holds no run or a damaged one; the page cannot be written; the folder for its figures
-            holds something else.
+        UserError: the folder holds no run or a damaged one; the page cannot be written; the folder
+            for its figures holds something else.
     """
     folder = RunFolder(run)
-    identity, result, preset, method = folder.identity, folder.result, folder.preset, _method(folder)
+    identity, result, preset, method = (
+        folder.identity,
+        folder.result,
+        folder.preset,
+        _method(folder),
+    )
     compared = [result["comparison"]] if "comparison" in result else []
     page = Path(output) if output is not None else folder.path / "report.html"
     if page.suffix.lower() not in (".html", ".htm") or page.is_dir():
@@ -84,18 +91,25 @@ def write_report(
 
 
 def _method(run: RunFolder) -> str:
-    """The preset's name: from the result, else that of the shipped preset with the same description."""
-    found = (name for name in preset_names() if read_preset(name).description == run.preset.description)
+    """The preset's name: from the result, else that of the shipped preset with the same
+    description.
+    """
+    found = (
+        name for name in preset_names() if read_preset(name).description == run.preset.description
+    )
     return str(run.result.get("preset") or next(found, "a preset of its own"))
 
 
 def spaces(run: RunFolder) -> tuple[dict[str, Space], list[str]]:
-    """Encode the run's sample with both models -> before, after -> Space; and a line for each that is missing.
+    """Encode the run's sample with both models -> before, after -> Space; and a line for each that
+    is missing.
 
     Sentences are cut at the training length: this bounds the cost and matches what was trained.
     """
     if not run.sample:
-        return {}, ["In-batch similarity, spectrum and neighbours: the run kept no sample (sample.txt)."]
+        return {}, [
+            "In-batch similarity, spectrum and neighbours: the run kept no sample (sample.txt)."
+        ]
     seen, missing = dict[str, Space](), []
     models = {"before": run.preset.encoder.backbone}
     if run.result:
@@ -103,7 +117,8 @@ def spaces(run: RunFolder) -> tuple[dict[str, Space], list[str]]:
     for time, model in models.items():
         try:
             encoder = load(model)
-            encoder = one_route(encoder, "query") if routed(encoder) else encoder  # the way that was trained
+            # the way that was trained
+            encoder = one_route(encoder, "query") if routed(encoder) else encoder
             with cut(encoder, run.preset.train.max_length):
                 seen[time] = Space.of(vectors_of(encoder, run.sample))
         except UserError as error:
@@ -118,10 +133,18 @@ def _figures(
     from isotrope.report import figures
 
     draw = partial(figures.drawn_figure, folder)
-    comparison, best = run.result.get("comparison"), run.result.get("selection", {}).get("best_step")
+    comparison, best = (
+        run.result.get("comparison"),
+        run.result.get("selection", {}).get("best_step"),
+    )
     if comparison and len(comparison["per_task"]) > 1:
-        tasks = {SHORT_NAMES.get(task, task): change for task, change in with_average(comparison).items()}
-        points = [[100 * change[key] for change in tasks.values()] for key in ("difference", "low", "high")]
+        tasks = {
+            SHORT_NAMES.get(task, task): change for task, change in with_average(comparison).items()
+        }
+        points = [
+            [100 * change[key] for change in tasks.values()]
+            for key in ("difference", "low", "high")
+        ]
         words = "Dot: the change. Line: its 95 % interval. If the line does not cross 0, the change is significant."
         yield draw("changes", "Change on each set", words, figures.changes(list(tasks), *points))
     losses = loss_curves(run.metrics)
@@ -133,15 +156,25 @@ def _figures(
         yield draw("dev", "Dev score over the steps", words, figures.dev_scores(scores, best))
     (steps, uniformity), (_, alignment) = _series(run.metrics, "uniformity", "alignment")
     if len(steps) > 1:
-        pairs = "dev pairs with a gold score above 4/5 of the highest" if scores else "two dropout views of a sentence"
+        pairs = (
+            "dev pairs with a gold score above 4/5 of the highest"
+            if scores
+            else "two dropout views of a sentence"
+        )
         words = (
             f"Alignment: the mean squared distance between two texts of the same meaning (here: {pairs}). "
             "Uniformity: how evenly all vectors spread. Lower is better on both. Training trades one for the other. See"
         )
         figure = figures.space_path(steps, alignment, uniformity, best)
-        yield draw("path", "Alignment and uniformity over training", words, figure, "Wang and Isola, 2020")
+        yield draw(
+            "path", "Alignment and uniformity over training", words, figure, "Wang and Isola, 2020"
+        )
     if before := kept["before"]:
-        task = "STSBenchmark" if "STSBenchmark" in before else max(before, key=lambda name: len(before[name][0]))
+        task = (
+            "STSBenchmark"
+            if "STSBenchmark" in before
+            else max(before, key=lambda name: len(before[name][0]))
+        )
         gold, cosines = before[task][0], {time: of[task][1] for time, of in kept.items() if of}
         words = (
             f"The {len(gold):,} pairs of {SHORT_NAMES.get(task, task)} that judge. Pairs with a high gold "
@@ -159,7 +192,9 @@ def _figures(
             f"How much of the variance of the vectors of {sample} lies along each direction. The effective rank says "
             f"how many directions they use, of at most {max(map(len, shares.values()))}."
         )
-        figure = figures.spectrum(shares, {time: effective_rank(values) for time, values in shares.items()})
+        figure = figures.spectrum(
+            shares, {time: effective_rank(values) for time, values in shares.items()}
+        )
         yield draw("spectrum", "Covariance spectrum", words, figure)
 
 
@@ -177,12 +212,20 @@ def loss_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
 def dev_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
     """Dev score over the steps as Spearman × 100: each set, and the mean of several, which selects."""
     curves = _curves(metrics, "score", {"step", "alignment", "uniformity"})
-    return {name: (steps, [100 * value for value in values]) for name, (steps, values) in curves.items()}
+    return {
+        name: (steps, [100 * value for value in values]) for name, (steps, values) in curves.items()
+    }
 
 
 def _curves(metrics: Sequence[Record], key: str, known: set[str]) -> "dict[str, Curve]":
-    """A number that is logged, and the parts that are logged with it; a single part is the number itself."""
-    parts = list(dict.fromkeys(name for row in metrics if key in row for name in row if name not in {key, *known}))
+    """A number that is logged, and the parts that are logged with it; a single part is the number
+    itself.
+    """
+    parts = list(
+        dict.fromkeys(
+            name for row in metrics if key in row for name in row if name not in {key, *known}
+        )
+    )
     drawn = parts if len(parts) == 1 else [key, *parts]
     return {name: curve for name in drawn if (curve := _series(metrics, key, name)[1])[0]}
 
@@ -190,7 +233,10 @@ def _curves(metrics: Sequence[Record], key: str, known: set[str]) -> "dict[str, 
 def _facts(run: RunFolder, method: str, identity: Record) -> Table:
     """What was run, on what, and what was kept."""
     result, encoder = run.result, run.preset.encoder
-    facts = {"preset": method, "backbone": f"{encoder.backbone} ({encoder.pooling or 'its own pooling'})"}
+    facts = {
+        "preset": method,
+        "backbone": f"{encoder.backbone} ({encoder.pooling or 'its own pooling'})",
+    }
     if encoder.student:
         facts["student"] = encoder.student
     if encoder.lora:
@@ -205,9 +251,16 @@ def _facts(run: RunFolder, method: str, identity: Record) -> Table:
         facts["training time"] = f"{duration(selection['seconds'])} (since it was last started)"
     else:
         facts["last record"] = f"step {max((record['step'] for record in run.metrics), default=0)}"
-    return Table("The run", ["", ""], [*facts.items(), ("seed", str(identity.get("seed", "")))], words=2)
+    return Table(
+        "The run", ["", ""], [*facts.items(), ("seed", str(identity.get("seed", "")))], words=2
+    )
 
 
 def _environment(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    plain = {key: value for key, value in found.items() if key != "packages"} | found.get("packages", {})
-    return [(k, ", ".join(map(str, v)) or "none" if isinstance(v, list) else str(v)) for k, v in plain.items()]
+    plain = {key: value for key, value in found.items() if key != "packages"} | found.get(
+        "packages", {}
+    )
+    return [
+        (k, ", ".join(map(str, v)) or "none" if isinstance(v, list) else str(v))
+        for k, v in plain.items()
+    ]

@@ -1,4 +1,6 @@
-"""What selects a model and what judges it: pairs of SentEval or the user's own, and the transfer tasks' dev sets."""
+"""What selects a model and what judges it: pairs of SentEval or the user's own, and the transfer
+tasks' dev sets.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +33,8 @@ SHIPPED_DEV = {*DEV_SETS, TRANSFER_DEV}  # these judge no run: see `judges`
 class TransferDev:
     """Selection on the dev sets of the papers' seven transfer tasks (RankCSE Appendix B, Table 10).
 
-    SentEval's setting for prototypes. Where a task has no dev set, its accuracy is that of the inner folds.
+    SentEval's setting for prototypes. Where a task has no dev set, its accuracy is that of the
+    inner folds.
     """
 
     data: Path
@@ -62,7 +65,9 @@ def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Pairs]
             pairs = load_sts(data, DEV_SETS[name], ["dev"])["dev"]
         label = name if name in DEV_SETS else pairs.name
         if label in found:
-            raise UserError(f"two dev sets are called {label!r}", "rename a file, or name each set once")
+            raise UserError(
+                f"two dev sets are called {label!r}", "rename a file, or name each set once"
+            )
         found[label] = pairs
     return found
 
@@ -72,9 +77,10 @@ def judges(
 ) -> tuple[Sets, dict[str, Pairs]]:
     """The pairs that judge a run, and the dev sets that remain for the selection.
 
-    ``labels`` is ``sts`` (the seven test sets), ``stsb`` (its test split), pairs, or ``none``. None splits the user's
-    own dev pairs: half of them select, the other half judges. Pairs that selected a model would judge it too well. So
-    ``stsb-dev`` is only for figures that a paper draws from STS-B's dev pairs.
+    ``labels`` is ``sts`` (the seven test sets), ``stsb`` (its test split), pairs, or ``none``. None
+    splits the user's own dev pairs: half of them select, the other half judges. Pairs that selected
+    a model would judge it too well. So ``stsb-dev`` is only for figures that a paper draws from
+    STS-B's dev pairs.
     """
     if isinstance(labels, str) and labels in JUDGING:
         tasks, split = JUDGING[labels]
@@ -102,9 +108,14 @@ def given_labels(labels: Any, columns: str | Sequence[str] | None = None) -> str
 
 
 def named_pairs(
-    dev: str | Sequence[str] | None, select: Sequence[str], labels: str | Labels | None, data: str | Path | None
+    dev: str | Sequence[str] | None,
+    select: Sequence[str],
+    labels: str | Labels | None,
+    data: str | Path | None,
 ) -> tuple[Sets, dict[str, Pairs | TransferDev]]:
-    """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is taken."""
+    """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is
+    taken.
+    """
     names = dev_names(select if dev is None else dev)
     if dev is None and not data:  # a preset's shipped sets need the data folder
         names = [name for name in names if name not in SHIPPED_DEV]
@@ -114,6 +125,7 @@ def named_pairs(
     judging, kept = judges("none" if isinstance(labels, Domain) else labels, found, data)
     if TRANSFER_DEV not in names:
         return judging, dict(kept)
-    for task in SUITES["transfer"].averaged:  # refuses missing and broken files now, not at the first evaluation
+    # refuses missing and broken files now, not at the first evaluation
+    for task in SUITES["transfer"].averaged:
         load_transfer(data, task)
     return judging, {**kept, TRANSFER_DEV: TransferDev(data_folder(data))}

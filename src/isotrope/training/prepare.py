@@ -24,7 +24,13 @@ from isotrope.encoder.student import student_of
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.outside import LABELS, OutsideLoss, build_outside
-from isotrope.preset.preset import EncoderSettings, Preset, build_objective, open_teachers, unopened_teachers
+from isotrope.preset.preset import (
+    EncoderSettings,
+    Preset,
+    build_objective,
+    open_teachers,
+    unopened_teachers,
+)
 from isotrope.store.job import Job
 from isotrope.text.corpus import Texts
 from isotrope.text.coverage import coverage, unknown_warning
@@ -50,24 +56,43 @@ class TrainingPlan(RunInputs):
 
 def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     """Load, clean, build and check. Nothing is written to the folder before the last check."""
-    preset, corpus, train, folder = inputs.preset, inputs.corpus, inputs.preset.train, RunFolder(job.folder)
+    preset, corpus, train, folder = (
+        inputs.preset,
+        inputs.corpus,
+        inputs.preset.train,
+        RunFolder(job.folder),
+    )
     if missing := {*inputs.log_to} - {*get_available_reporting_integrations()}:
         problem = f"tracker {min(missing)!r} is unknown or not installed"
         raise UserError(problem, "install its package, or leave out --log-to")
-    model = untrained(preset.encoder)  # it keeps its own maximum length; train.max_length holds in training only
-    longest, frame = _longest(model, preset), getattr(model.tokenizer, "num_special_tokens_to_add", int)(False)
+    # it keeps its own maximum length; train.max_length holds in training only
+    model = untrained(preset.encoder)
+    longest, frame = (
+        _longest(model, preset),
+        getattr(model.tokenizer, "num_special_tokens_to_add", int)(False),
+    )
     if not frame < train.max_length <= longest:
         problem = f"{preset.encoder.backbone} cannot read texts with train.max_length = {train.max_length}"
-        raise UserError(problem, f"choose more than {frame} (which stand around every text) and at most {longest}")
+        raise UserError(
+            problem,
+            f"choose more than {frame} (which stand around every text) and at most {longest}",
+        )
     if not preset.encoder.lora:  # in half precision, weights lose most of training's small steps
         model.float()
     PermutedBatches(  # refuses too few rows
-        corpus, train.batch_size, inputs.seed, limit=inputs.sentences, world_size=process_count(), rounds=corpus.rounds
+        corpus,
+        train.batch_size,
+        inputs.seed,
+        limit=inputs.sentences,
+        world_size=process_count(),
+        rounds=corpus.rounds,
     )
     sample = Sample(corpus, inputs.sentences, inputs.seed)
     torch.manual_seed(inputs.seed)  # of the first weights of the adapter and the head
     _add_adapter(preset, model)
-    context = BuildContext.of(model, corpus=corpus, rows=sample.rows, folder=job.folder, max_length=train.max_length)
+    context = BuildContext.of(
+        model, corpus=corpus, rows=sample.rows, folder=job.folder, max_length=train.max_length
+    )
     objective = _objective(preset, model, inputs.seed, context)
     _rehearse(objective, corpus, preset)
     if train.compile:
@@ -83,16 +108,27 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     elif objective.teacher is not None:
         objective.teacher = open_teachers(preset, context)[LABELS]
     return TrainingPlan(
-        **vars(inputs), folder=folder, model=model, objective=objective, sample=sample, watched=watched, console=console
+        **vars(inputs),
+        folder=folder,
+        model=model,
+        objective=objective,
+        sample=sample,
+        watched=watched,
+        console=console,
     )
 
 
 def untrained(settings: EncoderSettings) -> SentenceTransformer:
     """The student before training."""
     model = load(
-        settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize,
-        prompt=settings.prompt, prompt_name=settings.prompt_name, bidirectional=settings.bidirectional,
-    )  # fmt: skip
+        settings.backbone,
+        settings.pooling,
+        dropout=settings.dropout,
+        normalize=settings.normalize,
+        prompt=settings.prompt,
+        prompt_name=settings.prompt_name,
+        bidirectional=settings.bidirectional,
+    )
     refuse_routes(model, settings.backbone)
     return student_of(model, settings.student)
 
@@ -117,20 +153,26 @@ def _longest(model: SentenceTransformer, preset: Preset) -> int:
     return int(getattr(config, "max_position_embeddings", preset.train.max_length))
 
 
-def _objective(preset: Preset, model: SentenceTransformer, seed: int, context: BuildContext) -> Objective | OutsideLoss:
+def _objective(
+    preset: Preset, model: SentenceTransformer, seed: int, context: BuildContext
+) -> Objective | OutsideLoss:
     if not preset.loss:
         objective = build_objective(preset, model, seed, context=context)
         if preset.train.fsdp:
             check_parts(objective)
         return objective
-    outside = build_outside(preset, model, seed, context, unopened_teachers(preset, context).get(LABELS))
+    outside = build_outside(
+        preset, model, seed, context, unopened_teachers(preset, context).get(LABELS)
+    )
     if outside.has_weights:  # several processes would train them apart
         refuse_several(f"loss = {preset.loss!r}")
     return outside
 
 
 def check_parts(objective: Objective) -> None:
-    """Refuse a student without a transformer, and components that read its weights where no process has them all."""
+    """Refuse a student without a transformer, and components that read its weights where no process
+    has them all.
+    """
     why = "" if language_model(objective.model) else "the model has no transformer to spread"
     student = {id(part) for part in (*objective.model.modules(), *objective.model.parameters())}
     for part in objective.parts:
@@ -139,7 +181,9 @@ def check_parts(objective: Objective) -> None:
         if reads or KEEP in getattr(part, "needs", ()):
             why = f"{type(part).__name__.strip('_')} reads the weights of the student itself"
     if why:
-        raise UserError(f"train.fsdp = true: {why}", "set train.fsdp = false, or choose another model or method")
+        raise UserError(
+            f"train.fsdp = true: {why}", "set train.fsdp = false, or choose another model or method"
+        )
 
 
 def _held(module: Any) -> Iterator[Any]:
@@ -151,9 +195,15 @@ def _held(module: Any) -> Iterator[Any]:
 
 
 def _rehearse(objective: Objective | OutsideLoss, corpus: Texts, preset: Preset) -> None:
-    """Make the checks of the objective's first step now, before long work. The objective's state does not change."""
+    """Make the checks of the objective's first step now, before long work. The objective's state
+    does not change.
+    """
     model, rows = objective.model, corpus.dataset[: preset.train.batch_size]
-    first, others, length = used_prompt(model), preset.encoder.positive_prompt, preset.train.max_length
+    first, others, length = (
+        used_prompt(model),
+        preset.encoder.positive_prompt,
+        preset.train.max_length,
+    )
     features = []
     for place, name in enumerate(corpus.columns):
         prompt = first if place == 0 or others is None else others
@@ -171,23 +221,40 @@ def _rehearse(objective: Objective | OutsideLoss, corpus: Texts, preset: Preset)
     _refuse_first_token_alone(model, features[0], preset)
 
 
-def _refuse_first_token_alone(model: SentenceTransformer, column: dict[str, Any], preset: Preset) -> None:
-    """A model that reads from left to right knows nothing of a text at its first token, which [CLS] pooling takes."""
+def _refuse_first_token_alone(
+    model: SentenceTransformer, column: dict[str, Any], preset: Preset
+) -> None:
+    """A model that reads from left to right knows nothing of a text at its first token, which [CLS]
+    pooling takes.
+    """
     few = {key: value[:8] if isinstance(value, Tensor) else value for key, value in column.items()}
     if "offsets" in column or (ids := few["input_ids"]).dim() != 2:  # word vectors
         return
     first = few["attention_mask"].argmax(dim=1, keepdim=True)  # (N, 1)
-    changed = ids.roll(1, dims=1).scatter(1, first, ids.gather(1, first))  # (N, L) all tokens but the first are others
+    # (N, L) all tokens but the first are others
+    changed = ids.roll(1, dims=1).scatter(1, first, ids.gather(1, first))
     with torch.no_grad():
-        told, other = (model(few | {"input_ids": each})["sentence_embedding"] for each in (ids, changed))
+        told, other = (
+            model(few | {"input_ids": each})["sentence_embedding"] for each in (ids, changed)
+        )
     if bool((told - other).abs().max() <= 1e-6 * told.abs().max()):
         problem = f"the vectors of {preset.encoder.backbone} with encoder.pooling = {preset.encoder.pooling!r}"
-        raise UserError(f"{problem} tell a text's first token alone", "choose --set encoder.pooling=lasttoken, or mean")
+        raise UserError(
+            f"{problem} tell a text's first token alone",
+            "choose --set encoder.pooling=lasttoken, or mean",
+        )
 
 
-def _told(inputs: RunInputs, model: SentenceTransformer, sample: Sample, watched: Sequence[str]) -> Iterator[str]:
+def _told(
+    inputs: RunInputs, model: SentenceTransformer, sample: Sample, watched: Sequence[str]
+) -> Iterator[str]:
     """What is trained, how, and on how much of the text."""
-    text, preset, encoder, train = inputs.text, inputs.preset, inputs.preset.encoder, inputs.preset.train
+    text, preset, encoder, train = (
+        inputs.text,
+        inputs.preset,
+        inputs.preset.encoder,
+        inputs.preset.train,
+    )
     columns, name = inputs.corpus.columns, public_name(encoder.backbone)
     yield str(inputs.corpus.report)
     rows = "sentences" if preset.pairs is None else "pairs" if len(columns) > 1 else "passages"
@@ -203,6 +270,8 @@ def _told(inputs: RunInputs, model: SentenceTransformer, sample: Sample, watched
     if not inputs.selecting:
         yield "no dev pairs: label-free signals are shown, and the last checkpoint is kept"
     split, longest = not (text.split or preset.pairs or len(columns) > 1), _longest(model, preset)
-    yield from coverage(model, used_prompt(model), sample, train.max_length, longest=longest, split=split)
+    yield from coverage(
+        model, used_prompt(model), sample, train.max_length, longest=longest, split=split
+    )
     yield unknown_warning(model, watched)
     yield Prompts(encoder.prompt, encoder.prompt_name).note(model, encoder.backbone)

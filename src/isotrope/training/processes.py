@@ -1,4 +1,6 @@
-"""The processes of a run, which torchrun numbers in RANK and WORLD_SIZE, and the machine that they run on."""
+"""The processes of a run, which torchrun numbers in RANK and WORLD_SIZE, and the machine that they
+run on.
+"""
 
 import os
 import platform
@@ -28,25 +30,35 @@ def process_count() -> int:
 
 
 def refuse_several(command: str) -> None:
-    """Refuse to run in several processes: each would do the whole work, and all would write to the same place."""
+    """Refuse to run in several processes: each would do the whole work, and all would write to the
+    same place.
+    """
     if (count := process_count()) > 1:
-        raise UserError(f"{command} needs one process, not {count}", "start it without a launcher such as torchrun")
+        raise UserError(
+            f"{command} needs one process, not {count}",
+            "start it without a launcher such as torchrun",
+        )
 
 
 @contextmanager
 def with_others() -> Iterator[None]:
-    """Computing with other processes: if one of them is lost, so is the work since the last checkpoint."""
+    """Computing with other processes: if one of them is lost, so is the work since the last
+    checkpoint.
+    """
     try:
         yield
     except RuntimeError as error:
         # gloo has no class of its own for it
-        if process_count() == 1 or not (isinstance(error, distributed.DistError) or "gloo" in str(error)):
+        if process_count() == 1 or not (
+            isinstance(error, distributed.DistError) or "gloo" in str(error)
+        ):
             raise
         raise Stopped("another process of this run has ended", code=1) from error
 
 
 def leave(*, failed: bool) -> None:
-    """Leave the other processes. Without this, gloo's threads may abort Python at its end (pytorch issue 190489).
+    """Leave the other processes. Without this, gloo's threads may abort Python at its end (pytorch
+    issue 190489).
 
     After a failure NCCL would wait for processes that wait for this one, so torchrun ends those.
     """
@@ -79,24 +91,36 @@ def environment() -> dict[str, Any]:
 
 @cache
 def source(root: Path) -> str:
-    """xxh3 (64 bits, hexadecimal) of a package's code and presets: equal in a checkout, an installation and a copy."""
-    files = sorted(path.relative_to(root).as_posix() for path in (*root.rglob("*.py"), *root.glob("presets/*.toml")))
+    """xxh3 (64 bits, hexadecimal) of a package's code and presets: equal in a checkout, an
+    installation and a copy.
+    """
+    files = sorted(
+        path.relative_to(root).as_posix()
+        for path in (*root.rglob("*.py"), *root.glob("presets/*.toml"))
+    )
     total = xxhash.xxh3_64()
     for name in files:
-        total.update(f"{name}\n".encode() + (root / name).read_bytes().replace(b"\r\n", b"\n") + b"\0")
+        total.update(
+            f"{name}\n".encode() + (root / name).read_bytes().replace(b"\r\n", b"\n") + b"\0"
+        )
     return total.hexdigest()
 
 
 @cache
 def commit(file: Path) -> str | None:
-    """The commit of a file's git checkout, with "-dirty" if tracked files are changed; None if git does not track it.
+    """The commit of a file's git checkout, with "-dirty" if tracked files are changed; None if git
+    does not track it.
 
     So a package that is installed below a user's own repository does not take that one's commit.
     """
-    tracked, described = ["ls-files", "--error-unmatch", file.name], "describe --always --dirty --abbrev=40 --exclude=*"
+    tracked, described = (
+        ["ls-files", "--error-unmatch", file.name],
+        "describe --always --dirty --abbrev=40 --exclude=*",
+    )
     try:
         for command in (tracked, described.split()):
-            git = ["git", "--no-optional-locks", *command]  # a lock would stay if this process is killed
+            # a lock would stay if this process is killed
+            git = ["git", "--no-optional-locks", *command]
             found = subprocess.run(git, cwd=file.parent, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -1,7 +1,9 @@
-"""An encoder as a student of rankings: it learns where a better ranking would find the documents of each query.
+"""An encoder as a student of rankings: it learns where a better ranking would find the documents of
+each query.
 
-RankCSE's ListNet (Liu et al., ACL 2023, Eq. 4, https://aclanthology.org/2023.acl-long.771). The vectors of documents
-are computed once and stay as they are, so a step reads short queries only, and each of them ranks a hundred documents.
+RankCSE's ListNet (Liu et al., ACL 2023, Eq. 4, https://aclanthology.org/2023.acl-long.771). The
+vectors of documents are computed once and stay as they are, so a step reads short queries only, and
+each of them ranks a hundred documents.
 """
 
 from pathlib import Path
@@ -31,7 +33,9 @@ LENGTH = 128  # tokens of a query
 
 
 class RankingLoss(nn.Module):
-    """`ranking_loss` of a batch of queries: their documents, of vectors (M, D), in the lists of the teacher."""
+    """`ranking_loss` of a batch of queries: their documents, of vectors (M, D), in the lists of the
+    teacher.
+    """
 
     def __init__(self, model: SentenceTransformer, documents: Vectors, lists: Lists) -> None:
         super().__init__()
@@ -46,7 +50,9 @@ class RankingLoss(nn.Module):
         """The texts of a batch and the numbers of its queries (B,) -> ()."""
         self.step += self.training
         queries = F.normalize(self.model(features[0])["sentence_embedding"], dim=-1)  # (B, D)
-        return ranking_loss(queries, self.documents[self.places[labels]], self.scores[labels], SCALE)
+        return ranking_loss(
+            queries, self.documents[self.places[labels]], self.scores[labels], SCALE
+        )
 
 
 def learn_rankings(
@@ -60,7 +66,8 @@ def learn_rankings(
     output: Path,
     seed: int = 0,
 ) -> Path:
-    """Train a model, in place, to rank as the lists do, and write it to ``output/model``. A later call goes on.
+    """Train a model, in place, to rank as the lists do, and write it to ``output/model``. A later
+    call goes on.
 
     Args:
         model: the student.
@@ -81,20 +88,38 @@ def learn_rankings(
         return saved
     checkpoints = output / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
-    start, log = last_checkpoint(checkpoints, lambda line: None), RecordLog(output / "metrics.jsonl")
+    start, log = (
+        last_checkpoint(checkpoints, lambda line: None),
+        RecordLog(output / "metrics.jsonl"),
+    )
     loss, batch = RankingLoss(model, documents, lists), min(batch, len(queries))
-    loss.step = checkpoint_step(start) if start else 0  # the dropout of a step depends on its number alone
+    # the dropout of a step depends on its number alone
+    loss.step = checkpoint_step(start) if start else 0
     arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(checkpoints), max_steps=max(1, texts // batch), per_device_train_batch_size=batch,
-        learning_rate=RATE, warmup_steps=WARMUP, weight_decay=0.01, save_steps=CHECKPOINTED, logging_steps=50,
-        seed=seed, data_seed=seed, dataloader_drop_last=True, dataloader_pin_memory=False,
+        output_dir=str(checkpoints),
+        max_steps=max(1, texts // batch),
+        per_device_train_batch_size=batch,
+        learning_rate=RATE,
+        warmup_steps=WARMUP,
+        weight_decay=0.01,
+        save_steps=CHECKPOINTED,
+        logging_steps=50,
+        seed=seed,
+        data_seed=seed,
+        dataloader_drop_last=True,
+        dataloader_pin_memory=False,
         prompts={"query": role_prompt(model, "query") or used_prompt(model)},
-        use_cpu=model.device.type == "cpu", report_to="none", disable_tqdm=True,
-    )  # fmt: skip
+        use_cpu=model.device.type == "cpu",
+        report_to="none",
+        disable_tqdm=True,
+    )
     trainer = Trainer(
-        model=model, args=arguments, loss=loss, callbacks=[GiveBack(), Sealing(log)],
+        model=model,
+        args=arguments,
+        loss=loss,
+        callbacks=[GiveBack(), Sealing(log)],
         train_dataset=Dataset.from_dict({"query": queries, "label": list(range(len(queries)))}),
-    )  # fmt: skip
+    )
     with cut(model, LENGTH):
         train_from(trainer, start)
     trainer.refuse_divergence()

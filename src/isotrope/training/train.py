@@ -32,7 +32,8 @@ from isotrope.training.prepare import prepare
 from isotrope.training.processes import process_count, process_number, refuse_several, with_others
 
 PROBED = 64  # texts that say how fast a model reads
-STEP_COST = 8  # a training step on a text, read twice, costs about as much as encoding it so many times
+# a training step on a text, read twice, costs about as much as encoding it so many times
+STEP_COST = 8
 
 
 class Run(Outcome):
@@ -76,41 +77,49 @@ def train(
     restart: bool = False,
     console: Console | None = None,
 ) -> Run:
-    """Turn text without labels into a better sentence-embedding model, and say whether it is better.
+    """Turn text without labels into a better sentence-embedding model, and say whether it is
+    better.
 
     Args:
         documents: text of any kind, as are the columns of tables below: see `isotrope.text.open`.
-        preset: the method: the name of a shipped preset, or a .toml file; None: ``adapt`` for a sentence-embedding
-            model, ``simcse`` for a raw language model.
-        model: what to begin with: a name, a folder, or a loaded model, which stays as it is; None: the preset's.
-        labels: what judges the result: labels of your own (see `isotrope.evaluation.sets.labels.read_labels`), ``sts``
-            (seven test sets), ``stsb``, ``none``. None takes ``sts`` if a data folder is known, else half of the
-            user's own dev pairs.
+        preset: the method: the name of a shipped preset, or a .toml file; None: ``adapt`` for a
+            sentence-embedding model, ``simcse`` for a raw language model.
+        model: what to begin with: a name, a folder, or a loaded model, which stays as it is; None:
+            the preset's.
+        labels: what judges the result: labels of your own (see
+            `isotrope.evaluation.sets.labels.read_labels`), ``sts`` (seven test sets), ``stsb``,
+            ``none``. None takes ``sts`` if a data folder is known, else half of the user's own dev
+            pairs.
         columns: of such labels, in a table: "question,answer".
-        dev: what chooses the checkpoint: pairs (``stsb``, ``sickr``, .tsv files), or ``transfer-dev``, the seven
-            transfer tasks. With several, their mean chooses. ``none`` keeps the last checkpoint. None takes the
-            preset's sets if a data folder is known, else ``none``.
-        output: the folder for everything that the training writes; None: a temporary one, deleted with the result.
+        dev: what chooses the checkpoint: pairs (``stsb``, ``sickr``, .tsv files), or
+            ``transfer-dev``, the seven transfer tasks. With several, their mean chooses. ``none``
+            keeps the last checkpoint. None takes the preset's sets if a data folder is known, else
+            ``none``.
+        output: the folder for everything that the training writes; None: a temporary one, deleted
+            with the result.
         data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
         seed: of the head, the order, the dropout and the random steps.
         sentences: train on a random sample of this size; None takes all.
         overrides: ``key=value`` over the preset's keys.
-        prompt: words before every text, such as "query: "; None takes the preset's, or the model's default prompt.
+        prompt: words before every text, such as "query: "; None takes the preset's, or the model's
+            default prompt.
         prompt_name: the same, by the name of one of the model's own prompts.
         positive_prompt: words before positives and hard negatives; None: as before all texts.
-        teachers: name of a teacher, or of one of its models in the preset -> the models to take instead.
-        train_teachers: train the presets among the teachers first, on the same text and from the same model. Their
-            folders are in ``OUTPUT.teachers``.
+        teachers: name of a teacher, or of one of its models in the preset -> the models to take
+            instead.
+        train_teachers: train the presets among the teachers first, on the same text and from the
+            same model. Their folders are in ``OUTPUT.teachers``.
         text: the column of the texts.
         title: the column of the documents' titles.
-        held_out: random documents to leave out of training: `isotrope.text.Documents.split` with this seed.
+        held_out: random documents to leave out of training: `isotrope.text.Documents.split` with
+            this seed.
         positive: the column of the positives.
         negatives: the columns of hard negatives.
         split: ``sentences`` trains on the sentences of the texts; None takes each text as it is.
         keep_duplicates: train on every text, also on one that occurred before.
         log_to: trackers that transformers knows (``tensorboard``, ``wandb``, …).
-        restart: begin anew, whatever an earlier call left in the folder. Otherwise the same call goes on where it
-            stopped, and the result is that of a run without interruption.
+        restart: begin anew, whatever an earlier call left in the folder. Otherwise the same call
+            goes on where it stopped, and the result is that of a run without interruption.
         console: where to report; None reports to the terminal.
 
     Raises:
@@ -124,15 +133,27 @@ def train(
     if process_count() > 1 and output is None:
         raise UserError("several processes need a folder that all can read", "name an output")
     opened = isotrope.text.open(
-        documents, text=text, title=title, positive=positive, negatives=negatives, split=split,
+        documents,
+        text=text,
+        title=title,
+        positive=positive,
+        negatives=negatives,
+        split=split,
         keep_duplicates=keep_duplicates,
-    )  # fmt: skip
+    )
     labels, overrides, log_to = given_labels(labels, columns), list(overrides), list(log_to)
     common: dict[str, Any] = {
-        "model": None if model is None else located(model), "dev": dev, "data": data, "seed": seed,
-        "sentences": sentences, "prompt": prompt, "prompt_name": prompt_name, "positive_prompt": positive_prompt,
-        "held_out": held_out, "log_to": log_to,
-    }  # fmt: skip
+        "model": None if model is None else located(model),
+        "dev": dev,
+        "data": data,
+        "seed": seed,
+        "sentences": sentences,
+        "prompt": prompt,
+        "prompt_name": prompt_name,
+        "positive_prompt": positive_prompt,
+        "held_out": held_out,
+        "log_to": log_to,
+    }
     named = {
         name: [located(one) for one in ([given] if isinstance(given, GivenModel) else given)]
         for name, given in (teachers or {}).items()
@@ -141,19 +162,31 @@ def train(
     untrained = untrained_teachers(method) if method else []
     count = len(untrained) + 1
     if method and untrained:
-        seconds = count * _seconds(opened, method, common["model"] or method.encoder.backbone, sentences)
-        console.print(f"{count} trainings, of {', '.join(untrained)} first, take about {duration(seconds)}")
+        seconds = count * _seconds(
+            opened, method, common["model"] or method.encoder.backbone, sentences
+        )
+        console.print(
+            f"{count} trainings, of {', '.join(untrained)} first, take about {duration(seconds)}"
+        )
     for place, name in enumerate(untrained, start=1):
         console.print(f"training {place} of {count}: the teacher {name}")
         taught = train(
-            opened, preset=name, output=output and Path(f"{output}.teachers", name), labels="none", restart=restart,
-            overrides=[one for one in overrides if one.startswith(("train.", "encoder."))], console=console, **common,
-        )  # fmt: skip
+            opened,
+            preset=name,
+            output=output and Path(f"{output}.teachers", name),
+            labels="none",
+            restart=restart,
+            overrides=[one for one in overrides if one.startswith(("train.", "encoder."))],
+            console=console,
+            **common,
+        )
         named[name] = [located(taught.model)]
     if untrained:
         console.print(f"training {count} of {count}: the student")
     with watch("reading the text", console):
-        inputs = read_inputs(opened, preset=preset, labels=labels, overrides=overrides, teachers=named, **common)
+        inputs = read_inputs(
+            opened, preset=preset, labels=labels, overrides=overrides, teachers=named, **common
+        )
     job = Job(output, KIND, inputs.identity, [opened], restart=restart)
     folder = RunFolder(job.folder)
     with with_others(), job.held() if first else nullcontext():
@@ -173,7 +206,9 @@ def train(
 
 
 def _seconds(text: Opened, method: Preset, model: str, sentences: int | None) -> float:
-    """About how long a training takes on this machine, by how long it takes to encode some of its texts."""
+    """About how long a training takes on this machine, by how long it takes to encode some of its
+    texts.
+    """
     corpus, encoder = training_text(text, method, sentences), load(model)
     some = corpus.texts(np.array(evenly(len(corpus), PROBED)))
     with cut(encoder, method.train.max_length):

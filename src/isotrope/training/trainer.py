@@ -10,13 +10,25 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from torch import Tensor, nn
 from transformers import TrainerCallback
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
 from isotrope.encoder.adapters import has_adapter, load_adapter
-from isotrope.encoder.sharded import by_kind, clip, collected, gathered, load_whole, shard, spread_like
+from isotrope.encoder.sharded import (
+    by_kind,
+    clip,
+    collected,
+    gathered,
+    load_whole,
+    shard,
+    spread_like,
+)
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.outside import OutsideLoss
@@ -30,8 +42,8 @@ from isotrope.training.processes import process_count, process_number
 class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
     """Clips the objective together with the encoder, and ends with one line when training diverges.
 
-    The dropout of a step depends only on (seed, step, process). It does not matter how often a run is evaluated,
-    killed or resumed.
+    The dropout of a step depends only on (seed, step, process). It does not matter how often a run
+    is evaluated, killed or resumed.
     """
 
     remedy = "lower the learning rate"  # against divergence
@@ -40,7 +52,9 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
         """No card: it would encode examples at every save."""
 
     def get_batch_sampler(self, *args: Any, **kwargs: Any) -> Any:
-        """The sampler, with a callback that tells it the epoch. At a resume, the trainer's wrappers hide the epoch."""
+        """The sampler, with a callback that tells it the epoch. At a resume, the trainer's wrappers
+        hide the epoch.
+        """
         batches = super().get_batch_sampler(*args, **kwargs)
         self.add_callback(_Epochs(batches))
         return batches
@@ -56,7 +70,9 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
         return clip(self.loss.parameters(), self.args.max_grad_norm)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        """One batch. Whether training diverges is only asked when it is logged, because on a GPU it costs time."""
+        """One batch. Whether training diverges is only asked when it is logged, because on a GPU it
+        costs time.
+        """
         torch.manual_seed(derive(derive(self.args.seed, self.loss.step), process_number()))
         try:
             return super().training_step(*args, **kwargs)  # type: ignore[no-any-return]
@@ -65,7 +81,8 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
             raise
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        if not math.isfinite(logs.get("loss", 0.0)):  # in fp16, steps that it would spoil are left out
+        # in fp16, steps that it would spoil are left out
+        if not math.isfinite(logs.get("loss", 0.0)):
             raise self._diverged("the loss is not finite")
         super().log(logs, *args, **kwargs)
 
@@ -84,7 +101,9 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
             raise self._diverged("some weights are not finite")
 
     def _diverged(self, how: str) -> UserError:
-        return UserError(f"training diverged before step {self.state.global_step + 1} ({how})", self.remedy)
+        return UserError(
+            f"training diverged before step {self.state.global_step + 1} ({how})", self.remedy
+        )
 
 
 class _Epochs(TrainerCallback):
@@ -106,9 +125,16 @@ def training_arguments(
 ) -> SentenceTransformerTrainingArguments:
     """A run's settings as the trainer's arguments. With several processes, they connect here."""
     t, gpu = preset.train, torch.cuda.is_available()
-    # on a GPU another process makes the next batches, in pinned memory; on a CPU it would slow down the step
-    workers = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True, "dataloader_prefetch_factor": 8}
-    loading: dict[str, Any] = {**workers, "accelerator_config": {"non_blocking": True}} if gpu else {}
+    # on a GPU another process makes the next batches, in pinned memory; on a CPU it would slow down
+    # the step
+    workers = {
+        "dataloader_num_workers": 1,
+        "dataloader_persistent_workers": True,
+        "dataloader_prefetch_factor": 8,
+    }
+    loading: dict[str, Any] = (
+        {**workers, "accelerator_config": {"non_blocking": True}} if gpu else {}
+    )
     return SentenceTransformerTrainingArguments(
         output_dir=str(output),
         num_train_epochs=t.epochs,
@@ -119,7 +145,8 @@ def training_arguments(
         warmup_steps=t.warmup,
         lr_scheduler_type=t.schedule,
         max_grad_norm=t.max_grad_norm,
-        bf16=t.precision == "bf16" or (t.precision == "auto" and gpu and torch.cuda.is_bf16_supported()),
+        bf16=t.precision == "bf16"
+        or (t.precision == "auto" and gpu and torch.cuda.is_bf16_supported()),
         fp16=t.precision == "fp16",
         eval_strategy="steps",
         eval_steps=t.eval_steps,
@@ -127,7 +154,9 @@ def training_arguments(
         save_steps=t.save_steps,
         save_total_limit=None,  # it deletes by the name; `Sealing` deletes what is ours
         logging_steps=min(50, t.eval_steps),
-        batch_sampler=partial(PermutedBatches, limit=sentences, world_size=process_count(), rounds=rounds),
+        batch_sampler=partial(
+            PermutedBatches, limit=sentences, world_size=process_count(), rounds=rounds
+        ),
         dataloader_drop_last=True,
         seed=seed,
         data_seed=seed,
@@ -142,10 +171,11 @@ def training_arguments(
 
 
 class ShardedTrainer(Trainer):
-    """Writes and reads the same plain files as `Trainer`. FSDP2 averages the gradients, so nothing wraps the model.
+    """Writes and reads the same plain files as `Trainer`. FSDP2 averages the gradients, so nothing
+    wraps the model.
 
-    The objective gets a spread copy of the student; its second encoders are spread in place. The plain student lies in
-    main memory, where the first process's gets the weights that are saved.
+    The objective gets a spread copy of the student; its second encoders are spread in place. The
+    plain student lies in main memory, where the first process's gets the weights that are saved.
     """
 
     model: Any
@@ -162,7 +192,9 @@ class ShardedTrainer(Trainer):
                 if isinstance(encoder, SentenceTransformer):
                     shard(encoder, device)
         super().__init__(model=self.student, loss=loss, **kwargs)
-        self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
+        self.accelerator.prepare_model = partial(
+            self.accelerator.prepare_model, evaluation_mode=True
+        )
 
     def collect(self) -> SentenceTransformer:
         """The plain student with the weights of now. All processes must call."""
@@ -174,7 +206,11 @@ class ShardedTrainer(Trainer):
     def get_optimizer_cls_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Groups of spread weights, and of plain ones."""
         cls, options = super().get_optimizer_cls_and_kwargs(*args, **kwargs)
-        groups = [given | {"params": kind} for given in options["optimizer_dict"] for kind in by_kind(given["params"])]
+        groups = [
+            given | {"params": kind}
+            for given in options["optimizer_dict"]
+            for kind in by_kind(given["params"])
+        ]
         return cls, options | {"optimizer_dict": groups}
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
@@ -205,7 +241,9 @@ class ShardedTrainer(Trainer):
         weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
         for number, kept in state["state"].items():
             like = weights[number]
-            state["state"][number] = {k: spread_like(v, like) if v.shape == like.shape else v for k, v in kept.items()}
+            state["state"][number] = {
+                k: spread_like(v, like) if v.shape == like.shape else v for k, v in kept.items()
+            }
         self.optimizer.load_state_dict(state)
         self.lr_scheduler.load_state_dict(read(Path(checkpoint) / SCHEDULER_NAME))
 
@@ -214,34 +252,44 @@ WEIGHTS = "objective.safetensors"
 
 
 class ObjectiveState(TrainerCallback):
-    """Saves the objective's own weights beside every checkpoint, restores them at resume, and clips their gradients.
+    """Saves the objective's own weights beside every checkpoint, restores them at resume, and clips
+    their gradients.
 
-    sentence-transformers optimises a loss's own parameters (a head) but neither saves nor clips them. This callback
-    does, in any script: ``SentenceTransformerTrainer(loss=objective, callbacks=[ObjectiveState(objective)])``.
-    Gradients of the objective are clipped to ``args.max_grad_norm`` by their own norm. With isotrope's trainer this
-    changes nothing: it has clipped encoder and objective together before.
+    sentence-transformers optimises a loss's own parameters (a head) but neither saves nor clips
+    them. This callback does, in any script: ``SentenceTransformerTrainer(loss=objective,
+    callbacks=[ObjectiveState(objective)])``. Gradients of the objective are clipped to
+    ``args.max_grad_norm`` by their own norm. With isotrope's trainer this changes nothing: it has
+    clipped encoder and objective together before.
 
     Raises:
-        UserError: at resume, if the checkpoint holds no objective; when the trainer logs, if the objective is not the
-            one that is trained, or some weights are not finite.
+        UserError: at resume, if the checkpoint holds no objective; when the trainer logs, if the
+            objective is not the one that is trained, or some weights are not finite.
     """
 
     def __init__(self, objective: Objective | OutsideLoss) -> None:
         self.objective = objective
 
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Look for a divergence, since sentence-transformers' trainer logs a loss that is no number as 0."""
+        """Look for a divergence, since sentence-transformers' trainer logs a loss that is no number
+        as 0.
+        """
         if not self.objective.step:
             remedy = "give the same objective to the trainer and to ObjectiveState"
             raise UserError("ObjectiveState has an objective that is not trained", remedy)
         if not all(bool(weights.isfinite().all()) for weights in self.objective.parameters()):
-            problem = f"training diverged before step {state.global_step}: some weights are not finite"
+            problem = (
+                f"training diverged before step {state.global_step}: some weights are not finite"
+            )
             raise UserError(problem, "lower the learning rate")
 
     def own_state(self) -> dict[str, Tensor]:
-        """The objective's weights, buffers and step number, without the encoder. All processes must call."""
+        """The objective's weights, buffers and step number, without the encoder. All processes must
+        call.
+        """
         state = self.objective.state_dict()
-        own = collected({name: value for name, value in state.items() if not name.startswith("model.")})
+        own = collected(
+            {name: value for name, value in state.items() if not name.startswith("model.")}
+        )
         return {name: value.contiguous() for name, value in own.items()}
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -258,12 +306,16 @@ class ObjectiveState(TrainerCallback):
         kept = load_file(path) if path.is_file() else {}
         if lost := sorted(self.own_state().keys() - kept.keys()):
             problem = f"{path} lacks {lost[0]}, which would start from random weights"
-            raise UserError(problem, "resume with ObjectiveState and the preset that the run began with")
+            raise UserError(
+                problem, "resume with ObjectiveState and the preset that the run began with"
+            )
         load_whole(self.objective, kept)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if args.max_grad_norm:
-            own = [p for name, p in self.objective.named_parameters() if not name.startswith("model.")]
+            own = [
+                p for name, p in self.objective.named_parameters() if not name.startswith("model.")
+            ]
             clip(own, args.max_grad_norm)
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:

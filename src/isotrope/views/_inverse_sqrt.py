@@ -1,4 +1,6 @@
-"""Σ^-1/2 with a backward that is finite at equal eigenvalues, where autograd through ``eigh`` is NaN."""
+"""Σ^-1/2 with a backward that is finite at equal eigenvalues, where autograd through ``eigh`` is
+NaN.
+"""
 
 from typing import Any, Literal
 
@@ -12,10 +14,12 @@ Method = Literal["zca", "pca"]
 
 
 def inverse_sqrt(covariance: Tensor, method: Method = "zca") -> Tensor:
-    """Whitening matrices W with Wᵀ Σ W = I: U Λ^-1/2 Uᵀ (zca) or U Λ^-1/2 (pca). (…, C, C) -> (…, C, C).
+    """Whitening matrices W with Wᵀ Σ W = I: U Λ^-1/2 Uᵀ (zca) or U Λ^-1/2 (pca). (…, C, C) -> (…,
+    C, C).
 
-    pca: columns by rising eigenvalue, the largest entry of each positive. A direction without variance (its eigenvalue
-    below rounding) gets no output and no gradient: W is zero there, as the centred features are.
+    pca: columns by rising eigenvalue, the largest entry of each positive. A direction without
+    variance (its eigenvalue below rounding) gets no output and no gradient: W is zero there, as the
+    centred features are.
     """
     try:
         return _InverseSqrt.apply(covariance, method)  # type: ignore[no-any-return, no-untyped-call]
@@ -25,7 +29,9 @@ def inverse_sqrt(covariance: Tensor, method: Method = "zca") -> Tensor:
 
 
 class _InverseSqrt(torch.autograd.Function):
-    """The derivative of a function of a symmetric matrix, by Daleckii and Krein (Bhatia, Matrix Analysis, V.3)."""
+    """The derivative of a function of a symmetric matrix, by Daleckii and Krein (Bhatia, Matrix
+    Analysis, V.3).
+    """
 
     @staticmethod
     def forward(ctx: Any, covariance: Tensor, method: Method) -> Tensor:
@@ -46,13 +52,19 @@ class _InverseSqrt(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         values, vectors, root, inverse = ctx.saved_tensors
         with torch.autocast(values.device.type, enabled=False):
-            inner = vectors.mT @ grads[0]  # the gradient in the basis of the eigenvectors, (..., C, C)
+            # the gradient in the basis of the eigenvectors, (..., C, C)
+            inner = vectors.mT @ grads[0]
             if ctx.method == "zca":
                 # (λi^-1/2 - λj^-1/2) / (λi - λj), written so that λi = λj is no special case
-                quotient = -inverse[..., :, None] * inverse[..., None, :] / (root[..., :, None] + root[..., None, :])
+                quotient = (
+                    -inverse[..., :, None]
+                    * inverse[..., None, :]
+                    / (root[..., :, None] + root[..., None, :])
+                )
                 inner = inner @ vectors * quotient
             else:
-                # Eigenvectors turn by 1 / (λj - λi): where the two are equal, they have no derivative, and get none.
+                # Eigenvectors turn by 1 / (λj - λi): where the two are equal, they have no
+                # derivative, and get none.
                 gap = values[..., None, :] - values[..., :, None]
                 apart = gap.abs() > _rounding(values) * values[..., -1:, None]
                 turn = torch.where(apart, 1 / torch.where(apart, gap, 1), 0) * inverse[..., None, :]
@@ -66,10 +78,11 @@ def _rounding(values: Tensor) -> float:
 
 
 def eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
-    """Rising eigenvalues (…, C) and their vectors as columns (…, C, C) of symmetric matrices (…, C, C).
+    """Rising eigenvalues (…, C) and their vectors as columns (…, C, C) of symmetric matrices (…, C,
+    C).
 
-    One or two channels, which is WhitenedCSE's own size of a group, need one rotation, in float64. Nothing waits for
-    the device then; ``eigh`` would wait for a GPU, to ask whether all converged.
+    One or two channels, which is WhitenedCSE's own size of a group, need one rotation, in float64.
+    Nothing waits for the device then; ``eigh`` would wait for a GPU, to ask whether all converged.
     """
     if matrices.shape[-1] > 2:
         return torch.linalg.eigh(matrices)  # type: ignore[no-any-return]
@@ -80,10 +93,16 @@ def eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
     # Apple's GPUs do not have float64.
     precise = matrices if matrices.device.type == "mps" else matrices.double()
     first, second, between = precise[..., 0, 0], precise[..., 1, 1], precise[..., 0, 1]
-    swap = second < first  # a right angle more, exactly: a channel without variance does not mix with the other
+    # a right angle more, exactly: a channel without variance does not mix with the other
+    swap = second < first
     angle = torch.atan2(2 * torch.where(swap, -between, between), (second - first).abs()) / 2
-    cos, sin = torch.where(swap, -angle.sin(), angle.cos()), torch.where(swap, angle.cos(), angle.sin())
+    cos, sin = (
+        torch.where(swap, -angle.sin(), angle.cos()),
+        torch.where(swap, angle.cos(), angle.sin()),
+    )
     low = cos * (cos * first - sin * between) - sin * (cos * between - sin * second)
     high = sin * (sin * first + cos * between) + cos * (sin * between + cos * second)
-    vectors = torch.stack([torch.stack([cos, sin], dim=-1), torch.stack([-sin, cos], dim=-1)], dim=-2)
+    vectors = torch.stack(
+        [torch.stack([cos, sin], dim=-1), torch.stack([-sin, cos], dim=-1)], dim=-2
+    )
     return torch.stack([low, high], dim=-1).to(matrices), vectors.to(matrices)

@@ -1,4 +1,6 @@
-"""Two branches in training: MoCoSE (Cao et al., Findings of ACL 2022), https://aclanthology.org/2022.findings-acl.248."""
+"""Two branches in training: MoCoSE (Cao et al., Findings of ACL 2022),
+https://aclanthology.org/2022.findings-acl.248.
+"""
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -15,22 +17,30 @@ from isotrope.types import Counts, Fraction, Views, Whole
 
 @dataclass(eq=False, repr=False)
 class Branches(WithState):
-    """(V, N, D) -> (V, N, D), in training only: what a predictor says of the key, and the key. BibTeX: cao2022mocose.
+    """(V, N, D) -> (V, N, D), in training only: what a predictor says of the key, and the key.
+    BibTeX: cao2022mocose.
 
-    The projector is Linear and LayerNorm, the predictor Linear, LayerNorm, Linear and Tanh. The views ``slow``, and
-    hard negatives, go through a moving average of the projector alone, as `isotrope.peers.moving_average`.
+    The projector is Linear and LayerNorm, the predictor Linear, LayerNorm, Linear and Tanh. The
+    views ``slow``, and hard negatives, go through a moving average of the projector alone, as
+    `isotrope.peers.moving_average`.
     """
 
     stage = "views"
     slow: Counts = (1,)
     decay: Fraction = 0.85
     rise: Whole = 0
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1  # of each LayerNorm's numbers, drawn by sentence
+    # of each LayerNorm's numbers, drawn by sentence
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
     def begin(self, context: BuildContext) -> None:
         dim = context.needed("width")
         self.projector = nn.Sequential(as_new(nn.Linear(dim, dim)), nn.LayerNorm(dim))
-        layers = as_new(nn.Linear(dim, dim)), nn.LayerNorm(dim), as_new(nn.Linear(dim, dim)), nn.Tanh()
+        layers = (
+            as_new(nn.Linear(dim, dim)),
+            nn.LayerNorm(dim),
+            as_new(nn.Linear(dim, dim)),
+            nn.Tanh(),
+        )
         self.predictor = nn.Sequential(*layers)
         self.average = deepcopy(self.projector).requires_grad_(False)
         self.steps: Tensor = nn.Buffer(torch.tensor(0))
@@ -38,17 +48,22 @@ class Branches(WithState):
     def forward(self, views: Views) -> Views:
         views.named(self.slow, "views.branches.slow")
         generator = torch.Generator().manual_seed(views.batch.generator.initial_seed())
-        order = views.batch.rows.argsort(stable=True).argsort(stable=True)  # draws belong to sentences
+        # draws belong to sentences
+        order = views.batch.rows.argsort(stable=True).argsort(stable=True)
 
         def dropped(rows: Tensor) -> Tensor:
             if not self.training:
                 return rows
-            stay = torch.rand(rows.shape, generator=generator).to(rows.device)[order] >= self.dropout
+            stay = (
+                torch.rand(rows.shape, generator=generator).to(rows.device)[order] >= self.dropout
+            )
             return rows * stay / (1 - self.dropout)
 
         first, last = self.predictor[:2], self.predictor[2:]
         through = [
-            dropped(self.average(rows)) if number in self.slow else last(dropped(first(dropped(self.projector(rows)))))
+            dropped(self.average(rows))
+            if number in self.slow
+            else last(dropped(first(dropped(self.projector(rows)))))
             for number, rows in enumerate(views.stack)
         ]
         return replace(views, stack=torch.stack(through), negatives=self.average(views.negatives))

@@ -1,6 +1,8 @@
-"""Views made of others: without what a template says of itself, or with several positives as their mean.
+"""Views made of others: without what a template says of itself, or with several positives as their
+mean.
 
-PromptBERT, Sec. 4.3: https://aclanthology.org/2022.emnlp-main.603. DeCLUTR: https://aclanthology.org/2021.acl-long.72.
+PromptBERT, Sec. 4.3: https://aclanthology.org/2022.emnlp-main.603. DeCLUTR:
+https://aclanthology.org/2021.acl-long.72.
 """
 
 from collections.abc import Sequence
@@ -13,7 +15,9 @@ from isotrope.types import Counts, Views
 
 
 def denoise(stack: Tensor, templates: Sequence[int]) -> Tensor:
-    """h_p − ĥ_p for the first views p; ĥ_p is the view ``templates[p]``. The others stay. (V, N, D) -> (V, N, D)."""
+    """h_p − ĥ_p for the first views p; ĥ_p is the view ``templates[p]``. The others stay. (V, N, D)
+    -> (V, N, D).
+    """
     count = len(templates)
     return torch.cat([stack[:count] - stack[list(templates)], stack[count:]])
 
@@ -25,9 +29,11 @@ def mean_positive(positives: Tensor, further: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Denoised:
-    """(V, N, D) -> (V, N, D), in training only: the new model gives h, not h − ĥ. BibTeX: jiang2022promptbert.
+    """(V, N, D) -> (V, N, D), in training only: the new model gives h, not h − ĥ. BibTeX:
+    jiang2022promptbert.
 
-    ``templates``: for view 0, 1, …, the view whose template has no text; ``scores.positives`` leaves it out.
+    ``templates``: for view 0, 1, …, the view whose template has no text; ``scores.positives``
+    leaves it out.
     """
 
     stage = "views"
@@ -40,7 +46,9 @@ class Denoised:
 
 @dataclass(frozen=True)
 class MeanPositive:
-    """(V, N, D) -> (V, N, D): further columns hold positives; no hard negatives are left. BibTeX: giorgi2021declutr."""
+    """(V, N, D) -> (V, N, D): further columns hold positives; no hard negatives are left. BibTeX:
+    giorgi2021declutr.
+    """
 
     stage = "views"
 

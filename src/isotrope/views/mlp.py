@@ -1,4 +1,6 @@
-"""The training-only head of SimCSE: Linear + Tanh on the sentence embedding (Gao et al., EMNLP 2021, Sec. 6.3)."""
+"""The training-only head of SimCSE: Linear + Tanh on the sentence embedding (Gao et al., EMNLP
+2021, Sec. 6.3).
+"""
 
 from dataclasses import dataclass, replace
 
@@ -12,10 +14,11 @@ from isotrope.types import NonNegative, Views
 
 @dataclass(eq=False, repr=False)
 class MLP(WithState):
-    """(V, N, D) -> (V, N, D), thrown away after training unless ``train.keep_head``. BibTeX: gao2021simcse.
+    """(V, N, D) -> (V, N, D), thrown away after training unless ``train.keep_head``. BibTeX:
+    gao2021simcse.
 
-    It starts as BERT's new layers: weights from N(0, ``std``²), bias 0. (torch's default bias would give all sentences
-    a common direction where embeddings are short, as normalised ones are.)
+    It starts as BERT's new layers: weights from N(0, ``std``²), bias 0. (torch's default bias would
+    give all sentences a common direction where embeddings are short, as normalised ones are.)
     """
 
     stage = "views"
@@ -29,4 +32,8 @@ class MLP(WithState):
         return [dense(self.linear.weight, self.linear.bias, nn.Tanh())]
 
     def forward(self, views: Views) -> Views:
-        return replace(views, stack=self.linear(views.stack).tanh(), negatives=self.linear(views.negatives).tanh())
+        return replace(
+            views,
+            stack=self.linear(views.stack).tanh(),
+            negatives=self.linear(views.negatives).tanh(),
+        )

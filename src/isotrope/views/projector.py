@@ -1,4 +1,6 @@
-"""DiffCSE's training head (Chuang et al., NAACL 2022, Sec. 4.1). https://aclanthology.org/2022.naacl-main.311"""
+"""DiffCSE's training head (Chuang et al., NAACL 2022, Sec. 4.1).
+https://aclanthology.org/2022.naacl-main.311
+"""
 
 from dataclasses import dataclass, replace
 
@@ -14,8 +16,8 @@ from isotrope.types import Views
 class Projector(WithState):
     """(V, N, D) -> (V, N, D), thrown away after training. BibTeX: chuang2022diffcse.
 
-    D -> 2D, BatchNorm, ReLU, 2D -> D, BatchNorm without weights of its own. All views and hard negatives of the batch
-    have one mean and one variance.
+    D -> 2D, BatchNorm, ReLU, 2D -> D, BatchNorm without weights of its own. All views and hard
+    negatives of the batch have one mean and one variance.
     """
 
     stage = "views"

@@ -1,4 +1,6 @@
-"""Shuffled group whitening (WhitenedCSE: Zhuo et al., 2023, Sec. 3.2). https://aclanthology.org/2023.acl-long.677"""
+"""Shuffled group whitening (WhitenedCSE: Zhuo et al., 2023, Sec. 3.2).
+https://aclanthology.org/2023.acl-long.677
+"""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
@@ -24,11 +26,13 @@ def group_whiten(
     method: Method = "zca",
     eps: float = 0.0,
 ) -> Tensor:
-    """WhitenedCSE Eq. 3-6: H = shuffle⁻¹(concat_g((Z_g - mean) W_g)), W_g = Σ_g^-1/2 -> the shape of z.
+    """WhitenedCSE Eq. 3-6: H = shuffle⁻¹(concat_g((Z_g - mean) W_g)), W_g = Σ_g^-1/2 -> the shape
+    of z.
 
-    Channel ``order[i]`` goes to place i, and comes back; groups are neighbouring places. Σ_g (C, C), C = D / groups, is
-    the covariance over the N sentences, plus ``eps``·I. In float32 or better, also under autocast. A direction without
-    variance (a constant channel, equal sentences) comes out as 0.
+    Channel ``order[i]`` goes to place i, and comes back; groups are neighbouring places. Σ_g (C,
+    C), C = D / groups, is the covariance over the N sentences, plus ``eps``·I. In float32 or
+    better, also under autocast. A direction without variance (a constant channel, equal sentences)
+    comes out as 0.
     """
     count, dim = z.shape[-2:]
     _check_groups("groups", groups, dim)
@@ -37,22 +41,27 @@ def group_whiten(
     order = torch.arange(dim, device=z.device) if order is None else order.to(z.device)
     order = order.expand(*z.shape[:-2], dim).reshape(-1, dim)  # (V, D)
     with torch.autocast(z.device.type, enabled=False):
-        centred, covariance = moments(into_groups(_precise(z).reshape(-1, count, dim), order, groups))  # (V, G, C, N)
+        # (V, G, C, N)
+        centred, covariance = moments(
+            into_groups(_precise(z).reshape(-1, count, dim), order, groups)
+        )
         return out_of_groups(_matrices(covariance, method, eps) @ centred, order).reshape(z.shape)
 
 
 @dataclass(eq=False, repr=False)
 class SGW(WithState):
-    """(P, N, D) -> (P·copies, N, D): each view whitened by itself, in its own shuffle. BibTeX: zhuo2023whitenedcse.
+    """(P, N, D) -> (P·copies, N, D): each view whitened by itself, in its own shuffle. BibTeX:
+    zhuo2023whitenedcse.
 
-    The paper's text has passes = 1 and copies = 3, its code passes = 3. Hard negatives are whitened with the anchor
-    view's mean and matrix, and change neither.
+    The paper's text has passes = 1 and copies = 3, its code passes = 3. Hard negatives are whitened
+    with the anchor view's mean and matrix, and change neither.
 
-    Eq. 13 follows mean and covariance over the batches. In evaluation mode they whiten, and channels keep their order,
-    so that a sentence has one result whatever its batch. In training they whiten where N <= C, and always with
-    ``running``: true is Eq. 13 with the batch at hand, and its gradient; "before" is as printed, of the batches before
-    it, without gradient. They start at the first batch's mean and mean variance. Evaluation before any training has
-    none yet, and uses the batch's.
+    Eq. 13 follows mean and covariance over the batches. In evaluation mode they whiten, and
+    channels keep their order, so that a sentence has one result whatever its batch. In training
+    they whiten where N <= C, and always with ``running``: true is Eq. 13 with the batch at hand,
+    and its gradient; "before" is as printed, of the batches before it, without gradient. They start
+    at the first batch's mean and mean variance. Evaluation before any training has none yet, and
+    uses the batch's.
     """
 
     stage = "views"
@@ -62,7 +71,8 @@ class SGW(WithState):
     copies: Count = 1  # of each pass, to be whitened
     normalize: bool = False  # divide rows by their norm first
     running: Literal[True, False, "before"] = False
-    momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.9  # β of Eq. 13, which does not state it
+    # β of Eq. 13, which does not state it
+    momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.9
     eps: NonNegative = 0.0
 
     def begin(self, context: BuildContext) -> None:
@@ -74,7 +84,9 @@ class SGW(WithState):
         self.statistics = Momentum(dim, self.momentum)
 
     def layers(self) -> list[nn.Module]:
-        """What it does in evaluation mode, for a model that keeps it: one linear map, by the statistics so far."""
+        """What it does in evaluation mode, for a model that keeps it: one linear map, by the
+        statistics so far.
+        """
         mean, covariance = self.statistics.kept(self.statistics.mean)
         order = torch.arange(len(mean), device=mean.device)[None]
         matrices = self.whitening(blocks((mean, covariance), order, self.groups)[1])[0]  # (G, C, C)
@@ -84,13 +96,16 @@ class SGW(WithState):
     def forward(self, views: Views) -> Views:
         with torch.autocast(views.stack.device.type, enabled=False):
             given = (_precise(views.stack), _precise(views.negatives))
-            stack, negatives = (F.normalize(each, dim=-1) if self.normalize else each for each in given)
+            stack, negatives = (
+                F.normalize(each, dim=-1) if self.normalize else each for each in given
+            )
             order = self._order(len(stack) * self.copies, views.batch.generator)  # (V, D)
             order = order.to(stack.device, non_blocking=True)
             x = into_groups(stack, order, self.groups)  # (V, G, C, N)
             centred, covariance = self._centred(stack, x, order)
             matrices = self.whitening(covariance)
-            hard = into_groups(negatives.flatten(0, 1)[None], order[:1], self.groups)  # (1, G, C, N·H)
+            # (1, G, C, N·H)
+            hard = into_groups(negatives.flatten(0, 1)[None], order[:1], self.groups)
             hard = hard - (x[:1, ..., :1] - centred[:1, ..., :1])  # the anchor view's mean
             hard = out_of_groups(matrices[:1] @ hard, order[:1]).reshape(negatives.shape)
             return replace(views, stack=out_of_groups(matrices @ centred, order), negatives=hard)
@@ -107,7 +122,9 @@ class SGW(WithState):
         return torch.arange(dim).expand(count, -1)
 
     def _centred(self, stack: Tensor, x: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-        """Features x (V, G, C, N) less the mean, and covariance (V, G, C, C): of the batch, or of all so far."""
+        """Features x (V, G, C, N) less the mean, and covariance (V, G, C, C): of the batch, or of
+        all so far.
+        """
         size, count = x.shape[-2:]
         if self.training:
             _check_size(count, 1, "train with batches of two or more")
@@ -136,7 +153,9 @@ def _precise(z: Tensor) -> Tensor:
 def _check_groups(key: str, groups: int, dim: int) -> None:
     if groups < 1 or dim % groups:
         divisors = ", ".join(str(number) for number in range(1, dim + 1) if dim % number == 0)
-        raise UserError(f"{key} = {groups} does not divide the {dim} channels", f"choose one of {divisors}")
+        raise UserError(
+            f"{key} = {groups} does not divide the {dim} channels", f"choose one of {divisors}"
+        )
 
 
 def _check_size(count: int, size: int, remedy: str) -> None:

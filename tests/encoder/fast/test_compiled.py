@@ -1,4 +1,6 @@
-"""Compiled layers: the same numbers and gradients, few shapes, one graph for all layers; runs that resume exactly."""
+"""Compiled layers: the same numbers and gradients, few shapes, one graph for all layers; runs that
+resume exactly.
+"""
 
 import shutil
 from pathlib import Path
@@ -23,7 +25,9 @@ from small_runs import same_weights, small_run
 
 @pytest.fixture
 def graphs() -> dict[str, int]:
-    """What torch has compiled since the test began: ``unique_graphs``, and the reasons of breaks in them."""
+    """What torch has compiled since the test began: ``unique_graphs``, and the reasons of breaks in
+    them.
+    """
     torch._dynamo.reset()
     counters.clear()
     return counters["stats"]
@@ -35,13 +39,21 @@ def gradients(model: nn.Module, text: list[str]) -> tuple[Tensor, dict[str, Tens
     embeddings = model(model.preprocess(text))["sentence_embedding"]
     weights = torch.randn(embeddings.shape, generator=torch.Generator().manual_seed(0))
     (embeddings * weights).sum().backward()
-    return embeddings.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return embeddings.detach(), {
+        name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None
+    }
 
 
 @pytest.mark.slow  # the compiler takes half a minute
-def test_numbers_gradients_and_files_are_the_same(tiny_model: Path, tmp_path: Path, graphs: dict[str, int]) -> None:
-    """Both layers and batches of 8 to 14 tokens share one graph; what needs no gradients is not compiled."""
-    plain, compiled = (load(tiny_model, "mean", dropout=0.0, device="cpu").train() for _ in range(2))
+def test_numbers_gradients_and_files_are_the_same(
+    tiny_model: Path, tmp_path: Path, graphs: dict[str, int]
+) -> None:
+    """Both layers and batches of 8 to 14 tokens share one graph; what needs no gradients is not
+    compiled.
+    """
+    plain, compiled = (
+        load(tiny_model, "mean", dropout=0.0, device="cpu").train() for _ in range(2)
+    )
     compile_layers(compiled)
     text = sorted(sentences(40), key=lambda sentence: len(sentence.split()))
     for first in (0, 12, 28):
@@ -52,7 +64,9 @@ def test_numbers_gradients_and_files_are_the_same(tiny_model: Path, tmp_path: Pa
         for name, value in expected[1].items():
             assert torch.allclose(found[1][name], value, atol=1e-5), name
     compiled_graphs = graphs["unique_graphs"]
-    assert 1 <= compiled_graphs <= 3, "one for each number of tokens that is a sixteenth of the padded batch"
+    assert 1 <= compiled_graphs <= 3, (
+        "one for each number of tokens that is a sixteenth of the padded batch"
+    )
     assert not counters["graph_break"]
     assert np.allclose(compiled.encode(text), plain.encode(text), atol=1e-5)
     assert graphs["unique_graphs"] == compiled_graphs
@@ -74,7 +88,9 @@ def test_batches_come_in_few_shapes(kind: str) -> None:
         mask = (torch.arange(int(lengths.max())) < lengths[:, None]).long()  # (N, L)
         ids = torch.randint(4, 50, mask.shape, generator=generator) * mask + (1 - mask)
         with torch.no_grad():
-            found = forward(model, input_ids=ids, attention_mask=mask, width=WIDTH, multiple=None).last_hidden_state
+            found = forward(
+                model, input_ids=ids, attention_mask=mask, width=WIDTH, multiple=None
+            ).last_hidden_state
         tokens.add(int(mask.sum()))
     assert len(tokens) > 25
     assert len(seen) <= 4
@@ -84,17 +100,29 @@ def test_batches_come_in_few_shapes(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_compiled_run_trains_and_resumes_exactly(tiny_model: Path, tmp_path: Path, graphs: dict[str, int]) -> None:
-    """Dropout's masks are drawn by the step here too: nothing depends on what was compiled or drawn before."""
-    text = [" ".join((sentence + " the of in on to and is").split()[:9]) for sentence in sentences(200)]
+def test_a_compiled_run_trains_and_resumes_exactly(
+    tiny_model: Path, tmp_path: Path, graphs: dict[str, int]
+) -> None:
+    """Dropout's masks are drawn by the step here too: nothing depends on what was compiled or drawn
+    before.
+    """
+    text = [
+        " ".join((sentence + " the of in on to and is").split()[:9]) for sentence in sentences(200)
+    ]
     (tmp_path / "corpus.txt").write_text("\n".join(dict.fromkeys(text)) + "\n")
 
     def run(output: Path, **options: object) -> Path:
         settings = ["batch_size=16", "save_steps=4", "compile=true", "learning_rate=1e-3"]
         return isotrope.train(
-            tmp_path / "corpus.txt", model=str(tiny_model), output=output, sentences=128, dev="none", labels="none",
-            overrides=["encoder.pooling=mean", *(f"train.{setting}" for setting in settings)], **options,
-        ).folder  # fmt: skip
+            tmp_path / "corpus.txt",
+            model=str(tiny_model),
+            output=output,
+            sentences=128,
+            dev="none",
+            labels="none",
+            overrides=["encoder.pooling=mean", *(f"train.{setting}" for setting in settings)],
+            **options,
+        ).folder
 
     whole = run(tmp_path / "whole")
     assert 1 <= graphs["unique_graphs"] <= 2
@@ -106,7 +134,9 @@ def test_a_compiled_run_trains_and_resumes_exactly(tiny_model: Path, tmp_path: P
     (halved / "result.json").unlink()
     torch._dynamo.reset()
     assert same_weights(run(halved), whole)
-    before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, whole / "model"))
+    before, after = (
+        load_file(folder / "model.safetensors") for folder in (tiny_model, whole / "model")
+    )
     name = "encoder.layer.0.output.dense.weight"
     assert not torch.equal(before[name], after[name])
 
@@ -116,8 +146,12 @@ def test_what_cannot_be_compiled_is_said_before_the_run(
 ) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match=r"train\.compile = true needs a C\+\+ compiler.*install g\+\+"):
+    with pytest.raises(
+        UserError, match=r"train\.compile = true needs a C\+\+ compiler.*install g\+\+"
+    ):
         small_run(tiny_model, corpus_file, tmp_path / "run", "train.compile=true", dev="none")
     assert not (tmp_path / "run" / "job.json").exists()
-    with pytest.raises(UserError, match=r"isotrope does not compile BertModel.*train\.compile = false"):
+    with pytest.raises(
+        UserError, match=r"isotrope does not compile BertModel.*train\.compile = false"
+    ):
         compile_layers(load(tiny_model, device="cpu", packed=False))

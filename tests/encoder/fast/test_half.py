@@ -1,4 +1,6 @@
-"""Encoding in bf16: close to float32, the same on every call, and nothing else about the model is changed."""
+"""Encoding in bf16: close to float32, the same on every call, and nothing else about the model is
+changed.
+"""
 
 import pickle
 from copy import deepcopy
@@ -38,7 +40,8 @@ def test_states_of_every_architecture_are_close(kind: str, holes: bool) -> None:
     multiply_in(packed, "bf16")
     found = states(packed, features)
     assert found.dtype == torch.float32
-    assert 1e-4 < (found - expected).abs().max() < 0.1 * expected.abs().max()  # rounded, and not much
+    # rounded, and not much
+    assert 1e-4 < (found - expected).abs().max() < 0.1 * expected.abs().max()
     multiply_in(packed, "float32")
     assert torch.equal(states(packed, features), expected)
     multiply_in(packed.requires_grad_(True), "bf16")  # not rounded
@@ -51,7 +54,11 @@ def test_scores_are_made_for_few_heads_at_a_time(monkeypatch: pytest.MonkeyPatch
     _, packed = both("Bert")
     multiply_in(packed.requires_grad_(False), "bf16")
     heads, real = list[int](), torch.baddbmm
-    monkeypatch.setattr(torch, "baddbmm", lambda bias, q, k, **rest: heads.append(len(q)) or real(bias, q, k, **rest))
+    monkeypatch.setattr(
+        torch,
+        "baddbmm",
+        lambda bias, q, k, **rest: heads.append(len(q)) or real(bias, q, k, **rest),
+    )
     with torch.no_grad():
         expected = states(packed, batch())
         monkeypatch.setattr("isotrope.encoder.fast.attention.SCORES", 3 * 16 * 16)
@@ -63,7 +70,10 @@ def test_scores_are_made_for_few_heads_at_a_time(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("kind", ["Bert", "ModernBert", "MPNet"])
 def test_vectors_are_close_and_always_the_same(kind: str, tmp_path: Path) -> None:
     as_student(kind, tmp_path)
-    whole, half = (load(tmp_path, "mean", device="cpu", frozen=True, dtype=name) for name in ("float32", "bf16"))
+    whole, half = (
+        load(tmp_path, "mean", device="cpu", frozen=True, dtype=name)
+        for name in ("float32", "bf16")
+    )
     expected, found = (vectors_of(model, TEXTS, batch_size=8) for model in (whole, half))
     assert found.dtype == np.float32
     assert cosines(found, expected).min() > 0.999
@@ -76,23 +86,36 @@ def test_vectors_are_close_and_always_the_same(kind: str, tmp_path: Path) -> Non
 
 @needs_bf16
 def test_only_the_layers_multiply_in_16_bits(tiny_model: Path) -> None:
-    """Their weights stay in float32, so a saved model, its checksum and a copy are those of the float32 one."""
-    plain, half = load(tiny_model, "cls_head", device="cpu"), load(tiny_model, "cls_head", device="cpu", dtype="bf16")
+    """Their weights stay in float32, so a saved model, its checksum and a copy are those of the
+    float32 one.
+    """
+    plain, half = (
+        load(tiny_model, "cls_head", device="cpu"),
+        load(tiny_model, "cls_head", device="cpu", dtype="bf16"),
+    )
     linear = [module for module in half.modules() if isinstance(module, nn.Linear)]
-    inside = [module for module in layers(half[0].auto_model).modules() if isinstance(module, nn.Linear)]
+    inside = [
+        module for module in layers(half[0].auto_model).modules() if isinstance(module, nn.Linear)
+    ]
     assert {type(module) for module in inside} == {Linear16}
-    assert {type(module) for module in linear if not any(module is one for one in inside)} == {nn.Linear}
+    assert {type(module) for module in linear if not any(module is one for one in inside)} == {
+        nn.Linear
+    }
     assert (dtype_of(plain), dtype_of(half)) == ("float32", "bf16")
     vectors = half.encode(TEXTS)
     assert not any(weight.requires_grad for weight in half.parameters())
     assert model_checksum(half) == model_checksum(plain)
-    for copy in (deepcopy(half), pickle.loads(pickle.dumps(half))):  # a copy has no laid-out weights
+    # a copy has no laid-out weights
+    for copy in (deepcopy(half), pickle.loads(pickle.dumps(half))):
         assert np.array_equal(copy.encode(TEXTS), vectors)
 
 
 def test_refusals(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "has_bf16", lambda: False)
-    reasons = {"bf16": "this processor has no instructions for it", "half": "choose one of auto, float32, bf16"}
+    reasons = {
+        "bf16": "this processor has no instructions for it",
+        "half": "choose one of auto, float32, bf16",
+    }
     for dtype, why in reasons.items():
         with pytest.raises(UserError, match=why):
             load(tiny_model, device="cpu", dtype=dtype)
@@ -104,15 +127,27 @@ def test_refusals(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_bf16
-@pytest.mark.parametrize(("faster", "above", "expected"), [(0, 0, "bf16"), (99, 0, "float32"), (0, 1e-7, "float32")])
+@pytest.mark.parametrize(
+    ("faster", "above", "expected"), [(0, 0, "bf16"), (99, 0, "float32"), (0, 1e-7, "float32")]
+)
 def test_auto_measures_once(
-    faster: float, above: float, expected: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    faster: float,
+    above: float,
+    expected: str,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both limits count, the second for each text; it is remembered, whatever another measurement would say."""
+    """Both limits count, the second for each text; it is remembered, whatever another measurement
+    would say.
+    """
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path))
     monkeypatch.setattr(choice, "FASTER", faster)
     model = load(tiny_model, device="cpu", frozen=True)
-    whole, half = (vectors_of(load(tiny_model, device="cpu", dtype=name), TEXTS) for name in ("float32", "bf16"))
+    whole, half = (
+        vectors_of(load(tiny_model, device="cpu", dtype=name), TEXTS)
+        for name in ("float32", "bf16")
+    )
     monkeypatch.setattr(choice, "CLOSE", cosines(whole, half).min() + above - 1e-8)
     choose_dtype(model, TEXTS)
     assert dtype_of(model) == expected

@@ -1,4 +1,6 @@
-"""Packed encoding: the numbers of the padded encoder, its gradients, dropout, and all that stands around an encoder."""
+"""Packed encoding: the numbers of the padded encoder, its gradients, dropout, and all that stands
+around an encoder.
+"""
 
 import inspect
 from copy import deepcopy
@@ -8,7 +10,10 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.losses import (
+    MatryoshkaLoss,
+    MultipleNegativesRankingLoss,
+)
 from torch import nn
 from torch.testing import assert_close
 
@@ -18,7 +23,17 @@ from isotrope.encoder import save
 from isotrope.encoder.fast.attention import Dropout, Packing, attend, drop
 from isotrope.encoder.fast.packed import pack, supports
 from isotrope.encoder.pooling import LAYERS
-from small_encoders import KINDS, VOCABULARY, L, N, batch, both, random_model, rows_of_linear_layers, states
+from small_encoders import (
+    KINDS,
+    VOCABULARY,
+    L,
+    N,
+    batch,
+    both,
+    random_model,
+    rows_of_linear_layers,
+    states,
+)
 
 
 @pytest.mark.parametrize("holes", [False, True])
@@ -38,12 +53,15 @@ def test_every_layer_and_gradient_is_that_of_the_padded_encoder(kind: str, holes
     pooled = plain(**features).get("pooler_output")
     if pooled is not None:
         assert torch.allclose(packed(**features).pooler_output, pooled, atol=1e-5)
-    features["inputs_embeds"] = plain.get_input_embeddings()(features.pop("input_ids")).detach()  # as steps give them
+    # as steps give them
+    features["inputs_embeds"] = plain.get_input_embeddings()(features.pop("input_ids")).detach()
     assert torch.allclose(states(packed, features), states(plain, features), atol=1e-5)
 
 
 def test_sentence_transformers_reaches_the_packed_forward(tiny_model: Path) -> None:
-    """It calls the encoder's forward by name, where hooks would not run; copies compute with their own weights."""
+    """It calls the encoder's forward by name, where hooks would not run; copies compute with their
+    own weights.
+    """
     model = load(tiny_model, "mean", device="cpu")
     assert "inputs_embeds" in inspect.signature(model[0].auto_model.forward).parameters
     other = deepcopy(model)
@@ -73,10 +91,13 @@ def test_training_has_dropout_within_the_attention(kind: str) -> None:
     """The mean over masks is near the encoder without them, and each mask is another one."""
     model = random_model(kind, dropout=0.1)
     pack(model)
-    assert {type(module) for module in model.modules() if isinstance(module, nn.Dropout)} == {Dropout}
+    assert {type(module) for module in model.modules() if isinstance(module, nn.Dropout)} == {
+        Dropout
+    }
     features = batch()
     expected = model(**features).last_hidden_state
-    for module in model.modules():  # attention modules hand their probability on; all other dropout is off
+    # attention modules hand their probability on; all other dropout is off
+    for module in model.modules():
         module.training = not isinstance(module, nn.Dropout)
     with torch.no_grad():
         drawn = torch.stack([model(**features).last_hidden_state for _ in range(100)])
@@ -96,7 +117,9 @@ def test_gradient_checkpointing_gives_the_same_gradients(kind: str) -> None:
             model.activation_checkpointing_enable()
         torch.manual_seed(3)
         model(**batch()).last_hidden_state.square().mean().backward()
-        found.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+        found.append(
+            torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        )
     assert found[0].abs().sum() > 0
     assert torch.allclose(found[0], found[1], atol=1e-7)
 
@@ -117,7 +140,12 @@ def test_half_precision_is_as_near_as_the_padded_encoders(kind: str) -> None:
 def test_an_unknown_architecture_is_left_alone() -> None:
     from transformers import AlbertConfig, AlbertModel
 
-    shape = {"hidden_size": 16, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 24}
+    shape = {
+        "hidden_size": 16,
+        "embedding_size": 8,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+    }
     model = AlbertModel(AlbertConfig(vocab_size=VOCABULARY, num_hidden_layers=1, **shape)).eval()
     expected = model(**batch()).last_hidden_state
     assert not supports(model.config)
@@ -129,7 +157,9 @@ def test_an_unknown_architecture_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("pooling", list(LAYERS))
-def test_poolings_copies_and_saved_models_know_nothing_of_it(tiny_model: Path, tmp_path: Path, pooling: str) -> None:
+def test_poolings_copies_and_saved_models_know_nothing_of_it(
+    tiny_model: Path, tmp_path: Path, pooling: str
+) -> None:
     text = sentences(9)
     packed = load(tiny_model, pooling, device="cpu")
     expected = load(tiny_model, pooling, device="cpu", packed=False).encode(text)
@@ -143,7 +173,9 @@ def test_poolings_copies_and_saved_models_know_nothing_of_it(tiny_model: Path, t
 
 
 def test_a_loss_that_patches_the_models_forward(tiny_model: Path) -> None:
-    """sentence-transformers' Matryoshka loss puts its own forward in the model's place; equal to a padded encoder."""
+    """sentence-transformers' Matryoshka loss puts its own forward in the model's place; equal to a
+    padded encoder.
+    """
     found = []
     for packed in (True, False):
         model = load(tiny_model, "mean", dropout=0.0, device="cpu", packed=packed)
@@ -157,7 +189,9 @@ def test_a_loss_that_patches_the_models_forward(tiny_model: Path) -> None:
 
 @pytest.mark.parametrize("multiple", [1, 16])
 def test_filler_tokens_change_nothing(multiple: int) -> None:
-    """A GPU's rounded token counts, on a CPU: the way to packed rows and back, in values and gradients."""
+    """A GPU's rounded token counts, on a CPU: the way to packed rows and back, in values and
+    gradients.
+    """
     mask = batch(holes=True)["attention_mask"]
     packing, real = Packing.from_mask(mask, 2, multiple), mask[..., None, None].bool()
     x = torch.randn(N, L, 2, 3, requires_grad=True)
@@ -174,7 +208,9 @@ def test_filler_tokens_change_nothing(multiple: int) -> None:
 
 @pytest.mark.parametrize("holes", [False, True])
 def test_groups_of_like_length_change_nothing(holes: bool) -> None:
-    """The attention of a training in half precision, in values and gradients, against that of one padded batch."""
+    """The attention of a training in half precision, in values and gradients, against that of one
+    padded batch.
+    """
     generator = torch.Generator().manual_seed(2)
     count, longest, heads, size = 21, 40, 2, 8
     lengths = torch.randint(1, longest + 1, (count, 1), generator=generator)
@@ -186,7 +222,8 @@ def test_groups_of_like_length_change_nothing(holes: bool) -> None:
     given = torch.randn(shape, generator=generator).bfloat16().requires_grad_()
     weight = torch.randn((1, len(packing.places), heads, size), generator=generator).bfloat16()
     found = []
-    for bias in (packing.bias, packing.bias.clone()):  # another bias than the packing's own is not cut into groups
+    # another bias than the packing's own is not cut into groups
+    for bias in (packing.bias, packing.bias.clone()):
         out = attend(*given, packing, bias, 0.0, None)
         found.append((out, *torch.autograd.grad((out * weight).sum(), given)))
     assert sum(part.shape[0] * part.shape[-1] for part in packing.groups.masks) < 0.8 * mask.numel()
@@ -213,7 +250,9 @@ def test_dropout_drops_the_right_share_and_is_fixed_by_the_seed() -> None:
 
 
 def test_relative_positions_are_those_within_a_sentence() -> None:
-    """A large bias at some distances: packed as one row, the distances to other sentences' tokens must not count."""
+    """A large bias at some distances: packed as one row, the distances to other sentences' tokens
+    must not count.
+    """
     plain, packed = both("MPNet")
     features = batch()
     near = states(plain, features)

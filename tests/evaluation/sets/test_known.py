@@ -1,4 +1,6 @@
-"""Known sets as they lie on disk: what they hold, each mistake named, and the checksum of their folder."""
+"""Known sets as they lie on disk: what they hold, each mistake named, and the checksum of their
+folder.
+"""
 
 import shutil
 import zipfile
@@ -12,7 +14,14 @@ from isotrope.evaluation import suite
 from isotrope.evaluation.sets import domains
 from isotrope.evaluation.sets.domains import load_domain
 from isotrope.evaluation.sets.known import data_checksum
-from isotrope.evaluation.sets.senteval import CLASSES, STS_TASKS, SUBSETS, TRANSFER_TASKS, load_sts, load_transfer
+from isotrope.evaluation.sets.senteval import (
+    CLASSES,
+    STS_TASKS,
+    SUBSETS,
+    TRANSFER_TASKS,
+    load_sts,
+    load_transfer,
+)
 from isotrope.evaluation.suite import SUITES
 from oracle.similarity import DATA, HashEncoder, needs_data
 
@@ -26,7 +35,13 @@ def test_counts_of_sts_with_its_default_splits() -> None:
 
 @needs_data
 def test_counts_and_classes_of_the_transfer_tasks() -> None:
-    counts = {"MR": [10662], "CR": [3775], "SUBJ": [10000], "MPQA": [10606], "SST2": [67349, 872, 1821]}
+    counts = {
+        "MR": [10662],
+        "CR": [3775],
+        "SUBJ": [10000],
+        "MPQA": [10606],
+        "SST2": [67349, 872, 1821],
+    }
     counts |= {"SST5": [8544, 1101, 2210], "TREC": [5452, 500], "MRPC": [4076, 1725]}
     for task in TRANSFER_TASKS:
         parts = load_transfer(DATA, task)
@@ -43,7 +58,10 @@ def test_text_is_as_in_the_files() -> None:
     assert sick.first[0] == "The young boys are playing outdoors and the man is smiling nearby"
     assert sick.gold[0] == 3.6
     trec = load_transfer(DATA, "TREC")["train"]
-    assert (trec.first[0], trec.labels[0]) == ("How did serfdom develop in and then leave Russia ?", 1)
+    assert (trec.first[0], trec.labels[0]) == (
+        "How did serfdom develop in and then leave Russia ?",
+        1,
+    )
     assert sum(not sentence.isascii() for sentence in trec.first) == 1  # latin-1
     mrpc = load_transfer(DATA, "MRPC")["train"]
     assert mrpc.second is not None
@@ -64,11 +82,26 @@ DAMAGE: list[tuple[str, str, Callable[[bytes], bytes] | None, str]] = [
     ("STS12", GOLD, lambda t: t[t.index(b"\n") :], "749 rows found, 750 expected"),
     ("STS12", GOLD, lambda t: b"x" + t, "damaged .*'x"),
     ("STS12", INPUT, lambda t: b"no tab" + t[t.index(b"\n") :], "damaged"),
-    ("STSBenchmark", "STS/STSBenchmark/sts-dev.csv", lambda t: t[t.index(b"\n") + 1 :], "1499 .* 1500 expected"),
-    ("SICKRelatedness", "SICK/SICK_trial.txt", lambda t: t.decode().encode("utf-16"), "damaged .*utf-8"),
+    (
+        "STSBenchmark",
+        "STS/STSBenchmark/sts-dev.csv",
+        lambda t: t[t.index(b"\n") + 1 :],
+        "1499 .* 1500 expected",
+    ),
+    (
+        "SICKRelatedness",
+        "SICK/SICK_trial.txt",
+        lambda t: t.decode().encode("utf-16"),
+        "damaged .*utf-8",
+    ),
     ("SUBJ", SUBJ, lambda t: b"".join(t.splitlines(True)[:20]), "20 .* 5000 expected"),
     ("SUBJ", SUBJ, lambda t: b"".join(t.splitlines(True)[:20] * 250), "repeated: a corrupt SUBJ"),
-    ("TREC", "TREC/train_5500.label", lambda t: t.replace(b"DESC:manner", b"DESK:manner", 1), "damaged"),
+    (
+        "TREC",
+        "TREC/train_5500.label",
+        lambda t: t.replace(b"DESC:manner", b"DESK:manner", 1),
+        "damaged",
+    ),
     ("MRPC", MRPC, lambda t: t.replace(b"1\t702876", b"1\t0\t702876", 1), "or too many"),
 ]
 
@@ -80,7 +113,11 @@ def test_bad_data_is_named_in_one_line_before_long_work(
 ) -> None:
     folder = str(Path(file).parent)
     path = tmp_path / "downstream" / file
-    shutil.copytree(DATA / "senteval/downstream" / folder, tmp_path / "downstream" / folder, copy_function=shutil.copy)
+    shutil.copytree(
+        DATA / "senteval/downstream" / folder,
+        tmp_path / "downstream" / folder,
+        copy_function=shutil.copy,
+    )
     path.chmod(0o644)
     if damage is None:
         path.unlink()
@@ -103,12 +140,16 @@ def test_missing_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         load_sts(None, "STS12")
     monkeypatch.setenv("ISOTROPE_DATA", str(tmp_path))
     for given in (None, tmp_path):
-        with pytest.raises(UserError, match=r"senteval/downstream/STS/.* does not exist: check the download"):
+        with pytest.raises(
+            UserError, match=r"senteval/downstream/STS/.* does not exist: check the download"
+        ):
             load_sts(given, "STS12")
 
 
 @pytest.mark.parametrize("given", ["", "senteval", "senteval/downstream"])
-def test_the_checksum_sees_bytes_and_names_from_wherever_the_data_are_named(tmp_path: Path, given: str) -> None:
+def test_the_checksum_sees_bytes_and_names_from_wherever_the_data_are_named(
+    tmp_path: Path, given: str
+) -> None:
     """The data folder may be SentEval's own. It may hold much else, which is not read."""
     folder, seen = tmp_path / "senteval" / "downstream" / "STS", []
     folder.mkdir(parents=True)
@@ -122,20 +163,28 @@ def test_the_checksum_sees_bytes_and_names_from_wherever_the_data_are_named(tmp_
     assert data_checksum(tmp_path / given, SUITES["sts"].folders) == seen[-1]
 
 
-needs_domains = pytest.mark.skipif(not (DATA / "domain").is_dir(), reason="needs domain/ in ISOTROPE_DATA")
+needs_domains = pytest.mark.skipif(
+    not (DATA / "domain").is_dir(), reason="needs domain/ in ISOTROPE_DATA"
+)
 
 
 @needs_domains
 @pytest.mark.parametrize(
     ("task", "setting", "queries", "corpus", "relevant"),
     [
-        ("SciFact", "test", 300, 5183, 339), ("SciFact", "dev", 809, 5183, 919),
-        ("Banking77", "test", 3080, 10003, 400120), ("Banking77", "dev", 10003, 10003, 1371952),
-        ("StackOverflow", "test", 10000, 10000, 4995828), ("StackOverflow", "dev", 10000, 10000, 4995828),
-        ("CACM", "test", 64, 3204, 796), ("NPL", "test", 93, 11426, 2083),
+        ("SciFact", "test", 300, 5183, 339),
+        ("SciFact", "dev", 809, 5183, 919),
+        ("Banking77", "test", 3080, 10003, 400120),
+        ("Banking77", "dev", 10003, 10003, 1371952),
+        ("StackOverflow", "test", 10000, 10000, 4995828),
+        ("StackOverflow", "dev", 10000, 10000, 4995828),
+        ("CACM", "test", 64, 3204, 796),
+        ("NPL", "test", 93, 11426, 2083),
     ],
-)  # fmt: skip
-def test_the_known_domains(task: str, setting: str, queries: int, corpus: int, relevant: int) -> None:
+)
+def test_the_known_domains(
+    task: str, setting: str, queries: int, corpus: int, relevant: int
+) -> None:
     domain = load_domain(DATA, task, setting)
     assert (domain.name, len(domain.queries), len(domain.corpus)) == (task, queries, corpus)
     assert (domain.grades.shape, domain.grades.nnz) == ((queries, corpus), relevant)
@@ -164,7 +213,14 @@ CLAIMS = "id,claim,evidence_doc_id,evidence_label,evidence_sentences,cited_doc_i
         (CLAIMS.replace("[7]", "[7 8]"), "damaged .*8"),
         (CLAIMS.split("\n")[0] + "\n", "0 rows .*, 1 expected"),
     ],
-    ids=["right", "missing", "truncated", "a missing column", "an unknown abstract", "too few claims"],
+    ids=[
+        "right",
+        "missing",
+        "truncated",
+        "a missing column",
+        "an unknown abstract",
+        "too few claims",
+    ],
 )
 def test_an_archive_is_read_in_memory_and_a_bad_one_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: str | bytes | None, problem: str | None
@@ -191,7 +247,11 @@ def test_an_archive_is_read_in_memory_and_a_bad_one_named(
 def test_another_number_of_texts_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "domain" / "cacm"
     folder.mkdir(parents=True)
-    for name, text in (("corpus.tsv", "1\ta\n"), ("queries.tsv", "q\tb\n"), ("qrels.txt", "q 0 1 1\n")):
+    for name, text in (
+        ("corpus.tsv", "1\ta\n"),
+        ("queries.tsv", "q\tb\n"),
+        ("qrels.txt", "q 0 1 1\n"),
+    ):
         (folder / name).write_text(text)
     with pytest.raises(UserError, match="1 rows found, 64 expected"):
         load_domain(tmp_path, "CACM")

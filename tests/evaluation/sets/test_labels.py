@@ -1,4 +1,6 @@
-"""The user's labels: read as written, or refused in one line that says where and how to go on; and those that ship."""
+"""The user's labels: read as written, or refused in one line that says where and how to go on; and
+those that ship.
+"""
 
 import json
 from contextlib import suppress
@@ -42,7 +44,9 @@ def write(folder: Path, **files: str) -> Path:
 
 
 def write_file(folder: Path, content: list[str] | bytes, name: str = "own.tsv") -> Path:
-    (folder / name).write_bytes(content if isinstance(content, bytes) else "\n".join(content).encode())
+    (folder / name).write_bytes(
+        content if isinstance(content, bytes) else "\n".join(content).encode()
+    )
     return folder / name
 
 
@@ -52,13 +56,25 @@ def write_file(folder: Path, content: list[str] | bytes, name: str = "own.tsv") 
         LINES,
         ["sentence1\tsentence2\tscore", *LINES],
         ["a\tb\tgrade", *LINES],
-        ["id\tscore\tfirst\tsecond", *("{2}\t{2}\t{0}\t{1}".format(*line.split("\t")) for line in LINES)],
+        [
+            "id\tscore\tfirst\tsecond",
+            *("{2}\t{2}\t{0}\t{1}".format(*line.split("\t")) for line in LINES),
+        ],
         [*LINES[:6], "", "  ", *LINES[6:], ""],
         ("\ufeff" + "\r\n".join(LINES) + "\r\n").encode(),
     ],
-    ids=["plain", "header", "other names", "more columns", "blank lines", "mark and windows line ends"],
+    ids=[
+        "plain",
+        "header",
+        "other names",
+        "more columns",
+        "blank lines",
+        "mark and windows line ends",
+    ],
 )
-def test_graded_pairs_are_read_in_harmless_variations(tmp_path: Path, lines: list[str] | bytes) -> None:
+def test_graded_pairs_are_read_in_harmless_variations(
+    tmp_path: Path, lines: list[str] | bytes
+) -> None:
     pairs = read_pairs(write_file(tmp_path, lines))
     assert (pairs.name, in_words(pairs)) == ("own", "12 graded pairs of own")
     assert (pairs.first[3], pairs.second) == ("sentence 3", [f"another {n}" for n in range(12)])
@@ -102,16 +118,28 @@ def test_a_folder_has_queries_and_judgements(tmp_path: Path, layout: dict[str, s
 
 
 def test_texts_with_classes_and_questions_with_answers(tmp_path: Path) -> None:
-    write(tmp_path, mine__tsv="a\tx\nb\tx\nc\ty\nd\tx\n", mine__csv='label,text\nx,"a, b"\nx,b\ny,c\nx,d\n')
+    write(
+        tmp_path,
+        mine__tsv="a\tx\nb\tx\nc\ty\nd\tx\n",
+        mine__csv='label,text\nx,"a, b"\nx,b\ny,c\nx,d\n',
+    )
     for name, first in (("mine.tsv", "a"), ("mine.csv", "a, b")):
         domain = read_labels(tmp_path / name)
         assert (domain.name, domain.queries, domain.own) == ("mine", [first, "b", "c", "d"], True)
         np.testing.assert_array_equal(domain.grades.toarray()[0], [0, 1, 0, 1])
     with pytest.raises(UserError, match="4 queries of mine"):
         read_pairs(tmp_path / "mine.csv")
-    write(tmp_path, mine__tsv="q1\ta1\nq2\ta2\nq3\ta1\n", named__csv="answer,n,question\na1,1,q1\na1,2,q2\na2,3,q3\n")
+    write(
+        tmp_path,
+        mine__tsv="q1\ta1\nq2\ta2\nq3\ta1\n",
+        named__csv="answer,n,question\na1,1,q1\na1,2,q2\na2,3,q3\n",
+    )
     domain = read_labels(tmp_path / "mine.tsv")
-    assert (domain.queries, domain.corpus, domain.labels) == (["q1", "q2", "q3"], ["a1", "a2"], None)
+    assert (domain.queries, domain.corpus, domain.labels) == (
+        ["q1", "q2", "q3"],
+        ["a1", "a2"],
+        None,
+    )
     np.testing.assert_array_equal(domain.grades.toarray(), [[1, 0], [0, 1], [1, 0]])
     assert read_labels(tmp_path / "named.csv").corpus == ["a1", "a2"]
 
@@ -127,8 +155,12 @@ def test_triples_and_columns_of_any_name(tmp_path: Path) -> None:
         assert read_labels(source, "Frage, Antwort, falsch").corpus == domain.corpus
         assert read_labels(source, ["Frage", "Antwort"]).corpus == ["a1", "4 cats"]
     rows = [{"links": f"a {n}", "rechts": f"b {n}", "Note": n} for n in range(12)]
-    assert read_pairs(read_labels(pandas.DataFrame(rows), "links,rechts,Note")).gold.tolist() == [*range(12)]
-    with pytest.raises(UserError, match=r"has no column 'Fragen': choose from n, Frage, Antwort, falsch, Note"):
+    assert read_pairs(read_labels(pandas.DataFrame(rows), "links,rechts,Note")).gold.tolist() == [
+        *range(12)
+    ]
+    with pytest.raises(
+        UserError, match=r"has no column 'Fragen': choose from n, Frage, Antwort, falsch, Note"
+    ):
         read_labels(tmp_path / "faq.csv", "Fragen,Antwort")
 
 
@@ -145,12 +177,17 @@ def test_triples_and_columns_of_any_name(tmp_path: Path) -> None:
         ("\n".join(LINES).encode() + b"\ncaf\xe9\tb\t1\n", "line 13: not UTF-8"),
         (b"\0" * 50, "line 1: not UTF-8 text"),
         (["one\tx", "two\tx"], r"2 texts of 1 class\(es\)"),
-        (["text\tlabel", "one\tx", "two\ty"], r"2 texts of 2 class\(es\): give .* several texts of a class"),
+        (
+            ["text\tlabel", "one\tx", "two\ty"],
+            r"2 texts of 2 class\(es\): give .* several texts of a class",
+        ),
         (["question\tanswer", "one\tx", "two\tx"], r"1 answer\(s\)"),
         (["text\tlabel", "one\t"], "line 2: the label cell is empty"),
     ],
 )
-def test_each_mistake_in_a_file_is_named(tmp_path: Path, lines: list[str] | bytes, words: str) -> None:
+def test_each_mistake_in_a_file_is_named(
+    tmp_path: Path, lines: list[str] | bytes, words: str
+) -> None:
     with pytest.raises(UserError, match=f"own.*{words}"):
         read_labels(write_file(tmp_path, lines))
 
@@ -161,8 +198,14 @@ def test_each_mistake_in_a_file_is_named(tmp_path: Path, lines: list[str] | byte
         ({"corpus__tsv": ""}, r"the text 'd1' is not in bad"),
         ({"qrels__txt": "query text grade\n"}, r"qrels\.txt marks no text as relevant"),
         ({"qrels__txt": "q1 0 d9 1\n"}, r"qrels\.txt, line 1: the text 'd9' is not in bad"),
-        ({"qrels__txt": "q1 0 d1 1\nq9 0 d1 1\n"}, r"qrels\.txt, line 2: the query 'q9' is not in bad"),
-        ({"qrels__txt": "q1 0 d1 high\nq1 0 d2 much\n"}, r"line 2: the grade 'much' is not a whole number"),
+        (
+            {"qrels__txt": "q1 0 d1 1\nq9 0 d1 1\n"},
+            r"qrels\.txt, line 2: the query 'q9' is not in bad",
+        ),
+        (
+            {"qrels__txt": "q1 0 d1 high\nq1 0 d2 much\n"},
+            r"line 2: the grade 'much' is not a whole number",
+        ),
         ({"qrels__txt": "q1 d1\n"}, r"line 1: 2 column\(s\) instead of 3 or 4"),
         ({"corpus__tsv": "d1\tone\nd1\ttwo\n"}, r"corpus\.tsv, line 2: .* id 'd1' occurs twice"),
         ({"corpus__tsv": "d1\t\n"}, r"corpus\.tsv, line 1: .* text is empty"),
@@ -171,14 +214,23 @@ def test_each_mistake_in_a_file_is_named(tmp_path: Path, lines: list[str] | byte
         ({**BEIR, "corpus__jsonl": "[1]\n"}, "line 1: not a JSON object"),
     ],
 )
-def test_each_mistake_in_a_folder_is_named(tmp_path: Path, changed: dict[str, str | None], problem: str) -> None:
+def test_each_mistake_in_a_folder_is_named(
+    tmp_path: Path, changed: dict[str, str | None], problem: str
+) -> None:
     files = changed if changed.keys() == BEIR.keys() else {**TREC, **changed}
     with pytest.raises(UserError, match=problem):
-        read_labels(write(tmp_path / "bad", **{name: text for name, text in files.items() if text is not None}))
+        read_labels(
+            write(
+                tmp_path / "bad", **{name: text for name, text in files.items() if text is not None}
+            )
+        )
 
 
 def test_columns_of_objects_are_those_of_all_lines(tmp_path: Path) -> None:
-    rows = [{"note": "x", "anchor": "q0", "positive": "a0"}, {"anchor": "q1", "positive": "a1", "negative": "w1"}]
+    rows = [
+        {"note": "x", "anchor": "q0", "positive": "a0"},
+        {"anchor": "q1", "positive": "a1", "negative": "w1"},
+    ]
     with pytest.raises(UserError, match="line 1: the negative cell is empty"):
         read_labels(write_file(tmp_path, [json.dumps(row) for row in rows], "own.jsonl"))
     filled = [json.dumps(row | {"negative": "w"}) for row in rows]
@@ -211,7 +263,10 @@ def test_any_bytes_end_in_an_answer_or_a_user_error(
 def test_the_similarity_set_is_whole() -> None:
     pairs, folder = similarity_pairs(), Path(isotrope.evaluation.sets.similarity.__file__).parent
     assert len({*zip(pairs.first, pairs.second, strict=True)}) == len(pairs.gold) == 330
-    rows, *grades = (pandas.read_csv(folder / f"{name}.tsv", sep="\t") for name in ("pairs", "grades_a", "grades_b"))
+    rows, *grades = (
+        pandas.read_csv(folder / f"{name}.tsv", sep="\t")
+        for name in ("pairs", "grades_a", "grades_b")
+    )
     assert set(rows["construction"].value_counts()) == {33}
     graded = rows.merge(grades[0], on="id").merge(grades[1], on="id")
     assert graded["first"].tolist() == pairs.first

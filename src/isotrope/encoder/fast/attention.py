@@ -1,4 +1,6 @@
-"""Attention over packed rows, where sentences stand apart from each other again, and its faster dropout for CPUs."""
+"""Attention over packed rows, where sentences stand apart from each other again, and its faster
+dropout for CPUs.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,28 +13,39 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-ATTENTION_NAME = "isotrope_packed"  # among transformers' attention implementations; no saved configuration mentions it
+# among transformers' attention implementations; no saved configuration mentions it
+ATTENTION_NAME = "isotrope_packed"
 BLOCK = 32  # numbers of a row: torch's softmax in 16 bits takes those that are over one by one
-LEVELS = 1 << 16  # dropout's probabilities are multiples of 2⁻¹⁶; the scale is exact for the one that is taken
-SCORES = 1 << 19  # numbers: without gradients no more are held, since the system hands out more memory slowly
+# dropout's probabilities are multiples of 2⁻¹⁶; the scale is exact for the one that is taken
+LEVELS = 1 << 16
+# numbers: without gradients no more are held, since the system hands out more memory slowly
+SCORES = 1 << 19
 GROUPS, FEWEST = 4, 16  # of a batch's sentences, by length; with fewer sentences, one group
-HIDDEN = -3e4  # added to a padding's score: exp gives 0 in every precision, and it fits into float16
+# added to a padding's score: exp gives 0 in every precision, and it fits into float16
+HIDDEN = -3e4
 
 
 @dataclass(frozen=True)
 class Heads:
-    """Where the H heads of T packed tokens stand in groups of g sentences, each as long as its longest: (g, H, l)."""
+    """Where the H heads of T packed tokens stand in groups of g sentences, each as long as its
+    longest: (g, H, l).
+    """
 
     masks: list[Tensor]  # of each group (g, 1, 1, l): 0 for real tokens, HIDDEN for padding
     places: Tensor  # (T·H,) into M = Σ g·H·l
     rows: Tensor  # (M,) into T·H
 
     def pad(self, x: Tensor) -> list[Tensor]:
-        """(1, H, T, d) -> (g, H, l, d); padding is zero, or without gradients any token, since scores hide it."""
+        """(1, H, T, d) -> (g, H, l, d); padding is zero, or without gradients any token, since
+        scores hide it.
+        """
         heads, size = x.shape[1], x.shape[-1]
         flat = _take(x.transpose(1, 2).reshape(-1, size), self.rows, self.places)
         parts = torch.split(flat, [len(mask) * heads * mask.shape[-1] for mask in self.masks])
-        return [part.view(len(mask), heads, -1, size) for part, mask in zip(parts, self.masks, strict=True)]
+        return [
+            part.view(len(mask), heads, -1, size)
+            for part, mask in zip(parts, self.masks, strict=True)
+        ]
 
     def pack(self, parts: list[Tensor]) -> Tensor:
         """(g, H, l, d) of each group -> (1, T, H, d)."""
@@ -46,8 +59,8 @@ class Heads:
 class Packing:
     """Where T real tokens stand in a padded batch (N, L).
 
-    Indices of padding point one behind the end: at a row of zeros. So do those of filler tokens, with which T is
-    rounded up where a machine likes few different shapes.
+    Indices of padding point one behind the end: at a row of zeros. So do those of filler tokens,
+    with which T is rounded up where a machine likes few different shapes.
     """
 
     bias: Tensor  # (N, 1, 1, L): 0 for real tokens, HIDDEN for padding
@@ -68,7 +81,9 @@ class Packing:
         head_places = (sentence[:, None] * heads + head) * length + column[:, None]  # (T, H)
         head_rows = rows.view(n, 1, length) * heads + head[:, None]  # (N, H, L)
         head_rows = head_rows.clamp(max=len(places) * heads)
-        bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(mask == 0, HIDDEN)[:, None, None]
+        bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(mask == 0, HIDDEN)[
+            :, None, None
+        ]
         head_places = head_places.clamp(max=n * heads * length)
         return cls(bias, places, rows, Heads([bias], head_places.view(-1), head_rows.view(-1)))
 
@@ -100,7 +115,9 @@ class Packing:
 
 
 class _Take(torch.autograd.Function):
-    """Rows by index, zeros for one behind the end. Gradients go back by the inverse index: a copy, not a sum."""
+    """Rows by index, zeros for one behind the end. Gradients go back by the inverse index: a copy,
+    not a sum.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
@@ -134,7 +151,8 @@ def packed_attention(
     sliding_window: int | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Heads (1, H, T, d) of a packed batch -> (1, T, H, d), as transformers calls an attention implementation.
+    """Heads (1, H, T, d) of a packed batch -> (1, T, H, d), as transformers calls an attention
+    implementation.
 
     ``attention_mask`` is the packing's bias; without a packing the batch is an ordinary padded one.
     """
@@ -151,14 +169,29 @@ def packed_attention(
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, packing: Packing, bias: Tensor, dropout: float, scaling: float | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    packing: Packing,
+    bias: Tensor,
+    dropout: float,
+    scaling: float | None,
 ) -> Tensor:
-    """Heads (1, H, T, d) -> (1, T, H, d); ``bias``, added to the scores, broadcasts to (N, H, L, L)."""
+    """Heads (1, H, T, d) -> (1, T, H, d); ``bias``, added to the scores, broadcasts to (N, H, L,
+    L).
+    """
     half, heads, biases = query.element_size() == 2, packing.heads, [bias]
     if query.device.type == "cpu" and (dropout or half):
-        # For CPUs, torch's kernel has no dropout, and it is slow in half precision, above all its gradient.
+        # For CPUs, torch's kernel has no dropout, and it is slow in half precision, above all its
+        # gradient.
         attention = _plain
-        if half and query.requires_grad and not dropout and bias is packing.bias and len(bias) >= FEWEST:
+        if (
+            half
+            and query.requires_grad
+            and not dropout
+            and bias is packing.bias
+            and len(bias) >= FEWEST
+        ):
             heads, biases = packing.groups, packing.groups.masks
     else:
         attention = _fused
@@ -166,20 +199,26 @@ def attend(
     return heads.pack([attention(q, k, v, b, dropout, scaling) for q, k, v, b in each])
 
 
-def _fused(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scaling: float | None) -> Tensor:
+def _fused(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scaling: float | None
+) -> Tensor:
     """Attention by torch's kernel."""
     n, _, length, _ = query.shape
     mask = bias.to(query.dtype).expand(n, -1, length, length)
     return F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scaling)
 
 
-def _plain(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scaling: float | None) -> Tensor:
+def _plain(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scaling: float | None
+) -> Tensor:
     """Attention as it is written, where torch's kernel is slower."""
     n, heads, length, size = query.shape
     query, key, value = (x.reshape(n * heads, length, size) for x in (query, key, value))
-    bias = bias.to(query.dtype).expand(n, heads, -1, length).reshape(n * heads, -1, length)  # (N·H, 1 or L, L)
+    # (N·H, 1 or L, L)
+    bias = bias.to(query.dtype).expand(n, heads, -1, length).reshape(n * heads, -1, length)
     scale = size**-0.5 if scaling is None else scaling
-    step = len(query) if torch.is_grad_enabled() else max(1, SCORES // length**2)  # sentences' heads at once
+    # sentences' heads at once
+    step = len(query) if torch.is_grad_enabled() else max(1, SCORES // length**2)
     widened = query.element_size() == 2 and (length % BLOCK != 0 or length < 2 * BLOCK)
     parts = []
     for q, k, v, b in zip(*(torch.split(x, step) for x in (query, key, value, bias)), strict=True):
@@ -190,12 +229,19 @@ def _plain(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: flo
 
 
 class _Dropped(torch.autograd.Function):
-    """Sixteen random bits a number: torch's own calls take as long as a third of the matrix products around them."""
+    """Sixteen random bits a number: torch's own calls take as long as a third of the matrix
+    products around them.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, kept: int) -> Tensor:
-        # Full-range 64-bit integers of torch's generator, read as four 16-bit ones: manual_seed fixes the mask.
-        bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+        # Full-range 64-bit integers of torch's generator, read as four 16-bit ones: manual_seed
+        # fixes the mask.
+        bits = (
+            torch.empty(-(-x.numel() // 4), dtype=torch.int64)
+            .random_(-(2**63), None)
+            .view(torch.int16)
+        )
         mask = (bits[: x.numel()].view(x.shape) < kept - LEVELS // 2).to(x.dtype)
         ctx.save_for_backward(mask)
         ctx.scale = LEVELS / kept
@@ -208,7 +254,9 @@ class _Dropped(torch.autograd.Function):
 
 
 def drop(x: Tensor, p: float) -> Tensor:
-    """Each number of ``x`` set to 0 with probability ``p``, the others divided by 1 − p; same shape."""
+    """Each number of ``x`` set to 0 with probability ``p``, the others divided by 1 − p; same
+    shape.
+    """
     kept = round((1 - p) * LEVELS)
     if x.device.type != "cpu" or not 0 < kept < LEVELS or torch.compiler.is_compiling():
         return F.dropout(x, p)

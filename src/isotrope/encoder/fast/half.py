@@ -1,7 +1,9 @@
-"""Encoding in 16 bits on a CPU that has instructions for it: the matrix products in bfloat16, all else in float32.
+"""Encoding in 16 bits on a CPU that has instructions for it: the matrix products in bfloat16, all
+else in float32.
 
-Embeddings, the sums of the residual stream, LayerNorm, pooling and normalisation stay in 32 bits. Weights are rounded
-and laid out for the processor once, beside the float32 ones, so the state of the model is what it was.
+Embeddings, the sums of the residual stream, LayerNorm, pooling and normalisation stay in 32 bits.
+Weights are rounded and laid out for the processor once, beside the float32 ones, so the state of
+the model is what it was.
 """
 
 import platform
@@ -37,7 +39,8 @@ SAMPLE = (
     "The train is late.",
     "How do I give back a book that I have bought twice by mistake?",
     "A bridge of steel was built over the river in 1890, after a flood had taken the older one, which was of wood.",
-    "Cells were kept at 37 °C for two days; growth was then compared with that of cells without the protein. " * 4,
+    "Cells were kept at 37 °C for two days; growth was then compared with that of cells without the protein. "
+    * 4,
 )  # where no text is given
 
 
@@ -48,16 +51,22 @@ def has_bf16() -> bool:
 
 
 class Linear16(nn.Linear):
-    """(…, A) float32 or bfloat16 -> (…, B) bfloat16, by rounded weights; float32 where the weights can be trained."""
+    """(…, A) float32 or bfloat16 -> (…, B) bfloat16, by rounded weights; float32 where the weights
+    can be trained.
+    """
 
-    _ready: tuple[Tensor, Tensor | None] | None = None  # the rounded weight, laid out, and the bias (B,)
+    # the rounded weight, laid out, and the bias (B,)
+    _ready: tuple[Tensor, Tensor | None] | None = None
 
     def forward(self, input: Tensor) -> Tensor:
         if self.weight.requires_grad:
             return F.linear(input.float(), self.weight, self.bias)
         if self._ready is None:
             bias = None if self.bias is None else self.bias.bfloat16()
-            self._ready = torch.ops.mkldnn._reorder_linear_weight(self.weight.bfloat16(), ROWS), bias
+            self._ready = (
+                torch.ops.mkldnn._reorder_linear_weight(self.weight.bfloat16(), ROWS),
+                bias,
+            )
         return torch.ops.mkldnn._linear_pointwise(input.bfloat16(), *self._ready, "none", [], "")  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -66,26 +75,37 @@ class Linear16(nn.Linear):
 
 
 class Attention16(ModernBertAttention):
-    """(1, T, D) -> (1, T, D). Queries and keys are turned together, in 16 bits; transformers widens each twice."""
+    """(1, T, D) -> (1, T, D). Queries and keys are turned together, in 16 bits; transformers widens
+    each twice.
+    """
 
-    def forward(self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any, **kwargs: Any) -> Any:
+    def forward(
+        self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any, **kwargs: Any
+    ) -> Any:
         heads = self.Wqkv(hidden_states).unflatten(-1, (3, -1, self.head_dim))  # (1, T, 3, H, d)
         cos, sin = (part.to(heads.dtype)[:, :, None, None] for part in position_embeddings)
         pairs, value = heads[:, :, :2], heads[:, :, 2]
         turned = torch.addcmul(pairs * cos, rotate_half(pairs), sin)
-        query, key, value = (part.transpose(1, 2) for part in (*turned.unbind(2), value))  # (1, H, T, d)
+        # (1, H, T, d)
+        query, key, value = (part.transpose(1, 2) for part in (*turned.unbind(2), value))
         kwargs["sliding_window"] = self.sliding_window
-        return self.Wo(packed_attention(self, query, key, value, attention_mask, **kwargs)[0].flatten(2)), None
+        return self.Wo(
+            packed_attention(self, query, key, value, attention_mask, **kwargs)[0].flatten(2)
+        ), None
 
 
-HALVES: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: Linear16, ModernBertAttention: Attention16}
+HALVES: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Linear: Linear16,
+    ModernBertAttention: Attention16,
+}
 
 
 def multiply_in(encoder: PreTrainedModel, dtype: Dtype) -> None:
-    """Let the layers of a packed encoder multiply in ``dtype``, in place; for bf16, its weights must be frozen.
+    """Let the layers of a packed encoder multiply in ``dtype``, in place; for bf16, its weights
+    must be frozen.
 
-    In bf16, lengths are multiples of 16 and numbers of tokens of `WIDTH`, since oneDNN prepares each new shape for a
-    millisecond.
+    In bf16, lengths are multiples of 16 and numbers of tokens of `WIDTH`, since oneDNN prepares
+    each new shape for a millisecond.
     """
     half = dtype == "bf16"
     classes = HALVES if half else {narrow: wide for wide, narrow in HALVES.items()}
@@ -99,7 +119,9 @@ def multiply_in(encoder: PreTrainedModel, dtype: Dtype) -> None:
 
 def dtype_of(encoder: nn.Module) -> Dtype:
     """What the layers of an encoder, or of a model around it, multiply in."""
-    return "bf16" if any(isinstance(module, Linear16) for module in encoder.modules()) else "float32"
+    return (
+        "bf16" if any(isinstance(module, Linear16) for module in encoder.modules()) else "float32"
+    )
 
 
 def why_not_bf16(config: PreTrainedConfig | None, device: str, packed: bool = True) -> str:
@@ -114,11 +136,15 @@ def why_not_bf16(config: PreTrainedConfig | None, device: str, packed: bool = Tr
 
 
 def choose_dtype(model: SentenceTransformer, texts: Sequence[str] = SAMPLE) -> None:
-    """Let a frozen model encode in bf16 if that is `FASTER` and `CLOSE` on the first of these texts, in place.
+    """Let a frozen model encode in bf16 if that is `FASTER` and `CLOSE` on the first of these
+    texts, in place.
 
-    It is measured once for the same machine, model and texts, and then remembered, so vectors stay the same.
+    It is measured once for the same machine, model and texts, and then remembered, so vectors stay
+    the same.
     """
-    if not isinstance(model[0], Transformer) or why_not_bf16(model[0].auto_model.config, model.device.type):
+    if not isinstance(model[0], Transformer) or why_not_bf16(
+        model[0].auto_model.config, model.device.type
+    ):
         return
     encoder = model[0].auto_model
     count = int(np.searchsorted(np.cumsum([len(text) for text in texts]), CHARACTERS)) + 1
@@ -135,9 +161,13 @@ def choose_dtype(model: SentenceTransformer, texts: Sequence[str] = SAMPLE) -> N
                 began = time.perf_counter()
                 vectors[dtype] = vectors_of(model, sample)
                 took += [time.perf_counter() - began] if number else []
-        half, whole = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in vectors.values())
+        half, whole = (
+            rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in vectors.values()
+        )
         ratio = statistics.median(np.divide(seconds["float32"], seconds["bf16"]))
-        return "bf16" if ratio >= FASTER and (half * whole).sum(axis=1).min() >= CLOSE else "float32"
+        return (
+            "bf16" if ratio >= FASTER and (half * whole).sum(axis=1).min() >= CLOSE else "float32"
+        )
 
     multiply_in(encoder, "float32")
     multiply_in(encoder, remembered("dtype", [model_checksum(model), machine, sample], measured))

@@ -1,16 +1,19 @@
 """Five known domains: texts, and what is relevant to what.
 
-- SciFact (Wadden et al., EMNLP 2020, https://aclanthology.org/2020.emnlp-main.609): claims find the abstracts that they
-  cite, title and sentences as one text.
-- Banking77 (Casanueva et al., 2020, https://aclanthology.org/2020.nlp4convai-1.5): customers' queries find queries of
-  the same intent.
-- StackOverflow (Xu et al., 2015, https://aclanthology.org/W15-1509): titles find titles of the same topic.
-- CACM (titles and abstracts of computing papers) and NPL (abstracts of physics and electronics): questions find
-  documents. Classic collections, https://ir.dcs.gla.ac.uk/resources/test_collections/.
+- SciFact (Wadden et al., EMNLP 2020, https://aclanthology.org/2020.emnlp-main.609): claims find the
+  abstracts that they cite, title and sentences as one text.
+- Banking77 (Casanueva et al., 2020, https://aclanthology.org/2020.nlp4convai-1.5): customers'
+  queries find queries of the same intent.
+- StackOverflow (Xu et al., 2015, https://aclanthology.org/W15-1509): titles find titles of the same
+  topic.
+- CACM (titles and abstracts of computing papers) and NPL (abstracts of physics and electronics):
+  questions find documents. Classic collections,
+  https://ir.dcs.gla.ac.uk/resources/test_collections/.
 
-"test" is for what is reported, "dev" for choosing settings. SciFact's test has its dev claims, since its test claims
-are unlabelled; its dev has the train claims. Banking77's test has its test split against its train split; its dev has
-the train split against itself. StackOverflow has even lines in test, odd ones in dev. CACM and NPL have "test" alone.
+"test" is for what is reported, "dev" for choosing settings. SciFact's test has its dev claims,
+since its test claims are unlabelled; its dev has the train claims. Banking77's test has its test
+split against its train split; its dev has the train split against itself. StackOverflow has even
+lines in test, odd ones in dev. CACM and NPL have "test" alone.
 """
 
 import ast
@@ -35,7 +38,9 @@ DOMAIN_TASKS = {"test": DOMAINS, "dev": DOMAINS[:3]}
 
 
 def load_domain(data: str | Path | None, task: str, setting: str = "test") -> Domain:
-    """One of the known domains, from `domain/` in the data folder (None: ISOTROPE_DATA), as it was published."""
+    """One of the known domains, from `domain/` in the data folder (None: ISOTROPE_DATA), as it was
+    published.
+    """
     folder = data_folder(data) / "domain"
     if task == "SciFact":
         return _scifact(folder / "scifact", setting)
@@ -45,34 +50,51 @@ def load_domain(data: str | Path | None, task: str, setting: str = "test") -> Do
             return same_class(task, *train)
         return same_class(task, *banking_queries(folder / "banking77", "test"), *train)
     if task == "StackOverflow":
-        titles, topics = (_stackoverflow(folder / "stackoverflow_titles", column) for column in ("title", "label"))
+        titles, topics = (
+            _stackoverflow(folder / "stackoverflow_titles", column) for column in ("title", "label")
+        )
         first = 0 if setting == "dev" else 1  # odd lines, counted from 1, or even ones
         return same_class(task, titles[first::2], topics[first::2])
     domain = replace(read_judged(folder / task.lower()), name=task)
     with downloaded(folder / task.lower()):
-        for texts, expected in zip((domain.queries, domain.corpus), _COLLECTIONS[task], strict=True):
+        for texts, expected in zip(
+            (domain.queries, domain.corpus), _COLLECTIONS[task], strict=True
+        ):
             counted(texts, expected)
     return domain
 
 
 def _scifact(folder: Path, setting: str) -> Domain:
-    corpus = {key: " ".join([title, *sentences]) for key, (title, sentences) in scifact_abstracts(folder).items()}
+    corpus = {
+        key: " ".join([title, *sentences])
+        for key, (title, sentences) in scifact_abstracts(folder).items()
+    }
     member, expected = _CLAIMS[setting]
     with downloaded(folder / "scifact.zip"):
         rows = _member(folder, member)  # one for each piece of evidence
         claims = {row["id"]: row["claim"] for row in rows}
         counted([*claims], expected)
-        judged = {(row["id"], cited): 1 for row in rows for cited in row["cited_doc_ids"].strip("[]").split()}
+        judged = {
+            (row["id"], cited): 1
+            for row in rows
+            for cited in row["cited_doc_ids"].strip("[]").split()
+        }
         return relevant("SciFact", claims, corpus, judged)
 
 
 def scifact_abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:
-    """Id -> title and sentences. An abstract is a printed numpy array: a Python string literal a line, in brackets."""
+    """Id -> title and sentences. An abstract is a printed numpy array: a Python string literal a
+    line, in brackets.
+    """
     with downloaded(folder / "scifact.zip"):
         rows = counted(_member(folder, "corpus_train.csv"), _ABSTRACTS)
-        lines = [[line.strip() for line in row["abstract"].strip()[1:-1].split("\n")] for row in rows]
+        lines = [
+            [line.strip() for line in row["abstract"].strip()[1:-1].split("\n")] for row in rows
+        ]
         sentences = [[str(ast.literal_eval(line)) for line in each] for each in lines]
-        return {row["doc_id"]: (row["title"], own) for row, own in zip(rows, sentences, strict=True)}
+        return {
+            row["doc_id"]: (row["title"], own) for row, own in zip(rows, sentences, strict=True)
+        }
 
 
 def _member(folder: Path, name: str) -> list[dict[str, str]]:

@@ -1,4 +1,6 @@
-"""Files of known data sets: where they lie, and one clear line for one that is missing or not as it was published."""
+"""Files of known data sets: where they lie, and one clear line for one that is missing or not as it
+was published.
+"""
 
 import csv
 import os
@@ -17,7 +19,16 @@ _REMEDY = (
     "check the download (isotrope data fetch, isotrope data prepare), and set ISOTROPE_DATA or pass --data with the "
     "folder that holds senteval/ and domain/"
 )
-_DAMAGE = (OSError, ValueError, LookupError, SyntaxError, EOFError, RuntimeError, csv.Error, zipfile.BadZipFile)
+_DAMAGE = (
+    OSError,
+    ValueError,
+    LookupError,
+    SyntaxError,
+    EOFError,
+    RuntimeError,
+    csv.Error,
+    zipfile.BadZipFile,
+)
 
 Some = TypeVar("Some", bound=Sequence[object])
 
@@ -32,7 +43,9 @@ def data_folder(data: str | Path | None) -> Path:
 
 
 def downstream_folder(data: str | Path | None) -> Path:
-    """SentEval's `downstream` folder: in `senteval/`, in `data`, as SentEval has it, or `data` itself."""
+    """SentEval's `downstream` folder: in `senteval/`, in `data`, as SentEval has it, or `data`
+    itself.
+    """
     folder = data_folder(data)
     if folder.name == "downstream":
         return folder
@@ -40,11 +53,15 @@ def downstream_folder(data: str | Path | None) -> Path:
 
 
 def data_checksum(data: Path, subfolders: tuple[str, ...]) -> str:
-    """Checksum over names and bytes of all files in some folders of the data folder, or of it if it is one of them."""
+    """Checksum over names and bytes of all files in some folders of the data folder, or of it if it
+    is one of them.
+    """
     digest = xxhash.xxh3_128()
     itself = ["."] if data.name in subfolders else []
     names = [name for name in subfolders if (data / name).is_dir()] or itself
-    for path in (path for name in names for path in sorted((data / name).rglob("*")) if path.is_file()):
+    for path in (
+        path for name in names for path in sorted((data / name).rglob("*")) if path.is_file()
+    ):
         digest.update(f"{path.relative_to(data)}\n".encode(errors="surrogateescape"))
         with downloaded(path):
             digest.update(path.read_bytes())
@@ -57,7 +74,9 @@ def downloaded(path: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        problem = "does not exist" if isinstance(error, FileNotFoundError) else f"is damaged ({error})"
+        problem = (
+            "does not exist" if isinstance(error, FileNotFoundError) else f"is damaged ({error})"
+        )
         raise UserError(f"{path} {problem}", _REMEDY) from error
 
 
@@ -69,6 +88,8 @@ def counted(rows: Some, expected: int) -> Some:
 
 
 def lines_of(path: Path, encoding: str = "utf-8-sig") -> list[str]:
-    """Lines as SentEval reads them: a newline alone ends one (str.splitlines would also cut at U+2028 or U+0085)."""
+    """Lines as SentEval reads them: a newline alone ends one (str.splitlines would also cut at
+    U+2028 or U+0085).
+    """
     lines = [line.rstrip("\r") for line in path.read_bytes().decode(encoding).split("\n")]
     return lines[:-1] if lines[-1] == "" else lines

@@ -1,4 +1,5 @@
-"""The user's labels, which judge models: `read_labels` is the one door, and it looks at what it is given.
+"""The user's labels, which judge models: `read_labels` is the one door, and it looks at what it is
+given.
 
     three columns, the last a number    graded pairs: first, second, score
     three columns else                  triples: a question, its answer, and a text that is no answer
@@ -6,9 +7,9 @@
     two columns else                    questions and their answers
     a folder                            corpus, queries and judgements (qrels), in the layout of TREC or of BEIR
 
-A table is a file (.tsv, .csv, .jsonl), a pandas DataFrame, a `datasets.Dataset` or a list of rows. A first line of a
-file may name the columns. Where the caller names columns, or where the line holds names of `NAMED`, these columns are
-read and all others are passed over.
+A table is a file (.tsv, .csv, .jsonl), a pandas DataFrame, a `datasets.Dataset` or a list of rows.
+A first line of a file may name the columns. Where the caller names columns, or where the line holds
+names of `NAMED`, these columns are read and all others are passed over.
 """
 
 import csv
@@ -45,20 +46,27 @@ _FILL = "correct or delete the line"
 
 
 def read_labels(source: Any, columns: str | Sequence[str] | None = None) -> Labels:
-    """Read labels of any kind from a file, a folder or a table in memory. Labels that are read already come back.
+    """Read labels of any kind from a file, a folder or a table in memory. Labels that are read
+    already come back.
 
     They are named after the file or folder; a table in memory is called "labels".
 
-    ``columns`` are names of the two or three columns of a table, in their order; a string names them with commas.
+    ``columns`` are names of the two or three columns of a table, in their order; a string names
+    them with commas.
     """
     if isinstance(source, Pairs | Domain):
         return source
-    named = [name.strip() for name in (columns.split(",") if isinstance(columns, str) else columns or ())]
+    named = [
+        name.strip() for name in (columns.split(",") if isinstance(columns, str) else columns or ())
+    ]
     if not isinstance(source, str | Path):
         return _of_table("labels", [*_rows_of(source)], named)
     path = Path(source)
     if not path.exists():
-        raise UserError(f"{path} does not exist", "name a table of labels, or a folder with corpus, queries and qrels")
+        raise UserError(
+            f"{path} does not exist",
+            "name a table of labels, or a folder with corpus, queries and qrels",
+        )
     return read_judged(path) if path.is_dir() else _of_table(str(path), _table(path), named)
 
 
@@ -66,7 +74,9 @@ def read_pairs(source: Any) -> Pairs:
     """`read_labels`, where only graded pairs will do; UserError for other labels."""
     labels = read_labels(source)
     if not isinstance(labels, Pairs):
-        raise UserError(f"{source} holds {in_words(labels)}", "give graded pairs: first, second, score")
+        raise UserError(
+            f"{source} holds {in_words(labels)}", "give graded pairs: first, second, score"
+        )
     return labels
 
 
@@ -77,15 +87,21 @@ def texts_of(labels: Labels) -> list[str]:
 
 def in_words(labels: Labels) -> str:
     """What judges, for a reader: "1,379 graded pairs of mine"."""
-    count = f"{len(labels):,} graded pairs" if isinstance(labels, Pairs) else f"{len(labels.queries):,} queries"
+    count = (
+        f"{len(labels):,} graded pairs"
+        if isinstance(labels, Pairs)
+        else f"{len(labels.queries):,} queries"
+    )
     return f"{count} of {labels.name}"
 
 
 def read_judged(folder: Path) -> Domain:
-    """A corpus, queries, and what is relevant to what, in the layout of TREC or of BEIR; named after the folder.
+    """A corpus, queries, and what is relevant to what, in the layout of TREC or of BEIR; named
+    after the folder.
 
-    A grade of 0 or below says "not relevant"; what nobody judged is not relevant either. Queries without a relevant
-    text stay in the domain and out of the means. A first line of judgements whose grade is a word is a header.
+    A grade of 0 or below says "not relevant"; what nobody judged is not relevant either. Queries
+    without a relevant text stay in the domain and out of the means. A first line of judgements
+    whose grade is a word is a header.
     """
     corpus, queries = _texts(folder, "corpus"), _texts(folder, "queries")
     path = _first_of(folder, ("qrels.txt", "qrels.tsv", "qrels/test.tsv"))
@@ -110,7 +126,10 @@ def _texts(folder: Path, stem: str) -> dict[str, str]:
     """Id -> text of corpus or queries."""
     path = _first_of(folder, (f"{stem}.tsv", f"{stem}.jsonl"))
     if path.suffix == ".jsonl":
-        named = ((place, [_cell(row.get(name)) for name in ("_id", "title", "text")]) for place, row in _objects(path))
+        named = (
+            (place, [_cell(row.get(name)) for name in ("_id", "title", "text")])
+            for place, row in _objects(path)
+        )
         rows: list[Row] = [(place, [key, f"{title} {text}"]) for place, (key, title, text) in named]
     else:
         rows = _rows(path, "\t")
@@ -119,7 +138,9 @@ def _texts(folder: Path, stem: str) -> dict[str, str]:
         _check_columns(place, cells, (2,), _FOLDER)
         key, text = (cell.strip() for cell in cells)
         if not key or not text or key in texts:
-            raise UserError(f"{place}: the id or the text is empty, or the id {key!r} occurs twice", _FILL)
+            raise UserError(
+                f"{place}: the id or the text is empty, or the id {key!r} occurs twice", _FILL
+            )
         texts[key] = text
     return texts
 
@@ -154,20 +175,28 @@ def _of_table(source: str, rows: Sequence[Row], asked: Sequence[str]) -> Labels:
         graded = bool(cut) and _is_number(cut[0][1][2])
         if not names or not (names[2] == "negative" or (asked and not graded)):
             return _graded(source, cut)
-    texts, others, wrong = ([cells[place] for _, cells in cut if place < len(cells)] for place in range(3))
+    texts, others, wrong = (
+        [cells[place] for _, cells in cut if place < len(cells)] for place in range(3)
+    )
     classes = names[1] == "label" if names else 2 * len({*others}) <= len(others)
     if classes and not wrong:
         return same_class(name, texts, others)
-    searched = {text: text for text in [*others, *wrong]}  # each question finds its answers among all
+    # each question finds its answers among all
+    searched = {text: text for text in [*others, *wrong]}
     if len(searched) < 2:
-        raise UserError(f"{source}: {len(searched)} answer(s)", "give at least two, or there is nothing to search")
+        raise UserError(
+            f"{source}: {len(searched)} answer(s)",
+            "give at least two, or there is nothing to search",
+        )
     grades = dict.fromkeys(zip(texts, others, strict=True), 1)
     return relevant(name, {text: text for text in texts}, searched, grades)
 
 
 def _check_columns(place: str, cells: Sequence[object], wanted: Sequence[int], remedy: str) -> None:
     if len(cells) not in wanted:
-        raise UserError(f"{place}: {len(cells)} column(s) instead of {' or '.join(map(str, wanted))}", remedy)
+        raise UserError(
+            f"{place}: {len(cells)} column(s) instead of {' or '.join(map(str, wanted))}", remedy
+        )
 
 
 def _graded(source: str, rows: list[Row]) -> Pairs:
@@ -195,7 +224,9 @@ def _rows_of(table: Any) -> Iterator[Row]:
     columns = list(getattr(table, "column_names", getattr(table, "columns", ())))
     if columns:
         yield "the columns", [str(column) for column in columns]
-    for number, row in enumerate(zip(*(table[c] for c in columns), strict=True) if columns else table, start=1):
+    for number, row in enumerate(
+        zip(*(table[c] for c in columns), strict=True) if columns else table, start=1
+    ):
         yield f"row {number}", [_cell(cell) for cell in row]
 
 
@@ -208,7 +239,8 @@ def _table(path: Path) -> list[Row]:
     if path.suffix.lower() != ".jsonl":
         return _rows(path, "\t")
     objects = list(_objects(path))
-    names = list(dict.fromkeys(name for _, row in objects for name in row))  # a row may lack some of them
+    # a row may lack some of them
+    names = list(dict.fromkeys(name for _, row in objects for name in row))
     rows = [(place, [_cell(row.get(name)) for name in names]) for place, row in objects]
     return [*[(place, names) for place, _ in rows[:1]], *rows]
 
@@ -224,10 +256,16 @@ def _rows(path: Path, separator: str | None) -> list[Row]:
         raise UserError(problem, "save the file as UTF-8") from None
     if path.suffix.lower() != ".csv":
         numbered = enumerate((line.rstrip("\r") for line in lines), start=1)
-        return [(f"{path}, line {number}", line.split(separator)) for number, line in numbered if line.strip()]
+        return [
+            (f"{path}, line {number}", line.split(separator))
+            for number, line in numbered
+            if line.strip()
+        ]
     reader = csv.reader((f"{line}\n" for line in lines), strict=True)
     try:
-        return [(f"{path}, line {reader.line_num}", cells) for cells in reader if "".join(cells).strip()]
+        return [
+            (f"{path}, line {reader.line_num}", cells) for cells in reader if "".join(cells).strip()
+        ]
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}", _TABLE) from None
 

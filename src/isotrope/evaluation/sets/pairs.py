@@ -10,7 +10,9 @@ import xxhash
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """N sentence pairs with the score that people gave each; a higher score means closer in meaning."""
+    """N sentence pairs with the score that people gave each; a higher score means closer in
+    meaning.
+    """
 
     name: str
     first: list[str]  # (N,)

@@ -1,13 +1,16 @@
-"""SentEval's sets from its folder: seven of STS, and the transfer tasks MR, CR, SUBJ, MPQA, SST2, SST5, TREC and MRPC.
+"""SentEval's sets from its folder: seven of STS, and the transfer tasks MR, CR, SUBJ, MPQA, SST2,
+SST5, TREC and MRPC.
 
-The files are read as SentEval reads them. A sentence is split at white space and joined by one space; its case stays.
-Only pairs with a gold score count. STS13 comes without SMT, which is not free. A blank line of CR or MPQA is a sample.
-Every row count is checked, since a truncated or swapped file gives numbers that look right.
+The files are read as SentEval reads them. A sentence is split at white space and joined by one
+space; its case stays. Only pairs with a gold score count. STS13 comes without SMT, which is not
+free. A blank line of CR or MPQA is a sample. Every row count is checked, since a truncated or
+swapped file gives numbers that look right.
 
-Sources: SemEval 2012-2016 task files; STS Benchmark (Cer et al., 2017, https://arxiv.org/abs/1708.00055); SICK (Marelli
-et al., LREC 2014); MR (Pang and Lee, 2005), CR (Hu and Liu, 2004), SUBJ (Pang and Lee, 2004), MPQA (Wiebe et al.,
-2005), SST (Socher et al., 2013), TREC (Li and Roth, 2002), MRPC (Dolan et al., 2004), all as in SentEval (Conneau and
-Kiela, 2018, https://arxiv.org/abs/1803.05449).
+Sources: SemEval 2012-2016 task files; STS Benchmark (Cer et al., 2017,
+https://arxiv.org/abs/1708.00055); SICK (Marelli et al., LREC 2014); MR (Pang and Lee, 2005), CR (Hu
+and Liu, 2004), SUBJ (Pang and Lee, 2004), MPQA (Wiebe et al., 2005), SST (Socher et al., 2013),
+TREC (Li and Roth, 2002), MRPC (Dolan et al., 2004), all as in SentEval (Conneau and Kiela, 2018,
+https://arxiv.org/abs/1803.05449).
 """
 
 from collections.abc import Sequence
@@ -37,7 +40,8 @@ SPLITS: dict[str, dict[str, int]] = {
 }
 STS_TASKS: tuple[str, ...] = (*SUBSETS, *SPLITS)
 
-# Files and their rows. The first file of a two-file task has the class 1, the second the class 0, as in SentEval.
+# Files and their rows. The first file of a two-file task has the class 1, the second the class 0,
+# as in SentEval.
 _BINARY: dict[str, dict[str, int]] = {
     "MR": {"MR/rt-polarity.pos": 5331, "MR/rt-polarity.neg": 5331},
     "CR": {"CR/custrev.pos": 2407, "CR/custrev.neg": 1368},
@@ -47,7 +51,9 @@ _BINARY: dict[str, dict[str, int]] = {
 
 
 class _Split(NamedTuple):
-    """A task with a training and a test file, and perhaps a dev file. No column follows the class and the sentences."""
+    """A task with a training and a test file, and perhaps a dev file. No column follows the class
+    and the sentences.
+    """
 
     files: dict[str, tuple[str, int]]  # split → file, its rows
     classes: list[str]  # 0 … K − 1
@@ -91,11 +97,15 @@ class LabelledTexts:
     labels: npt.NDArray[np.int64]  # (N,)
 
 
-def load_sts(data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test")) -> dict[str, Pairs]:
-    """Load one STS task: subset name → pairs for STS12 … STS16, split name → pairs for STSBenchmark, SICKRelatedness.
+def load_sts(
+    data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test")
+) -> dict[str, Pairs]:
+    """Load one STS task: subset name → pairs for STS12 … STS16, split name → pairs for
+    STSBenchmark, SICKRelatedness.
 
-    `data` is the folder that holds `senteval/`, or SentEval's own, which holds `downstream/`; None: the one that
-    ISOTROPE_DATA names. `splits` says which of train, dev and test to read where a task has them.
+    `data` is the folder that holds `senteval/`, or SentEval's own, which holds `downstream/`; None:
+    the one that ISOTROPE_DATA names. `splits` says which of train, dev and test to read where a
+    task has them.
 
     Raises UserError for a file that is missing or not as it was published.
     """
@@ -104,14 +114,19 @@ def load_sts(data: str | Path | None, task: str, splits: Sequence[str] = ("dev",
         return {name: _subset(folder / f"STS/{task}-en-test", task, name) for name in SUBSETS[task]}
     found = {}
     for split in splits:
-        if task == "STSBenchmark":  # columns are separated by tabs too, and quotes are plain characters
+        # columns are separated by tabs too, and quotes are plain characters
+        if task == "STSBenchmark":
             path, header, columns = folder / f"STS/STSBenchmark/sts-{split}.csv", 0, (5, 6, 4)
         else:
             name = {"dev": "trial", "test": "test_annotated"}.get(split, split)
             path, header, columns = folder / f"SICK/SICK_{name}.txt", 1, (1, 2, 3)
         with downloaded(path):
-            rows = [line.split("\t") for line in counted(lines_of(path)[header:], SPLITS[task][split])]
-            found[split] = _pairs(f"{task} {split}", [[row[column] for column in columns] for row in rows])
+            rows = [
+                line.split("\t") for line in counted(lines_of(path)[header:], SPLITS[task][split])
+            ]
+            found[split] = _pairs(
+                f"{task} {split}", [[row[column] for column in columns] for row in rows]
+            )
     return found
 
 
@@ -130,7 +145,9 @@ def _subset(folder: Path, task: str, name: str) -> Pairs:
 def _pairs(name: str, rows: list[list[Any]]) -> Pairs:
     """From rows of two sentences and a score."""
     first, second, gold = ([row[column] for row in rows] for column in range(3))
-    return Pairs(name, [*map(_joined, first)], [*map(_joined, second)], np.array(gold, dtype=np.float64))
+    return Pairs(
+        name, [*map(_joined, first)], [*map(_joined, second)], np.array(gold, dtype=np.float64)
+    )
 
 
 def _joined(sentence: str) -> str:
@@ -138,9 +155,11 @@ def _joined(sentence: str) -> str:
 
 
 def load_transfer(data: str | Path | None, task: str) -> dict[str, LabelledTexts]:
-    """Load one transfer task: "all" for MR, CR, SUBJ, MPQA; "train", "test" for TREC, MRPC; and "dev" for SST2, SST5.
+    """Load one transfer task: "all" for MR, CR, SUBJ, MPQA; "train", "test" for TREC, MRPC; and
+    "dev" for SST2, SST5.
 
-    `data` and errors are as in `load_sts`. Rows are in the files' order, positive (or objective) ones first.
+    `data` and errors are as in `load_sts`. Rows are in the files' order, positive (or objective)
+    ones first.
     """
     folder = downstream_folder(data)
     if task in _BINARY:
@@ -155,7 +174,9 @@ def load_transfer(data: str | Path | None, task: str) -> dict[str, LabelledTexts
                 raise ValueError("a line has too few columns, or too many")
             first, *second = ([_joined(row[place]) for row in rows] for place in known.sentences)
             labels = [known.classes.index(row[known.label].partition(":")[0]) for row in rows]
-            found[split] = LabelledTexts(first, second[0] if second else None, np.array(labels, dtype=np.int64))
+            found[split] = LabelledTexts(
+                first, second[0] if second else None, np.array(labels, dtype=np.int64)
+            )
     return found
 
 
@@ -166,5 +187,7 @@ def _binary(folder: Path, task: str) -> LabelledTexts:
             sentences += map(_joined, counted(lines_of(folder / name, "latin-1"), expected))
             labels += [label] * expected
             if task == "SUBJ" and len(set(sentences)) < len(sentences):  # the real one repeats none
-                raise ValueError("sentences are repeated: a corrupt SUBJ, of which one once circulated")
+                raise ValueError(
+                    "sentences are repeated: a corrupt SUBJ, of which one once circulated"
+                )
     return LabelledTexts(sentences, None, np.array(labels, dtype=np.int64))

@@ -1,8 +1,9 @@
-"""Pairs of sentences or paragraphs of one document: a part with the next one, or a sentence with itself.
+"""Pairs of sentences or paragraphs of one document: a part with the next one, or a sentence with
+itself.
 
 As positives: DeCLUTR (Giorgi et al., ACL 2021, Sec. 3.1) takes adjacent spans among others,
-https://aclanthology.org/2021.acl-long.72; SimCSE (Gao et al., EMNLP 2021, Sec. 3), https://arxiv.org/abs/2104.08821,
-takes the sentence once more.
+https://aclanthology.org/2021.acl-long.72; SimCSE (Gao et al., EMNLP 2021, Sec. 3),
+https://arxiv.org/abs/2104.08821, takes the sentence once more.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from isotrope.types import Count
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Neighbouring sentences or paragraphs; the order in a pair is drawn. BibTeX: giorgi2021declutr.
+    """Neighbouring sentences or paragraphs; the order in a pair is drawn. BibTeX:
+    giorgi2021declutr.
 
     Sentences may be neighbours across the end of a paragraph.
     """
@@ -33,7 +35,9 @@ class Neighbours:
     def needs(self) -> str:
         return f"two neighbouring {self.unit}s of at least {self.shortest} words"
 
-    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
+    def __call__(
+        self, document: Document, count: int, generator: np.random.Generator
+    ) -> list[TextPair]:
         parts = document.paragraphs
         if self.unit == "sentence":
             parts = split_all(parts, self.language)
@@ -55,7 +59,11 @@ class Sentence:
     def needs(self) -> str:
         return f"a sentence of at least {self.shortest} words"
 
-    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
+    def __call__(
+        self, document: Document, count: int, generator: np.random.Generator
+    ) -> list[TextPair]:
         sentences = split_all(document.paragraphs, self.language)
-        long = list(dict.fromkeys(one for one in sentences if len(words_of(one)[0]) >= self.shortest))
+        long = list(
+            dict.fromkeys(one for one in sentences if len(words_of(one)[0]) >= self.shortest)
+        )
         return [(long[at], long[at]) for at in generator.permutation(len(long))[:count].tolist()]

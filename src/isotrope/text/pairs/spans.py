@@ -16,22 +16,35 @@ from isotrope.types import Count
 ANCHOR, POSITIVE = (4, 2), (2, 4)  # of the Beta distribution: mostly long, mostly short
 
 
-def span_length(shortest: int, longest: int, skew: tuple[int, int], generator: np.random.Generator) -> int:
+def span_length(
+    shortest: int, longest: int, skew: tuple[int, int], generator: np.random.Generator
+) -> int:
     """Words of a span: shortest + ⌊b · (longest − shortest)⌋, with b from Beta(``skew``)."""
     return shortest + int(generator.beta(*skew) * (longest - shortest))
 
 
-def near(anchor: slice, total: int, shortest: int, longest: int, place: str, generator: np.random.Generator) -> slice:
+def near(
+    anchor: slice,
+    total: int,
+    shortest: int,
+    longest: int,
+    place: str,
+    generator: np.random.Generator,
+) -> slice:
     """A positive's span of ``total`` words.
 
-    "near": from the one that ends where the anchor begins, to the one that begins where it ends; "adjacent": one of
-    these two; "subsumed": within the anchor.
+    "near": from the one that ends where the anchor begins, to the one that begins where it ends;
+    "adjacent": one of these two; "subsumed": within the anchor.
     """
     begin, end = anchor.start, anchor.stop
-    most = {"adjacent": min(longest, max(begin, total - end)), "subsumed": end - begin}.get(place, longest)
+    most = {"adjacent": min(longest, max(begin, total - end)), "subsumed": end - begin}.get(
+        place, longest
+    )
     length = span_length(min(shortest, most), most, POSITIVE, generator)
     if place == "adjacent":
-        start = int(generator.choice([at for at in (begin - length, end) if 0 <= at <= total - length]))
+        start = int(
+            generator.choice([at for at in (begin - length, end) if 0 <= at <= total - length])
+        )
     elif place == "subsumed":
         start = int(generator.integers(begin, end - length + 1))
     else:
@@ -41,10 +54,12 @@ def near(anchor: slice, total: int, shortest: int, longest: int, place: str, gen
 
 @dataclass(frozen=True)
 class Spans(Lengths):
-    """An anchor and its positives, from each of a document's parts, title included. BibTeX: giorgi2021declutr.
+    """An anchor and its positives, from each of a document's parts, title included. BibTeX:
+    giorgi2021declutr.
 
-    Each anchor has a part of the document, at least twice as long as the longest span. A short document has fewer
-    anchors or shorter spans. In languages without spaces, letters count as words.
+    Each anchor has a part of the document, at least twice as long as the longest span. A short
+    document has fewer anchors or shorter spans. In languages without spaces, letters count as
+    words.
     """
 
     stage = "pairs"
@@ -57,7 +72,9 @@ class Spans(Lengths):
     def needs(self) -> str:
         return f"{2 * self.shortest} words, twice as many as the shortest span"
 
-    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[tuple[str, ...]]:
+    def __call__(
+        self, document: Document, count: int, generator: np.random.Generator
+    ) -> list[tuple[str, ...]]:
         words, between = words_of(document.text)
         total = len(words)
         if not (anchors := min(count, total // (2 * self.shortest))):
@@ -69,6 +86,9 @@ class Spans(Lengths):
             length = span_length(self.shortest, longest, ANCHOR, generator)
             start = int(generator.integers(begin, end - length + 1))
             anchor = slice(start, start + length)
-            spans = [near(anchor, total, self.shortest, longest, self.place, generator) for _ in range(self.positives)]
+            spans = [
+                near(anchor, total, self.shortest, longest, self.place, generator)
+                for _ in range(self.positives)
+            ]
             found.append(tuple(between.join(words[span]) for span in (anchor, *spans)))
         return list(dict.fromkeys(found))

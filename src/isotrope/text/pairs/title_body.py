@@ -1,6 +1,7 @@
 """The title of a document and its body, or a crop of it.
 
-As positives for training without labels: E5 (Wang et al., 2022, Sec. 3.1), https://arxiv.org/abs/2212.03533.
+As positives for training without labels: E5 (Wang et al., 2022, Sec. 3.1),
+https://arxiv.org/abs/2212.03533.
 """
 
 from dataclasses import dataclass
@@ -15,15 +16,20 @@ from isotrope.types import Count
 
 @dataclass(frozen=True)
 class TitleBody(Lengths):
-    """The title finds its body. Documents without a title, or without a body, give no pair. BibTeX: wang2022e5."""
+    """The title finds its body. Documents without a title, or without a body, give no pair. BibTeX:
+    wang2022e5.
+    """
 
     stage = "pairs"
     needs = "a title and a body"
     shortest: Count = 16  # words of a crop of the body; a shorter body is taken whole
     longest: Count = 48
-    whole: bool = False  # pair the title with the whole body, as far as the model reads it: one pair of a document
+    # pair the title with the whole body, as far as the model reads it: one pair of a document
+    whole: bool = False
 
-    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
+    def __call__(
+        self, document: Document, count: int, generator: np.random.Generator
+    ) -> list[TextPair]:
         body = " ".join(document.paragraphs)
         if not document.title or not body or body == document.title:
             return []
