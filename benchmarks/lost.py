@@ -18,7 +18,7 @@ from isotrope.training.processes import environment
 from timing import show
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
-from small_runs import lose
+from helpers.small_runs import lose
 
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
 TRAIN = [

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from transformers import BertConfig, BertModel
 
-from conftest import WORDS, build_bert
+from helpers.small_bert import build_bert
+from helpers.words import WORDS
 from isotrope import load
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.types import Batch

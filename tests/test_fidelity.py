@@ -15,7 +15,7 @@ import torch.nn.functional as F
 import typer.main
 from torch import Tensor, nn
 
-from conftest import ROOT
+from helpers.paths import ROOT
 from isotrope.cli.main import app
 from isotrope.components.registry import STAGES, component_class, kinds
 from isotrope.encoder.pooling import LAYERS

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import sentences
+from helpers.words import sentences
 from isotrope import load, train
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.fast.packed import compile_layers

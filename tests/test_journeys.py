@@ -28,10 +28,11 @@ from sentence_transformers.base.modules import Dense, Normalize
 
 import datasets
 import isotrope
-from conftest import Shell, sentences
+from helpers.commands import Shell
+from helpers.wordbag import sts_task
+from helpers.words import sentences
 from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.quickstart.run import shipped_pages
-from wordbag import sts_task
 
 QUICK = "--set train.batch_size=16 --set train.eval_steps=5 --set train.save_steps=5 --set encoder.pooling=mean"
 

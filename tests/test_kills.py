@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from helpers.paths import ROOT
 
 COMMANDS = (
     "train",
@@ -30,7 +30,13 @@ def kill(folder: Path, commands: str, share: float, data: Path | None) -> dict[s
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
     }
     environment |= {"OMP_NUM_THREADS": "1"} | ({"ISOTROPE_DATA": str(data)} if data else {})
-    command = [sys.executable, str(ROOT / "tests" / "kills.py"), str(folder), commands, str(share)]
+    command = [
+        sys.executable,
+        str(ROOT / "tests" / "helpers" / "kills.py"),
+        str(folder),
+        commands,
+        str(share),
+    ]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from helpers.paths import ROOT
 
 pytest.importorskip("mkdocs", reason="pip install 'isotrope[docs]'")
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from conftest import ROOT, sentences
+from helpers.paths import ROOT
+from helpers.words import sentences
 from isotrope.cli.main import app
 from isotrope.encoder import load
 from isotrope.encoder.locate import SHIPPED

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import sentences
-from hashes import Hashes
+from helpers.hashes import Hashes
+from helpers.words import sentences
 from isotrope.encoding.encode import encode
 from isotrope.encoding.search import search
 

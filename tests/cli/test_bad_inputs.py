@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Shell, check_line
-from forks import code, command
+from helpers.commands import Shell, check_line
+from helpers.forks import code, command
 
 Command = list[str]
 

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Shell, build_bert, sentences
+from helpers.commands import Shell
+from helpers.small_bert import build_bert
+from helpers.words import sentences
 
 
 def test_it_shows_what_is_kept_and_what_is_saved(

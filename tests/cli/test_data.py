@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Shell
+from helpers.commands import Shell
+from helpers.web import HOME, Web
 from isotrope.datasets.sources import DataSource
-from web import HOME, Web
 
 Spoil = Callable[[Path], object]
 

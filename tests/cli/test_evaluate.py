@@ -9,9 +9,9 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
+from helpers.wordbag import as_lines, own_pairs
 from isotrope.cli.main import app
 from isotrope.errors import UserError
-from wordbag import as_lines, own_pairs
 
 
 @pytest.fixture(autouse=True)

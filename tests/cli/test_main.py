@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 import isotrope
-from conftest import Shell, check_line
+from helpers.commands import Shell, check_line
 from isotrope.cli import main as cli
 from isotrope.errors import Stopped, UserError
 

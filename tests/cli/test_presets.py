@@ -1,6 +1,6 @@
 """``isotrope presets``: what it lists, and what it finds different."""
 
-from conftest import Shell
+from helpers.commands import Shell
 from isotrope.preset.tables import preset_names
 
 

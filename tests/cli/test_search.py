@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Said, Shell
+from helpers.commands import Said, Shell
 
 TEXTS = ["one [/x] two", "[bold]three[/bold] :smile:", "a\x1b[2J river", "word " * 100]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import sentences
-from forks import code, command
+from helpers.forks import code, command
+from helpers.words import sentences
 
 SETTINGS = ["train.batch_size=16", "train.eval_steps=2", "train.save_steps=2"]
 

@@ -14,12 +14,12 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
 from transformers import AutoTokenizer
 
-from conftest import sentences
 from datasets import Dataset, DatasetDict
+from helpers.small_runs import script
+from helpers.words import sentences
 from isotrope import Objective, component, load
 from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
-from small_runs import script
 
 TEXTS = sentences(32)
 PAIRS = {"anchor": TEXTS, "positive": TEXTS[1:] + TEXTS[:1]}

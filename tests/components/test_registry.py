@@ -7,9 +7,11 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
 
-import component_contract as contract
 import isotrope.terms
-from conftest import ROOT, sentences
+from helpers import component_contract as contract
+from helpers.paths import ROOT
+from helpers.small_runs import script
+from helpers.words import sentences
 from isotrope import Objective, ObjectiveState, component, load
 from isotrope.components.citations import ObjectiveCardData, bibtex, cited_keys, entries, introduce
 from isotrope.components.registry import READING, STAGES, component_class, kinds
@@ -19,7 +21,6 @@ from isotrope.post.names import STEPS
 from isotrope.preset.preset import build_objective, check_runnable, open_teachers, read_preset
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.terms.infonce import InfoNCE
-from small_runs import script
 
 
 def test_components_by_name() -> None:

@@ -15,7 +15,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import isotrope
-from conftest import build_bert, sentences
+from helpers.library import write_library
+from helpers.small_bert import build_bert
+from helpers.words import sentences
 from isotrope.compression import compress as module
 from isotrope.compression.compress import Compression, compress
 from isotrope.compression.page import write_student_report
@@ -23,7 +25,6 @@ from isotrope.encoder.student import student_of
 from isotrope.errors import Stopped, UserError
 from isotrope.training.folder import RunFolder
 from isotrope.training.trainer import Trainer
-from library import write_library
 
 SMALL = ["train.batch_size=16", "train.epochs=1", "terms.queue_kl.queue=32", "train.max_length=32"]
 

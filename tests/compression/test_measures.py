@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import build_bert, sentences
+from helpers.small_bert import build_bert
+from helpers.words import sentences
 from isotrope.compression import cost
 from isotrope.compression.cost import costs, growth, peak_memory
 from isotrope.compression.page import (

@@ -12,7 +12,10 @@ from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
 import isotrope
-from conftest import build_bert, sentences
+from helpers.library import write_library
+from helpers.small_bert import build_bert
+from helpers.small_vocabularies import TEXTS, roberta
+from helpers.words import sentences
 from isotrope.cli.main import app
 from isotrope.compression.compress import Compression, compress
 from isotrope.compression.page import write_student_report
@@ -21,8 +24,6 @@ from isotrope.encoder import save
 from isotrope.errors import UserError
 from isotrope.text.corpus import Document
 from isotrope.text.pairs.passages import Queries
-from library import write_library
-from small_vocabularies import TEXTS, roberta
 
 SMALL = ["train.batch_size=32", "train.max_length=32", "train.learning_rate=1e-3", "train.epochs=1"]
 

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 import isotrope
-from conftest import sentences
+from helpers.words import sentences
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.preset import build_objective, read_preset

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-import component_contract as contract
+from helpers import component_contract as contract
 from isotrope import component, load
 from isotrope.components.registry import STAGES, kinds
 from isotrope.contract.context import BuildContext, built

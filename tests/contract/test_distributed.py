@@ -12,11 +12,12 @@ from torch import Tensor
 
 import isotrope.objective.objective
 import isotrope.objective.passes
-from conftest import ROOT, sentences
+from helpers.paths import ROOT
+from helpers.small_runs import torchrun
+from helpers.words import sentences
 from isotrope import Objective, component, load
 from isotrope.contract.distributed import mean_of_all
 from isotrope.terms.infonce import InfoNCE
-from small_runs import torchrun
 
 
 def student(folder: Path, dropout: float = 0.1) -> SentenceTransformer:
@@ -64,7 +65,10 @@ def trained(
 ) -> Any:
     """The objective of every process after a training."""
     torchrun(
-        *map(str, (ROOT / "tests" / "ranks.py", pairs, model, output, batch, dropout, *more)),
+        *map(
+            str,
+            (ROOT / "tests" / "helpers" / "ranks.py", pairs, model, output, batch, dropout, *more),
+        ),
         processes=processes,
     )
     return [load_file(f"{output}-{rank}.safetensors") for rank in range(processes)]

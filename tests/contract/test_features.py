@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor
 
-from conftest import VOCABULARY, sentences
+from helpers.words import VOCABULARY, sentences
 from isotrope import Objective, load
 from isotrope.contract.features import (
     KEEP,

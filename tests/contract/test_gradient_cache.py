@@ -12,7 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from conftest import sentences
+from helpers.words import sentences
 from isotrope import Objective, component, load
 from isotrope.contract import features as reading
 from isotrope.preset.preset import build_objective, read_preset

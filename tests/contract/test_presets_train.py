@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, BertConfig, BertModel, RobertaConfig, RobertaModel
 
 import isotrope
-from conftest import ROOT
+from helpers.paths import ROOT
 from isotrope.encoder.locate import locate
 from isotrope.preset.preset import Preset, preset_names, read_preset
 from isotrope.training.processes import environment

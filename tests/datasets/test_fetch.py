@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from forks import code, fork
+from helpers.forks import code, fork
+from helpers.web import HOME, TEXT, Web, tarred, zipped
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress
 from isotrope.datasets.fetch import fetch_data
 from isotrope.datasets.sources import DataSource, check_data
 from isotrope.errors import UserError
 from isotrope.store.atomic import alone
-from web import HOME, TEXT, Web, tarred, zipped
 
 
 @pytest.fixture(autouse=True)

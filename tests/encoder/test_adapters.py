@@ -16,7 +16,10 @@ from peft import LoraConfig
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
-from conftest import build_bert, sentences
+from helpers.small_bert import build_bert
+from helpers.small_causal import build_decoder
+from helpers.small_runs import same_weights, small_run, unfinished
+from helpers.words import sentences
 from isotrope import load
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import save
@@ -27,8 +30,6 @@ from isotrope.errors import UserError
 from isotrope.teachers._model import INITIAL, TeacherModel
 from isotrope.training.page import write_report
 from isotrope.training.train import Run
-from small_causal import build_decoder
-from small_runs import same_weights, small_run, unfinished
 
 TEXTS = sentences(6)
 

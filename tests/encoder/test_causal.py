@@ -14,7 +14,9 @@ from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
 import isotrope
-from conftest import sentences
+from helpers.small_causal import build_decoder
+from helpers.small_runs import small_run
+from helpers.words import sentences
 from isotrope import load
 from isotrope.cli.main import app
 from isotrope.encoder import save
@@ -26,8 +28,6 @@ from isotrope.errors import UserError
 from isotrope.report.space import Space
 from isotrope.training.folder import RunFolder
 from isotrope.training.page import spaces
-from small_causal import build_decoder
-from small_runs import small_run
 
 TEXTS = sentences(8)
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from conftest import WORDS
+from helpers.small_encoders import KINDS, as_student
+from helpers.words import WORDS
 from isotrope import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import cut, freed_memory, vectors_of
 from isotrope.errors import UserError
-from small_encoders import KINDS, as_student
 
 
 class Lengths:

@@ -19,7 +19,7 @@ from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoTokenizer, PreTrainedModel
 
-from conftest import sentences
+from helpers.words import sentences
 from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.embed import cut

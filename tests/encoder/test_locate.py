@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from conftest import sentences
+from helpers.words import sentences
 from isotrope import load
 from isotrope.encoder import locate as room
 from isotrope.encoder.checksum import files_checksum, located, model_checksum

@@ -12,7 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
-from conftest import sentences
+from helpers.words import sentences
 from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.export import MODES, NEEDS_5, for_transformers_4

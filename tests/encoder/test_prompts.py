@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from conftest import sentences, with_prompts
+from helpers.small_bert import with_prompts
+from helpers.words import sentences
 from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.embed import search_vectors, vectors_of

@@ -15,7 +15,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch.testing import assert_close
 
-from conftest import build_bert
+from helpers.small_bert import build_bert
+from helpers.small_encoders import KINDS, as_student, batch, random_model
+from helpers.toy_vectors import TEXT, VECTORS, write_word_vectors
 from isotrope.encoder import load, save
 from isotrope.encoder.student import (
     check_student,
@@ -31,8 +33,6 @@ from isotrope.encoder.vocabulary import keep_tokens
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from oracle import baselines as naive
-from small_encoders import KINDS, as_student, batch, random_model
-from toy_vectors import TEXT, VECTORS, write_word_vectors
 
 TEXTS = ["the old king of the island", "a red bird", "war"]
 

@@ -11,11 +11,11 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from conftest import build_bert
+from helpers.small_bert import build_bert
+from helpers.small_vocabularies import ENGLISH, GERMAN, KINDS, WORDS, roberta
 from isotrope.encoder import load, save
 from isotrope.encoder.vocabulary import keep_tokens, token_counts, tokenizer_kind
 from isotrope.errors import UserError
-from small_vocabularies import ENGLISH, GERMAN, KINDS, WORDS, roberta
 
 LETTERS = 5 + 26 + 26  # the tokens of `build_bert` before its words
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.small_shards import contents, lines, stop_at
 from isotrope import load
 from isotrope.encoder.fast import half as choice
 from isotrope.encoder.fast.half import dtype_of, has_bf16
 from isotrope.encoding import encode as room
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
-from small_shards import contents, lines, stop_at
 
 pytestmark = pytest.mark.skipif(not has_bf16(), reason="this processor has no bf16")
 

@@ -31,15 +31,15 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 import datasets
-from forks import code, fork
-from hashes import Hashes
+from helpers.forks import code, fork
+from helpers.hashes import Hashes
+from helpers.small_shards import KINDS, read, stop_at, write
 from isotrope.console.plain import plain_console
 from isotrope.encoder import load
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
 from isotrope.store.atomic import draft_path
 from isotrope.store.mark import DRAFT
-from small_shards import KINDS, read, stop_at, write
 
 OURS = {".isotrope", ".lock"}  # in each folder of ours
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hashes import Hashes
+from helpers.hashes import Hashes
+from helpers.small_shards import KINDS, read, table_of, write
 from isotrope.encoding import rows
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
-from small_shards import KINDS, read, table_of, write
 
 
 def json_lines(path: Path, rows: list[dict[str, object]]) -> Path:

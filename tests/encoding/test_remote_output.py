@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fsspec import AbstractFileSystem
 
-from hashes import Hashes
+from helpers.hashes import Hashes
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
 

@@ -15,7 +15,8 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import isotrope
-from hashes import Hashes
+from helpers.hashes import Hashes
+from helpers.small_shards import KINDS, stop_at
 from isotrope.console.plain import plain_console
 from isotrope.encoder import load
 from isotrope.encoding import search as module
@@ -24,7 +25,6 @@ from isotrope.encoding.output import Stored
 from isotrope.encoding.search import search
 from isotrope.errors import UserError
 from isotrope.text.bm25 import Bm25Index
-from small_shards import KINDS, stop_at
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ import psutil
 import pytest
 import torch
 
+from helpers.small_shards import contents, lines
 from isotrope.encoder import load
 from isotrope.encoder.fast.half import has_bf16
 from isotrope.encoding.encode import encode
 from isotrope.encoding.tasks import ShardTask, WorkerModel, by_processes, encoder_checksum
 from isotrope.errors import UserError
-from small_shards import contents, lines
 
 needs_ray = pytest.mark.skipif(util.find_spec("ray") is None, reason="needs isotrope[ray]")
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import WORDS, sentences
+from helpers.words import WORDS, sentences
 from isotrope.evaluation.document_tasks import (
     are_short,
     distinct_rows,

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import drawn
+from helpers import drawn
 from isotrope.errors import UserError
 from isotrope.evaluation import geometry, suite
 from isotrope.evaluation.embed import Known

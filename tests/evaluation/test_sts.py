@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from helpers.wordbag import minilm, own_pairs
 from isotrope.evaluation import sts, suite
 from isotrope.evaluation.embed import dot
 from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS, SUBSETS, load_sts
 from oracle.similarity import DATA, GOLDEN, HashEncoder, needs_data, needs_golden
 from oracle.similarity import spearman as naive_spearman
-from wordbag import minilm, own_pairs
 
 
 @pytest.fixture(scope="module")

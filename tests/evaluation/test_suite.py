@@ -10,6 +10,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import datasets
+from helpers.wordbag import WORDS, Bag, as_lines, own_pairs, results_of, sts_task
 from isotrope import load
 from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
@@ -22,7 +23,6 @@ from isotrope.evaluation.significance import compare
 from isotrope.evaluation.suite import SuiteEvaluator, cases_of, main_scores
 from isotrope.post.shortened import shortenings
 from oracle.similarity import DATA, HashEncoder, needs_data
-from wordbag import WORDS, Bag, as_lines, own_pairs, results_of, sts_task
 
 
 @needs_data

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from helpers.wordbag import minilm
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.sets.senteval import LabelledTexts
 from isotrope.evaluation.suite import run
@@ -25,7 +26,6 @@ from isotrope.evaluation.transfer import (
 )
 from oracle import softmax
 from oracle.similarity import DATA, GOLDEN, HashEncoder, needs_data, needs_golden
-from wordbag import minilm
 
 SMALL = {
     "adam": ClassifierSetting(folds=3, optimizer="adam", batch_size=16, tenacity=1, epoch_size=2),

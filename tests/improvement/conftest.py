@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.library import write_library
 from isotrope.encoder import load, save
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.improvement import budget, candidates
-from library import write_library
 
 
 @pytest.fixture(scope="session")

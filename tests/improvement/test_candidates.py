@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from helpers.small_causal import build_decoder
 from isotrope.encoder import load, save
 from isotrope.errors import UserError
 from isotrope.improvement.candidates import (
@@ -22,7 +23,6 @@ from isotrope.improvement.candidates import (
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.steps import POST_STEPS, WHITENINGS, linear_step
 from isotrope.preset.preset import read_preset
-from small_causal import build_decoder
 
 
 def test_a_candidate_is_named_by_what_is_done() -> None:

@@ -19,7 +19,8 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 import isotrope
-from conftest import in_process
+from helpers.commands import in_process
+from helpers.library import write_library
 from isotrope.encoder import load, save
 from isotrope.errors import Stopped, UserError
 from isotrope.improvement import budget, candidates
@@ -27,7 +28,6 @@ from isotrope.improvement.candidates import RANKINGS
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.improve import improve
 from isotrope.report.outcome import REPORT
-from library import write_library
 
 QUIET = Console(quiet=True)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.library import write_library
 from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, SCATTERED, SPANS, TITLE
@@ -24,7 +25,6 @@ from isotrope.improvement.judges import (
 )
 from isotrope.text.corpus import Document
 from isotrope.text.opened import open as text_open
-from library import write_library
 
 
 def documents(folder: Path, count: int = 120, titles: bool = True) -> list[Document]:

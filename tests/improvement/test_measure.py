@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import sentences
+from helpers.library import basis, page
+from helpers.words import sentences
 from isotrope.encoder import load
 from isotrope.evaluation.document_tasks import SPANS, tasks_of_texts
 from isotrope.evaluation.embed import known_by
@@ -30,7 +31,6 @@ from isotrope.improvement.steps import (
 from isotrope.improvement.teachers import HYBRIDS, TeachingModel
 from isotrope.post.ranking_map import with_map
 from isotrope.text.pseudo_queries import PseudoQueries
-from library import basis, page
 
 TASKS = tasks_of_texts([page(place).text for place in range(40)], fewest=1)
 # halves of random sentences share no words on purpose, so a search by words finds less

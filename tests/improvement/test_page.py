@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from helpers.library import race_record, write_library
 from isotrope import text
 from isotrope.encoder import load
 from isotrope.improvement.budget import Budget
@@ -19,7 +20,6 @@ from isotrope.improvement.page import (
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import Basis
 from isotrope.text.pseudo_queries import PseudoQueries
-from library import race_record, write_library
 
 
 def test_the_table_has_every_candidate_the_best_mean_first() -> None:

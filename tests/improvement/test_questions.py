@@ -17,13 +17,13 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from conftest import sentences
+from helpers.library import write_library
+from helpers.small_causal import build_decoder
+from helpers.words import sentences
 from isotrope.errors import UserError
 from isotrope.improvement import questions
 from isotrope.improvement.improve import improve
 from isotrope.improvement.questions import INSTRUCTION, KIND, written
-from library import write_library
-from small_causal import build_decoder
 
 TEXTS = [" ".join(sentences(2, seed=place)) for place in range(7)]
 

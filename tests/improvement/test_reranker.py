@@ -14,6 +14,7 @@ from sentence_transformers import CrossEncoder
 from torch.nn import Module
 from transformers import AutoModelForSequenceClassification
 
+from helpers.library import basis, page
 from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import tasks_of_texts
@@ -27,7 +28,6 @@ from isotrope.improvement.improve import improve
 from isotrope.improvement.measure import measure_trial
 from isotrope.improvement.steps import MAPS
 from isotrope.improvement.teachers import Reranker, is_cross_encoder, read_teacher
-from library import basis, page
 
 
 class Overlap(CrossEncoder):

@@ -14,7 +14,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
-from conftest import sentences
+from helpers.words import sentences
 from isotrope import load
 from isotrope.cli.main import app
 from isotrope.console.plain import plain_console

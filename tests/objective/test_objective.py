@@ -10,7 +10,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor, nn
 
-from conftest import sentences
+from helpers.small_runs import script
+from helpers.words import sentences
 from isotrope import Objective, component, load
 from isotrope.contract.context import BuildContext
 from isotrope.contract.distributed import mean_of_all
@@ -19,7 +20,6 @@ from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.terms.infonce import InfoNCE
 from isotrope.training.trainer import ObjectiveState
 from isotrope.types import Batch, Scores, Views
-from small_runs import script
 
 
 def student(folder: Path, dropout: float = 0.1) -> SentenceTransformer:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from conftest import sentences
+from helpers.words import sentences
 from isotrope import Objective, component, load
 from isotrope.errors import UserError
 from isotrope.peers.layers import spread

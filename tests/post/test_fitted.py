@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 
-from conftest import sentences
+from helpers.toy_vectors import TEXT, VECTORS, Rows, write_word_vectors
+from helpers.words import sentences
 from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.word_vectors import WordVectors
@@ -24,7 +25,6 @@ from isotrope.post.names import EncoderName, check_name, open_encoder
 from isotrope.post.sif import Sif
 from isotrope.post.whitening import Removal, Whitening, whitening
 from oracle import baselines as naive
-from toy_vectors import TEXT, VECTORS, Rows, write_word_vectors
 
 
 def test_the_target_is_what_is_encoded():

@@ -9,8 +9,8 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from conftest import sentences
-from drawn import draw
+from helpers.drawn import draw
+from helpers.words import sentences
 from isotrope.encoder import load, save
 from isotrope.errors import UserError
 from isotrope.evaluation.retrieval import by_cosine, ranked_lists

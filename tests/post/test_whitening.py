@@ -10,7 +10,8 @@ from scipy.stats import spearmanr
 from sentence_transformers.util import quantize_embeddings, truncate_embeddings
 from sklearn.preprocessing import normalize
 
-from conftest import sentences
+from helpers.toy_vectors import anisotropic
+from helpers.words import sentences
 from isotrope.errors import UserError
 from isotrope.post.flow import Flow, Glow, negative_log_likelihood
 from isotrope.post.names import EncoderName, open_encoder
@@ -19,7 +20,6 @@ from isotrope.post.shortened import Shortened, shortened, shortenings
 from isotrope.post.whitening import removal, whitening
 from oracle import baselines as naive
 from oracle import losses as oracle
-from toy_vectors import anisotropic
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.1, 0.25, 0.5])

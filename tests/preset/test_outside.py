@@ -19,7 +19,8 @@ from sentence_transformers.sentence_transformer.losses import (
 from transformers import TrainerCallback, TrainerState
 
 import isotrope
-from conftest import sentences
+from helpers.small_runs import logged, same_weights, script, small_run
+from helpers.words import sentences
 from isotrope.contract.context import BuildContext
 from isotrope.errors import Stopped, UserError
 from isotrope.objective.passes import TextColumn
@@ -31,7 +32,6 @@ from isotrope.text.permutation import derive
 from isotrope.text.sample import PermutedBatches
 from isotrope.training.train import Run
 from isotrope.training.trainer import WEIGHTS, ObjectiveState
-from small_runs import logged, same_weights, script, small_run
 
 Given = tuple[OutsideLoss, list[TextColumn], torch.Tensor]
 

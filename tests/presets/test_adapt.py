@@ -16,12 +16,13 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 import isotrope
-from conftest import ROOT, sentences
+from helpers.paths import ROOT
+from helpers.small_runs import logged
+from helpers.words import sentences
 from isotrope.objective.objective import Objective
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.scores.instance_weight import instance_weight, relative_to_mean
 from isotrope.types import Batch, Scores
-from small_runs import logged
 
 TEXT = sentences(16)
 

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 import isotrope
-from conftest import sentences
+from helpers.words import sentences
 from isotrope.objective.objective import Objective
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.types import Batch

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.toy import run_toy
 from isotrope.pretraining.text import train_tokenizer
-from toy import run_toy
 
 WORDS = [
     "the",

@@ -12,6 +12,8 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
 import isotrope.text
+from helpers.small_runs import logged
+from helpers.toy import TOY, run_toy, weights
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.evaluation.geometry import mean_cosine
@@ -28,8 +30,6 @@ from isotrope.pretraining.text import (
 )
 from isotrope.pretraining.trainer import Blocks, Keeper, collate, hide
 from isotrope.training.checkpoints import checkpoint_folder
-from small_runs import logged
-from toy import TOY, run_toy, weights
 
 QUIET = plain_console(quiet=True)
 STREAM = np.array([2, 5, 6, 7, 3, 2, 6, 8, 5, 5, 9, 3, 2, 7, 3, 2, 5, 9, 6, 3], dtype=np.uint16)

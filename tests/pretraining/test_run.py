@@ -14,7 +14,9 @@ import pytest
 from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
-from forks import code, fork
+from helpers.forks import code, fork
+from helpers.small_runs import logged
+from helpers.toy import TOY, run_toy, same, weights
 from isotrope.cli.main import app
 from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
@@ -22,8 +24,6 @@ from isotrope.pretraining import pretrain
 from isotrope.pretraining.recipe import RECIPES
 from isotrope.store.mark import claim
 from isotrope.training.checkpoints import checkpoint_step, whole_checkpoints
-from small_runs import logged
-from toy import TOY, run_toy, same, weights
 
 
 def sealed(output: Path) -> list[Path]:

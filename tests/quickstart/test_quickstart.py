@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from conftest import build_bert
+from helpers.small_bert import build_bert
 from isotrope.cli.main import main
 from isotrope.encoder import load
 from isotrope.encoder.embed import cut

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from drawn import cosines_of, draw, scores
+from helpers.drawn import cosines_of, draw, scores
 from isotrope import load
 from isotrope.contract.context import BuildContext
 from isotrope.objective.passes import Passes

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from helpers.wordbag import Bag, own_pairs, results_of
 from isotrope.console.plain import plain_console
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.suite import main_scores, run
@@ -14,7 +15,6 @@ from isotrope.report import scores
 from isotrope.report.comparison import of_run, verdict_table
 from isotrope.report.page import Page
 from isotrope.report.tables import Table, best_marks, latex, markdown, print_table
-from wordbag import Bag, own_pairs, results_of
 
 
 def test_marks() -> None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drawn import draw, scores
+from helpers.drawn import draw, scores
 from isotrope import component
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError

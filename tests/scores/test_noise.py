@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drawn import draw, scores
+from helpers.drawn import draw, scores
 from isotrope import component
 from isotrope.errors import UserError
 from isotrope.scores.hard_negatives import HardNegatives

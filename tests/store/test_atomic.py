@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from forks import code, fork
+from helpers.forks import code, fork
 from isotrope.errors import UserError
 from isotrope.store.atomic import clear_drafts, draft_path, new_file, new_folder, write_text
 from isotrope.store.disk import check_space, writing

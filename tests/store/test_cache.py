@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forks import code, fork
+from helpers.forks import code, fork
 from isotrope.errors import UserError
 from isotrope.store import cache
 from isotrope.store.atomic import draft_path

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from forks import code, fork
+from helpers.forks import code, fork
 from isotrope.errors import UserError
 from isotrope.store.atomic import in_turn, new_file
 from isotrope.store.job import IDENTITY, RESULT, Job

@@ -10,9 +10,9 @@ import fsspec
 import pytest
 
 import isotrope.store.remote as remote
+from helpers.web import Web
 from isotrope.errors import UserError
 from isotrope.store.remote import RemoteFile, is_url, remote_files, without_secrets
-from web import Web
 
 BYTES = random.Random(0).randbytes(5000)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from helpers.studies import measured, planned, quiet, write_study
 from isotrope.store.records import Record
 from isotrope.study import Study, study
 from isotrope.study.analyse import study_record
 from isotrope.study.plan import StudyPlan
 from isotrope.study.spec import read_study
-from studies import measured, planned, quiet, write_study
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import pytest
 from markupsafe import escape
 from scipy import stats
 
+from helpers.studies import measured
 from isotrope.evaluation.significance import compare, interval, judged, resample
 from isotrope.store.records import Record, RecordLog
 from isotrope.study.analyse import claim_answer, study_record
@@ -26,7 +27,6 @@ from isotrope.study.statistics import (
     spread_test,
 )
 from isotrope.training.folder import write_cosines
-from studies import measured
 
 Scored = Callable[..., Record]
 Sketch = Callable[..., StudyPlan]

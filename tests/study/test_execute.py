@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from conftest import sentences
+from helpers.studies import numbers, quiet
+from helpers.words import sentences
 from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
 from isotrope.store.mark import put_mark
 from isotrope.study import Study, study
 from isotrope.study.plan import StudyPlan
 from isotrope.study.run_cell import run_cell
-from studies import numbers, quiet
 
 Write = Callable[[str], Path]
 RAW = "[rows.raw]\ntrain = false\n"

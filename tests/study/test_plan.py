@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import tomli_w
 
-from conftest import sentences
+from helpers.studies import planned
+from helpers.words import sentences
 from isotrope.errors import UserError
 from isotrope.preset.preset import read_preset
 from isotrope.preset.tables import shipped_names
@@ -19,7 +20,6 @@ from isotrope.study.plan import Place, StudyPlan, corpus_files, has_component
 from isotrope.study.rows import expand_rows, with_tuned
 from isotrope.study.spec import read_study
 from isotrope.study.study import with_options
-from studies import planned
 
 Sketch = Callable[..., StudyPlan]
 

@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import spearmanr
 
 import isotrope.text
-from conftest import WORDS, sentences
+from helpers.words import WORDS, sentences
 from isotrope.encoder import load
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError

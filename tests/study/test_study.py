@@ -19,7 +19,9 @@ import pytest
 import tomli_w
 import torch
 
-from conftest import in_process, sentences
+from helpers.commands import in_process
+from helpers.studies import numbers, quiet
+from helpers.words import sentences
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.preset.preset import read_preset
@@ -30,7 +32,6 @@ from isotrope.study.rows import with_tuned
 from isotrope.study.spec import Range, TeacherSettings, read_study
 from isotrope.study.study import search_settings, trials_of
 from isotrope.study.verify import compared, verify
-from studies import numbers, quiet
 
 
 def test_a_study_leaves_its_table_and_its_cells_their_records(finished: Study) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import build_bert
+from helpers.small_bert import build_bert
 from isotrope.teachers import _model
 from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open

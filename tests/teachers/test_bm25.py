@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import isotrope.teachers.bm25 as module
+from helpers.teaching import batch, known, teacher
 from isotrope.errors import UserError
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
 from oracle import bm25 as naive
-from teaching import batch, known, teacher
 
 TEXTS = [
     "the cat sat on the mat", "The cat, the cat and a dog", "a dog sat", "no such word here but the", "— … !",

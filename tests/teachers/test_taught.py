@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 
 import isotrope
-from conftest import sentences
+from helpers.teaching import batch, files, known, teacher, vectors
+from helpers.words import sentences
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
@@ -30,7 +31,6 @@ from isotrope.terms.infonce import InfoNCE
 from isotrope.terms.listmle import ListMLE
 from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
-from teaching import batch, files, known, teacher, vectors
 
 
 class TestEmbeddings:

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers.sentence_transformer.losses import EmbedDistillLoss
 
-from conftest import sentences
-from drawn import cosines_of, draw, scores
+from helpers.drawn import cosines_of, draw, scores
+from helpers.words import sentences
 from isotrope import component, load
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError

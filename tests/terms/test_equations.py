@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawn import cosines_of, draw, scores
+from helpers.drawn import cosines_of, draw, scores
 from isotrope.terms.alignment import alignment, uniformity
 from isotrope.terms.arc import arc
 from isotrope.terms.consistency import consistency

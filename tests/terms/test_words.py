@@ -12,8 +12,11 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-from conftest import build_bert, sentences
-from drawn import draw
+from helpers.drawn import draw
+from helpers.small_bert import build_bert
+from helpers.small_encoders import as_student, random_model
+from helpers.token_batches import EveryThird
+from helpers.words import sentences
 from isotrope import Objective, component, load
 from isotrope.contract.context import BuildContext
 from isotrope.contract.features import token_table
@@ -25,8 +28,6 @@ from isotrope.terms.mutual_information import MutualInformation
 from isotrope.terms.paser import said
 from isotrope.terms.tsdae import TSDAE
 from oracle import losses as oracle
-from small_encoders import as_student, random_model
-from token_batches import EveryThird
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "masked_words": {}, "mutual_information": {"channels": 8}, "paser": {"layers": 2}, "tsdae": {},

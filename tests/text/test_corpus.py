@@ -17,8 +17,8 @@ from fsspec import AbstractFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ROOT
-from corpora import COMPRESS, SENTENCES, corpus, table, texts, write
+from helpers.corpora import COMPRESS, SENTENCES, corpus, table, texts, write
+from helpers.paths import ROOT
 from isotrope.errors import UserError
 from isotrope.store.remote import RemoteFile
 from isotrope.text import files
@@ -81,7 +81,7 @@ def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
 def test_a_million_lines_cost_less_than_twenty_bytes_each(tmp_path: Path) -> None:
     code = """
         import pathlib, sys
-        from corpora import corpus
+        from helpers.corpora import corpus
         folder = pathlib.Path(sys.argv[1])
         def peak():  # bytes; not getrusage, whose peak begins with that of the process that started this one
             status = pathlib.Path("/proc/self/status").read_text()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from corpora import corpus, write
+from helpers.corpora import corpus, write
 from isotrope import load
 from isotrope.text import coverage as coverage_module
 from isotrope.text.corpus import Texts

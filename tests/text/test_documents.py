@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from corpora import COMPRESS, corpus, texts, write
+from helpers.corpora import COMPRESS, corpus, texts, write
 from isotrope.errors import UserError
 from isotrope.text import pages
 from isotrope.text.cleaning import fold

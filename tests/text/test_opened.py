@@ -9,8 +9,8 @@ import pandas
 import pytest
 
 import isotrope.text as text
-from corpora import write
 from datasets import Dataset
+from helpers.corpora import write
 from isotrope.errors import UserError
 from isotrope.text.corpus import Document
 from isotrope.text.files import TextFile

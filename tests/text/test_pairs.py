@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora import write
+from helpers.corpora import write
 from isotrope.components.registry import component
 from isotrope.errors import UserError
 from isotrope.text.corpus import Document, Documents

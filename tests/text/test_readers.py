@@ -11,7 +11,7 @@ from fsspec import AbstractFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corpora import SENTENCES, corpus, table, texts, write
+from helpers.corpora import SENTENCES, corpus, table, texts, write
 from isotrope.errors import UserError
 from isotrope.text.cleaning import fold
 from isotrope.text.split import language_of, split_text, words_of

@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
 import isotrope
-from conftest import sentences
+from helpers.words import sentences
 from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
 from isotrope.text.permutation import RowIds

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from conftest import sentences
+from helpers.token_batches import CLS, SEP, features, read, seeded
+from helpers.words import sentences
 from isotrope import load
 from isotrope.contract.features import LAYER_FEATURES, LAYER_TOKENS, POSITIONS
 from isotrope.objective.passes import Passes
@@ -19,7 +20,6 @@ from isotrope.tokens.cutoff import Cutoff, LayerCutoff, cutoff
 from isotrope.tokens.repeat import Delete, Insert, Repeat, deleted, repeats
 from isotrope.tokens.shuffle import PositionShuffle, Reverse, Shuffle
 from isotrope.types import TokenStep
-from token_batches import CLS, SEP, features, read, seeded
 
 lengths = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 

@@ -11,8 +11,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from component_contract import WORDS, words
-from conftest import sentences
+from helpers.component_contract import WORDS, words
+from helpers.token_batches import features, read, seeded
+from helpers.words import sentences
 from isotrope import Objective, component, load
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
@@ -23,7 +24,6 @@ from isotrope.tokens.hide import Phrase, phrases
 from isotrope.tokens.negate import Negate
 from isotrope.tokens.template import reframe
 from isotrope.views.denoised import Denoised
-from token_batches import features, read, seeded
 
 
 def test_words_of_anchors_alone_are_hidden(tiny_model: Path) -> None:

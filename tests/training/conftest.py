@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import sentences
+from helpers.small_runs import Small, small_run
+from helpers.words import sentences
 from isotrope.training.train import Run
-from small_runs import Small, small_run
 
 
 @pytest.fixture(scope="session")

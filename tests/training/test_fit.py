@@ -17,6 +17,7 @@ import pytest
 import torch
 from transformers import TrainerState
 
+from helpers.small_runs import SHORT, Small, logged, same_weights, unfinished
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.training.folder import task_cosines, write_cosines
@@ -24,7 +25,6 @@ from isotrope.training.page import dev_curves, loss_curves
 from isotrope.training.processes import PACKAGES, environment, source
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState, Trainer
-from small_runs import SHORT, Small, logged, same_weights, unfinished
 
 LAST = "checkpoint-20"
 

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import BoW, Normalize, StaticEmbedding
 from typer.testing import CliRunner
 
-from conftest import sentences
+from helpers.words import sentences
 from isotrope import load
 from isotrope.cli.main import app
 from isotrope.encoder import save

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import isotrope
-from conftest import sentences
+from helpers.words import sentences
 from isotrope.errors import UserError
 from isotrope.report.figures import PAPERS
 from isotrope.training.page import write_report

@@ -19,7 +19,11 @@ from fsspec import AbstractFileSystem
 from sentence_transformers import SentenceTransformer
 
 import isotrope.text
-from conftest import sentences, with_prompts
+from helpers.library import write_library
+from helpers.small_bert import with_prompts
+from helpers.small_causal import build_decoder
+from helpers.small_runs import SMALL, small_run
+from helpers.words import sentences
 from isotrope.console.plain import plain_console
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import load, save
@@ -33,9 +37,6 @@ from isotrope.text.tokens import token_data
 from isotrope.training.inputs import read_inputs
 from isotrope.training.prepare import SHOWN, TrainingPlan, prepare, untrained
 from isotrope.training.train import Run
-from library import write_library
-from small_causal import build_decoder
-from small_runs import SMALL, small_run
 
 DECIDING = {
     "documents": "other documents", "model": "another model", "dev": "dev: other pairs",

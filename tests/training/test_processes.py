@@ -13,13 +13,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import ROOT, sentences
+from helpers.paths import ROOT
+from helpers.small_runs import TORCHRUN, lose, same_weights, torchrun
+from helpers.words import sentences
 from isotrope import load
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.training.inputs import check_fsdp
 from isotrope.training.prepare import check_parts
-from small_runs import TORCHRUN, lose, same_weights, torchrun
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -38,7 +39,7 @@ def trained_apart(
     for name, processes, batch, more in (("one", 1, 16, ()), ("two", 2, 8, two)):
         words = [word for method in methods for word in ("+", RATE, *more, *method)]
         ranks = (
-            ROOT / "tests" / "ranks.py",
+            ROOT / "tests" / "helpers" / "ranks.py",
             table_of_pairs(folder),
             model,
             folder / name,
@@ -63,7 +64,7 @@ def test_two_processes_equal_one_of_twice_the_batch(tiny_model: Path, tmp_path: 
     """20 steps without dropout. With dropout: equal heads on both ranks."""
     trained_apart(tmp_path, tiny_model, [])
     wet = (
-        ROOT / "tests" / "ranks.py",
+        ROOT / "tests" / "helpers" / "ranks.py",
         table_of_pairs(tmp_path),
         tiny_model,
         tmp_path / "wet",

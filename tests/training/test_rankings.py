@@ -10,7 +10,8 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from conftest import sentences
+from helpers.small_runs import same_weights
+from helpers.words import sentences
 from isotrope.encoder import load, save
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.prompts import with_query_route
@@ -20,7 +21,6 @@ from isotrope.post.ranking_map import ranking_loss
 from isotrope.training import rankings
 from isotrope.training.rankings import SCALE, RankingLoss, learn_rankings
 from isotrope.training.trainer import Trainer
-from small_runs import same_weights
 
 QUERIES, DOCUMENTS = sentences(40, seed=1), sentences(30, seed=2)
 

@@ -18,7 +18,8 @@ from pandas import DataFrame
 from sentence_transformers import SentenceTransformer
 
 import isotrope
-from conftest import sentences
+from helpers.small_runs import SHORT, SMALL, Small, logged, same_weights, small_run
+from helpers.words import sentences
 from isotrope import load
 from isotrope.console.plain import plain_console
 from isotrope.encoder import save
@@ -29,7 +30,6 @@ from isotrope.evaluation.sts import main_pairs, similarities, spearman
 from isotrope.training.pairs import dev_names, dev_pairs, named_pairs
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState
-from small_runs import SHORT, SMALL, Small, logged, same_weights, small_run
 
 
 def test_a_run_leaves_its_record(finished: Run) -> None:

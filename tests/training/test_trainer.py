@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from conftest import sentences
+from helpers.small_runs import SHORT, Small, same_weights, script, small_run, unfinished
+from helpers.words import sentences
 from isotrope import Objective, component, load
 from isotrope.encoder import save
 from isotrope.errors import UserError
@@ -26,7 +27,6 @@ from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState
 from isotrope.types import Batch, Views
 from isotrope.views.mlp import MLP
-from small_runs import SHORT, Small, same_weights, script, small_run, unfinished
 
 TABLE = {"text": sentences(64)}
 SAVING = {"save_strategy": "steps", "save_steps": 2}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from drawn import draw, scores
+from helpers.drawn import draw, scores
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.views.branches import Branches

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from drawn import draw
+from helpers.drawn import draw
 from isotrope import component
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 import isotrope
-from conftest import sentences
+from helpers.small_encoders import random_model, rows_of_linear_layers
+from helpers.small_runs import same_weights, small_run
+from helpers.words import sentences
 from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.fast.packed import WIDTH, compile_layers, forward, pack
 from isotrope.errors import UserError
-from small_encoders import random_model, rows_of_linear_layers
-from small_runs import same_weights, small_run
 
 
 @pytest.fixture

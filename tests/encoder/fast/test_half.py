@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from conftest import sentences
+from helpers.small_encoders import KINDS, as_student, batch, both, states
+from helpers.words import sentences
 from isotrope import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import vectors_of
@@ -19,7 +20,6 @@ from isotrope.encoder.fast import half as choice
 from isotrope.encoder.fast.half import Linear16, choose_dtype, dtype_of, has_bf16, multiply_in
 from isotrope.encoder.fast.packed import layers
 from isotrope.errors import UserError
-from small_encoders import KINDS, as_student, batch, both, states
 
 needs_bf16 = pytest.mark.skipif(not has_bf16(), reason="this processor has no bf16")
 TEXTS = [*sentences(40), "", "river " * 30]

@@ -17,13 +17,7 @@ from sentence_transformers.sentence_transformer.losses import (
 from torch import nn
 from torch.testing import assert_close
 
-from conftest import sentences
-from isotrope import load
-from isotrope.encoder import save
-from isotrope.encoder.fast.attention import Dropout, Packing, attend, drop
-from isotrope.encoder.fast.packed import pack, supports
-from isotrope.encoder.pooling import LAYERS
-from small_encoders import (
+from helpers.small_encoders import (
     KINDS,
     VOCABULARY,
     L,
@@ -34,6 +28,12 @@ from small_encoders import (
     rows_of_linear_layers,
     states,
 )
+from helpers.words import sentences
+from isotrope import load
+from isotrope.encoder import save
+from isotrope.encoder.fast.attention import Dropout, Packing, attend, drop
+from isotrope.encoder.fast.packed import pack, supports
+from isotrope.encoder.pooling import LAYERS
 
 
 @pytest.mark.parametrize("holes", [False, True])

@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor, nn
 
-from conftest import WORDS
+from helpers.words import WORDS
 from isotrope import load
 from isotrope.encoder.fast.packed import pack
 

@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from conftest import WORDS
+from helpers.words import WORDS
 
 END = "<|endoftext|>"  # behind every text, and padding too, as in Qwen3's embedding models
 

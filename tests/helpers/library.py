@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from conftest import WORDS, sentences
+from helpers.words import WORDS, sentences
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.steps import Basis
 from isotrope.text.corpus import Document

@@ -30,12 +30,13 @@ import isotrope.improvement.whiten
 import isotrope.pretraining
 import isotrope.study.study
 import isotrope.training.train
-from conftest import build_bert, sentences
-from forks import code, fork
+from helpers.forks import code, fork
+from helpers.library import write_library
+from helpers.small_bert import build_bert
+from helpers.studies import numbers, write_study
+from helpers.toy import TOY
+from helpers.words import sentences
 from isotrope.errors import UserError
-from library import write_library
-from studies import numbers, write_study
-from toy import TOY
 
 torch.set_num_threads(1)
 isotrope.improvement.budget.FEWEST_PAIRS = 64

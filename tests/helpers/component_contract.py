@@ -25,7 +25,7 @@ from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from conftest import build_bert
+from helpers.small_bert import build_bert
 from isotrope import component, load
 from isotrope.components.registry import component_class
 from isotrope.contract.context import BuildContext, built
