@@ -41,7 +41,7 @@ from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cache_folder
-from isotrope.text.corpus import Texts, read_texts
+from isotrope.text.corpus import Texts, build_texts
 from isotrope.text.files import find_sources
 from isotrope.text.permutation import Permutation
 from isotrope.text.readers import Columns
@@ -110,7 +110,7 @@ def unlabelled(folder: Path, domain: str) -> list[str]:
 
 
 def cleaned(path: Path) -> Texts:
-    return read_texts(find_sources([path]), Columns(), cache_folder("corpora"))
+    return build_texts(find_sources([path]), Columns(), cache_folder("corpora"))
 
 
 def train(method: str, rate: float, corpus: Path, folder: Path, overrides: list[str]) -> Path:

@@ -30,7 +30,6 @@ from rich.console import Console
 from scipy.sparse import csr_array
 
 import isotrope
-from isotrope import text
 from isotrope.encoder.embed import cut
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import known_by
@@ -49,6 +48,7 @@ from isotrope.improvement.race import Race
 from isotrope.improvement.steps import JUDGED_LENGTH, Basis, texts_read
 from isotrope.improvement.teachers import hybrid_scores
 from isotrope.store.atomic import write_json
+from isotrope.text import read_text
 from isotrope.text.pseudo_queries import PseudoQueries
 from isotrope.training.processes import environment
 from isotrope.types import Vector
@@ -205,7 +205,7 @@ def judged(
     makes models.
     """
     record = found.record
-    opened = text.open(documents)
+    opened = read_text(documents)
     collection = opened.documents()
     trained, _ = collection.split(record["held_out"], SEED)
     maker = Maker(model, opened, record["held_out"], len(trained), SEED, found.folder)

@@ -32,14 +32,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from datasets import disable_progress_bars
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
-from datasets import disable_progress_bars
 from isotrope import load
 from isotrope.teachers._model import Visited, looked_up
-from isotrope.text.corpus import Texts, read_texts
+from isotrope.text.corpus import Texts, build_texts
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns
 from isotrope.text.sample import PermutedBatches
@@ -92,12 +92,12 @@ def one(lines: int, folder: Path) -> dict[str, Any]:
     cache, model = folder / "corpora", load("isotrope/tiny", device="cpu")
     read(
         model,
-        read_texts(find_sources([generate(folder / "small.txt", 0, SMALL)]), Columns(), cache),
+        build_texts(find_sources([generate(folder / "small.txt", 0, SMALL)]), Columns(), cache),
     )
     teach(SMALL, folder)
     file = generate(folder / "big.txt", SMALL, lines)
     before, peak, mapped = memory("RssAnon"), memory("VmHWM"), memory("RssFile")
-    corpus = read_texts(find_sources([file]), Columns(), cache)
+    corpus = build_texts(find_sources([file]), Columns(), cache)
     opening = memory("VmHWM") - peak
     began = time.perf_counter()
     read(model, corpus)
@@ -121,7 +121,7 @@ def one(lines: int, folder: Path) -> dict[str, Any]:
 def tokens(folder: Path) -> dict[str, float]:
     """Milliseconds a batch: from the store, and from text."""
     model = load("isotrope/tiny", device="cpu")
-    corpus = read_texts(
+    corpus = build_texts(
         find_sources([generate(folder / "text.txt", 0, SMALL)]), Columns(), folder / "corpora"
     )
     plain = SentenceTransformerDataCollator(model.preprocess, max_length=LENGTH)

@@ -25,7 +25,6 @@ from scipy.sparse import csr_array
 from scipy.stats import kendalltau
 
 from choice import CLASSES, MODELS, RESULTS, RETRIEVAL, SEED
-from isotrope import text
 from isotrope.encoder import load
 from isotrope.evaluation.embed import Known, known_by
 from isotrope.evaluation.retrieval import OwnTask, Search, by_cosine, search_with
@@ -38,6 +37,7 @@ from isotrope.improvement.race import Race
 from isotrope.improvement.steps import JUDGED_LENGTH, Basis, texts_read
 from isotrope.improvement.teachers import HYBRIDS
 from isotrope.store.atomic import write_json
+from isotrope.text import read_text
 from isotrope.text.bm25 import Bm25Index
 from isotrope.types import Matrix, Vector
 
@@ -88,7 +88,7 @@ def replayed(cell: dict[str, Any], work: Path) -> dict[str, Any]:
     model, _, _, _, teachers = MODELS[cell["model"]]
     folder = work / "improved"
     record = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    opened = text.open(work / "documents.jsonl")
+    opened = read_text(work / "documents.jsonl")
     found = opened.documents()
     trained, held = found.split(record["held_out"], SEED)
     judges = judges_of(list(found.each(held)), None, SEED)

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from isotrope import load
-from isotrope.text.corpus import read_texts
+from isotrope.text.corpus import build_texts
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns
 from isotrope.text.tokens import TextReader
@@ -26,7 +26,7 @@ def measure(text: Path, reader: TextReader) -> dict[str, int | float]:
     among the kept.
     """
     with tempfile.TemporaryDirectory() as folder:
-        corpus = read_texts(find_sources([text]), Columns(), Path(folder))
+        corpus = build_texts(find_sources([text]), Columns(), Path(folder))
         longer = sum(
             len(ids) > LIMIT for ids in map(reader.tokenizer.encode, corpus.dataset["text"])
         )

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
 from datasets import disable_progress_bars
+
 from isotrope import load
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.preset.preset import Preset, read_preset

@@ -20,7 +20,7 @@ import numpy as np
 from rich.console import Console
 
 import choice
-from isotrope import load, text
+from isotrope import load
 from isotrope.encoder.embed import Vectors, cut, vectors_of
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.retrieval import OwnTask, Search, by_cosine, ranked_lists, search_with
@@ -31,6 +31,7 @@ from isotrope.post.ranking_map import ranking_map
 from isotrope.post.whitening import whitening
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
+from isotrope.text import read_text
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.pseudo_queries import (
     KINDS,
@@ -72,7 +73,7 @@ class Cell:
         self.work = work
         documents = work / "documents.jsonl"
         choice.write_documents(domain, titles, documents)
-        found = text.open(documents).documents()
+        found = read_text(documents).documents()
         held_out = held_out_count(found, choice.SEED)
         trained, held = found.split(held_out, choice.SEED)
         judges = judges_of(list(found.each(held)), None, choice.SEED).tasks

@@ -25,9 +25,9 @@ from typing import Any
 
 import fsspec
 import psutil
-
 from datasets import disable_progress_bars
-from isotrope.text.corpus import read_texts
+
+from isotrope.text.corpus import build_texts
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns
 from timing import show
@@ -176,7 +176,7 @@ def ratio(url: str, path: Path, folder: Path) -> dict[str, float]:
         for name, place in (("url", url), ("disk", str(path))):
             os.environ["ISOTROPE_CACHE"] = str(folder / f"{name}-{turn}")
             began = time.process_time()
-            read_texts(find_sources([place]), Columns("text"), folder / f"{name}-{turn}")
+            build_texts(find_sources([place]), Columns("text"), folder / f"{name}-{turn}")
             found[name] = min(found.get(name, 1e9), round(time.process_time() - began, 2))
     return found | {
         "megabytes": round(path.stat().st_size / 1e6, 1),

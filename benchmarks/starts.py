@@ -17,7 +17,6 @@ from typing import Any
 from rich.console import Console
 
 from choice import CLASSES, RETRIEVAL, SEED, collection, part_of, write_documents
-from isotrope import text
 from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.significance import compare_means
 from isotrope.improvement.budget import Budget
@@ -27,6 +26,7 @@ from isotrope.improvement.judges import held_out_count, judges_of
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import Basis
 from isotrope.store.atomic import write_json
+from isotrope.text import read_text
 from isotrope.training.processes import environment
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "starts"
@@ -38,7 +38,7 @@ def cell(data: str, name: str, work: Path, console: Console) -> dict[str, Any]:
     domain, titles = part_of(*collection(data, name))
     work.mkdir(parents=True, exist_ok=True)
     write_documents(domain, titles, work / "documents.jsonl")
-    opened = text.open(work / "documents.jsonl")
+    opened = read_text(work / "documents.jsonl")
     documents = opened.documents()
     held_out = held_out_count(documents, SEED)
     trained, held = documents.split(held_out, SEED)

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from datasets import Dataset, disable_progress_bars
 from rich.console import Console
 from sentence_transformers import (
     SentenceTransformer,
@@ -37,11 +38,10 @@ from torch import Tensor
 from transformers import TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
-from datasets import Dataset, disable_progress_bars
 from isotrope import load
 from isotrope.contract.context import BuildContext
 from isotrope.preset.preset import Preset, build_objective, open_teachers, read_preset
-from isotrope.text.corpus import read_texts
+from isotrope.text.corpus import build_texts
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns
 from isotrope.text.tokens import token_data
@@ -82,7 +82,7 @@ class Ours:
     def __call__(self, repetition: int) -> float:
         text, ticks = self.folder / f"{repetition}.txt", Ticks()
         text.write_text("\n".join(self.batches(repetition)) + "\n", encoding="utf-8")
-        corpus = read_texts(find_sources([text]), Columns(), self.folder / "corpora")
+        corpus = build_texts(find_sources([text]), Columns(), self.folder / "corpora")
         dataset, collator = token_data(self.model, corpus, None, self.length, Console(quiet=True))
         teachers = open_teachers(self.preset, BuildContext.of(self.model, corpus=corpus))
         objective = build_objective(self.preset, self.model, repetition, teachers)

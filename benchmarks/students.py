@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from datasets import Dataset
 from scipy.stats import spearmanr
 from sentence_transformers import (
     SentenceTransformer,
@@ -35,8 +36,6 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer.losses import MSELoss
 
 import isotrope
-import isotrope.text
-from datasets import Dataset
 from isotrope.compression.compress import TIMED
 from isotrope.compression.cost import costs
 from isotrope.contract.context import BuildContext
@@ -47,6 +46,7 @@ from isotrope.encoder.student import student_of
 from isotrope.evaluation.sets.domains import load_domain
 from isotrope.store.atomic import write_json
 from isotrope.teachers.model import Cached
+from isotrope.text import read_text
 from isotrope.training.processes import environment
 from isotrope.types import Batch
 from small import TEACHER, on_disk, searched, similar
@@ -61,7 +61,7 @@ PASS, START, STEPS = "the teacher's pass", "static, before training", 20
 
 def write_texts(work: Path, data: Path) -> None:
     """The text, those held out, and the teacher as a folder that others read."""
-    kept = isotrope.text.open(mixed(data / "wiki", seed=2, times=THIRD)).texts()  # each text once
+    kept = read_text(mixed(data / "wiki", seed=2, times=THIRD)).texts()  # each text once
     texts = kept.texts(np.arange(TEXTS + HELD_OUT))
     some = {"train": texts[:TEXTS], "held_out": texts[TEXTS:]}
     (work / "texts.json").write_text(json.dumps(some), encoding="utf-8")
@@ -71,7 +71,7 @@ def write_texts(work: Path, data: Path) -> None:
 def labels(texts: list[str]) -> torch.Tensor:
     """The teacher's vectors (N, D), from the cache where every training finds them."""
     teacher = Cached(TEACHER, max_length=LENGTH).build(
-        BuildContext(corpus=isotrope.text.open(texts).texts())
+        BuildContext(corpus=read_text(texts).texts())
     )
     return teacher(Batch(torch.arange(len(texts)), torch.Generator()))
 

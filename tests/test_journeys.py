@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import datasets
 import numpy as np
 import pandas
 import pyarrow.parquet as pq
@@ -26,7 +27,6 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
 
-import datasets
 import isotrope
 from helpers.commands import Shell
 from helpers.wordbag import sts_task

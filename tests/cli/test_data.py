@@ -9,7 +9,7 @@ import pytest
 
 from helpers.commands import Shell
 from helpers.web import HOME, Web
-from isotrope.datasets.sources import DataSource
+from isotrope.benchmark_data.sources import DataSource
 
 Spoil = Callable[[Path], object]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset, DatasetDict
 from peft import LoraConfig
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
@@ -14,7 +15,6 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
 from transformers import AutoTokenizer
 
-from datasets import Dataset, DatasetDict
 from helpers.small_runs import script
 from helpers.words import sentences
 from isotrope import Objective, component, load

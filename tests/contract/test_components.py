@@ -12,7 +12,7 @@ from isotrope import component, load
 from isotrope.components.registry import STAGES, kinds
 from isotrope.contract.context import BuildContext, built
 from isotrope.errors import UserError
-from isotrope.text.opened import open as text_open
+from isotrope.text import read_text
 from isotrope.types import Batch, Scores
 
 EVERY = [(stage, kind) for stage in STAGES for kind in kinds(stage)]
@@ -122,7 +122,7 @@ def test_a_peer_reads_tokens_and_goes_on_from_its_state(kind: str, tiny_model: P
 def test_a_teacher_gives_unit_rows_without_gradient(
     kind: str, tiny_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:
-    corpus, student = text_open(corpus_file).texts(), load(tiny_model, "cls", device="cpu")
+    corpus, student = read_text(corpus_file).texts(), load(tiny_model, "cls", device="cpu")
     models = {"model": str(tiny_model), "models": [str(tiny_model)]}
     options = {
         name: value

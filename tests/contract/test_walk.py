@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import isotrope
-import isotrope.text
 from isotrope.console.plain import plain_console
+from isotrope.text import read_text
 from isotrope.training.train import train
 
 SOURCE = f"{Path(isotrope.__file__).parent}/"
@@ -23,8 +23,8 @@ WALK = [
     "training/train.py -> training/inputs.py:read_inputs",
     "training/inputs.py -> preset/preset.py:read_preset",  # the preset, resolved
     # read, cleaned and hashed; or documents, and pairs of them
-    "training/inputs.py -> text/opened.py:Opened.texts",
-    "text/opened.py -> text/corpus.py:read_texts",
+    "training/inputs.py -> text/source.py:TextSource.texts",
+    "text/source.py -> text/corpus.py:build_texts",
     "text/corpus.py -> store/cache.py:cached",
     "training/train.py -> training/prepare.py:prepare",
     "training/prepare.py -> encoder/load.py:load",
@@ -67,7 +67,7 @@ def test_corpus_and_preset_pass_each_door_once(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
-    opened = isotrope.text.open(corpus_file)
+    opened = read_text(corpus_file)
     with calls_between_files() as calls:
         train(
             opened,

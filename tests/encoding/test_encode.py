@@ -21,6 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import datasets
 import numpy as np
 import pandas
 import pyarrow as pa
@@ -30,7 +31,6 @@ import pytest
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
-import datasets
 from helpers.forks import code, fork
 from helpers.hashes import Hashes
 from helpers.small_shards import KINDS, read, stop_at, write

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pandas
 import pytest
 from sentence_transformers import SentenceTransformer
 
-import datasets
 from helpers.wordbag import WORDS, Bag, as_lines, own_pairs, results_of, sts_task
 from isotrope import load
 from isotrope.encoder.prompts import Prompts

@@ -9,8 +9,8 @@ from typing import Any
 
 import zstandard
 
+from isotrope.text import read_text
 from isotrope.text.corpus import Texts
-from isotrope.text.opened import open as text_open
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
@@ -28,8 +28,8 @@ def write(path: Path, content: str | bytes) -> Path:
 
 
 def corpus(*paths: Path | str, **options: Any) -> Texts:
-    """The texts of files; options as in `isotrope.text.open`."""
-    return text_open(list(paths), **options).texts()
+    """The texts of files; options as in `isotrope.text.read_text`."""
+    return read_text(list(paths), **options).texts()
 
 
 def texts(opened: Texts) -> list[str]:

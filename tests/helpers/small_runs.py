@@ -12,13 +12,13 @@ from typing import Any
 
 import psutil
 import torch
+from datasets import Dataset, DatasetDict
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch import nn
 from transformers import TrainerCallback
 
 import isotrope
-from datasets import Dataset, DatasetDict
 from isotrope.training.train import Run
 
 SMALL = ["train.batch_size=16", "train.eval_steps=5", "train.save_steps=10"]

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from fsspec import AbstractFileSystem, filesystem
 
-import isotrope.datasets.sources as known
-from isotrope.datasets.sources import DataSource, File
+import isotrope.benchmark_data.sources as known
+from isotrope.benchmark_data.sources import DataSource, File
 
 TEXT = "".join(f"sentence {i} of a file\n" for i in range(9000)).encode()
 HOME = "the makers' page"

@@ -72,10 +72,9 @@ def results_of(encoder: Any, suite: str, pairs: Pairs) -> dict[str, Any]:
 
 def sts_task(pairs: Pairs) -> Any:
     """A task of mteb's own classes on these pairs."""
+    from datasets import Dataset, DatasetDict
     from mteb.abstasks.sts import AbsTaskSTS
     from mteb.abstasks.task_metadata import TaskMetadata
-
-    from datasets import Dataset, DatasetDict
 
     class Mine(AbsTaskSTS):
         metadata = TaskMetadata(

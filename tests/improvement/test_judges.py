@@ -23,13 +23,13 @@ from isotrope.improvement.judges import (
     judges_of,
     shipped_pairs,
 )
+from isotrope.text import read_text
 from isotrope.text.corpus import Document
-from isotrope.text.opened import open as text_open
 
 
 def documents(folder: Path, count: int = 120, titles: bool = True) -> list[Document]:
     path = write_library(folder / f"{count}-{titles}.jsonl", count, titles)
-    return list(text_open(path).documents().each())
+    return list(read_text(path).documents().each())
 
 
 def test_tasks_are_made_of_what_the_documents_have(tmp_path: Path) -> None:
@@ -68,16 +68,16 @@ def test_so_many_are_held_out_that_enough_can_make_a_task(tmp_path: Path) -> Non
             part for three in zip(lines, short[::2], short[1::2], strict=True) for part in three
         )
     )
-    mixed = text_open(path).documents()
+    mixed = read_text(path).documents()
     assert len(mixed) == 3600
     assert 600 < held_out_count(mixed, 0) <= 720
     one = tmp_path / "sentences.jsonl"
     texts = [" ".join(f"w{place}x{word}" for word in range(20)) for place in range(6000)]
     one.write_text("\n".join(f'{{"title": "", "text": "{text}"}}' for text in texts))
-    assert held_out_count(text_open(one).documents(), 0) == 1000, (
+    assert held_out_count(read_text(one).documents(), 0) == 1000, (
         "of twenty words each: more of them judge"
     )
-    all_long = text_open(write_library(tmp_path / "all.jsonl", 140)).documents()
+    all_long = read_text(write_library(tmp_path / "all.jsonl", 140)).documents()
     assert held_out_count(all_long, 0) == 70, "of few documents, half"
 
 

@@ -6,7 +6,6 @@ import pytest
 from rich.console import Console
 
 from helpers.library import race_record, write_library
-from isotrope import text
 from isotrope.encoder import load
 from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, Trial
@@ -19,6 +18,7 @@ from isotrope.improvement.page import (
 )
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import Basis
+from isotrope.text import read_text
 from isotrope.text.pseudo_queries import PseudoQueries
 
 
@@ -100,7 +100,7 @@ def test_bm25_is_advised_if_it_adds_more_than_chance() -> None:
 
 
 def test_the_card_tells_a_step_and_keep_adds_none(tiny_model: Path, tmp_path: Path) -> None:
-    opened = text.open(write_library(tmp_path / "library.jsonl"))
+    opened = read_text(write_library(tmp_path / "library.jsonl"))
     maker = Maker(str(tiny_model), opened, 20, 120, 0, tmp_path)
     race = Race(maker, [], Basis([], PseudoQueries(), 0), Budget(tmp_path, 1), Console(quiet=True))
     race.made |= {

@@ -24,7 +24,7 @@ from isotrope.evaluation.document_tasks import HALVES_OF_SHORT, SCATTERED, tasks
 from isotrope.improvement.whiten import whiten
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, whitening
 from isotrope.store.records import Record, read_record
-from isotrope.text.opened import open as text_open
+from isotrope.text import read_text
 from isotrope.text.sample import Sample
 
 TEXTS = [
@@ -46,7 +46,7 @@ def record_of(folder: Path) -> Record:
 
 def drawn(corpus: Path) -> list[str]:
     """The texts that whitening is fitted on."""
-    return Sample(text_open(corpus).texts(), None, 0).texts(300)
+    return Sample(read_text(corpus).texts(), None, 0).texts(300)
 
 
 def plain(folder: Path) -> SentenceTransformer:

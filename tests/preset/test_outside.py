@@ -27,7 +27,7 @@ from isotrope.objective.passes import TextColumn
 from isotrope.preset import outside
 from isotrope.preset.outside import OutsideLoss, build_outside
 from isotrope.preset.preset import read_preset
-from isotrope.text.opened import open as text_open
+from isotrope.text import read_text
 from isotrope.text.permutation import derive
 from isotrope.text.sample import PermutedBatches
 from isotrope.training.train import Run
@@ -41,7 +41,7 @@ def batch(tiny_model: Path, corpus_file: Path, cached: Path) -> Given:
     """Sixteen sentences of the corpus, not its first."""
     model, corpus, rows = (
         isotrope.load(tiny_model, device="cpu"),
-        text_open(corpus_file).texts(),
+        read_text(corpus_file).texts(),
         range(40, 56),
     )
     column = model.preprocess(corpus.dataset[list(rows)]["text"], max_length=32)
@@ -244,7 +244,7 @@ def test_a_run_takes_the_steps_of_the_library_s_own_trainer(
         isotrope.load(tiny_model, "mean", dropout=d, max_length=32, device="cpu")
         for d in (0.1, 0.0)
     )
-    columns = text_open(corpus).texts().dataset.select_columns("text")
+    columns = read_text(corpus).texts().dataset.select_columns("text")
     columns = columns.add_column("positive", columns["text"][:])
     script(
         GISTEmbedLoss(student, guide, temperature=0.05),

@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
-import isotrope.text
 from helpers.small_runs import logged
 from helpers.toy import TOY, run_toy, weights
 from isotrope.console.plain import plain_console
@@ -29,6 +28,7 @@ from isotrope.pretraining.text import (
     write_ids,
 )
 from isotrope.pretraining.trainer import Blocks, Keeper, collate, hide
+from isotrope.text import read_text
 from isotrope.training.checkpoints import checkpoint_folder
 
 QUIET = plain_console(quiet=True)
@@ -38,7 +38,7 @@ STREAM = np.array([2, 5, 6, 7, 3, 2, 6, 8, 5, 5, 9, 3, 2, 7, 3, 2, 5, 9, 6, 3], 
 def test_the_stream_is_every_sentence_framed_one_after_the_other(tokenizer, tmp_path):
     source, target = tmp_path / "text.txt", tmp_path / "tokens.bin"
     source.write_bytes(b"the cat .\n\n  a   dog\nthe cat .\nthe tree\n")
-    write_ids(isotrope.text.open(source, keep_duplicates=True), tokenizer, target, QUIET)
+    write_ids(read_text(source, keep_duplicates=True), tokenizer, target, QUIET)
     expected = [
         id
         for text in ("the cat .", "a dog", "the cat .", "the tree")

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-import isotrope.text
 from helpers.words import WORDS, sentences
 from isotrope.encoder import load
 from isotrope.encoder.word_vectors import WordVectors
@@ -23,6 +22,7 @@ from isotrope.study.analyse import study_record
 from isotrope.study.plan import Place, StudyPlan
 from isotrope.study.run_cell import reading, run_cell, with_post_step
 from isotrope.study.spec import read_study
+from isotrope.text import read_text
 from isotrope.text.sample import RowOrder
 from isotrope.training.pairs import dev_pairs, judges
 from oracle.similarity import DATA
@@ -177,7 +177,7 @@ def judging(pairs_file: Path) -> Any:
 
 def fitted(step: Any, corpus_file: Path) -> Any:
     """The step, fitted on the sentences that a training of seed 0 visits."""
-    opened = isotrope.text.open(corpus_file).texts()
+    opened = read_text(corpus_file).texts()
     rows = RowOrder(len(opened), 96, seed=0).rows(0, 96)
     return step.fit(opened.dataset[rows.tolist()]["text"])
 

@@ -8,13 +8,13 @@ import pytest
 
 from helpers.small_bert import build_bert
 from isotrope.teachers import _model
+from isotrope.text import read_text
 from isotrope.text.corpus import Texts
-from isotrope.text.opened import open as text_open
 
 
 @pytest.fixture(scope="module")
 def corpus(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Texts:
-    return text_open(corpus_file).texts()
+    return read_text(corpus_file).texts()
 
 
 @pytest.fixture(scope="module")

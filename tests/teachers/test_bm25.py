@@ -10,9 +10,9 @@ import torch
 import isotrope.teachers.bm25 as module
 from helpers.teaching import batch, known, teacher
 from isotrope.errors import UserError
+from isotrope.text import read_text
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.corpus import Texts
-from isotrope.text.opened import open as text_open
 from oracle import bm25 as naive
 
 TEXTS = [
@@ -24,7 +24,7 @@ TEXTS = [
 @pytest.fixture
 def small(tmp_path: Path) -> Texts:
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
-    return text_open(tmp_path / "texts.txt").texts()
+    return read_text(tmp_path / "texts.txt").texts()
 
 
 def words(text: str) -> list[str]:

@@ -29,8 +29,8 @@ from isotrope.store.mark import DRAFT
 from isotrope.teachers.mixture import mix
 from isotrope.terms.infonce import InfoNCE
 from isotrope.terms.listmle import ListMLE
+from isotrope.text import read_text
 from isotrope.text.corpus import Texts
-from isotrope.text.opened import open as text_open
 
 
 class TestEmbeddings:
@@ -250,7 +250,7 @@ class TestCache:
         """
         place, text = tmp_path / "model", tmp_path / "few.txt"
         text.write_text("\n".join(sentences(50)))
-        corpus = text_open(text).texts()
+        corpus = read_text(text).texts()
 
         def put(source: Path) -> str:
             shutil.rmtree(place, ignore_errors=True)

@@ -68,7 +68,7 @@ def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
     assert shown in report.files[0]
     assert shown in report.examples["too short"]
     with pytest.raises(UserError, match="no column") as caught:
-        corpus(path, text="sentence")
+        corpus(path, text_column="sentence")
     assert shown in str(caught.value)
     pq.write_table(pa.table({"text": ["in a", "parquet file"]}), tmp_path / "c.parquet")
     assert len(corpus((tmp_path / "c.parquet").rename(folder / "c.parquet"))) == 2

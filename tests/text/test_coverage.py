@@ -47,7 +47,9 @@ def test_cut_texts_and_what_is_read_of_them(
     prompted = look(model, opened, 10, "p q ")[0]
     assert prompted.endswith("68 % of the text is read"), "a prompt takes room: 7, 8 and 22 tokens"
     # 4, 4, 5 and 5
-    pairs = corpus(write(tmp_path / "c.csv", "a,b\na b,c d e\nf g,h i j\n"), text="a", positive="b")
+    pairs = corpus(
+        write(tmp_path / "c.csv", "a,b\na b,c d e\nf g,h i j\n"), text_column="a", positive="b"
+    )
     assert (
         look(model, pairs, 4)[0]
         == "2 of 4 texts are longer than 4 tokens; 89 % of the text is read"

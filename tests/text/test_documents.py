@@ -14,11 +14,10 @@ import pytest
 
 from helpers.corpora import COMPRESS, corpus, texts, write
 from isotrope.errors import UserError
-from isotrope.text import pages
+from isotrope.text import pages, read_text
 from isotrope.text.cleaning import fold
 from isotrope.text.corpus import Document
 from isotrope.text.files import find_sources
-from isotrope.text.opened import open as text_open
 from isotrope.text.pages import document_blocks, read_page
 from isotrope.text.readers import document_rows
 
@@ -131,7 +130,7 @@ def test_a_document_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.M
 
 def test_titles_and_paragraphs_are_kept_apart(tmp_path: Path) -> None:
     rows = {"title": " A\n B", "text": "one  x\n\ntwo\n"}, {"title": "", "text": "three"}
-    documents = text_open(table(tmp_path / "a.jsonl", *rows)).documents()
+    documents = read_text(table(tmp_path / "a.jsonl", *rows)).documents()
     assert list(documents.each()) == [Document("A B", ["one x", "two"]), Document("", ["three"])]
     assert documents.texts() == ["A B one x two", "three"]
     assert documents.texts(np.array([1, 0, 1])) == ["three", "A B one x two", "three"]
@@ -144,7 +143,7 @@ def test_one_line_says_what_was_read_and_dropped(tmp_path: Path) -> None:
     ]
     write(tmp_path / "d" / "left.pdf", "x")
     said = str(
-        text_open(table(tmp_path / "d" / "a.jsonl", *rows).parent).documents().report
+        read_text(table(tmp_path / "d" / "a.jsonl", *rows).parent).documents().report
     ).splitlines()
     assert said[0] == "5 documents read from 1 file, 3 kept, 2 dropped"
     assert [" ".join(line.split()[:2]) for line in said[1:3]] == ["blank 1", "duplicate 1"]
@@ -156,7 +155,7 @@ def test_one_line_says_what_was_read_and_dropped(tmp_path: Path) -> None:
 
 
 def test_a_split_leaves_documents_out(tmp_path: Path) -> None:
-    documents = text_open(
+    documents = read_text(
         table(tmp_path / "a.jsonl", *({"text": f"document {i}"} for i in range(50)))
     ).documents()
     train, held = (rows.tolist() for rows in documents.split(10, seed=3))
@@ -186,7 +185,7 @@ def test_too_few_documents_are_one_clear_line(
     tmp_path: Path, name: str, content: str, problem: str
 ) -> None:
     with pytest.raises(UserError, match=re.escape(problem)):
-        text_open(write(tmp_path / name, content)).documents()
+        read_text(write(tmp_path / name, content)).documents()
 
 
 MARKDOWN = """---
@@ -268,7 +267,7 @@ def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path) -
         write(folder / name, "left out")
     (folder / "linked").symlink_to(tmp_path, target_is_directory=True)
     (folder / "gone.txt").symlink_to(tmp_path / "gone.txt")
-    opened = text_open(folder).texts()
+    opened = read_text(folder).texts()
     assert texts(opened) == ["Head", "First one. Second one.", "Fourth one.", "Third one."]
     assert str(opened.report).splitlines() == [
         "4 texts read from 4 files, 4 kept, 0 dropped",
@@ -276,7 +275,7 @@ def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path) -
     ]
     assert len(corpus(folder, split="sentences")) == 5
     (folder / "p.png").unlink()
-    assert "1 .png" in str(text_open(folder).texts().report), (
+    assert "1 .png" in str(read_text(folder).texts().report), (
         "found again in the cache, counted anew"
     )
 

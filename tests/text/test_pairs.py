@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from helpers.corpora import write
 from isotrope.components.registry import component
 from isotrope.errors import UserError
+from isotrope.text import read_text
 from isotrope.text.corpus import Document, Documents
-from isotrope.text.opened import open as text_open
 from isotrope.text.pair_corpus import PairMaker, TextPair, open_pairs
 from isotrope.text.pairs.crops import Crops, two_spans
 from isotrope.text.pairs.passages import Passages, passage
@@ -293,7 +293,7 @@ class Numbered:
 
 
 def opened(folder: Path, *texts: str) -> Documents:
-    return text_open(
+    return read_text(
         write(folder / "d.jsonl", "\n".join(json.dumps({"text": text}) for text in texts))
     ).documents()
 

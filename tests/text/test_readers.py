@@ -70,7 +70,7 @@ def test_positive_and_negatives(tmp_path: Path) -> None:
     }
     assert opened.dataset[0] == first
     assert opened.report.dropped["blank"] == 1
-    assert corpus(tmp_path / "c.csv", text="n1").dataset[1]["text"] == "neg c"
+    assert corpus(tmp_path / "c.csv", text_column="n1").dataset[1]["text"] == "neg c"
 
 
 def test_quotes_in_tables(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_two_parquet_columns_of_one_name(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns, names=["text", "text", "other"]), tmp_path / "c.parquet")
     with pytest.raises(UserError, match="no single column 'text' of strings"):
         corpus(tmp_path / "c.parquet")
-    assert texts(corpus(tmp_path / "c.parquet", text="other")) == ["ij", "kl"]
+    assert texts(corpus(tmp_path / "c.parquet", text_column="other")) == ["ij", "kl"]
 
 
 def test_what_is_no_fault_of_a_table(tmp_path: Path) -> None:

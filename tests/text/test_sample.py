@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
+from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import (
@@ -21,15 +22,14 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor, nn
 
-from datasets import Dataset
 from isotrope.errors import UserError
-from isotrope.text.opened import open as text_open
+from isotrope.text import read_text
 from isotrope.text.permutation import Permutation, derive, evenly
 from isotrope.text.sample import PermutedBatches, RowOrder, Sample
 
 
 def test_the_sample_holds_the_rows_that_training_visits(corpus_file: Path) -> None:
-    corpus = text_open(corpus_file).texts()
+    corpus = read_text(corpus_file).texts()
     sample = Sample(corpus, 100, 7)
     visited = [row for batch in PermutedBatches(corpus, 10, 7, limit=100) for row in batch]
     assert sample.rows is not None

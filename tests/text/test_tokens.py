@@ -16,8 +16,8 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 import isotrope
 from helpers.words import sentences
+from isotrope.text import read_text
 from isotrope.text.corpus import Texts
-from isotrope.text.opened import open as text_open
 from isotrope.text.permutation import RowIds
 from isotrope.text.tokens import TextReader, TokenStore, token_data
 
@@ -33,7 +33,7 @@ def corpus(tmp_path: Path) -> Texts:
     ]
     path = tmp_path / "corpus.tsv"
     path.write_text("q\tp\tn\n" + "".join("\t".join(row) + "\n" for row in lines), encoding="utf-8")
-    return text_open(path, text="q", positive="p", negatives=["n"]).texts()
+    return read_text(path, text_column="q", positive="p", negatives=["n"]).texts()
 
 
 def stored(

@@ -18,7 +18,6 @@ import torch.nn.functional as F
 from fsspec import AbstractFileSystem
 from sentence_transformers import SentenceTransformer
 
-import isotrope.text
 from helpers.library import write_library
 from helpers.small_bert import with_prompts
 from helpers.small_causal import build_decoder
@@ -32,6 +31,7 @@ from isotrope.post.ranking_map import with_map
 from isotrope.preset.preset import EncoderSettings
 from isotrope.store.job import Job
 from isotrope.teachers._model import TeacherModel
+from isotrope.text import read_text
 from isotrope.text.sample import Sample
 from isotrope.text.tokens import token_data
 from isotrope.training.inputs import read_inputs
@@ -140,7 +140,7 @@ def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_i
 
     def identity(batch: int, *overrides: str) -> object:
         return read_inputs(
-            isotrope.text.open(corpus_file),
+            read_text(corpus_file),
             model=str(tiny_model),
             dev="none",
             labels="none",
@@ -233,7 +233,7 @@ def test_a_run_trains_on_pairs_of_documents_and_says_what_it_read(
 
 
 def test_held_out_documents_are_never_trained_on(tiny_model: Path, documents_file: Path) -> None:
-    opened = isotrope.text.open(documents_file)
+    opened = read_text(documents_file)
     given = {"model": str(tiny_model), "dev": "none", "labels": "none"}
     corpus, documents = (
         read_inputs(opened, preset="crops", held_out=10, seed=3, **given).corpus,
@@ -283,7 +283,7 @@ def test_only_the_sample_of_a_url_is_kept(
     }
     here, there = (
         read_inputs(
-            isotrope.text.open(place), preset="simcse", overrides=["train.batch_size=4"], **given
+            read_text(place), preset="simcse", overrides=["train.batch_size=4"], **given
         ).corpus
         for place in (corpus_file, "memory://corpus.txt")
     )
@@ -314,7 +314,7 @@ def prepared(
     out = io.StringIO()
     text = {name: more.pop(name) for name in ("keep_duplicates", "split") if name in more}
     inputs = read_inputs(
-        isotrope.text.open(corpus, **text),
+        read_text(corpus, **text),
         model=str(model),
         overrides=(*SMALL, *overrides),
         **{"dev": "none", "labels": "none", "sentences": 64, **more},

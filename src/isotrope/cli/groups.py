@@ -105,7 +105,7 @@ def data_list(*, only: Sequence[str] = (), addresses: bool = False) -> None:
     Args:
         addresses: Show where every file comes from.
     """
-    from isotrope.datasets.sources import choose
+    from isotrope.benchmark_data.sources import choose
 
     chosen = choose(only or ["all"])
     header = ["name", "group", "what", "rows", "licence", "verified by", "MB"]
@@ -133,8 +133,8 @@ def data_fetch(
         mirror: Address of a copy of the data folder, to download from.
         official: Download the makers' own archives, where there are any.
     """
+    from isotrope.benchmark_data.fetch import fetch_data
     from isotrope.console.progress import progress
-    from isotrope.datasets.fetch import fetch_data
 
     with progress("downloaded", None, errors, unit="bytes") as bar:
         fetched = fetch_data(folder, only, mirror, official, console.print, bar)
@@ -149,7 +149,7 @@ def data_check(folder: str, *, only: Sequence[str] = ()) -> None:
 
     The exit code is 2 if a file is missing or wrong.
     """
-    from isotrope.datasets.sources import check_data
+    from isotrope.benchmark_data.sources import check_data
 
     checked = check_data(folder, only)
     for one in checked:
@@ -182,7 +182,7 @@ def data_prepare(folder: str, *, output: str | None = None, only: Sequence[str] 
 
     The texts are then as SentEval has them. ISOTROPE_DATA may point to the folder.
     """
-    from isotrope.datasets.prepare import prepare_data
+    from isotrope.benchmark_data.prepare import prepare_data
 
     prepare_data(folder, output, only, console.print)
     console.print(f"point to it: export ISOTROPE_DATA={output or folder}")

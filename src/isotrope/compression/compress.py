@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import tomli_w
+from datasets import Dataset
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
-import isotrope.text
-from datasets import Dataset
 from isotrope.compression.cost import costs
 from isotrope.compression.page import (
     compression_verdict,
@@ -43,8 +42,8 @@ from isotrope.report.card import NAME as CARD
 from isotrope.report.card import Card, save_card
 from isotrope.report.outcome import framed
 from isotrope.store.records import Record
+from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.corpus import Document
-from isotrope.text.opened import Given, Opened
 from isotrope.text.permutation import RowIds
 from isotrope.text.pseudo_queries import pseudo_queries
 from isotrope.text.sample import Sample
@@ -98,7 +97,7 @@ class Compression(Run):
 
 def compress(
     model: GivenModel,
-    documents: Given,
+    documents: TextLike,
     *,
     student: GivenModel = "layers:3",
     side: str = BOTH,
@@ -127,7 +126,7 @@ def compress(
     Args:
         model: the large model, the teacher: a loaded one, which is left as it was, or what
             `isotrope.load` takes.
-        documents: text of any kind: see `isotrope.text.open`. A fifth of it, 2,000 texts at most,
+        documents: text of any kind: see `isotrope.text.read_text`. A fifth of it, 2,000 texts at most,
             is held out, and judges.
         student: ``tiny`` (isotrope/tiny), ``layers:3`` (layers of the teacher, spread evenly;
             ``layers:3:first`` and ``layers:3:last`` take others;
@@ -171,7 +170,7 @@ def compress(
     backbone, own = _student(teacher, query_student(small) if side == QUERY else small)
     for name in (teacher, backbone):
         check_hub(locate(name))  # before the texts are read
-    opened = isotrope.text.open(documents, text=text, title=title, split=split)
+    opened = read_text(documents, text_column=text, title_column=title, split=split)
     rest, tokens = without_vocabulary(small)
     if minutes is not None:
         reads_all = side == BOTH and (rest or not tokens)
@@ -310,7 +309,7 @@ def _label(preset: Preset) -> str:
 
 
 def _held_out(
-    text: Opened, preset: Preset, sentences: int | None, seed: int
+    text: TextSource, preset: Preset, sentences: int | None, seed: int
 ) -> tuple[dict[str, Any], Callable[[RowIds], Iterable[Document]], RowIds, RowIds]:
     """What `train` is given so that some texts are left out; texts by their rows; the rows that
     judge, all others.

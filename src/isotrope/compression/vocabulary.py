@@ -24,7 +24,7 @@ from isotrope.store.atomic import write_text
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.job import Job
 from isotrope.store.records import Record
-from isotrope.text.opened import Opened
+from isotrope.text import TextSource
 
 KIND = "vocabulary"
 SAME = "A text that needs none of the lost tokens keeps its vector to the last bit."
@@ -50,7 +50,7 @@ class Cut(Outcome):
 def cut_alone(
     teacher: str,
     count: int,
-    opened: Opened,
+    opened: TextSource,
     output: str | Path | None,
     restart: bool,
     console: Console,
@@ -75,7 +75,7 @@ def cut_alone(
     return Cut(job, record, cut_page)
 
 
-def cut_first(teacher: str, count: int, opened: Opened, console: Console) -> str:
+def cut_first(teacher: str, count: int, opened: TextSource, console: Console) -> str:
     """The same in the cache, to begin a training with: its folder."""
     model, _, card = _cut(teacher, count, opened, console)
     place = cache_folder("models", model_checksum(model))
@@ -86,7 +86,7 @@ def cut_first(teacher: str, count: int, opened: Opened, console: Console) -> str
 
 
 def _cut(
-    teacher: str, count: int, opened: Opened, console: Console
+    teacher: str, count: int, opened: TextSource, console: Console
 ) -> tuple[SentenceTransformer, Record, Card]:
     """The model, what was lost, and its card. A line on the console tells what is lost, before
     anything is written.

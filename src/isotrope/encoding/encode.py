@@ -35,9 +35,9 @@ from isotrope.store.cache import file_checksum
 from isotrope.store.disk import check_space, writing
 from isotrope.store.job import AGAIN, Job
 from isotrope.store.remote import lies_within
+from isotrope.text import read_text
 from isotrope.text.coverage import STRANGE, unknown_warning
 from isotrope.text.files import not_read
-from isotrope.text.opened import open as text_open
 from isotrope.types import Encoder
 
 FEWEST = 2000  # texts: fewer are done before it is known which dtype is faster
@@ -144,7 +144,7 @@ def encode(
         )
     )
     place.check(kept, restart)
-    given = text_open(texts, text=text)
+    given = read_text(texts, text_column=text)
     if inside := next((path for path in given.paths if lies_within(output, path)), None):
         raise UserError(f"output {output} lies in the input {inside}", "write elsewhere")
     shown = console or plain_console(quiet=True)

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from isotrope.errors import UserError, printable
+from isotrope.text import TextSource
 from isotrope.text.files import LONGEST_LINE, TextFile, reading_errors
-from isotrope.text.opened import Opened
 from isotrope.text.readers import Columns, is_string, rows
 
 ROWS, CHARACTERS = 4096, 1 << 22  # read at once
@@ -28,7 +28,7 @@ TEXT = "text"
 Piece = tuple[str, pa.Table]
 
 
-def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> list[int]:
+def write_rows(path: Path, opened: TextSource, keep: Sequence[str], shard: int) -> list[int]:
     """Write rows as a Parquet file with a row group for each shard, with one shard in memory ->
     their sizes.
 
@@ -93,14 +93,14 @@ def _mixed(name: str, where: str, why: object) -> UserError:
     )
 
 
-def pieces_of(opened: Opened, keep: Sequence[str] = ()) -> Iterator[Piece]:
+def pieces_of(opened: TextSource, keep: Sequence[str] = ()) -> Iterator[Piece]:
     """The rows of opened text as they are, in their order, with further columns of any type.
 
     A blank line or a null is the empty text. Columns of Arrow and Parquet stay as they are.
     """
     for source in opened.files:
         read = _of_parquet if source.format == ".parquet" else _of_values
-        yield from read(source, opened.text, keep)
+        yield from read(source, opened.text_column, keep)
 
 
 def _of_parquet(source: TextFile, text: str | None, keep: Sequence[str]) -> Iterator[Piece]:

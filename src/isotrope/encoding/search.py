@@ -25,8 +25,8 @@ from isotrope.encoding.rows import pieces_of
 from isotrope.encoding.tasks import encoder_checksum, shown_name
 from isotrope.errors import UserError, check_known, needs, printable
 from isotrope.evaluation.retrieval import Search, fused
+from isotrope.text import read_text
 from isotrope.text.bm25 import Bm25Index
-from isotrope.text.opened import open as text_open
 from isotrope.types import Encoder
 
 PIECE = 1 << 24  # numbers in memory: of vectors, and of cosines
@@ -267,7 +267,7 @@ def _texts(
     texts: Any, text: str | None, rows: Container[int], stored: Stored
 ) -> Iterator[tuple[int, str]]:
     count = 0
-    for _, piece in pieces_of(text_open(texts, text=text)):
+    for _, piece in pieces_of(read_text(texts, text_column=text)):
         column = piece.column(0)
         yield from (
             (count + row, column[row].as_py()) for row in range(len(column)) if count + row in rows

@@ -36,7 +36,7 @@ from isotrope.improvement.budget import BATCH
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.steps import POST_STEPS, QUERY_MAP
 from isotrope.improvement.teachers import Rankings
-from isotrope.text import Opened
+from isotrope.text import TextSource
 from isotrope.training.rankings import learn_rankings
 from isotrope.training.train import train
 
@@ -145,7 +145,7 @@ class Maker:
     """Makes the encoders of trials from the start model."""
 
     model: str  # the start, as `isotrope.load` takes it
-    documents: Opened
+    documents: TextSource
     held_out: int  # documents that no candidate is trained or fitted on
     trained_on: int  # how many others there are
     seed: int  # of all random numbers

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from isotrope import text as text_room
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
@@ -46,9 +45,8 @@ from isotrope.report.outcome import MODEL, REPORT, Outcome
 from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
 from isotrope.store.records import Record, read_record
-from isotrope.text import Opened
+from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.coverage import unknown_warning
-from isotrope.text.opened import Given
 from isotrope.text.permutation import evenly
 from isotrope.training.processes import environment
 
@@ -70,7 +68,7 @@ class Improvement(Outcome):
 
 def improve(
     model: GivenModel,
-    documents: Given,
+    documents: TextLike,
     *,
     output: str | Path | None = None,
     minutes: float | None = None,
@@ -100,7 +98,7 @@ def improve(
     Args:
         model: a loaded model, which is left as it was, or what `isotrope.load` takes.
         documents: files, folders, URLs, a list of texts, a Dataset, a DataFrame: see
-            `isotrope.text.open`.
+            `isotrope.text.read_text`.
         output: a folder for the model, the report and the work; None: a temporary one, which the
             result keeps.
         minutes: the time for all of it; None: 20. A race that is stopped and goes on keeps its
@@ -153,7 +151,7 @@ def improve(
             Path(plan) / "result.json", ["plan"], "name the folder of a finished improvement"
         )["plan"]
     with watch("reading", console):
-        opened = text_room.open(documents, text=text, title=title)
+        opened = read_text(documents, text_column=text, title_column=title)
         found = opened.documents()
     identity = {
         "seed": seed,
@@ -187,7 +185,7 @@ class _Work:
     others: Mapping[str, str]  # name -> where it is
     teachers: Mapping[str, str]
     query_model: str | None
-    opened: Opened
+    opened: TextSource
     labels: Labels | None
     guards: Sets
     console: Console

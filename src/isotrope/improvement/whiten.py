@@ -13,7 +13,6 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 
-from isotrope import text as text_room
 from isotrope.components.citations import cited_keys
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
@@ -46,8 +45,8 @@ from isotrope.report.tables import Table
 from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
 from isotrope.store.records import Record
+from isotrope.text import TextLike, read_text
 from isotrope.text.coverage import coverage, unknown_warning
-from isotrope.text.opened import Given
 from isotrope.text.sample import Sample
 from isotrope.training.pairs import DEV_SETS, dev_names, dev_pairs
 from isotrope.types import Encoder
@@ -72,7 +71,7 @@ HOW_TESTED = "A paired bootstrap tests the change. It covers the choice of pairs
 
 def whiten(
     model: GivenModel,
-    documents: Given,
+    documents: TextLike,
     *,
     output: str | Path | None = None,
     k: int | None = None,
@@ -99,7 +98,7 @@ def whiten(
 
     Args:
         model: a loaded model, which is left as it was, or what `isotrope.load` takes.
-        documents: text of any kind: see `isotrope.text.open`.
+        documents: text of any kind: see `isotrope.text.read_text`.
         output: a folder for the new model and the report; None: a temporary one, which the result
             keeps.
         k: dimensions kept, of the largest variance; None: all that have any.
@@ -137,7 +136,7 @@ def whiten(
         encoder = load(where, pooling, prompt=prompt, prompt_name=prompt_name)
         if note := Prompts(prompt, prompt_name).note(encoder, where):
             console.print(note)
-        opened = text_room.open(documents, text=text, split=split)
+        opened = read_text(documents, text_column=text, split=split)
         corpus = opened.texts()
     asked = {"k": k, "exponent": exponent, "seed": seed, "pooling": pooling, "split": opened.split}
     identity = {

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-import isotrope.text
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress
 from isotrope.console.threads import threads_line
@@ -26,6 +25,7 @@ from isotrope.pretraining.trainer import (
 from isotrope.store.atomic import check_replaceable, new_folder, write_json
 from isotrope.store.job import Job
 from isotrope.store.records import read_record
+from isotrope.text import read_text
 from isotrope.training.checkpoints import keep_only, whole_checkpoints
 from isotrope.training.fit import train_from
 
@@ -58,7 +58,7 @@ def pretrain(
     from before its decay; with one just above what it has seen, it is cooled down and finished.
 
     Args:
-        documents: one text a line: see `isotrope.text.open`.
+        documents: one text a line: see `isotrope.text.read_text`.
         output: the run's folder.
         size: a name in `recipe.RECIPES`, or a Recipe of one's own.
         seed: of the weights, the order of the text and the masks.
@@ -86,8 +86,8 @@ def pretrain(
         check_known("size =", size, RECIPES)
     recipe = RECIPES[size] if isinstance(size, str) else size
     console = console or plain_console()
-    text = isotrope.text.open(documents, split=split, keep_duplicates=True)
-    held = isotrope.text.open(held_out, split=split, keep_duplicates=True) if held_out else None
+    text = read_text(documents, split=split, keep_duplicates=True)
+    held = read_text(held_out, split=split, keep_duplicates=True) if held_out else None
     console.print(str(text.texts().report))
     identity = {
         "recipe": asdict(recipe) | {"tokens": None},

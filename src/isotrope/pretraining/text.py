@@ -29,7 +29,7 @@ from isotrope.errors import UserError
 from isotrope.pretraining.recipe import Recipe
 from isotrope.store.atomic import new_file
 from isotrope.store.cache import cached
-from isotrope.text.opened import Opened
+from isotrope.text import TextSource
 
 Ids = np.ndarray[Any, np.dtype[np.uint16]]
 Array = np.ndarray[Any, np.dtype[np.float32]]
@@ -42,7 +42,7 @@ SENTENCES_AT_A_TIME, TOKENS_AT_A_TIME = 20_000, 2_000_000
 
 
 def prepare_text(
-    folder: Path, text: Opened, held_out: Opened | None, recipe: Recipe, console: Console
+    folder: Path, text: TextSource, held_out: TextSource | None, recipe: Recipe, console: Console
 ) -> tuple[Any, Ids, Ids]:
     """A tokenizer learnt from the text; blocks to train on (B, L); unseen ones (H, L).
 
@@ -75,7 +75,7 @@ def prepare_text(
     return AutoTokenizer.from_pretrained(folder), blocks, unseen
 
 
-def write_ids(text: Opened, tokenizer: Any, target: Path, console: Console) -> None:
+def write_ids(text: TextSource, tokenizer: Any, target: Path, console: Console) -> None:
     """Write the ids of all sentences, each framed by [CLS] … [SEP], one after the other: (T,)
     uint16.
 

@@ -17,7 +17,7 @@ import xxhash
 from isotrope.store.job import Job
 from isotrope.store.records import Record, RecordLog
 from isotrope.study.spec import CommonSettings, RowSettings
-from isotrope.text import Opened
+from isotrope.text import TextSource
 from isotrope.training.folder import task_cosines
 
 MODEL, NUMBERS = "model", "numbers"
@@ -44,10 +44,10 @@ class Cell:
     teachers: Mapping[str, tuple[str, ...]]
     seed: int
     sentences: int | None
-    corpus: Opened
+    corpus: TextSource
     data: str | None
     keep_model: bool
-    documents: Opened | None = None  # tasks made from them judge too
+    documents: TextSource | None = None  # tasks made from them judge too
     needs: tuple[str, ...] = ()  # keys of the cells whose models are its backbone or teachers
 
     def __str__(self) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 import xxhash
 
-import isotrope.text as text
 from isotrope.components.registry import READING, STAGES
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.word_vectors import WordVectors
@@ -26,6 +25,7 @@ from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell
 from isotrope.study.rows import PlannedRow, check_step, expand_rows
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
+from isotrope.text import TextSource, read_text
 from isotrope.training.inputs import STUDENT, refuse_without_effect, training_text
 from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
 
@@ -63,7 +63,7 @@ class StudyPlan:
         )
         self.opened = cache(self._opened)
         self.documents = (
-            text.open(corpus_files(run.documents, place.data)) if run.documents else None
+            read_text(corpus_files(run.documents, place.data)) if run.documents else None
         )
         if self.documents and not make_document_tasks([*self.documents.documents().each()]).tasks:
             remedy = f"name at least {FEWEST_TEXTS} documents of {FEWEST_WORDS} words or more"
@@ -246,17 +246,17 @@ class StudyPlan:
         return key
 
     @property
-    def corpora(self) -> list[text.Opened]:
+    def corpora(self) -> list[TextSource]:
         """All text that cells learn from."""
         return [*{id(cell.corpus): cell.corpus for cell in self.cells.values()}.values()]
 
-    def _opened(self, documents: str, positive: str) -> text.Opened:
+    def _opened(self, documents: str, positive: str) -> TextSource:
         """The text of the run, or the row's own."""
         run = self.spec.run
         named = (run.row_documents[documents],) if documents else run.corpus
         split = None if documents else run.split
         files = corpus_files(named, self.place.data)
-        return text.open(
+        return read_text(
             files, positive=positive or None, split=split, keep_duplicates=run.keep_duplicates
         )
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import xxhash
-
 from datasets import Dataset
+
 from isotrope.errors import UserError, printable
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cached
@@ -31,7 +31,7 @@ _HELD_OUT = -2  # the stream of `Documents.split`; -1 is that of a sample
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RowSelection:
     """The rows of a corpus whose texts are read."""
 
     key: str  # says all that decides them
@@ -109,13 +109,13 @@ class Documents:
         return np.sort(order[held_out:]), np.sort(order[:held_out])
 
 
-def read_texts(
+def build_texts(
     sources: Sequence[TextFile],
     columns: Columns,
     cache: Path,
     *,
     keep_duplicates: bool = False,
-    wanted: Wanted | None = None,
+    wanted: RowSelection | None = None,
 ) -> Texts:
     """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there.
 
@@ -159,10 +159,10 @@ def read_texts(
     return Texts(dataset, columns.names, key, report)
 
 
-def read_documents(
+def build_documents(
     sources: Sequence[TextFile], title: str | None, text: str | None, cache: Path
 ) -> Documents:
-    """As `read_texts`, for the documents of files: see `document_rows`. Empty ones and exact
+    """As `build_texts`, for the documents of files: see `document_rows`. Empty ones and exact
     duplicates are dropped.
     """
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 import xxhash
-
 from datasets import Dataset, concatenate_datasets
+
 from isotrope.console.progress import tell
 from isotrope.errors import UserError
 from isotrope.store.atomic import new_file

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import xxhash
+from datasets import Dataset
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from datasets import Dataset
 from isotrope.console.progress import tell
 from isotrope.store.atomic import new_file
 from isotrope.store.cache import cache_folder, cached

@@ -23,8 +23,8 @@ from isotrope.preset.preset import Preset, check_runnable, pair_maker, preset_na
 from isotrope.preset.sources import flat
 from isotrope.store.cache import cache_folder
 from isotrope.store.remote import is_url
-from isotrope.text import Opened
-from isotrope.text.corpus import Texts, Wanted
+from isotrope.text import TextSource
+from isotrope.text.corpus import RowSelection, Texts
 from isotrope.text.pair_corpus import open_pairs
 from isotrope.text.permutation import RowIds
 from isotrope.text.sample import RowOrder
@@ -40,7 +40,7 @@ WATCHED, WATCHED_SEED = 1000, 0
 class RunInputs:
     """What a run reads."""
 
-    text: Opened  # as it was given; a preset with ``[pairs]`` reads it as documents
+    text: TextSource  # as it was given; a preset with ``[pairs]`` reads it as documents
     preset: Preset  # the resolved one
     corpus: Texts  # what is trained on
     # dev set -> pairs or tasks that choose the checkpoint
@@ -56,7 +56,7 @@ class RunInputs:
 
 
 def read_inputs(
-    text: Opened,
+    text: TextSource,
     *,
     preset: str | Path | None = None,
     model: str | None = None,
@@ -209,13 +209,13 @@ def check_fsdp(preset: Preset) -> None:
         )
 
 
-def refuse_without_effect(text: Opened, preset: Preset, held_out: int = 0) -> None:
+def refuse_without_effect(text: TextSource, preset: Preset, held_out: int = 0) -> None:
     """Refuse columns, splits and held-out documents that the preset does not read."""
     if preset.pairs is None:
         why = "reads texts, not documents, and positives only from a column"
         prompt = None if text.positive else preset.encoder.positive_prompt
         given: dict[str, Any] = {
-            "title": text.title,
+            "title": text.title_column,
             "held_out": held_out,
             "positive_prompt": prompt,
         }
@@ -238,7 +238,7 @@ def _models(table: Mapping[str, Any]) -> list[str]:
 
 
 def training_text(
-    text: Opened, preset: Preset, sentences: int | None, seed: int = 0, held_out: int = 0
+    text: TextSource, preset: Preset, sentences: int | None, seed: int = 0, held_out: int = 0
 ) -> Texts:
     """What to train on: the texts as they are, or pairs drawn from documents if the preset has
     ``[pairs]``.
@@ -264,4 +264,4 @@ def training_text(
             )
         )
 
-    return text.texts(Wanted(f"{sentences}-{seed}-{batch}", rows))
+    return text.texts(RowSelection(f"{sentences}-{seed}-{batch}", rows))

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import Tensor, nn
 
-from datasets import Dataset
 from isotrope.encoder import save
 from isotrope.encoder.embed import Vectors, cut
 from isotrope.encoder.prompts import refuse_routes, role_prompt, used_prompt

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-import isotrope.text
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import duration, watch
 from isotrope.encoder import load, save
@@ -20,7 +19,7 @@ from isotrope.preset.preset import Preset
 from isotrope.report.card import save_card
 from isotrope.report.outcome import Outcome
 from isotrope.store.job import Job
-from isotrope.text import Opened
+from isotrope.text import TextSource, read_text
 from isotrope.text.permutation import evenly
 from isotrope.training.fit import fit
 from isotrope.training.folder import KIND, RunFolder
@@ -81,7 +80,7 @@ def train(
     better.
 
     Args:
-        documents: text of any kind, as are the columns of tables below: see `isotrope.text.open`.
+        documents: text of any kind, as are the columns of tables below: see `isotrope.text.read_text`.
         preset: the method: the name of a shipped preset, or a .toml file; None: ``adapt`` for a
             sentence-embedding model, ``simcse`` for a raw language model.
         model: what to begin with: a name, a folder, or a loaded model, which stays as it is; None:
@@ -132,10 +131,10 @@ def train(
         refuse_several("train_teachers")
     if process_count() > 1 and output is None:
         raise UserError("several processes need a folder that all can read", "name an output")
-    opened = isotrope.text.open(
+    opened = read_text(
         documents,
-        text=text,
-        title=title,
+        text_column=text,
+        title_column=title,
         positive=positive,
         negatives=negatives,
         split=split,
@@ -205,7 +204,7 @@ def train(
         return Run(job, job.finish(result))
 
 
-def _seconds(text: Opened, method: Preset, model: str, sentences: int | None) -> float:
+def _seconds(text: TextSource, method: Preset, model: str, sentences: int | None) -> float:
     """About how long a training takes on this machine, by how long it takes to encode some of its
     texts.
     """

@@ -6,13 +6,13 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+import datasets
 import numpy as np
 import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import datasets
 import isotrope.evaluation.sets.similarity
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.domain import Domain, same_class

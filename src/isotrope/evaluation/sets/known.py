@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import xxhash
 
-from isotrope.datasets.sources import existing_folder
+from isotrope.benchmark_data.sources import existing_folder
 from isotrope.errors import UserError
 
 _REMEDY = (

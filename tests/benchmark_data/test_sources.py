@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.paths import ROOT
-from isotrope.datasets.sources import check_data, choose, data_sources
+from isotrope.benchmark_data.sources import check_data, choose, data_sources
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.senteval import SPLITS, SUBSETS
 

@@ -81,7 +81,7 @@ class DataSource:
 @cache
 def data_sources() -> tuple[DataSource, ...]:
     """Every source, in the order of sources.toml."""
-    text = (files("isotrope.datasets") / "sources.toml").read_text(encoding="utf-8")
+    text = (files("isotrope.benchmark_data") / "sources.toml").read_text(encoding="utf-8")
     return TypeAdapter(tuple[DataSource, ...]).validate_python(tomllib.loads(text)["source"])
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from isotrope.datasets.sources import File, choose, existing_folder, fault
+from isotrope.benchmark_data.sources import File, choose, existing_folder, fault
 from isotrope.errors import UserError, needs
 from isotrope.store.atomic import new_file
 from isotrope.store.disk import writing

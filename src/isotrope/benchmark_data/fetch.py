@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from isotrope.benchmark_data.sources import DataSource, File, choose, fault
 from isotrope.console.progress import Bar
-from isotrope.datasets.sources import DataSource, File, choose, fault
 from isotrope.errors import UserError, needs
 from isotrope.store.atomic import alone, move
 from isotrope.store.disk import writing

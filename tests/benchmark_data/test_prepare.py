@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.datasets.prepare import prepare_data
-from isotrope.datasets.sources import check_data
+from isotrope.benchmark_data.prepare import prepare_data
+from isotrope.benchmark_data.sources import check_data
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.senteval import load_sts
 

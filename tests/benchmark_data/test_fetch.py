@@ -11,17 +11,17 @@ import pytest
 
 from helpers.forks import code, fork
 from helpers.web import HOME, TEXT, Web, tarred, zipped
+from isotrope.benchmark_data.fetch import fetch_data
+from isotrope.benchmark_data.sources import DataSource, check_data
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress
-from isotrope.datasets.fetch import fetch_data
-from isotrope.datasets.sources import DataSource, check_data
 from isotrope.errors import UserError
 from isotrope.store.atomic import alone
 
 
 @pytest.fixture(autouse=True)
 def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isotrope.datasets.fetch.RETRIES", 0)
+    monkeypatch.setattr("isotrope.benchmark_data.fetch.RETRIES", 0)
 
 
 @pytest.mark.parametrize("official", [False, True])
@@ -68,7 +68,7 @@ def test_fetch_on_a_full_disk_and_on(web: Web, source: DataSource, tmp_path: Pat
 def test_a_broken_connection_is_tried_again(
     web: Web, source: DataSource, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("isotrope.datasets.fetch.RETRIES", 1)
+    monkeypatch.setattr("isotrope.benchmark_data.fetch.RETRIES", 1)
     web.cut = 99
     monkeypatch.setattr("time.sleep", lambda seconds: seconds and setattr(web, "cut", None))
     fetch_data(tmp_path)
@@ -87,7 +87,7 @@ def test_what_a_server_does_is_one_line(
     words: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("isotrope.datasets.fetch.TIMEOUT", 0.2)
+    monkeypatch.setattr("isotrope.benchmark_data.fetch.TIMEOUT", 0.2)
     if answer == "pause":  # it stalls in the middle of its answer
         web.pause = 0.5
     else:

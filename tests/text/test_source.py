@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas
 import pytest
-
-import isotrope.text as text
 from datasets import Dataset
+
 from helpers.corpora import write
 from isotrope.errors import UserError
+from isotrope.text import read_text
 from isotrope.text.corpus import Document
 from isotrope.text.files import TextFile
 
@@ -26,7 +26,7 @@ def test_texts_are_the_same_from_all_and_the_name_says_what_it_is(tmp_path: Path
         Dataset.from_dict({"text": LINES}),
     )
     opened = [
-        text.open(one) for one in (path, [str(path)], LINES, pandas.Series(LINES), frame, dataset)
+        read_text(one) for one in (path, [str(path)], LINES, pandas.Series(LINES), frame, dataset)
     ]
     assert [list(one.texts().dataset["text"]) for one in opened] == [LINES] * 6
     rows = [f"a {kind} of 3 rows" for kind in ("Series", "DataFrame", "Dataset")]
@@ -38,19 +38,19 @@ def test_documents_with_titles_are_the_same_from_all(tmp_path: Path) -> None:
     rows = (json.dumps({"title": t, "body": b}) for t, b in zip(TITLES, LINES, strict=True))
     path = write(tmp_path / "documents.jsonl", "\n".join(rows))
     for source in (path, pandas.DataFrame(columns), Dataset.from_dict(columns)):
-        found = text.open(source, text="body").documents()
+        found = read_text(source, text_column="body").documents()
         assert list(found.each()) == [
             Document(title, [line]) for title, line in zip(TITLES, LINES, strict=True)
         ]
-        swapped = text.open(source, text="title", title="body").documents()
+        swapped = read_text(source, text_column="title", title_column="body").documents()
         assert [document.title for document in swapped.each()] == LINES
 
 
 def test_it_is_read_once_and_an_opened_text_is_passed_on() -> None:
-    opened = text.open(LINES)
+    opened = read_text(LINES)
     assert opened.texts() is opened.texts()
     assert opened.documents() is opened.documents()
-    assert text.open(opened) is opened
+    assert read_text(opened) is opened
 
 
 @pytest.mark.parametrize(
@@ -72,15 +72,15 @@ def test_a_file_is_opened_once(tmp_path: Path, name: str, monkeypatch: pytest.Mo
     opens, real = [], TextFile.open
     monkeypatch.setattr(TextFile, "open", lambda self: (opens.append(self.path), real(self))[1])
     for kind in ("texts", "documents"):
-        opened = text.open(path)
+        opened = read_text(path)
         key = getattr(opened, kind)().key
         opened.check()
-        assert getattr(text.open(path), kind)().key == key
+        assert getattr(read_text(path), kind)().key == key
     assert opens == [path, path]
 
 
 def test_a_text_with_line_ends_stays_one_row_and_what_is_no_unicode_is_counted() -> None:
-    report = text.open(["One\n\ntext.", "Another text.", "lone \ud800"]).texts().report
+    report = read_text(["One\n\ntext.", "Another text.", "lone \ud800"]).texts().report
     assert (report.kept, report.dropped["not UTF-8 text"]) == (2, 1)
     assert report.examples["not UTF-8 text"].startswith("a list of 3 texts:3 ")
 
@@ -90,20 +90,20 @@ def test_a_file_that_is_edited_at_once_is_read_again(tmp_path: Path) -> None:
     for _ in range(3):
         for lines in (LINES, LINES[::-1]):  # of the same size, a moment later
             path.write_text("\n".join(lines))
-            assert list(text.open(path).texts().dataset["text"]) == lines
+            assert list(read_text(path).texts().dataset["text"]) == lines
 
 
 @pytest.mark.parametrize("source", [3, None, [1, 2], [], ["a text", None]])
 def test_what_is_no_text_is_refused(source: Any) -> None:
     with pytest.raises(UserError):
-        text.open(source)
+        read_text(source)
 
 
 def test_files_that_change_under_the_work_are_noticed(tmp_path: Path) -> None:
     folder = tmp_path / "documents"
     for number, line in enumerate(LINES):
         write(folder / f"{number}.md", f"# {TITLES[number]}\n\n{line}\n")
-    opened = text.open(folder)
+    opened = read_text(folder)
     opened.documents()
     opened.check()
     (folder / "3.md").write_text("A new one.\n")

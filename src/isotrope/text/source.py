@@ -15,27 +15,27 @@ import xxhash
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.remote import is_url, without_secrets
-from isotrope.text.corpus import Documents, Texts, Wanted, read_documents, read_texts
+from isotrope.text.corpus import Documents, RowSelection, Texts, build_documents, build_texts
 from isotrope.text.files import ENDINGS, TextFile, find_sources, not_read
 from isotrope.text.readers import Columns
 from isotrope.text.split import language_of
 
-# a path or URL, several of them, a list of texts, a Dataset, a DataFrame, a Series, an Opened
-Given: TypeAlias = Any
+# a path or URL, several of them, a list of texts, a Dataset, a DataFrame, a Series, a TextSource
+TextLike: TypeAlias = Any
 Read = TypeVar("Read", Texts, Documents)
 _TABLE = "texts.parquet"  # what is in memory is written here, and read as any other file
 
 
 @dataclass(frozen=True)
-class Opened:
-    """Text, and how to read it: see `open`. It is read when `texts` or `documents` is called first,
+class TextSource:
+    """Text, and how to read it: see `read_text`. It is read when `texts` or `documents` is called first,
     and never again.
     """
 
     paths: tuple[str, ...]  # files, folders and URLs; of what was in memory, a file of the cache
     name: str  # what it is, in words: "notes.txt", "3 files", "a list of 500 texts"
-    text: str | None = None
-    title: str | None = None
+    text_column: str | None = None
+    title_column: str | None = None
     positive: str | None = None
     negatives: tuple[str, ...] = ()
     split: str | None = None
@@ -56,16 +56,19 @@ class Opened:
         """The folders of this machine among the paths: nothing may be written there."""
         return [Path(path) for path in self.paths if not is_url(path) and Path(path).is_dir()]
 
-    def texts(self, wanted: Wanted | None = None) -> Texts:
+    def texts(self, wanted: RowSelection | None = None) -> Texts:
         """Cleaned rows, each a text with its positives and negatives if there are any; UserError if
         there are too few.
 
         ``wanted`` rows are the only ones kept of text behind URLs, which may be larger than the
         disk.
         """
-        columns, cache = Columns(self.text, self.positive, self.negatives), cache_folder("corpora")
+        columns, cache = (
+            Columns(self.text_column, self.positive, self.negatives),
+            cache_folder("corpora"),
+        )
         read = partial(
-            read_texts,
+            build_texts,
             columns=columns,
             cache=cache,
             keep_duplicates=self.keep_duplicates,
@@ -76,7 +79,10 @@ class Opened:
     def documents(self) -> Documents:
         """Titles and paragraphs; UserError if there are too few documents."""
         read = partial(
-            read_documents, title=self.title, text=self.text, cache=cache_folder("documents")
+            build_documents,
+            title=self.title_column,
+            text=self.text_column,
+            cache=cache_folder("documents"),
         )
         return self._once("documents", read)
 
@@ -107,24 +113,24 @@ class Opened:
         )
 
 
-def open(
-    source: Given,
+def read_text(
+    source: TextLike,
     *,
-    text: str | None = None,
-    title: str | None = None,
+    text_column: str | None = None,
+    title_column: str | None = None,
     positive: str | None = None,
     negatives: Iterable[str] = (),
     split: str | None = None,
     keep_duplicates: bool = False,
-) -> Opened:
+) -> TextSource:
     """Open text of any kind. Files are not read yet.
 
     Args:
         source: a file, a folder or a URL (see `isotrope.text.files.SUPPORTED`), or a list of these;
             a list of texts; a `datasets.Dataset`; a pandas DataFrame or Series; or what this
             function gave.
-        text: the column of the texts in tables; None: ``text``, or the only column of strings.
-        title: the column of the documents' titles; None: ``title`` if there is one.
+        text_column: the column of the texts in tables; None: ``text``, or the only column of strings.
+        title_column: the column of the documents' titles; None: ``title`` if there is one.
         positive: the column of a positive for each text.
         negatives: columns of hard negatives.
         split: ``sentences`` makes a row of each sentence; ``sentences:de`` for German.
@@ -133,12 +139,14 @@ def open(
     UserError if the source is none of these, the split is unknown, or there are negatives without
     positives.
     """
-    if isinstance(source, Opened):
+    if isinstance(source, TextSource):
         return source
     if split is not None:
         language_of(split)
-    columns = Columns(text, positive, tuple(negatives))
-    opened = Opened((), "", text, title, positive, columns.negatives, split, keep_duplicates)
+    columns = Columns(text_column, positive, tuple(negatives))
+    opened = TextSource(
+        (), "", text_column, title_column, positive, columns.negatives, split, keep_duplicates
+    )
     given = [source] if isinstance(source, str | Path) else source
     are_strings = (
         isinstance(given, list | tuple)
@@ -175,7 +183,7 @@ def _is_path(one: str | Path) -> bool:
     return named or os.path.exists(one)  # noqa: PTH110 (a Path's raises for what cannot be a name)
 
 
-def _table_of(source: Given) -> pa.Table:
+def _table_of(source: TextLike) -> pa.Table:
     """A Dataset, a DataFrame or a Series as a table. pandas need not be there."""
     try:
         if hasattr(source, "iloc"):
