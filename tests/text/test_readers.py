@@ -139,12 +139,12 @@ BROKEN: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "no single column 'text' of strings (columns: text, text)",
     ),
     "no text column": ("c.csv", TWO, {}, "no single text column (columns: a, b)"),
-    "column missing": ("c.csv", TWO, {"text": "c"}, "no column 'c' (columns: a, b)"),
-    "negatives alone": ("c.csv", TWO, {"text": "a", "negatives": ("b",)}, "no positive"),
+    "column missing": ("c.csv", TWO, {"text_column": "c"}, "no column 'c' (columns: a, b)"),
+    "negatives alone": ("c.csv", TWO, {"text_column": "a", "negatives": ("b",)}, "no positive"),
     "column of numbers": (
         "c.jsonl",
         '{"n": 5, "t": "ab"}',
-        {"text": "n"},
+        {"text_column": "n"},
         "'n' of strings (columns: n (int), t)",
     ),
     "a split pair": (
