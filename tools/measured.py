@@ -22,7 +22,7 @@ TEACHER, SHIPPED = "isotrope/minilm", "isotrope/small"
 
 
 def cells(folder: str = "choice") -> list[dict[str, Any]]:
-    """What `isotrope improve` chose, by model and collection: benchmarks/choice.py."""
+    """What `isotrope improve` chose, by model and collection: benchmarks/search/choice.py."""
     found = [
         json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS / folder).glob("*.json")
     ]
@@ -108,28 +108,6 @@ def ranked_policies() -> str:
     )
 
 
-def judges() -> str:
-    """A row a judge: what labels say of its choices, and how well it orders candidates:
-    benchmarks/judges.py.
-    """
-    found = read(f"{RANKED}/judges/judges").values()
-    rows = []
-    for judge in next(iter(found))["judges"]:
-        of = [cell["judges"][judge] for cell in found]
-        means = [float(np.mean([one[key] for one in of])) for key in ("gain", "regret", "order")]
-        wrong = sum(one["wrong_keep"] for one in of)
-        rows.append(
-            [
-                judge,
-                signed(100 * means[0]),
-                points(means[1]),
-                f"{means[2]:.2f}",
-                f"{wrong} of {len(of)}",
-            ]
-        )
-    return grid(["judge", "mean gain", "mean regret", "Kendall's τ", "kept wrongly"], rows)
-
-
 def halves() -> str:
     """Races that "half → half" still judged: each task's order of the candidates against the
     labels' order.
@@ -152,7 +130,7 @@ COLLECTIONS = ("SciFact", "CACM", "NPL", "Banking77", "StackOverflow", "TREC", "
 
 def ranking_map(model: str, rows: Sequence[str] = (), tasks: bool = True) -> str:
     """A row a variant of a map: nDCG@10 by labels, and the mean of the tasks from documents:
-    benchmarks/ranking_map.py.
+    benchmarks/search/ranking_map.py.
 
     Args:
         model: of `MODELS`.
@@ -182,7 +160,7 @@ def ranking_map(model: str, rows: Sequence[str] = (), tasks: bool = True) -> str
 
 def starts() -> str:
     """Which of three models `improve` takes for each collection, beside labels:
-    benchmarks/starts.py.
+    benchmarks/search/starts.py.
     """
     rows = []
     for path in [RESULTS / "starts" / f"{name.lower()}.json" for name in COLLECTIONS]:
@@ -203,7 +181,7 @@ def starts() -> str:
 
 
 def kept() -> str:
-    """isotrope/small beside its teacher: quality, speed, size. benchmarks/small.py."""
+    """isotrope/small beside its teacher: quality, speed, size. benchmarks/models/small.py."""
     found = read("compress/small")
     head = [
         "model",
@@ -233,7 +211,7 @@ texts needs the rest."""
 
 
 def students() -> str:
-    """Students of one teacher by several recipes. benchmarks/students.py."""
+    """Students of one teacher by several recipes. benchmarks/students/students.py."""
     found, shipped = read("compress/students"), read("compress/small")
     took = found["minutes"]
     head = [
@@ -285,7 +263,7 @@ isotrope/small saw other texts for about three hours."""
 
 def rates() -> str:
     """How near the short runs of each recipe come to the teacher on held-out texts.
-    benchmarks/students.py.
+    benchmarks/students/students.py.
     """
     rows = [
         [
@@ -314,7 +292,7 @@ def _measured(of: dict[str, Any]) -> list[str]:
 
 
 def query_side() -> str:
-    """Students that read queries only, beside their teacher. benchmarks/query_side.py."""
+    """Students that read queries only, beside their teacher. benchmarks/students/query_side.py."""
     found = read("compress/query_side")
     rows = []
     for name, mean in found["mean"].items():
@@ -341,7 +319,7 @@ def query_side() -> str:
 
 
 def domain_student() -> str:
-    """A student of one domain's documents. benchmarks/domain_student.py."""
+    """A student of one domain's documents. benchmarks/students/domain_student.py."""
     found = read("compress/scifact")
     scores = found["ndcg@10"]
     rows = [
@@ -357,7 +335,7 @@ def domain_student() -> str:
 
 
 def whitening(judges: tuple[str, ...] = ("labelled", "self_made")) -> str:
-    """What each exponent does; an arrow marks a significant change. benchmarks/whiten.py."""
+    """What each exponent does; an arrow marks a significant change. benchmarks/search/whiten.py."""
     rows: dict[tuple[str, str, str], dict[float, dict[str, Any]]] = {}
     for row in read("whiten/result")["rows"]:
         for key in judges:
@@ -384,7 +362,7 @@ def whitening_by_labels() -> str:
 
 
 def shrink() -> str:
-    """Whitening fitted on few texts: the plain covariance → the shrunk one. benchmarks/shrink.py."""
+    """Whitening fitted on few texts: the plain covariance → the shrunk one. benchmarks/search/shrink.py."""
     rows, exponents = [], list[float]()
     for found in read("whiten/shrink")["measured"]:
         scores = {
@@ -419,7 +397,7 @@ def shrink() -> str:
 
 
 def post_steps() -> str:
-    """What each step after a model does; the highest score of a row is bold. benchmarks/post.py."""
+    """What each step after a model does; the highest score of a row is bold. benchmarks/search/post.py."""
     rows = []
     found = read("post/result")["rows"]
     for row in found:
@@ -475,7 +453,7 @@ def post_choices() -> str:
 
 
 def first_step(models: tuple[str, ...] = ()) -> str:
-    """The first step of WhitenedCSE in one pass and in a pass a view. benchmarks/first_step.py."""
+    """The first step of WhitenedCSE in one pass and in a pass a view. benchmarks/papers/first_step.py."""
     columns = {
         "loss": "loss a positive",
         "gradient": "gradient norm",
@@ -498,7 +476,7 @@ def first_step_short() -> str:
 
 def baselines() -> str:
     """Each backbone, and what whitening and flow change on the seven STS sets.
-    benchmarks/baselines.py.
+    benchmarks/papers/baselines.py.
     """
     found = read("baselines")["rows"]
     rows = [
@@ -531,7 +509,7 @@ def baselines_short() -> str:
 
 def ranking() -> str:
     """KCC and NDCG of each model, then the averages under the other choices.
-    benchmarks/baselines.py ranking.
+    benchmarks/papers/baselines.py ranking.
     """
     models: dict[str, Any] = read("ranking")["models"]
     parts = []
@@ -568,7 +546,7 @@ def _both(average: dict[str, float]) -> str:
 
 def tsdae() -> str:
     """Our TSDAE beside sentence-transformers', in points; a mean over the seeds.
-    benchmarks/tsdae.py.
+    benchmarks/papers/tsdae.py.
     """
     rows = []
     for name, found in read("tsdae").items():

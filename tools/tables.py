@@ -61,7 +61,7 @@ PAGES: dict[str, dict[str, Block]] = {
 # folder of docs/results -> title, the command that makes its numbers, and its tables with what each
 # says
 TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
-    "choice": ("How well `isotrope improve` chooses", "benchmarks/choice.py WORK --data DATA", {
+    "choice": ("How well `isotrope improve` chooses", "python -m benchmarks.search.choice WORK --data DATA", {
         "nDCG@10 × 100 by labels that the command never sees. An arrow is a significant change against *keep*; *lost* "
         "is the distance to the best candidate; *order* is Spearman's correlation of the candidates' scores with and "
         "without labels.": measured.choices,
@@ -71,21 +71,20 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "sentences), and isotrope/small as it ships now, sixteen (six); beside other work; those that are done.":
             partial(measured.choices, measured.RANKED),
         "The same races: change of nDCG@10 × 100 by labels.": measured.ranked_policies,
-        "Judges of these races, replayed (benchmarks/judges.py).": measured.judges,
         "Earlier races, in which \"half → half\" judged long documents too.": measured.halves,
     }),
-    "ranking-map": ("Learning from rankings", "benchmarks/ranking_map.py WORK --data DATA", {
+    "ranking-map": ("Learning from rankings", "python -m benchmarks.search.ranking_map WORK --data DATA", {
         "MiniLM: nDCG@10 × 100 by labels, and in brackets the mean score of the tasks from held-out documents. The map "
         "follows BM25 and the model in equal parts, on queries only; the rows below it each change one thing. 2,500 "
         "documents of each collection, one run.": partial(measured.ranking_map, "minilm"),
         "The same for isotrope/small.": partial(measured.ranking_map, "small"),
         "The same for isotrope/tiny.": partial(measured.ranking_map, "tiny"),
     }),
-    "starts": ("The best of three models", "benchmarks/starts.py WORK --data DATA", {
+    "starts": ("The best of three models", "python -m benchmarks.search.starts WORK --data DATA", {
         "`improve isotrope/small --or isotrope/tiny --or isotrope/minilm`, each as it is: what is chosen without "
         "labels, with the 95 % interval of its gain, and nDCG@10 × 100 of all three by labels.": measured.starts,
     }),
-    "compress": ("Students", "benchmarks/students.py, query_side.py and domain_student.py", {
+    "compress": ("Students", "python -m benchmarks.students.students, .query_side and .domain_student", {
         "Students of all-MiniLM-L6-v2 side by side: static ones of 256 dimensions by model2vec, tokenlearn and "
         "`isotrope compress`, and two of its layers by sentence-transformers' MSE distillation and by the recipe of "
         "isotrope/small. All saw the same texts; a number behind a name is the learning rate.": measured.students,
@@ -95,26 +94,29 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
             measured.query_side,
         "A student of three layers, trained on SciFact's abstracts only.": measured.domain_student,
     }),
-    "whiten": ("Whitening", "benchmarks/whiten.py and benchmarks/shrink.py", {
+    "whiten": ("Whitening", "python -m benchmarks.search.whiten and .shrink", {
         "Each exponent, by labels and by tasks from the text. An arrow is a significant change.": measured.whitening,
         "nDCG@10 by labels when it is fitted on few texts, with the plain and with the shrunk covariance.":
             measured.shrink,
     }),
-    "post": ("Steps after a model", "benchmarks/post.py", {
+    "post": ("Steps after a model", "python -m benchmarks.search.post", {
         "Fitted on 1,500 documents; the tasks are made from 500 others. An arrow is a significant change.":
             measured.post_steps,
         "What one would get with the step that the tasks score highest.": measured.post_choices,
     }),
-    "first-step": ("The first step of WhitenedCSE", "benchmarks/first_step.py wiki_train_00.txt.xz", {
+    "first-step": ("The first step of WhitenedCSE", "python -m benchmarks.papers.first_step wiki_train_00.txt.xz", {
         "64 sentences, before any training.": measured.first_step,
     }),
-    "baselines": ("Whitening and flow on a raw model", "benchmarks/baselines.py sts --data DATA --corpus FILE", {
+    "baselines": (
+        "Whitening and flow on a raw model",
+        "python -m benchmarks.papers.baselines sts --data DATA --corpus FILE",
+        {
         "Spearman × 100; the change is a paired bootstrap against the same model without a step.": measured.baselines,
     }),
-    "ranking": ("Ranking tasks", "benchmarks/baselines.py ranking --data DATA", {
+    "ranking": ("Ranking tasks", "python -m benchmarks.papers.baselines ranking --data DATA", {
         "KCC and NDCG × 100; the number of lists is beside the name of each set.": measured.ranking,
     }),
-    "tsdae": ("TSDAE beside sentence-transformers'", "benchmarks/tsdae.py RUNS --data DATA --seeds 1", {
+    "tsdae": ("TSDAE beside sentence-transformers'", "python -m benchmarks.papers.tsdae RUNS --data DATA --seeds 1", {
         "The same steps on CACM's documents.": measured.tsdae,
     }),
     "quickstart": ("The quickstart, and two single runs", "isotrope quickstart", {
@@ -122,7 +124,7 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "SimCSE on 20,000 sentences from all-MiniLM-L6-v2, with [CLS] and with its own mean pooling; one seed each. "
         "The commands are in the [log](../../log.md).": measured.runs,
     }),
-    "performance": ("Speed and memory", "the scripts in benchmarks/, as docs/performance.md names them", {
+    "performance": ("Speed and memory", "the scripts of benchmarks/speed", {
         "A training step of SimCSE; (a), (b) and (c) are times divided by ours.": speed.step,
         "Encoding, in sentences a second.": speed.encode,
         "Encoding beside others: how many times as fast as sentence-transformers in float32, in one run.": speed.dtypes,

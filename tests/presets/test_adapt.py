@@ -132,10 +132,10 @@ def test_the_presets_ask_for_no_other_model() -> None:
 
 
 def test_the_table_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python benchmarks/adapt.py` writes it."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    benchmark = importlib.import_module("adapt")
-    assert benchmark.page() == benchmark.PAGE.read_text(encoding="utf-8")
+    """`python -m benchmarks.search.adapt` writes it."""
+    monkeypatch.syspath_prepend(ROOT)
+    adapt = importlib.import_module("benchmarks.search.adapt")
+    assert adapt.page() == adapt.PAGE.read_text(encoding="utf-8")
 
 
 def test_a_run_follows_bm25(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:

@@ -1,0 +1,114 @@
+"""The preset `tsdae` beside sentence-transformers' DenoisingAutoEncoderLoss: same model, texts,
+steps, and rate.
+
+    # all-MiniLM-L6-v2, CACM, 350 steps, three seeds
+    python -m benchmarks.papers.tsdae RUNS --data DATA
+    python -m benchmarks.papers.tsdae RUNS --data DATA --steps 100 --seeds 1
+
+Both are trained by `isotrope.train`, in batches of 8. nDCG@10 of CACM's queries and Spearman's
+correlation on STS-B's dev pairs, before and after, and the seconds of the training. A result is
+written when its run is done, and a stopped call goes on. docs/results/tsdae.json holds them all.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+import isotrope
+from benchmarks.paths import RESULTS
+from isotrope.encoder.embed import search_vectors
+from isotrope.evaluation.retrieval import per_query
+from isotrope.evaluation.sets.domains import load_domain
+from isotrope.evaluation.sets.senteval import load_sts
+from isotrope.evaluation.sts import main_pairs, similarities, spearman
+from isotrope.store.atomic import write_json
+from isotrope.training.processes import environment
+
+DOMAIN, BATCH, LENGTH = "CACM", 8, 64
+RESULT = RESULTS / "tsdae.json"
+OUTSIDE = "loss=sentence_transformers.sentence_transformer.losses:DenoisingAutoEncoderLoss"
+METHODS = {
+    "ours": [],
+    "theirs": ["tokens=false", "views=false", "scores=false", "terms=false", OUTSIDE],
+}
+
+
+def texts(data: str, folder: Path) -> Path:
+    """The collection's distinct texts, one a line."""
+    path = folder / f"{DOMAIN}.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "\n".join(" ".join(text.split()) for text in load_domain(data, DOMAIN).corpus) + "\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def measure(model: Any, data: str) -> dict[str, float]:
+    """nDCG@10 and Spearman's correlation."""
+    domain, sets = (
+        load_domain(data, DOMAIN, "test"),
+        {"STSBenchmark": load_sts(data, "STSBenchmark", ["dev"])},
+    )
+    queries, corpus = search_vectors(model, domain.queries, domain.corpus)
+    pairs = {task: {"test": parts["dev"]} for task, parts in sets.items()}
+    gold, cosines = main_pairs(pairs, similarities(model, pairs))["STSBenchmark"]
+    ndcg = per_query(queries, corpus, domain)["ndcg@10"]
+    return {"ndcg@10": round(float(ndcg.mean()), 4), "stsb-dev": round(spearman(gold, cosines), 4)}
+
+
+def main(args: argparse.Namespace) -> None:
+    """Every method and seed that the record lacks."""
+    whole = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {}
+    kept = whole.setdefault(f"{args.model}, {args.pooling}, {args.steps} steps", {})
+    path = texts(args.data, args.runs)
+    if "before" not in kept:
+        kept["before"] = measure(isotrope.load(args.model, args.pooling), args.data)
+    for seed in range(args.seeds):
+        for method, changes in METHODS.items():
+            name = f"{method}-{seed}"
+            if name in kept:
+                continue
+            began = time.monotonic()
+            output = args.runs / f"{Path(args.model).name}-{args.pooling}-{args.steps}-{name}"
+            run = isotrope.train(
+                path,
+                output=output,
+                preset="tsdae",
+                model=args.model,
+                sentences=args.steps * BATCH,
+                seed=seed,
+                dev="none",
+                labels="none",
+                console=Console(),
+                overrides=[
+                    f"encoder.pooling={args.pooling}",
+                    f"train.batch_size={BATCH}",
+                    f"train.max_length={LENGTH}",
+                    *changes,
+                ],
+            )
+            seconds = round(time.monotonic() - began, 1)
+            kept[name] = measure(isotrope.load(run.folder / "model"), args.data) | {
+                "seconds": seconds
+            }
+            whole["environment"] = environment()
+            write_json(RESULT, whole)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", type=Path, help="a folder for the runs")
+    parser.add_argument("--data", default=os.environ.get("ISOTROPE_DATA", "."))
+    parser.add_argument("--model", default="isotrope/minilm")
+    parser.add_argument("--pooling", default="mean")
+    parser.add_argument("--steps", type=int, default=350)
+    parser.add_argument("--seeds", type=int, default=3)
+    main(parser.parse_args())

@@ -1,0 +1,358 @@
+"""Does `isotrope improve` choose well? Its choices without labels, judged by labels that it never
+sees.
+
+    # all cells; one that is done is not run again
+    python -m benchmarks.search.choice WORK --data DATA
+    # cells whose names hold all these words
+    python -m benchmarks.search.choice WORK --data DATA --only minilm CACM
+
+A cell is a start model and a collection. `improve` gets the collection's documents (2,500 at most:
+all that are relevant to a query, and others at random), no query and no label. Then labels judge
+every candidate of the race: nDCG@10 of at most 300 queries, all texts cut at 128 tokens. Where
+there are classes, a text of the query's class is relevant. Beside the choice stand fixed policies:
+keep, whiten always, crops always, TSDAE always, and the best on STS-B's dev set.
+
+    # adds TSDAE to the cells that are done
+    python -m benchmarks.search.choice WORK --data DATA --tsdae
+
+TSDAE is sentence-transformers' loss, one pass over the documents; it takes architectures like
+BERT's alone.
+"""
+
+import argparse
+import json
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from scipy.sparse import csr_array
+
+import isotrope
+from benchmarks.paths import RESULTS
+from isotrope.encoder.embed import cut
+from isotrope.errors import UserError
+from isotrope.evaluation.embed import known_by
+from isotrope.evaluation.retrieval import OwnTask
+from isotrope.evaluation.sets.domain import Domain, same_class
+from isotrope.evaluation.sets.domains import load_domain, scifact_abstracts
+from isotrope.evaluation.sets.senteval import load_sts, load_transfer
+from isotrope.evaluation.significance import compare_means
+from isotrope.evaluation.sts import PairTask
+from isotrope.improvement.budget import Budget, Clock
+from isotrope.improvement.candidates import Maker, Trial
+from isotrope.improvement.decide import AS_IS, judging
+from isotrope.improvement.improve import Improvement
+from isotrope.improvement.measure import measure_trial
+from isotrope.improvement.race import Race
+from isotrope.improvement.steps import JUDGED_LENGTH, Basis, texts_read
+from isotrope.improvement.teachers import hybrid_scores
+from isotrope.store.atomic import write_json
+from isotrope.text import read_text
+from isotrope.text.pseudo_queries import PseudoQueries
+from isotrope.training.processes import environment
+from isotrope.types import Vector
+
+TARGET = RESULTS / "choice"
+DOCUMENTS, QUERIES, SEED = 2500, 300, 0
+MODELS: dict[str, tuple[str, str | None, float, float, tuple[str, ...]]] = {
+    # name -> model, pooling, minutes for long documents, minutes for single sentences, teachers; on
+    # two cores
+    "tiny": ("isotrope/tiny", None, 8.0, 3.0, ()),
+    "small": ("isotrope/small", None, 8.0, 3.0, ()),
+    "small-taught": ("isotrope/small", None, 8.0, 3.0, ("isotrope/minilm",)),
+    "minilm": ("isotrope/minilm", None, 10.0, 5.0, ()),
+    "minilm-cls": ("isotrope/minilm", "cls", 8.0, 4.0, ()),
+}
+LONG = ("SciFact", "CACM", "NPL")
+RETRIEVAL = ("SciFact", "CACM", "NPL", "Banking77", "StackOverflow")
+CLASSES = ("TREC", "SUBJ", "MR")
+TSDAE = (
+    "views=false", "scores=false", "terms=false", "train.batch_size=16", "train.learning_rate=3e-5",
+    "train.max_length=64", "train.eval_steps=1000000",
+    "loss=sentence_transformers.sentence_transformer.losses:DenoisingAutoEncoderLoss",
+)  # fmt: skip
+
+
+def collection(data: str, name: str) -> tuple[Domain, list[str]]:
+    """Queries with their relevant documents, and the documents' titles ("" where there is none)."""
+    if name in CLASSES:
+        parts = load_transfer(data, name).values()  # TREC has two
+        texts, labels = (
+            [one for part in parts for one in getattr(part, side)] for side in ("first", "labels")
+        )
+        return halves(name, texts, [str(label) for label in labels]), []
+    domain = load_domain(data, name, "test")
+    titles = [""] * len(domain.corpus)
+    if name == "SciFact":
+        titles = [
+            title for title, _ in scifact_abstracts(Path(data) / "domain" / "scifact").values()
+        ]
+    elif name == "CACM":
+        rows = (
+            (Path(data) / "domain" / "cacm" / "corpus.jsonl")
+            .read_text(encoding="utf-8")
+            .splitlines()
+        )
+        titles = [json.loads(row)["title"] or "" for row in rows]
+    if domain.own:  # one half of the texts searches the other
+        assert domain.labels is not None
+        domain, titles = halves(name, domain.queries, [str(label) for label in domain.labels]), []
+    return domain, titles
+
+
+def halves(name: str, texts: Sequence[str], labels: Sequence[str]) -> Domain:
+    """Even texts find odd ones of their class."""
+    mixed = np.random.default_rng(SEED).permutation(len(texts))
+    one, two = ([(texts[i], labels[i]) for i in mixed[start::2]] for start in (0, 1))
+    (queries, of), (corpus, others) = (zip(*part, strict=True) for part in (one, two))
+    return same_class(name, list(queries), list(of), list(corpus), list(others))
+
+
+def part_of(domain: Domain, titles: list[str]) -> tuple[Domain, list[str]]:
+    """At most 300 queries and 2,500 documents: relevant ones first, where most are not relevant to
+    any query.
+    """
+    generator = np.random.default_rng(SEED)
+    asked = np.sort(generator.permutation(np.flatnonzero(np.diff(domain.grades.indptr)))[:QUERIES])
+    grades = csr_array(domain.grades[asked])
+    found = np.unique(grades.indices)
+    order = generator.permutation(len(domain.corpus))
+    if len(found) <= DOCUMENTS:
+        order = np.concatenate([found, np.setdiff1d(order, found, assume_unique=True)])
+    kept = generator.permutation(order[:DOCUMENTS])
+    queries, corpus = [domain.queries[i] for i in asked], [domain.corpus[i] for i in kept]
+    cut_down = replace(
+        domain, queries=queries, corpus=corpus, grades=csr_array(grades[:, kept]), labels=None
+    )
+    return cut_down, [titles[i] for i in kept] if titles else [""] * len(kept)
+
+
+def write_documents(domain: Domain, titles: Sequence[str], path: Path) -> None:
+    """A JSON line a document. The text of a titled one does not repeat its title."""
+    rows = (
+        {"title": title, "text": text.removeprefix(title).strip()}
+        for text, title in zip(domain.corpus, titles, strict=True)
+    )
+    path.write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+    )
+
+
+def cell(
+    data: str, name: str, model_name: str, work: Path, factor: float, console: Console
+) -> dict[str, Any]:
+    """Improve one model for one collection, and judge all candidates by labels."""
+    model, pooling, long, short, teachers = MODELS[model_name]
+    minutes = factor * (long if name in LONG else short)
+    domain, titles = part_of(*collection(data, name))
+    work.mkdir(parents=True, exist_ok=True)
+    documents = work / "documents.jsonl"
+    if not documents.is_file():
+        write_documents(domain, titles, documents)
+    found = isotrope.improve(
+        model,
+        documents,
+        output=work / "improved",
+        minutes=minutes,
+        seed=SEED,
+        pooling=pooling,
+        teachers=teachers,
+        console=console,
+    )
+    tasks: tuple[OwnTask, PairTask] = (
+        OwnTask(domain),
+        PairTask(load_sts(data, "STSBenchmark", ["dev"])["dev"]),
+    )
+    began = time.monotonic()
+    labels, sts, race = judged(found, model, documents, tasks)
+    record = found.record
+    return {
+        "model": model_name,
+        "collection": name,
+        "minutes": minutes,
+        "seconds": record["seconds"],
+        "processor_time": Budget.clock.now is time.process_time,
+        "judging_seconds": time.monotonic() - began,
+        "teachers": record["teachers"],
+        "hybrid": record["hybrid"],
+        "documents": len(domain.corpus),
+        "queries": len(labels[AS_IS]),
+        "titled": sum(map(bool, titles)),
+        "judged_by": record["judged_by"],
+        "left_out": record["left_out"],
+        "choice": found.choice,
+        "policies": policies(found, labels, sts, race.made),
+        "similarity": record["similarity"],
+        "environment": environment(),
+        "candidates": {
+            of: {
+                "labels": float(scores.mean()),
+                "sts": sts[of],
+                "tasks": (tasks_of := record["table"][of]),
+                "self_made": float(np.mean([tasks_of[task] for task in judging(tasks_of)])),
+            }
+            for of, scores in labels.items()
+            if of in record["table"]
+        },
+    }
+
+
+def judged(
+    found: Improvement, model: str, documents: Path, tasks: tuple[OwnTask, PairTask]
+) -> tuple[dict[str, Vector], dict[str, float], Race]:
+    """Candidate or hybrid search -> nDCG@10 of each query; candidate -> STS-B dev; the race, which
+    makes models.
+    """
+    record = found.record
+    opened = read_text(documents)
+    collection = opened.documents()
+    trained, _ = collection.split(record["held_out"], SEED)
+    maker = Maker(model, opened, record["held_out"], len(trained), SEED, found.folder)
+    basis = Basis.of(collection, trained, SEED)
+    race = Race(maker, [], basis, Budget(found.folder, 0), Console(quiet=True))
+    encoders: dict[str, dict[str, str]] = {}  # name -> candidate -> the post step after it
+    for name, made in record["made"].items():
+        step = made.pop("step")
+        race.made[name] = Trial(**made), step
+        encoders.setdefault(made["name"], {})[name] = step
+    labels: dict[str, Vector] = {}
+    sts: dict[str, float] = {}
+    for name, candidates in encoders.items():
+        known = known_by(race.model(name), *texts_read(tasks, race.basis, ()), JUDGED_LENGTH)
+        for candidate, step in candidates.items():
+            encoder = (
+                race.kept.step(race.made[name][0], candidate).searching(known) if step else known
+            )
+            labels[candidate] = tasks[0].score(encoder)
+            sts[candidate] = float(tasks[1].score(encoder).mean())
+        if name == AS_IS:
+            labels |= {
+                search: of[tasks[0].name] for search, of in hybrid_scores(known, tasks[:1]).items()
+            }
+    return labels, sts, race
+
+
+def with_tsdae(
+    done: dict[str, Any],
+    data: str,
+    name: str,
+    model_name: str,
+    work: Path,
+    _factor: float,
+    console: Console,
+) -> dict[str, Any]:
+    """A cell that is done, with the policy TSDAE; as it was, if TSDAE cannot train this model."""
+    if "TSDAE" in done["policies"]:
+        return done
+    model, pooling, *_ = MODELS[model_name]
+    texts = work / "tsdae.txt"
+    rows = [
+        json.loads(line)
+        for line in (work / "documents.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    lines = [" ".join(f"{row['title']} {row['text']}".split()) for row in rows]
+    texts.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    try:
+        run = isotrope.train(
+            texts,
+            output=work / "tsdae",
+            preset="simcse",
+            model=model,
+            dev="none",
+            labels="none",
+            seed=SEED,
+            console=console,
+            overrides=[*TSDAE, "train.epochs=1", f"encoder.pooling={pooling or 'mean'}"],
+        )
+    except UserError as error:
+        console.print(f"TSDAE: {error.problem}")
+        return done
+    task = OwnTask(part_of(*collection(data, name))[0])
+    of: list[Vector] = []
+    nothing = Basis([], PseudoQueries(), SEED)
+    for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(run.folder / "model")):
+        with cut(encoder, JUDGED_LENGTH):
+            of.append(
+                measure_trial(encoder, Trial(AS_IS, steps=()), [task], nothing, {}).scores[AS_IS][
+                    task.name
+                ]
+            )
+    policy = {"candidate": "TSDAE", "texts": len(lines), **asdict(compare_means(of[0], of[1]))}
+    return done | {"policies": done["policies"] | {"TSDAE": policy}}
+
+
+def policies(
+    found: Improvement,
+    labels: dict[str, Vector],
+    sts: dict[str, float],
+    made: dict[str, tuple[Trial, str]],
+) -> dict[str, dict[str, Any]]:
+    """Policy -> the candidate that it takes, and by how much labels change against keep."""
+    best = max(found.record["table"], key=lambda name: labels[name].mean())
+    crops = {
+        n: of.pairs
+        for n, (of, step) in made.items()
+        if of.recipe == "crops" and of.share == 1 and not step
+    }
+    taken: dict[str, str | None] = {
+        "improve": found.choice,
+        "the best by labels": best,
+        "keep": AS_IS,
+        "map": "query map",
+        "hybrid": (found.record["hybrid"] or {}).get("name"),  # the model as it is, with BM25
+        "whiten": next(
+            (n for n, (of, step) in made.items() if step == "full whitening" and not of.recipe),
+            None,
+        ),
+        "crops": max(crops, key=crops.__getitem__, default=None),
+        "the best by STS-B dev": max(sts, key=sts.__getitem__),
+    }
+    return {
+        policy: {"candidate": name, **asdict(compare_means(labels[AS_IS], labels[name]))}
+        for policy, name in taken.items()
+        if name is not None and name in labels
+    }
+
+
+def main(judge: Callable[..., dict[str, Any]] = cell) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("work", type=Path, help="a folder for the races")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--only", nargs="*", default=[], help="words in the cells' names")
+    parser.add_argument("--results", type=Path, default=TARGET, help="a folder for the records")
+    parser.add_argument(
+        "--factor", type=float, default=1.0, help="of the minutes: 2 gives one core the same work"
+    )
+    parser.add_argument(
+        "--processor-time", action="store_true", help="count it, not the clock's: beside other work"
+    )
+    parser.add_argument("--tsdae", action="store_true", help="add TSDAE to the cells that are done")
+    args = parser.parse_args()
+    if args.processor_time:
+        Budget.clock = Clock(time.process_time, signal.ITIMER_PROF, signal.SIGPROF)
+    console = Console()
+    args.results.mkdir(parents=True, exist_ok=True)
+    for model in MODELS:
+        for name in (*RETRIEVAL, *CLASSES):
+            place = f"{model}-{name.lower()}"
+            target = args.results / f"{place}.json"
+            words = [word.lower() for word in args.only]
+            if target.is_file() != args.tsdae or not all(
+                word in (model, name.lower()) for word in words
+            ):
+                continue
+            console.rule(place)
+            asked = (args.data, name, model, args.work / place, args.factor, console)
+            done = json.loads(target.read_text(encoding="utf-8")) if args.tsdae else {}
+            write_json(target, with_tsdae(done, *asked) if args.tsdae else judge(*asked))
+
+
+if __name__ == "__main__":
+    main()
