@@ -59,7 +59,7 @@ from isotrope.encoder import save
 from isotrope.encoder.locate import locate
 from isotrope.encoder.student import narrow_embeddings
 from isotrope.encoder.vocabulary import keep_tokens
-from isotrope.evaluation.sets.domains import load_domain
+from isotrope.evaluation.sets.public import load_retrieval_set
 from isotrope.evaluation.suite import SUITES, main_scores
 from isotrope.study.run_cell import reading
 from isotrope.types import Encoder
@@ -154,7 +154,7 @@ def measure(data: Path) -> None:
                 of |= measured(load(name, POOLING[name]), data)
                 RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if SHIPPED.is_dir():
-        texts = load_domain(data, SEARCHED[0], "test").corpus[:TIMED]
+        texts = load_retrieval_set(data, SEARCHED[0], "test").corpus[:TIMED]
         found["cost"] = costs(
             load(TEACHER, frozen=True), load(STUDENT, frozen=True), [TEACHER, STUDENT], texts
         )

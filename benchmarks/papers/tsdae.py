@@ -22,10 +22,11 @@ from rich.console import Console
 import isotrope
 from benchmarks.paths import RESULTS
 from isotrope.encoder.embed import search_vectors
+from isotrope.evaluation.correlation import spearman
 from isotrope.evaluation.retrieval import per_query
-from isotrope.evaluation.sets.domains import load_domain
+from isotrope.evaluation.sets.public import load_retrieval_set
 from isotrope.evaluation.sets.senteval import load_sts
-from isotrope.evaluation.sts import main_pairs, similarities, spearman
+from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.store.atomic import write_json
 from isotrope.training.processes import environment
 
@@ -43,7 +44,8 @@ def texts(data: str, folder: Path) -> Path:
     path = folder / f"{DOMAIN}.txt"
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(
-        "\n".join(" ".join(text.split()) for text in load_domain(data, DOMAIN).corpus) + "\n",
+        "\n".join(" ".join(text.split()) for text in load_retrieval_set(data, DOMAIN).corpus)
+        + "\n",
         encoding="utf-8",
     )
     return path
@@ -52,7 +54,7 @@ def texts(data: str, folder: Path) -> Path:
 def measure(model: Any, data: str) -> dict[str, float]:
     """nDCG@10 and Spearman's correlation."""
     domain, sets = (
-        load_domain(data, DOMAIN, "test"),
+        load_retrieval_set(data, DOMAIN, "test"),
         {"STSBenchmark": load_sts(data, "STSBenchmark", ["dev"])},
     )
     queries, corpus = search_vectors(model, domain.queries, domain.corpus)

@@ -38,8 +38,8 @@ import isotrope
 from benchmarks.paths import ROOT
 from isotrope.encoder.embed import search_vectors
 from isotrope.evaluation.retrieval import per_query
-from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.domains import banking_queries, load_domain, scifact_abstracts
+from isotrope.evaluation.sets.public import banking_queries, load_retrieval_set, scifact_abstracts
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities
@@ -142,12 +142,12 @@ def train(method: str, rate: float, corpus: Path, folder: Path, overrides: list[
     return run.folder / "model"
 
 
-def dev_corpus(domain: Domain) -> Domain:
+def dev_corpus(domain: RetrievalSet) -> RetrievalSet:
     """Only what somebody finds relevant: a smaller search, for choosing settings."""
-    if domain.own:
+    if domain.searches_itself:
         return domain
     cited = np.unique(domain.grades.indices)
-    return Domain(
+    return RetrievalSet(
         domain.name,
         domain.queries,
         [domain.corpus[i] for i in cited],
@@ -160,7 +160,7 @@ def measure(model: str, domain: str, setting: str, data: str, kept: Path) -> dic
     if not kept.is_file():
         encoder, texts = (
             Bf16(model, 128 if setting == "dev" else None),
-            load_domain(data, domain, setting),
+            load_retrieval_set(data, domain, setting),
         )
         texts = dev_corpus(texts) if setting == "dev" else texts
         sets = sts(setting, data)

@@ -36,13 +36,12 @@ import isotrope
 from benchmarks.paths import RESULTS
 from isotrope.encoder.embed import cut
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import known_by
-from isotrope.evaluation.retrieval import OwnTask
-from isotrope.evaluation.sets.domain import Domain, same_class
-from isotrope.evaluation.sets.domains import load_domain, scifact_abstracts
+from isotrope.evaluation.embed import embed_texts
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.sets.public import load_retrieval_set, scifact_abstracts
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet, same_class
 from isotrope.evaluation.sets.senteval import load_sts, load_transfer
 from isotrope.evaluation.significance import compare_means
-from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.budget import Budget, Clock
 from isotrope.improvement.candidates import Maker, Trial
 from isotrope.improvement.decide import AS_IS, judging
@@ -78,7 +77,7 @@ TSDAE = (
 )  # fmt: skip
 
 
-def collection(data: str, name: str) -> tuple[Domain, list[str]]:
+def collection(data: str, name: str) -> tuple[RetrievalSet, list[str]]:
     """Queries with their relevant documents, and the documents' titles ("" where there is none)."""
     if name in CLASSES:
         parts = load_transfer(data, name).values()  # TREC has two
@@ -86,7 +85,7 @@ def collection(data: str, name: str) -> tuple[Domain, list[str]]:
             [one for part in parts for one in getattr(part, side)] for side in ("first", "labels")
         )
         return halves(name, texts, [str(label) for label in labels]), []
-    domain = load_domain(data, name, "test")
+    domain = load_retrieval_set(data, name, "test")
     titles = [""] * len(domain.corpus)
     if name == "SciFact":
         titles = [
@@ -99,13 +98,13 @@ def collection(data: str, name: str) -> tuple[Domain, list[str]]:
             .splitlines()
         )
         titles = [json.loads(row)["title"] or "" for row in rows]
-    if domain.own:  # one half of the texts searches the other
-        assert domain.labels is not None
-        domain, titles = halves(name, domain.queries, [str(label) for label in domain.labels]), []
+    if domain.searches_itself:  # one half of the texts searches the other
+        assert domain.classes is not None
+        domain, titles = halves(name, domain.queries, [str(label) for label in domain.classes]), []
     return domain, titles
 
 
-def halves(name: str, texts: Sequence[str], labels: Sequence[str]) -> Domain:
+def halves(name: str, texts: Sequence[str], labels: Sequence[str]) -> RetrievalSet:
     """Even texts find odd ones of their class."""
     mixed = np.random.default_rng(SEED).permutation(len(texts))
     one, two = ([(texts[i], labels[i]) for i in mixed[start::2]] for start in (0, 1))
@@ -113,7 +112,7 @@ def halves(name: str, texts: Sequence[str], labels: Sequence[str]) -> Domain:
     return same_class(name, list(queries), list(of), list(corpus), list(others))
 
 
-def part_of(domain: Domain, titles: list[str]) -> tuple[Domain, list[str]]:
+def part_of(domain: RetrievalSet, titles: list[str]) -> tuple[RetrievalSet, list[str]]:
     """At most 300 queries and 2,500 documents: relevant ones first, where most are not relevant to
     any query.
     """
@@ -127,12 +126,12 @@ def part_of(domain: Domain, titles: list[str]) -> tuple[Domain, list[str]]:
     kept = generator.permutation(order[:DOCUMENTS])
     queries, corpus = [domain.queries[i] for i in asked], [domain.corpus[i] for i in kept]
     cut_down = replace(
-        domain, queries=queries, corpus=corpus, grades=csr_array(grades[:, kept]), labels=None
+        domain, queries=queries, corpus=corpus, grades=csr_array(grades[:, kept]), classes=None
     )
     return cut_down, [titles[i] for i in kept] if titles else [""] * len(kept)
 
 
-def write_documents(domain: Domain, titles: Sequence[str], path: Path) -> None:
+def write_documents(domain: RetrievalSet, titles: Sequence[str], path: Path) -> None:
     """A JSON line a document. The text of a titled one does not repeat its title."""
     rows = (
         {"title": title, "text": text.removeprefix(title).strip()}
@@ -164,9 +163,9 @@ def cell(
         teachers=teachers,
         console=console,
     )
-    tasks: tuple[OwnTask, PairTask] = (
-        OwnTask(domain),
-        PairTask(load_sts(data, "STSBenchmark", ["dev"])["dev"]),
+    tasks: tuple[RetrievalSet, GradedPairs] = (
+        domain,
+        load_sts(data, "STSBenchmark", ["dev"])["dev"],
     )
     began = time.monotonic()
     labels, sts, race = judged(found, model, documents, tasks)
@@ -203,7 +202,7 @@ def cell(
 
 
 def judged(
-    found: Improvement, model: str, documents: Path, tasks: tuple[OwnTask, PairTask]
+    found: Improvement, model: str, documents: Path, tasks: tuple[RetrievalSet, GradedPairs]
 ) -> tuple[dict[str, Vector], dict[str, float], Race]:
     """Candidate or hybrid search -> nDCG@10 of each query; candidate -> STS-B dev; the race, which
     makes models.
@@ -223,7 +222,7 @@ def judged(
     labels: dict[str, Vector] = {}
     sts: dict[str, float] = {}
     for name, candidates in encoders.items():
-        known = known_by(race.model(name), *texts_read(tasks, race.basis, ()), JUDGED_LENGTH)
+        known = embed_texts(race.model(name), *texts_read(tasks, race.basis, ()), JUDGED_LENGTH)
         for candidate, step in candidates.items():
             encoder = (
                 race.kept.step(race.made[name][0], candidate).searching(known) if step else known
@@ -272,7 +271,7 @@ def with_tsdae(
     except UserError as error:
         console.print(f"TSDAE: {error.problem}")
         return done
-    task = OwnTask(part_of(*collection(data, name))[0])
+    task = part_of(*collection(data, name))[0]
     of: list[Vector] = []
     nothing = Basis([], PseudoQueries(), SEED)
     for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(run.folder / "model")):

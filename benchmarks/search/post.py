@@ -23,10 +23,9 @@ from benchmarks.paths import RESULTS
 from isotrope import load
 from isotrope.encoder.embed import vectors_of
 from isotrope.evaluation.document_tasks import make_document_tasks
-from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import OwnTask
-from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.domains import load_domain, scifact_abstracts
+from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.sets.public import load_retrieval_set, scifact_abstracts
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.post.fitted import LinearStep
 from isotrope.post.whitening import Removal, Whitening
@@ -55,7 +54,7 @@ def documents_of(data: Path, name: str) -> list[Document]:
     return [Document(row["title"] or "", [row["text"]] if row["text"] else []) for row in rows]
 
 
-def part_of(domain: Domain, documents: list[Document]) -> tuple[Domain, list[Document]]:
+def part_of(domain: RetrievalSet, documents: list[Document]) -> tuple[RetrievalSet, list[Document]]:
     """The documents that are relevant to a query, and others at random; mixed."""
     asked = np.unique(domain.grades.nonzero()[1])
     others = np.setdiff1d(
@@ -69,15 +68,15 @@ def part_of(domain: Domain, documents: list[Document]) -> tuple[Domain, list[Doc
 
 
 def measure(
-    model: str, pooling: str | None, domain: Domain, documents: list[Document]
+    model: str, pooling: str | None, domain: RetrievalSet, documents: list[Document]
 ) -> dict[str, Any]:
     """One model and one collection -> its scores, and what each step changes."""
-    labelled, made = OwnTask(domain), make_document_tasks(documents[:HELD_OUT])
+    labelled, made = domain, make_document_tasks(documents[:HELD_OUT])
     rest = domain.corpus[HELD_OUT:]
     texts = list(
         dict.fromkeys([*labelled.texts, *(text for task in made.tasks for text in task.texts)])
     )
-    known = Known(
+    known = Embeddings(
         texts, vectors_of(load(model, pooling, max_length=MAX_LENGTH), texts, batch_size=BATCH)
     )
     fitted_on = np.asarray(known.encode(rest), dtype=np.float64)
@@ -85,7 +84,7 @@ def measure(
     steps = {}
     for name, step in STEPS.items():
         mean, matrix = step.linear(fitted_on)
-        moved = Known(texts, (known.vectors - mean) @ matrix)
+        moved = Embeddings(texts, (known.vectors - mean) @ matrix)
         steps[name] = {
             "labelled": asdict(compare_means(before[0], labelled.score(moved))),
             "self_made": asdict(
@@ -103,7 +102,7 @@ def main() -> None:
     data = parser.parse_args().data
     torch.set_num_threads(1)
     parts = {
-        name: part_of(load_domain(data, name, "test"), documents_of(data, name))
+        name: part_of(load_retrieval_set(data, name, "test"), documents_of(data, name))
         for name in COLLECTIONS
     }
     TARGET.parent.mkdir(parents=True, exist_ok=True)

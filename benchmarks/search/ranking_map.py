@@ -26,9 +26,9 @@ from benchmarks.paths import RESULTS
 from benchmarks.search import choice
 from isotrope import load
 from isotrope.encoder.embed import Vectors, cut, vectors_of
-from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import OwnTask, Search, by_cosine, ranked_lists, search_with
-from isotrope.evaluation.self_made import SelfMadeTask
+from isotrope.evaluation.document_tasks import DocumentTask
+from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.search import Search, by_cosine, ranked_lists, search_with
 from isotrope.improvement.decide import judging
 from isotrope.improvement.judges import held_out_count, judges_of
 from isotrope.post.ranking_map import ranking_map
@@ -81,7 +81,7 @@ class Cell:
         held_out = held_out_count(found, choice.SEED)
         trained, held = found.split(held_out, choice.SEED)
         judges = judges_of(list(found.each(held)), None, choice.SEED).tasks
-        self.tasks = [task for task in judges if isinstance(task, SelfMadeTask)]
+        self.tasks = [task for task in judges if isinstance(task, DocumentTask)]
         self.domain, self.texts = domain, found.texts(trained)
         self.index = Bm25Index.of(self.texts)
         self.asked = pseudo_queries(found.each(trained), KINDS, choice.SEED)
@@ -92,7 +92,7 @@ class Cell:
         )
         self.vectors = self.encoded(model)
 
-    def encoded(self, model: str) -> Known:
+    def encoded(self, model: str) -> Embeddings:
         """The vectors of all texts."""
         every = [*self.texts, *self.asked.texts, *self.domain.queries, *self.domain.corpus]
         every = list(dict.fromkeys([*every, *(each for task in self.tasks for each in task.texts)]))
@@ -101,7 +101,7 @@ class Cell:
             encoder = load(f"isotrope/{model}")
             with cut(encoder, TOKENS):
                 np.save(kept, vectors_of(encoder, every, batch_size=32))
-        return Known(every, np.load(kept))
+        return Embeddings(every, np.load(kept))
 
     def map(
         self,
@@ -109,7 +109,7 @@ class Cell:
         bm25: float = 0.5,
         both: bool = False,
         own: bool = False,
-        other: Known | None = None,
+        other: Embeddings | None = None,
         count: int = 100,
     ) -> Vectors:
         """W of a variant."""
@@ -128,7 +128,7 @@ class Cell:
 
     def labels(self, search: Search) -> float:
         """Mean nDCG@10 × 100."""
-        return float(100 * OwnTask(self.domain).score_search(search).mean())
+        return float(100 * self.domain.score_search(search).mean())
 
     def searched(self, by_words: float) -> dict[str, float]:
         """By labels, and by the tasks, of a search with BM25."""
@@ -142,10 +142,10 @@ class Cell:
         labels = self.labels(search(self.domain.queries, self.domain.corpus))
         return {
             "labels": labels,
-            **self.by_tasks(lambda task: search(task.queries, task.candidates)),
+            **self.by_tasks(lambda task: search(task.queries, task.corpus)),
         }
 
-    def by_tasks(self, search: Callable[[SelfMadeTask], Search]) -> dict[str, float]:
+    def by_tasks(self, search: Callable[[DocumentTask], Search]) -> dict[str, float]:
         """Each task × 100, and the mean of those that judge."""
         own = {
             task.name: float(100 * task.score_search(search(task)).mean()) for task in self.tasks
@@ -163,9 +163,7 @@ class Cell:
             return (vectors - mean) @ matrix if mapped else vectors
 
         labels = self.labels(by_cosine(moved(self.domain.queries), moved(self.domain.corpus, both)))
-        tasks = self.by_tasks(
-            lambda task: by_cosine(moved(task.queries), moved(task.candidates, both))
-        )
+        tasks = self.by_tasks(lambda task: by_cosine(moved(task.queries), moved(task.corpus, both)))
         return {"labels": labels, **tasks}
 
 
@@ -264,15 +262,15 @@ def with_encoder(done: dict[str, Any], data: str, work: Path) -> dict[str, Any]:
         )
     )
     with cut(trained, TOKENS):
-        new = Known(every, vectors_of(trained, every, batch_size=32))
+        new = Embeddings(every, vectors_of(trained, every, batch_size=32))
     found = {}
     for told, old in (("encoder", new), ("encoder, queries only", here.vectors)):
         labels = here.labels(
             by_cosine(new.encode(here.domain.queries), old.encode(here.domain.corpus))
         )
 
-        def by_new_queries(task: SelfMadeTask, old: Known = old) -> Search:
-            return by_cosine(new.encode(task.queries), old.encode(task.candidates))
+        def by_new_queries(task: DocumentTask, old: Embeddings = old) -> Search:
+            return by_cosine(new.encode(task.queries), old.encode(task.corpus))
 
         tasks = here.by_tasks(by_new_queries)
         found[told] = {"labels": labels, **tasks, "seconds": seconds}

@@ -17,8 +17,7 @@ from benchmarks.paths import RESULTS
 from benchmarks.search.choice import collection, part_of
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import OwnTask
+from isotrope.evaluation.embed import Embeddings
 from isotrope.improvement.steps import JUDGED_LENGTH
 from isotrope.post.whitening import whitening
 from isotrope.store.atomic import write_json
@@ -31,13 +30,13 @@ FITTED_ON, EXPONENTS = (500, 1000, 2000, 2500), (0.125, 0.25, 0.5)
 
 def measured(model: str, name: str, data: str) -> dict[str, Any]:
     """What labels say of each exponent, number of texts and covariance."""
-    task = OwnTask(part_of(*collection(data, name))[0])
+    task = part_of(*collection(data, name))[0]
     place, _, pooling = model.partition("@")
     encoder = isotrope.load(place, pooling=pooling or None)
     texts = task.texts
     with cut(encoder, JUDGED_LENGTH):
-        known = Known(texts, vectors_of(encoder, texts, batch_size=32))
-    corpus = list(task.domain.corpus)
+        known = Embeddings(texts, vectors_of(encoder, texts, batch_size=32))
+    corpus = list(task.corpus)
     order = np.random.default_rng(0).permutation(len(corpus))
     vectors = np.asarray(known.encode([corpus[row] for row in order]), dtype=np.float64)
     rows = []
@@ -48,7 +47,7 @@ def measured(model: str, name: str, data: str) -> dict[str, Any]:
                     mean, matrix = whitening(vectors[:count], exponent=exponent, shrink=shrink)
                 except UserError:  # too few texts for the dimensions
                     continue
-                score = task.score(Known(texts, (known.vectors - mean) @ matrix)).mean()
+                score = task.score(Embeddings(texts, (known.vectors - mean) @ matrix)).mean()
                 rows.append(
                     {"texts": count, "exponent": exponent, "shrink": shrink, "score": float(score)}
                 )

@@ -19,7 +19,6 @@ from rich.console import Console
 
 from benchmarks.paths import RESULTS
 from benchmarks.search.choice import CLASSES, RETRIEVAL, SEED, collection, part_of, write_documents
-from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.significance import compare_means
 from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, Trial
@@ -47,7 +46,7 @@ def cell(data: str, name: str, work: Path, console: Console) -> dict[str, Any]:
     basis = Basis.of(documents, trained, SEED)
     tasks = judges_of(list(documents.each(held)), None, SEED).tasks
     found: dict[str, Race] = {}
-    for kind, judges in (("tasks", tasks), ("labels", [OwnTask(domain)])):
+    for kind, judges in (("tasks", tasks), ("labels", [domain])):
         makers = [
             Maker(model, opened, held_out, len(trained), SEED, work / kind)
             for model in (GIVEN, *OTHERS)

@@ -26,13 +26,12 @@ from scipy.sparse import csr_array
 from benchmarks.paths import RESULTS
 from isotrope import load
 from isotrope.encoder.embed import vectors_of
-from isotrope.evaluation.document_tasks import tasks_of_texts
-from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import evaluate_domain
-from isotrope.evaluation.self_made import compare_on_documents
-from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.domains import load_domain
+from isotrope.evaluation.document_tasks import compare_on_documents, tasks_of_texts
+from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.retrieval import evaluate_retrieval
 from isotrope.evaluation.sets.labels import read_judged
+from isotrope.evaluation.sets.public import load_retrieval_set
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.significance import Comparison, compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities
@@ -61,7 +60,7 @@ def sts_b(data: str) -> tuple[list[str], Judge]:
     return [*pairs.first, *pairs.second], judge
 
 
-def part_of(domain: Domain) -> Domain:
+def part_of(domain: RetrievalSet) -> RetrievalSet:
     """The documents that are relevant to a query, and others at random."""
     asked = np.unique(domain.grades.nonzero()[1])
     others = np.setdiff1d(
@@ -73,10 +72,10 @@ def part_of(domain: Domain) -> Domain:
     )
 
 
-def search(domain: Domain) -> tuple[list[str], Judge]:
+def search(domain: RetrievalSet) -> tuple[list[str], Judge]:
     def judge(before: Encoder, after: Encoder) -> Comparison:
         old, new = (
-            np.array(evaluate_domain(e, domain)["per_query"]["ndcg@10"]) for e in (before, after)
+            np.array(evaluate_retrieval(e, domain)["per_query"]["ndcg@10"]) for e in (before, after)
         )
         return compare_means(old, new)
 
@@ -94,14 +93,14 @@ def measure(
     texts = list(
         dict.fromkeys([*rest, *judged[0], *(text for task in tasks for text in task.texts)])
     )
-    before = Known(
+    before = Embeddings(
         texts, vectors_of(load(name, pooling, max_length=MAX_LENGTH), texts, batch_size=BATCH)
     )
     fitted_on = np.asarray(before.encode(rest), dtype=np.float64)
     found = []
     for exponent in EXPONENTS:
         mean, matrix = whitening(fitted_on, exponent=exponent)
-        after = Known(texts, (before.vectors - mean) @ matrix)
+        after = Embeddings(texts, (before.vectors - mean) @ matrix)
         labelled, self_made = judged[1](before, after), compare_on_documents(before, after, tasks)
         numbers = {"exponent": exponent, "dimensions": list(matrix.shape), "fitted_on": len(rest)}
         found.append(
@@ -133,7 +132,7 @@ def main() -> None:
             line for line, _ in zip(lines, range(SENTENCES + HELD_OUT), strict=False) if line
         )
     )
-    domains = [load_domain(arguments.data, "SciFact", "test")]
+    domains = [load_retrieval_set(arguments.data, "SciFact", "test")]
     domains += [read_judged(Path(arguments.data) / "domain" / name) for name in ("cacm", "npl")]
     TARGET.parent.mkdir(parents=True, exist_ok=True)
     result = []

@@ -18,7 +18,7 @@ from benchmarks.paths import RESULTS
 from benchmarks.search.choice import collection, write_documents
 from isotrope.encoder.embed import cut
 from isotrope.encoder.student import student_of
-from isotrope.evaluation.retrieval import OwnTask
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare_means
 from isotrope.store.atomic import write_json
 from isotrope.training.processes import environment
@@ -29,7 +29,7 @@ TEACHER, STUDENT, LENGTH, MINUTES = "isotrope/minilm", "layers:3", 128, 10.0
 OVERRIDES = ("pairs.rounds=4", "train.precision=bf16", "teachers.teacher.precision=bf16")
 
 
-def searched(encoder: Encoder, task: OwnTask) -> Vector:
+def searched(encoder: Encoder, task: RetrievalSet) -> Vector:
     """nDCG@10 of each query."""
     with cut(encoder, LENGTH):
         return task.score(encoder)
@@ -60,7 +60,7 @@ def main() -> None:
     better = isotrope.improve(
         student.folder / "model", documents, output=given.work / "better", minutes=MINUTES
     )
-    task = OwnTask(domain)
+    task = domain
     teacher = isotrope.load(TEACHER)
     models: dict[str, Encoder] = {
         "teacher": teacher,

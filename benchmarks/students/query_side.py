@@ -22,9 +22,8 @@ from isotrope.compression.compress import query_student
 from isotrope.compression.cost import costs as costs_of
 from isotrope.encoder.prompts import one_route
 from isotrope.encoder.student import student_of
-from isotrope.evaluation.embed import Known, known_by
-from isotrope.evaluation.retrieval import OwnTask
-from isotrope.evaluation.sets.domains import load_domain
+from isotrope.evaluation.embed import Embeddings, embed_texts
+from isotrope.evaluation.sets.public import load_retrieval_set
 from isotrope.evaluation.significance import compare_means
 from isotrope.store.atomic import write_json
 from isotrope.training.processes import environment
@@ -39,7 +38,7 @@ ROUNDS, TEXTS = 8, 42_000
 
 def judged(work: Path, data: Path, collection: str) -> dict[str, Any]:
     """Each model's nDCG@10 beside the teacher's, and what each student costs."""
-    domain = load_domain(data, collection, "test")
+    domain = load_retrieval_set(data, collection, "test")
     rounds = min(ROUNDS, TEXTS // len(domain.corpus))
     run = isotrope.compress(
         TEACHER,
@@ -59,13 +58,11 @@ def judged(work: Path, data: Path, collection: str) -> dict[str, Any]:
         "static, before": student_of(load(TEACHER), query_student("static")),
         "static": one_route(load(run.folder / "model"), "query"),
     }
-    whole = known_by(load(TEACHER), domain.queries, domain.corpus, LENGTH)
-    cases = {"teacher": OwnTask(domain).score(whole)}
+    whole = embed_texts(load(TEACHER), domain.queries, domain.corpus, LENGTH)
+    cases = {"teacher": domain.score(whole)}
     for name, model in students.items():
-        asked = known_by(model, domain.queries, domain.queries, LENGTH)
-        cases[name] = OwnTask(domain).score(
-            Known(whole.texts, whole.vectors, asked.queries or asked)
-        )
+        asked = embed_texts(model, domain.queries, domain.queries, LENGTH)
+        cases[name] = domain.score(Embeddings(whole.texts, whole.vectors, asked.queries or asked))
     scores = {name: asdict(compare_means(cases["teacher"], own)) for name, own in cases.items()}
     return {"ndcg@10": scores, "rounds": rounds, "cost": costs}
 

@@ -48,7 +48,7 @@ from isotrope.encoder import save
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.encoder.locate import locate
 from isotrope.encoder.student import student_of
-from isotrope.evaluation.sets.domains import load_domain
+from isotrope.evaluation.sets.public import load_retrieval_set
 from isotrope.store.atomic import write_json
 from isotrope.teachers.model import Cached
 from isotrope.text import read_text
@@ -237,7 +237,7 @@ class Measuring:
             if (self.work / name / "model").is_dir()
             else self.work / name
         )
-        texts = load_domain(self.data, "SciFact", "test").corpus[:TIMED]
+        texts = load_retrieval_set(self.data, "SciFact", "test").corpus[:TIMED]
         both = isotrope.load(TEACHER, frozen=True), isotrope.load(folder, frozen=True)
         found = {
             "faster": costs(*both, [TEACHER, str(folder)], texts)["faster"],

@@ -21,12 +21,12 @@ from isotrope.compression.page import (
 )
 from isotrope.compression.quality import SIMILARITY, compare_quality, kept_share
 from isotrope.encoder import load
-from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import read_labels
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.text.corpus import Document
 
-PAIR = Pairs(
+PAIR = GradedPairs(
     "own",
     ["a red bird", "war", "the king"],
     ["a red bird", "the sea", "queen"],
@@ -61,7 +61,7 @@ def test_the_student_is_after_both_others(tmp_path: Path) -> None:
     few, searched = compare_quality(models, held[:5], {})
     assert (list(few), searched) == ([PAIRS], None), "five texts say nothing"
     desk = read_labels([(one.text.split()[0], one.text) for one in held[:20]])
-    assert isinstance(desk, Domain)
+    assert isinstance(desk, RetrievalSet)
     asked, _ = compare_quality(models, held[:5], {}, desk)
     assert list(asked) == [QUERIES, PAIRS], "labels come first"
     assert asked[QUERIES]["start"]["difference"] == 0

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from helpers.words import WORDS, sentences
 from isotrope.evaluation.document_tasks import (
+    DocumentTask,
     are_short,
+    compare_on_documents,
     distinct_rows,
     make_document_tasks,
     scattered_of,
@@ -20,8 +22,7 @@ from isotrope.evaluation.document_tasks import (
     tasks_of_texts,
     usable_documents,
 )
-from isotrope.evaluation.embed import Known
-from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents
+from isotrope.evaluation.embed import Embeddings
 from isotrope.text.corpus import Document
 
 TITLE, HALVES, SCATTERED = (
@@ -37,13 +38,13 @@ DOCUMENTS = [
 ][::2]
 
 
-def tasks(documents: list[Document], **options: int) -> dict[str, SelfMadeTask]:
+def tasks(documents: list[Document], **options: int) -> dict[str, DocumentTask]:
     return {task.name: task for task in make_document_tasks(documents, fewest=1, **options).tasks}
 
 
-def asked(task: SelfMadeTask) -> list[tuple[str, str]]:
+def asked(task: DocumentTask) -> list[tuple[str, str]]:
     return [
-        (query, task.candidates[answer])
+        (query, task.corpus[answer])
         for query, answer in zip(task.queries, task.answers, strict=True)
     ]
 
@@ -119,7 +120,8 @@ def test_each_task_takes_the_documents_that_allow_it_and_says_what_is_left_out()
 @given(length=st.integers(12, 700), seed=st.integers(0, 5))
 def test_spans_are_short_and_leave_at_least_half_of_the_text(length: int, seed: int) -> None:
     words = [f"w{i}" for i in range(length)]
-    spans, rest = spans_of(" ".join(words), seed)
+    parts = spans_of(" ".join(words), seed)
+    spans, rest = parts.queries, parts.answer
     assert len(spans) == (1 if length < 64 else 2 if length < 96 else 3)
     assert sorted([*" ".join(spans).split(), *rest.split()]) == sorted(words), (
         "no word twice, none lost"
@@ -138,9 +140,9 @@ def test_the_spans_of_a_document_count_as_one() -> None:
         for i in range(0, 40, 5)
     ]
     task = tasks(many)["spans → rest"]
-    assert len(task.queries) > task.size == len(task.candidates) == len(many)
-    similar = Bags().encode(task.queries) @ Bags().encode(task.candidates).T
-    similar /= np.linalg.norm(Bags().encode(task.candidates), axis=1)
+    assert len(task.queries) > task.size == len(task.corpus) == len(many)
+    similar = Bags().encode(task.queries) @ Bags().encode(task.corpus).T
+    similar /= np.linalg.norm(Bags().encode(task.corpus), axis=1)
     places = 1 + (similar > similar[np.arange(len(task.answers)), task.answers][:, None]).sum(
         axis=1
     )
@@ -150,10 +152,10 @@ def test_the_spans_of_a_document_count_as_one() -> None:
     ]
     np.testing.assert_allclose(task.score(Bags()), [np.mean(each) for each in own])
     part = task.part(3)
-    assert part.size == len(part.candidates) == 3
+    assert part.size == len(part.corpus) == 3
     assert set(asked(part)) < set(asked(task))
-    assert part.of.tolist() == [0, 2, 5]
-    assert len(part.queries) == sum(answer in part.candidates for _, answer in asked(task))
+    assert part.documents.tolist() == [0, 2, 5]
+    assert len(part.queries) == sum(answer in part.corpus for _, answer in asked(task))
 
 
 def test_what_no_model_can_tell_apart_is_left_out() -> None:
@@ -177,7 +179,7 @@ def test_copies_count_once_however_many_there_are_and_long_texts_are_cut() -> No
     assert len(made.tasks[1].queries) == 2
     assert made.told[-1] == ("3,000 of 3,002 documents are in no task: they are near-duplicates")
     task = tasks([Document("", [" ".join(map(str, range(5000)))])])["half → half"]
-    assert len(task.queries[0].split()) == len(task.candidates[0].split()) == 300
+    assert len(task.queries[0].split()) == len(task.corpus[0].split()) == 300
 
 
 def test_the_same_documents_and_seed_give_the_same_tasks() -> None:
@@ -205,7 +207,7 @@ def test_a_blurred_model_is_seen(before: float, after: float, verdict: str) -> N
     )
     assert (once.low, once.high, once.p) == (twice.low, twice.high, twice.p)
     other = compare_on_documents(
-        Bags(before), Bags(after), [made[1], replace(made[1], of=made[1].of[::-1])]
+        Bags(before), Bags(after), [made[1], replace(made[1], documents=made[1].documents[::-1])]
     )
     assert (other.low == once.low) == (before == after), "of other documents, they say more"
 
@@ -235,7 +237,8 @@ def test_half_of_the_words_and_the_others_are_all_words_in_their_order(
     length: int, seed: int
 ) -> None:
     words = [f"w{i}" for i in range(length)]
-    (some,), others = scattered_of(" ".join(words), seed)
+    parts = scattered_of(" ".join(words), seed)
+    (some,), others = parts.queries, parts.answer
     one, other = some.split(), others.split()
     assert len(one) == length // 2
     assert sorted([*one, *other], key=words.index) == words
@@ -245,7 +248,7 @@ def test_half_of_the_words_and_the_others_are_all_words_in_their_order(
 def test_plain_texts_make_tasks_and_a_language_without_spaces_is_cut_between_letters() -> None:
     text = "東京は日本の首都であり世界最大の都市の一つである"
     task = tasks_of_texts([text], fewest=1)[0]
-    assert (task.queries[0], task.candidates[0]) == (text[:12], text[12:])
+    assert (task.queries[0], task.corpus[0]) == (text[:12], text[12:])
     assert tasks_of_texts(LONG[:49]) == []
 
 
@@ -265,11 +268,11 @@ def test_near_duplicates_have_half_of_their_word_triples_in_common() -> None:
 def test_all_places_count_where_the_first_ten_say_too_little() -> None:
     """Directions of four answers; the first query is nearest to its own, the last one meets a tie."""
     rows = {"a": 0.0, "b": 1.2, "c": 0.1, "d": 2.0, "w": 0.05, "x": 1.0, "y": 2.0, "z": 0.05}
-    encoder = Known(
+    encoder = Embeddings(
         list(rows), np.array([[np.cos(angle), np.sin(angle)] for angle in rows.values()])
     )
     answers, of = np.array([1, 2, 0, 3]), np.array([2, 3, 5, 7])
-    task = SelfMadeTask("t", list("abcd"), list("wxyz"), answers, of, all_places=True)
+    task = DocumentTask("t", list("abcd"), list("wxyz"), answers, of, all_places=True)
     assert task.score(encoder).tolist() == [2 / 3, 1 / 3, 2 / 3, 0], "in the order of the answers"
     part = task.part(2)
-    assert (part.all_places, part.of.tolist()) == (True, [2, 5])
+    assert (part.all_places, part.documents.tolist()) == (True, [2, 5])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from helpers import drawn
 from isotrope.errors import UserError
 from isotrope.evaluation import geometry, suite
-from isotrope.evaluation.embed import Known
+from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.geometry import (
     by_gold_band,
     effective_rank,
@@ -21,7 +21,7 @@ from isotrope.evaluation.geometry import (
     iso_score,
     variance_shares,
 )
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.views.sgw import group_whiten
 from oracle import isoscore
@@ -111,9 +111,9 @@ def test_suite_takes_the_positives_of_the_dev_set():
 def test_bands_on_the_users_own_pairs():
     """Scores from 0 to 1; the cosine of each pair is known."""
     golds = np.linspace(0, 1, 21)
-    pairs = Pairs("own", ["query"] * 21, [f"{g:.2f}" for g in golds], golds)
+    pairs = GradedPairs("own", ["query"] * 21, [f"{g:.2f}" for g in golds], golds)
     angles = np.arccos([1.0, *golds])
-    known = Known(["query", *pairs.second], np.stack([np.cos(angles), np.sin(angles)], axis=1))
+    known = Embeddings(["query", *pairs.second], np.stack([np.cos(angles), np.sin(angles)], axis=1))
     result = geometry.pair_geometry(known, pairs)
     assert [band["band"] for band in result["bands"]] == [
         "0–0.2",
@@ -130,7 +130,7 @@ def test_bands_on_the_users_own_pairs():
     assert sum(result["spectrum"]) == pytest.approx(1)
     words = [f"word{i}" for i in range(12)]
     empty = geometry.pair_geometry(
-        HashEncoder(), Pairs("own", words, words[::-1], np.linspace(0, 3, 12))
+        HashEncoder(), GradedPairs("own", words, words[::-1], np.linspace(0, 3, 12))
     )
     assert (empty["positives"], empty["alignment"]) == (0, None)
     assert empty["bands"][-1] == {"band": "4–5", "pairs": 0}

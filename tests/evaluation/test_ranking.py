@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from isotrope.errors import UserError
 from isotrope.evaluation import suite
-from isotrope.evaluation.embed import Known
+from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.ranking import (
     RankingChoices,
     case_table,
@@ -21,7 +21,7 @@ from isotrope.evaluation.ranking import (
     rank_sets,
     ranking_lists,
 )
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.senteval import load_sts
 from oracle import ranking_tasks as naive
 from oracle.similarity import DATA, HashEncoder, needs_data
@@ -55,11 +55,11 @@ def test_each_list_is_measured_by_the_cosines_of_its_query(choices):
     encoder, pairs = HashEncoder(), load_sts(DATA, "STS12").values()
     got = rank_sets(encoder, {"STS12": pairs}, choices)["STS12"]
     lists = [one for one in ranking_lists(pairs, choices) if np.ptp(one.gold) > 0]
-    known = Known.of(encoder, (s for one in lists for s in (one.name, *one.second)))
+    known = Embeddings.of(encoder, (s for one in lists for s in (one.name, *one.second)))
     for one, tau, gain in zip(
         lists, got["per_list"]["kendall"], got["per_list"]["ndcg"], strict=True
     ):
-        cosines = known.cosines(one)
+        cosines = one.cosines(known)
         assert tau == pytest.approx(
             naive.kendall(cosines.tolist(), one.gold.tolist(), choices.tau), abs=1e-12
         )
@@ -132,7 +132,9 @@ def star(golds, query="abc"):
     """A query in the middle, compared with other sentences on either side."""
     others = ["abc", "ab", "a", "d", "de", "def"][: len(golds)]
     sides = [(query, other) if i % 2 else (other, query) for i, other in enumerate(others)]
-    return Pairs("star", [a for a, _ in sides], [b for _, b in sides], np.array(golds, dtype=float))
+    return GradedPairs(
+        "star", [a for a, _ in sides], [b for _, b in sides], np.array(golds, dtype=float)
+    )
 
 
 def test_a_query_exceeds_three_pairs_which_are_kept_or_merged():
@@ -140,7 +142,9 @@ def test_a_query_exceeds_three_pairs_which_are_kept_or_merged():
     assert ranking_lists([star([3, 2, 1])]) == []
     (one,) = ranking_lists([star([4, 3, 2, 1])])
     assert (one.name, one.second) == ("abc", ["abc", "ab", "a", "d"])
-    twice = Pairs("t", ["q", "q", "x", "q"], ["x", "y", "q", "z"], np.array([1.0, 2.0, 4.0, 0.0]))
+    twice = GradedPairs(
+        "t", ["q", "q", "x", "q"], ["x", "y", "q", "z"], np.array([1.0, 2.0, 4.0, 0.0])
+    )
     (kept,) = ranking_lists([twice])
     assert kept.second == ["x", "y", "x", "z"]
     (merged,) = ranking_lists([twice], RankingChoices(duplicates="mean", more_than=2))
@@ -167,7 +171,7 @@ def test_constant_lists_are_left_out_or_nought():
         (lambda: rank_sets(Letters(), {"own": [star([2, 2, 2, 2])]}), "own has no list"),
         (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1, -1])]}), r"negative score \(-1\)"),
         (
-            lambda: find_list([Pairs("A man", ["A man"], ["x"], np.ones(1))], "a woman"),
+            lambda: find_list([GradedPairs("A man", ["A man"], ["x"], np.ones(1))], "a woman"),
             "did you mean 'A man'",
         ),
     ],

@@ -9,19 +9,13 @@ import pytest
 from scipy.sparse import csr_array
 
 from isotrope import load
-from isotrope.evaluation import retrieval
-from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import (
-    OwnTask,
-    evaluate_domain,
-    fused,
-    ranked_lists,
-    search_with,
-    v_measures,
-)
-from isotrope.evaluation.sets.domain import Domain, same_class
-from isotrope.evaluation.sets.domains import load_domain
+from isotrope.evaluation import search
+from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.retrieval import evaluate_retrieval, v_measures
+from isotrope.evaluation.search import fused, ranked_lists, search_with
 from isotrope.evaluation.sets.labels import read_labels
+from isotrope.evaluation.sets.public import load_retrieval_set
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet, same_class
 from oracle import retrieval as naive
 from oracle.similarity import DATA, HashEncoder
 
@@ -30,9 +24,9 @@ needs_domains = pytest.mark.skipif(
 )
 
 
-def lookup(table: np.ndarray) -> Known:
+def lookup(table: np.ndarray) -> Embeddings:
     """An encoder of texts that are row numbers of a table."""
-    return Known([str(row) for row in range(len(table))], table)
+    return Embeddings([str(row) for row in range(len(table))], table)
 
 
 def graded(seed: int, q: int = 17, m: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -53,20 +47,21 @@ def graded(seed: int, q: int = 17, m: int = 40) -> tuple[np.ndarray, np.ndarray,
 def test_measures_equal_naive_ones_with_ties_and_grades(
     seed: int, k: int, own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retrieval, "_BLOCK", 100)  # several blocks, the last one smaller
+    monkeypatch.setattr(search, "_BLOCK", 100)  # several blocks, the last one smaller
     queries, corpus, grades = graded(seed)
     if own:
         queries, grades = corpus, graded(seed, q=len(corpus))[2]
         grades[0, 1] = 1
         np.fill_diagonal(grades, 0)
-    ranked = retrieval.rank_search(retrieval.by_cosine(queries, corpus), csr_array(grades), k, own)
+    own_documents = np.arange(len(queries)) if own else None
+    ranked = search.rank_search(search.by_cosine(queries, corpus), csr_array(grades), k, own_documents)
     orders = [
         naive.order(query, corpus, grades[i], i if own else None) for i, query in enumerate(queries)
     ]
     for ours, measure in (
-        (retrieval.ndcg_at, naive.ndcg),
-        (retrieval.reciprocal_rank, naive.reciprocal_rank),
-        (retrieval.recall_at, naive.recall),
+        (search.ndcg_at, naive.ndcg),
+        (search.reciprocal_rank, naive.reciprocal_rank),
+        (search.recall_at, naive.recall),
     ):
         expected = [measure(order, grade, k) for order, grade in zip(orders, grades, strict=True)]
         np.testing.assert_allclose(ours(ranked, k), expected, atol=1e-12)
@@ -74,7 +69,7 @@ def test_measures_equal_naive_ones_with_ties_and_grades(
 
 def test_a_perfect_encoder_earns_all_and_a_collapsed_one_nothing() -> None:
     domain = same_class("toy", [str(i) for i in range(60)], [str(i % 4) for i in range(60)])
-    perfect = evaluate_domain(lookup(np.eye(4)[np.arange(60) % 4]), domain)
+    perfect = evaluate_retrieval(lookup(np.eye(4)[np.arange(60) % 4]), domain)
     assert (
         perfect["ndcg@10"]
         == perfect["mrr@10"]
@@ -84,7 +79,7 @@ def test_a_perfect_encoder_earns_all_and_a_collapsed_one_nothing() -> None:
     )
     assert perfect["recall@10"] == pytest.approx(10 / 14)
     assert (perfect["queries"], perfect["corpus"]) == (60, 60)
-    collapsed = evaluate_domain(lookup(np.ones((60, 4))), domain)
+    collapsed = evaluate_retrieval(lookup(np.ones((60, 4))), domain)
     assert (
         collapsed["ndcg@10"]
         == collapsed["mrr@10"]
@@ -99,7 +94,9 @@ def test_queries_with_nothing_to_find_are_left_out() -> None:
     grades = np.zeros((3, 6))
     grades[0, 1] = grades[2, 5] = 1
     texts = [str(i) for i in range(9)]
-    found = evaluate_domain(lookup(table), Domain("toy", texts[:3], texts[3:], csr_array(grades)))
+    found = evaluate_retrieval(
+        lookup(table), RetrievalSet("toy", texts[:3], texts[3:], csr_array(grades))
+    )
     assert found["queries"] == 2
     assert found["mrr@10"] == pytest.approx(
         np.mean(
@@ -114,7 +111,7 @@ def test_queries_with_nothing_to_find_are_left_out() -> None:
 
 @needs_domains
 def test_a_real_domain_with_an_encoder_that_anyone_can_write() -> None:
-    found = evaluate_domain(HashEncoder(), load_domain(DATA, "CACM"))
+    found = evaluate_retrieval(HashEncoder(), load_retrieval_set(DATA, "CACM"))
     assert (found["queries"], found["corpus"]) == (52, 3204)
     # words alone: far above chance, far below a model
     assert 0.03 < found["ndcg@10"] < found["mrr@10"] < 0.3
@@ -138,25 +135,25 @@ def folder(place: Path) -> Path:
 def test_a_domain_scores_each_query_that_has_something_to_find(
     tiny_model: Path, tmp_path: Path, prompts: dict[str, str]
 ) -> None:
-    task, encoder = OwnTask(read_labels(folder(tmp_path))), load(tiny_model)
-    known = Known.of(encoder, task.texts)
+    task, encoder = read_labels(folder(tmp_path)), load(tiny_model)
+    known = Embeddings.of(encoder, task.texts)
     encoder.prompts = prompts
-    wanted = evaluate_domain(encoder, task.domain)["per_query"]["ndcg@10"]
+    wanted = evaluate_retrieval(encoder, task)["per_query"]["ndcg@10"]
     assert (task.name, len(wanted)) == (tmp_path.name, 2)
     for each in (encoder,) if prompts else (encoder, known):
         np.testing.assert_allclose(task.score(each), wanted, atol=1e-9)
 
 
 def test_a_part_has_fewer_queries_with_all_that_they_shall_find(tmp_path: Path) -> None:
-    task = OwnTask(read_labels(folder(tmp_path)))
+    task = read_labels(folder(tmp_path))
     assert task.part(3) is task
     part = task.part(1)
-    assert (part.size, part.domain.queries) == (1, ["what does the cat do"])
-    assert "a cat eats" in part.domain.corpus
-    assert part.domain.grades.shape == (1, len(part.domain.corpus))
+    assert (part.size, part.queries) == (1, ["what does the cat do"])
+    assert "a cat eats" in part.corpus
+    assert part.grades.shape == (1, len(part.corpus))
     (tmp_path / "mine.tsv").write_text("".join(f"text {i}\t{i // 4}\n" for i in range(8)))
-    own = OwnTask(read_labels(tmp_path / "mine.tsv")).part(4).domain
-    assert own.own
+    own = read_labels(tmp_path / "mine.tsv").part(4)
+    assert own.searches_itself
     assert own.corpus == own.queries == ["text 0", "text 2", "text 4", "text 6"]
     assert own.grades.toarray().tolist() == [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
 
@@ -196,7 +193,7 @@ def test_a_fusion_equals_loops() -> None:
 def test_lists_hold_the_best_documents_but_a_query_s_own(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retrieval, "_BLOCK", block)
+    monkeypatch.setattr(search, "_BLOCK", block)
     own = np.array([3, -1, 29, 0, 3, -1, 8])
     found = ranked_lists([lambda rows: ONE[rows], lambda rows: TWO[rows]], [0.5, 0.5], own, 30, 10)
     whole = naive_fused([ONE, TWO], [0.5, 0.5])

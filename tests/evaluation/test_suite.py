@@ -16,9 +16,9 @@ from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
 from isotrope.evaluation import models, suite
 from isotrope.evaluation.models import RememberingEncoder, asked_parts, evaluate_models
-from isotrope.evaluation.sets.domain import Domain, same_class
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import read_labels
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet, same_class
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.suite import SuiteEvaluator, cases_of, main_scores
 from isotrope.post.shortened import shortenings
@@ -78,7 +78,7 @@ def test_evaluator_in_a_training(data: Path) -> None:
     assert metrics["sts_score"] == pytest.approx(wanted["spearman"]["dev"])
 
 
-def classes(pairs: Pairs) -> Domain:
+def classes(pairs: GradedPairs) -> RetrievalSet:
     """Texts of three classes."""
     texts = [f"{text} {i}" for i, text in enumerate(pairs.second)]
     return same_class("classes", texts, [str(i % 3) for i in range(len(texts))])
@@ -96,7 +96,7 @@ def test_every_sentence_is_encoded_once() -> None:
 
 def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> None:
     pairs = own_pairs()
-    without_lists = Pairs("lonely", ["a", "b"], ["c", "d"], np.array([1.0, 2.0]))
+    without_lists = GradedPairs("lonely", ["a", "b"], ["c", "d"], np.array([1.0, 2.0]))
     for arguments, problem in (
         (
             ("transfr",),

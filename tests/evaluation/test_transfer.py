@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from helpers.wordbag import minilm
-from isotrope.evaluation.embed import Known
+from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.sets.senteval import LabelledTexts
 from isotrope.evaluation.suite import run
 from isotrope.evaluation.transfer import (
@@ -147,13 +147,13 @@ def test_each_protocol(splits, classes, oracle):
 
 def test_samples_are_sorted_by_words_then_class_and_pairs_are_difference_and_product():
     part = LabelledTexts(["b b", "", "a", "c c", "d d", "e"], None, np.array([1, 1, 1, 0, 1, 0]))
-    x, y = problem_of(part, Known.of(HashEncoder(), part.first))
+    x, y = problem_of(part, Embeddings.of(HashEncoder(), part.first))
     expected = ["", "e", "a", "c c", "b b", "d d"]  # equals stay in the file's order
     torch.testing.assert_close(x[:, :-1], torch.from_numpy(HashEncoder().encode(expected)))
     assert y.tolist() == [1, 0, 1, 0, 1, 1]
     assert (x[:, -1] == 1).all()
     part = LabelledTexts(["a a", "b", "c"], ["d", "e e", "f"], np.array([0, 1, 1]))
-    x, y = problem_of(part, Known.of(HashEncoder(), part.first + part.second))
+    x, y = problem_of(part, Embeddings.of(HashEncoder(), part.first + part.second))
     u, v = HashEncoder().encode(["c", "b", "a a"]), HashEncoder().encode(["f", "e e", "d"])
     np.testing.assert_allclose(x[:, :-1].numpy(), np.c_[np.abs(u - v), u * v], atol=1e-7)
     assert y.tolist() == [1, 1, 0]

@@ -10,7 +10,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.suite import run
 
 WORDS = [
@@ -32,7 +32,7 @@ WORDS = [
 ]
 
 
-def own_pairs(count: int = 40, seed: int = 0) -> Pairs:
+def own_pairs(count: int = 40, seed: int = 0) -> GradedPairs:
     """Graded by how many words two sentences share; each first sentence has several partners."""
     generator = np.random.default_rng(seed)
     first = [" ".join(generator.choice(WORDS, 6)) for _ in range(count // 5)]
@@ -42,11 +42,11 @@ def own_pairs(count: int = 40, seed: int = 0) -> Pairs:
         for _ in range(5)
     ]
     gold = np.array([5 * len({*a.split()} & {*b.split()}) / 6 for a, b in rows])
-    return Pairs("mine", [a for a, _ in rows], [b for _, b in rows], gold)
+    return GradedPairs("mine", [a for a, _ in rows], [b for _, b in rows], gold)
 
 
-def as_lines(pairs: Pairs) -> str:
-    """Pairs as the text of a .tsv file."""
+def as_lines(pairs: GradedPairs) -> str:
+    """GradedPairs as the text of a .tsv file."""
     rows = zip(pairs.first, pairs.second, pairs.gold, strict=True)
     return "".join(f"{first}\t{second}\t{gold}\n" for first, second, gold in rows)
 
@@ -65,12 +65,12 @@ class Bag:
         )
 
 
-def results_of(encoder: Any, suite: str, pairs: Pairs) -> dict[str, Any]:
+def results_of(encoder: Any, suite: str, pairs: GradedPairs) -> dict[str, Any]:
     """A suite's results on one set of pairs."""
     return run(encoder, suite, pairs)
 
 
-def sts_task(pairs: Pairs) -> Any:
+def sts_task(pairs: GradedPairs) -> Any:
     """A task of mteb's own classes on these pairs."""
     from datasets import Dataset, DatasetDict
     from mteb.abstasks.sts import AbsTaskSTS

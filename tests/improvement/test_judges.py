@@ -9,9 +9,9 @@ from helpers.library import write_library
 from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, SCATTERED, SPANS, TITLE
-from isotrope.evaluation.sets.domain import same_class
-from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sts import Sets
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.sets.retrieval_set import same_class
+from isotrope.evaluation.sts import SimilaritySets
 from isotrope.improvement.judges import (
     GRADED,
     GUARDS,
@@ -97,11 +97,11 @@ def test_most_are_short(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def sets(monkeypatch: pytest.MonkeyPatch) -> Sets:
+def sets(monkeypatch: pytest.MonkeyPatch) -> SimilaritySets:
     """As a data folder gives them, whose two sets are the shipped pairs once more."""
     pairs = shipped_pairs()[GRADED]["test"]
 
-    def read(folder: str, task: str, splits: list[str]) -> dict[str, Pairs]:
+    def read(folder: str, task: str, splits: list[str]) -> dict[str, GradedPairs]:
         assert (folder, splits) == ("folder", ["test"])
         return {"test": pairs}
 
@@ -110,7 +110,9 @@ def sets(monkeypatch: pytest.MonkeyPatch) -> Sets:
     return general_pairs()
 
 
-def test_sts_is_compared_where_a_data_folder_is_known(tiny_model: Path, sets: Sets) -> None:
+def test_sts_is_compared_where_a_data_folder_is_known(
+    tiny_model: Path, sets: SimilaritySets
+) -> None:
     assert list(sets) == [GRADED, *GUARDS]
     model = load(tiny_model)
     found = general_change(model, model, {task: sets[task] for task in (GRADED, "STSBenchmark")})
@@ -127,7 +129,7 @@ def test_without_one_the_shipped_pairs_are_compared_alone(
         general_pairs(tmp_path)
 
 
-def test_what_takes_too_long_is_not_compared(sets: Sets) -> None:
+def test_what_takes_too_long_is_not_compared(sets: SimilaritySets) -> None:
     everything, seconds = affordable_pairs(sets, 1200, 4500)
     assert everything == sets
     assert 0 < seconds <= 120

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isotrope.evaluation.retrieval import Lists
+from isotrope.evaluation.search import RankedLists
 from isotrope.improvement.budget import Size
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.measure import Kept, Measured
@@ -16,7 +16,7 @@ from isotrope.text.pseudo_queries import PseudoQueries
 def test_a_file_that_was_cut_counts_as_missing(tmp_path: Path) -> None:
     kept, trial = Kept(tmp_path, Size(10, 10)), Trial("keep", steps=(QUERY_MAP,))
     scores = {name: {"task": np.array([0.5, 0.25])} for name, _ in trial.candidates()}
-    lists = Lists(np.array([[1, 0]]), np.array([[0.5, 0.25]]))
+    lists = RankedLists(np.array([[1, 0]]), np.array([[0.5, 0.25]]))
     rankings = Rankings(["query"], np.arange(1), np.ones((1, 2)), np.ones((2, 2)), lists)
     step = Fitted(np.zeros(2), 2 * np.eye(2), queries_only=True)
     kept.write(trial, Measured(scores, {}, ["BM25"], {QUERY_MAP: step}, rankings, {"better": 0.5}))

@@ -11,8 +11,8 @@ from helpers.library import basis, page
 from helpers.words import sentences
 from isotrope.encoder import load
 from isotrope.evaluation.document_tasks import SPANS, tasks_of_texts
-from isotrope.evaluation.embed import known_by
-from isotrope.evaluation.retrieval import by_cosine
+from isotrope.evaluation.embed import embed_texts
+from isotrope.evaluation.search import by_cosine
 from isotrope.improvement.budget import Budget, Clock
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import mean_score
@@ -100,7 +100,9 @@ def test_a_model_that_judges_better_teaches_and_a_worse_one_does_not(tiny_model:
     among them.
     """
     fitted_on = basis(60)
-    known = known_by(load(tiny_model), *texts_read(WORDLESS, fitted_on, POST_STEPS), JUDGED_LENGTH)
+    known = embed_texts(
+        load(tiny_model), *texts_read(WORDLESS, fitted_on, POST_STEPS), JUDGED_LENGTH
+    )
     score = mean_score({task.name: task.score(known) for task in WORDLESS})
     teachers = {
         "better": TeachingModel(known, score + 0.1),

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from isotrope.errors import UserError
-from isotrope.evaluation.self_made import SelfMadeTask
+from isotrope.evaluation.document_tasks import DocumentTask
 from isotrope.improvement import race as racing
 from isotrope.improvement.budget import NOTES, Budget, Clock
 from isotrope.improvement.candidates import RANKINGS, Maker, Training, Trial, recipes
@@ -61,7 +61,7 @@ class Machine:
         self.budget = Budget(folder, seconds)
         texts = [f"{place} " + 120 * "word " for place in range(queries)]
         own = np.arange(queries)
-        tasks = [SelfMadeTask(n, [f"{n} {text}" for text in texts], texts, own, own) for n in "abc"]
+        tasks = [DocumentTask(n, [f"{n} {text}" for text in texts], texts, own, own) for n in "abc"]
         rows = list(range(6000))
         asked = PseudoQueries(
             [f"{i} of " + 10 * "word " for i in rows],

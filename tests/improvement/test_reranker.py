@@ -18,9 +18,8 @@ from helpers.library import basis, page
 from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import tasks_of_texts
-from isotrope.evaluation.retrieval import Lists
+from isotrope.evaluation.search import RankedLists
 from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.evaluation.sts import PairTask
 from isotrope.improvement import teachers
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import mean_score
@@ -61,7 +60,7 @@ def test_the_best_documents_are_ordered_anew(
 ) -> None:
     monkeypatch.setattr(teachers, "DEPTH", 3)
     queries, documents = ["a star", "two boats"], [page(i).text for i in range(6)]
-    lists = Lists(
+    lists = RankedLists(
         np.array([[5, 1, 0, 2], [4, 3, 2, 0]]),
         np.array([[0.1, 0.9, 0.8, 0.7], [1.0, 0.2, 0.6, 0.4]]),
     )
@@ -123,7 +122,7 @@ def test_it_is_asked_about_as_much_as_there_is_time_for(
     with pytest.raises(UserError, match=r"it would take \d minutes to order the documents"):
         read_teacher(*ask, seconds=judged / 10 + 1)
     with pytest.raises(UserError, match="graded pairs cannot say"):
-        read_teacher(str(cross_encoder), [PairTask(similarity_pairs())], fitted_on, 1e9)
+        read_teacher(str(cross_encoder), [similarity_pairs()], fitted_on, 1e9)
     assert not is_cross_encoder(str(tiny_model))
 
 

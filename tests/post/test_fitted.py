@@ -18,7 +18,7 @@ from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Known
+from isotrope.evaluation.embed import Embeddings
 from isotrope.post.fitted import FittedEncoder, LinearStep, with_linear
 from isotrope.post.flow import Flow
 from isotrope.post.names import EncoderName, check_name, open_encoder
@@ -183,7 +183,7 @@ def test_a_named_baseline_is_an_encoder(tiny_model, step):
         "flow:epochs=2,depth=2": 32,
         "whitening+flow": 31,
     }[step]
-    assert Known.of(encoder, texts).vectors.shape == (60, expected)
+    assert Embeddings.of(encoder, texts).vectors.shape == (60, expected)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from helpers.drawn import draw
 from helpers.words import sentences
 from isotrope.encoder import load, save
 from isotrope.errors import UserError
-from isotrope.evaluation.retrieval import by_cosine, ranked_lists
+from isotrope.evaluation.search import by_cosine, ranked_lists
 from isotrope.post.ranking_map import mapped, ranking_loss, ranking_map, with_map
 from oracle import ranking as oracle
 

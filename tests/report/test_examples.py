@@ -3,14 +3,14 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.report.examples import examples, examples_table, first_hits
 
 
 def test_searches_are_shown_that_one_model_answers_and_changed_hits_are_marked() -> None:
     texts = [f"text {number}" for number in range(8)]
     grades = csr_array(np.eye(4, 8))  # query i shall find text i
-    domain = Domain("mine", [f"query {number}" for number in range(4)], texts, grades)
+    domain = RetrievalSet("mine", [f"query {number}" for number in range(4)], texts, grades)
     old = np.array([[0, 5, 6], [5, 6, 7], [2, 5, 6], [5, 6, 7]])
     new = np.array([[5, 0, 6], [6, 1, 4], [5, 6, 7], [5, 6, 4]])
     shown = examples(domain, old, new)
@@ -33,4 +33,4 @@ def test_searches_are_shown_that_one_model_answers_and_changed_hits_are_marked()
 def test_the_first_hits_are_the_nearest_and_a_text_does_not_find_itself() -> None:
     vectors = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 2.0], [0.5, 0.5]])
     assert first_hits(vectors[:1], vectors).tolist() == [[0, 1, 3]]
-    assert first_hits(vectors, vectors, own=True)[0].tolist() == [1, 3, 2]
+    assert first_hits(vectors, vectors, np.arange(len(vectors)))[0].tolist() == [1, 3, 2]

@@ -19,7 +19,7 @@ from transformers import TrainerState
 
 from helpers.small_runs import SHORT, Small, logged, same_weights, unfinished
 from isotrope.errors import Stopped, UserError
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.training.folder import task_cosines, write_cosines
 from isotrope.training.page import dev_curves, loss_curves
 from isotrope.training.processes import PACKAGES, environment, source
@@ -157,7 +157,7 @@ def test_cosines_come_back_to_the_last_bit_and_damage_is_told(tmp_path: Path) ->
     path, drawn = tmp_path / "after.npz", np.random.default_rng(0)
     sets = {
         task: {
-            part: Pairs(part, ["a"] * n, ["b"] * n, drawn.uniform(0, 5, n))
+            part: GradedPairs(part, ["a"] * n, ["b"] * n, drawn.uniform(0, 5, n))
             for part, n in parts.items()
         }
         for task, parts in {

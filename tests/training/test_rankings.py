@@ -16,7 +16,7 @@ from isotrope.encoder import load, save
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.prompts import with_query_route
 from isotrope.errors import UserError
-from isotrope.evaluation.retrieval import Lists
+from isotrope.evaluation.search import RankedLists
 from isotrope.post.ranking_map import ranking_loss
 from isotrope.training import rankings
 from isotrope.training.rankings import SCALE, RankingLoss, learn_rankings
@@ -25,11 +25,11 @@ from isotrope.training.trainer import Trainer
 QUERIES, DOCUMENTS = sentences(40, seed=1), sentences(30, seed=2)
 
 
-def wanted(vectors: np.ndarray) -> Lists:
+def wanted(vectors: np.ndarray) -> RankedLists:
     """Other rankings than the model's own."""
     random = np.random.default_rng(0)
     found = random.permuted(np.tile(np.arange(len(vectors)), (len(QUERIES), 1)), axis=1)[:, :10]
-    return Lists(found, np.sort(random.random(found.shape))[:, ::-1].copy())
+    return RankedLists(found, np.sort(random.random(found.shape))[:, ::-1].copy())
 
 
 def learn(model: Path, output: Path, texts: int = 80) -> Path:

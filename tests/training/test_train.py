@@ -25,8 +25,9 @@ from isotrope.console.plain import plain_console
 from isotrope.encoder import save
 from isotrope.encoder.checksum import model_checksum
 from isotrope.errors import UserError
+from isotrope.evaluation.correlation import spearman
 from isotrope.evaluation.sets.labels import read_pairs
-from isotrope.evaluation.sts import main_pairs, similarities, spearman
+from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.training.pairs import dev_names, dev_pairs, named_pairs
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState

@@ -18,8 +18,8 @@ from helpers.words import sentences
 from isotrope import Objective, component, load
 from isotrope.encoder import save
 from isotrope.errors import UserError
+from isotrope.evaluation.correlation import spearman
 from isotrope.evaluation.sets.labels import read_pairs
-from isotrope.evaluation.sts import spearman
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.training.fit import WithHead
 from isotrope.training.pairs import judges

@@ -32,7 +32,7 @@ from isotrope.encoder.prompts import role_prompt, used_prompt, with_query_route
 from isotrope.encoder.student import IN_PLACE, STATIC, check_student, without_vocabulary
 from isotrope.encoder.vocabulary import tokenizer_kind
 from isotrope.errors import UserError, check_known
-from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.improvement.budget import check_minutes
 from isotrope.improvement.decide import AS_IS
@@ -217,7 +217,7 @@ def compress(
         graded, _ = named_pairs(
             dev, method.train.select, labels, data or os.environ.get("ISOTROPE_DATA")
         )
-        asked = labels if isinstance(labels, Domain) else None
+        asked = labels if isinstance(labels, RetrievalSet) else None
         models = [
             load(teacher, frozen=True),
             untrained(folder.preset.encoder),

@@ -13,14 +13,12 @@ from sentence_transformers import SentenceTransformer
 from isotrope.compression.cost import COST_LENGTH
 from isotrope.compression.page import PAIRS, PARTS, QUERIES
 from isotrope.encoder.embed import search_vectors
-from isotrope.evaluation.document_tasks import make_document_tasks
-from isotrope.evaluation.embed import Known, known_by, row_cosines
-from isotrope.evaluation.retrieval import OwnTask
-from isotrope.evaluation.self_made import compare_on_documents
-from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.document_tasks import compare_on_documents, make_document_tasks
+from isotrope.evaluation.embed import Embeddings, embed_texts, row_cosines
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import Comparison, compare
-from isotrope.evaluation.sts import Cosines, Sets, main_pairs, similarities
+from isotrope.evaluation.sts import Cosines, SimilaritySets, main_pairs, similarities
 from isotrope.report.examples import searched
 from isotrope.store.records import Record
 from isotrope.text.corpus import Document
@@ -31,8 +29,8 @@ SIMILARITY = "English, 330 pairs"
 def compare_quality(
     models: Sequence[SentenceTransformer],
     held_out: Sequence[Document],
-    sets: Sets,
-    asked: Domain | None = None,
+    sets: SimilaritySets,
+    asked: RetrievalSet | None = None,
     queries_only: bool = False,
 ) -> tuple[dict[str, Any], Record | None]:
     """A student against its teacher and against itself before training, by a paired bootstrap.
@@ -60,29 +58,29 @@ def compare_quality(
 
     def known(
         queries: Iterable[str], documents: Iterable[str], length: int | None = COST_LENGTH
-    ) -> list[Known]:
+    ) -> list[Embeddings]:
         """The vectors of each of the models."""
         first, second = (list(dict.fromkeys(texts)) for texts in (queries, documents))
         if queries_only:
-            return [known_by(models[0], first, second, length, asking=model) for model in models]
-        return [known_by(model, first, second, length) for model in models]
+            return [
+                embed_texts(models[0], first, second, length, query_model=model) for model in models
+            ]
+        return [embed_texts(model, first, second, length) for model in models]
 
     found = {}
     if asked is not None:
         every = known(asked.queries, asked.corpus, None)
-        found[QUERIES] = compared(
-            compare, [{asked.name: OwnTask(asked).score(one)} for one in every]
-        )
+        found[QUERIES] = compared(compare, [{asked.name: asked.score(one)} for one in every])
     if tasks := make_document_tasks(held_out).tasks:
         every = known(
-            chain(*(task.queries for task in tasks)), chain(*(task.candidates for task in tasks))
+            chain(*(task.queries for task in tasks)), chain(*(task.corpus for task in tasks))
         )
         found[PARTS] = compared(compare_on_documents, every, tasks)
-        domain = max(tasks, key=lambda task: task.size).domain
+        domain = max(tasks, key=lambda task: task.size).as_retrieval_set()
         shown = searched(
             domain, *(search_vectors(one, domain.queries, domain.corpus) for one in every[::2])
         )
-    both: Sets = {SIMILARITY: {"test": similarity_pairs()}, **sets}
+    both: SimilaritySets = {SIMILARITY: {"test": similarity_pairs()}, **sets}
     cosines = [
         _one_asks(models[0], one, both) if queries_only else similarities(one, both)
         for one in models
@@ -91,13 +89,15 @@ def compare_quality(
     return found, shown
 
 
-def _one_asks(model: SentenceTransformer, asking: SentenceTransformer, sets: Sets) -> Cosines:
+def _one_asks(
+    model: SentenceTransformer, asking: SentenceTransformer, sets: SimilaritySets
+) -> Cosines:
     """The cosines of pairs whose first text another model reads, as a query."""
     return {
         task: {
             part: row_cosines(
                 *search_vectors(
-                    known_by(model, of.first, of.second, None, asking), of.first, of.second
+                    embed_texts(model, of.first, of.second, None, asking), of.first, of.second
                 )
             )
             for part, of in parts.items()

@@ -24,7 +24,7 @@ from isotrope.encoding.output import Stored
 from isotrope.encoding.rows import pieces_of
 from isotrope.encoding.tasks import encoder_checksum, shown_name
 from isotrope.errors import UserError, check_known, needs, printable
-from isotrope.evaluation.retrieval import Search, fused
+from isotrope.evaluation.search import Search, fused
 from isotrope.text import read_text
 from isotrope.text.bm25 import Bm25Index
 from isotrope.types import Encoder

@@ -8,7 +8,7 @@ documents:
     spans → rest              up to three short spans of the text, each a query; what is left
     neighbouring paragraphs   a paragraph; the next one
 
-Where most documents are short, half of the words, drawn from all places, must find the others, in
+If most documents are short, half of the words, drawn from all places, must find the others, in
 place of the spans. The measure is MRR@10; the queries of a document count as one. Queries are
 short, as a user's are: with long ones, a good model finds nearly every answer, and nothing is left
 to compare.
@@ -20,36 +20,137 @@ smaller harm: they preferred centring where labels show a loss (docs/whiten.md).
 import zlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
-from isotrope.evaluation.self_made import SHARE, SelfMadeTask
+from isotrope.encoder.embed import search_vectors
+from isotrope.evaluation.embed import DECIMALS
+from isotrope.evaluation.search import (
+    CUTOFF,
+    Search,
+    by_cosine,
+    rank_search,
+    reciprocal_rank,
+)
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
+from isotrope.evaluation.significance import Comparison, compare_means, document_weights, judged
 from isotrope.text.corpus import Document
+from isotrope.text.permutation import evenly
 from isotrope.text.split import words_of
-from isotrope.types import Matrix
+from isotrope.types import Encoder, Matrix, Vector
 
 FEWEST_WORDS = 12  # of a text: each half then has six
 FEWEST_TEXTS = 50  # with fewer, only a change of many points shows
 MOST_TEXTS = 700  # more texts cost time and narrow the interval little
 FEW_WORDS = 6  # of a document, where most are shorter than 12 words: each half then has three
 WORDS_USED = 600  # words of a document that are used: more than models read
-# words: where most documents have fewer, their parts say too little to be found among the first ten
-FEW_TO_FIND = 30
 SHORTEST_PARAGRAPH = 6  # words: as many as a half has
-# of a text: spans, words of one, and their share of its words at most
-MOST_SPANS, SPAN_WORDS, SPAN_SHARE = 3, 16, 0.3
-NEAR = 0.5  # two texts with so large a share of common word triples (Jaccard) are near-duplicates
-TITLE, SPANS, NEIGHBOURS = "title → body", "spans → rest", "neighbouring paragraphs"
+
+# If most documents have fewer words, their parts say too little to be found among the first ten.
+FEW_TO_FIND = 30
+
+MOST_SPANS = 3  # of a text
+SPAN_WORDS = 16
+SPAN_SHARE = 0.3  # of a text's words, at most
+
+NEAR_DUPLICATE = 0.5  # share of common word triples (Jaccard)
+
+TITLE = "title → body"
+SPANS = "spans → rest"
+NEIGHBOURS = "neighbouring paragraphs"
 # Halves judge short texts, and only check longer ones (`isotrope.improvement.decide`). So they have
 # two names.
-HALVES, HALVES_OF_SHORT = "half → half", "half → half of short texts"
+HALVES = "half → half"
+HALVES_OF_SHORT = "half → half of short texts"
 SCATTERED = "half of the words → the others"
+SHARE = "share of the other answers behind the right one"
+
 _MARKS = " \t.:;,!?…-–—|"  # between a title and the text
 
-_Parts = tuple[list[str], str]  # of a document: queries and their answer
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentTask:
+    """Q queries, each with one answer in a corpus of M, each of which answers one query or more.
+
+    With ``all_places`` every place counts, not the first ten only: parts of a short text say so
+    little that its answer is rarely among these.
+    """
+
+    name: str
+    queries: list[str]  # (Q,)
+    corpus: list[str]  # (M,)
+    answers: Indices  # (Q,) which text of the corpus is the answer
+    documents: Indices  # (M,) the document that each text is from
+    all_places: bool = False
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is encoded, repeated texts included."""
+        return [*self.queries, *self.corpus]
+
+    @property
+    def size(self) -> int:
+        """M."""
+        return len(self.corpus)
+
+    @property
+    def grades(self) -> csr_array:
+        """(Q, M): 1 at each query's answer."""
+        rows = np.arange(len(self.queries))
+        shape = len(self.queries), self.size
+        return csr_array((np.ones(len(rows)), (rows, self.answers)), shape=shape)
+
+    def as_retrieval_set(self) -> RetrievalSet:
+        """The queries, and what each should find."""
+        return RetrievalSet(self.name, self.queries, self.corpus, self.grades)
+
+    def part(self, count: int) -> "DocumentTask":
+        """At most ``count`` of the answers, evenly spread, with all their queries, as the only
+        corpus.
+        """
+        columns = np.array(evenly(self.size, count))
+        rows = np.flatnonzero(np.isin(self.answers, columns))
+        return DocumentTask(
+            self.name,
+            [self.queries[row] for row in rows],
+            [self.corpus[column] for column in columns],
+            np.searchsorted(columns, self.answers[rows]),
+            self.documents[columns],
+            self.all_places,
+        )
+
+    def score(self, encoder: Encoder) -> Vector:
+        """1 / place of a query's answer by cosine, 0 beyond the tenth place; the mean over each
+        answer's queries: (M,).
+
+        With ``all_places``, it is the share of the other texts that come behind the answer: 0.5 is
+        chance.
+        """
+        return self.score_search(by_cosine(*search_vectors(encoder, self.queries, self.corpus)))
+
+    def score_search(self, search: Search) -> Vector:
+        """`score` of any search (M,). Ties count against it."""
+        if self.all_places:
+            scores = self._shares_behind(search)
+        else:
+            scores = reciprocal_rank(rank_search(search, self.grades, CUTOFF), CUTOFF)
+
+        queries_of_answer = np.bincount(self.answers)
+        return np.asarray(np.bincount(self.answers, scores) / queries_of_answer)
+
+    def _shares_behind(self, search: Search) -> Vector:
+        """The share of the other texts that come behind each query's answer (Q,)."""
+        scores = np.round(np.asarray(search(slice(None)), dtype=np.float64), DECIMALS)  # (Q, M)
+        right = np.take_along_axis(scores, self.answers[:, None], axis=1)
+        return np.asarray((scores < right).sum(axis=1) / max(1, self.size - 1))
 
 
 class DocumentTasks(NamedTuple):
@@ -57,8 +158,25 @@ class DocumentTasks(NamedTuple):
     left out.
     """
 
-    tasks: list[SelfMadeTask]
+    tasks: list[DocumentTask]
     told: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Some queries from a document, and their answer."""
+
+    queries: list[str]
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of task: its name, what a document must have for it, and the parts of each (N,)."""
+
+    name: str
+    need: str
+    parts: list[_Parts | None]
 
 
 def make_document_tasks(
@@ -71,68 +189,94 @@ def make_document_tasks(
     """The tasks of documents that no candidate was fitted or trained on. Equal documents and seeds
     give equal tasks.
 
-    Near-duplicates are left out, and documents of fewer than 12 words; where most are shorter than
+    Near-duplicates are left out, and documents of fewer than 12 words; if most are shorter than
     that, those of fewer than 6. A text that begins with its title loses it there. A query or an
     answer that occurs twice in a task is left out, as no model can tell which is meant; so is a
-    query that stands in its answer. A task has at most ``most`` documents, and is left out if it
-    has fewer than ``fewest``.
+    query that stands in its answer.
+
+    Args:
+        documents: that the tasks are made from.
+        seed: of spans, scattered words and paragraphs.
+        most: documents of a task.
+        fewest: a task with fewer documents is left out.
     """
     bodies = [_body(document) for document in documents]
     shortest = _shortest(bodies)
     rows = distinct_rows(bodies, most, shortest)
-    chosen, texts = [documents[row] for row in rows], [bodies[row] for row in rows]
-    few_to_find = 2 * sum(_count(text) < FEW_TO_FIND for text in texts) >= len(texts) > 0
-    titles = [
-        ([title], text) if (title := _title(d)) else None
-        for d, text in zip(chosen, texts, strict=True)
-    ]
-    # Name -> what a document must have, and its parts.
-    asked: dict[str, tuple[str, Sequence[_Parts | None]]] = {
-        TITLE: ("a title of their own", titles)
-    }
-    asked[HALVES_OF_SHORT if few_to_find else HALVES] = (
-        "two different halves",
-        [halves_of(text) for text in texts],
-    )
-    if few_to_find:
-        asked[SCATTERED] = (
-            "two different halves of their words",
-            [scattered_of(text, seed) for text in texts],
-        )
-    else:
-        asked[SPANS] = "a span of their own", [spans_of(text, seed) for text in texts]
-    asked[NEIGHBOURS] = (
-        "two paragraphs that follow each other",
-        [_neighbours(d, seed) for d in chosen],
-    )
+    chosen = [documents[row] for row in rows]
+    texts = [bodies[row] for row in rows]
+    are_brief = 2 * sum(_word_count(text) < FEW_TO_FIND for text in texts) >= len(texts) > 0
+
     tasks, told = [], []
-    for name, (need, parts) in asked.items():
-        kept = _unambiguous(parts)
-        if len(kept) < fewest:
-            count = f"{len(kept):,} of {len(chosen):,} documents"
-            told.append(f"{name}: left out, {count} have {need}, {fewest} are needed")
+    for kind in _kinds(chosen, texts, are_brief, seed):
+        parts = _unambiguous(kind.parts)
+        if len(parts) < fewest:
+            count = f"{len(parts):,} of {len(chosen):,} documents"
+            told.append(f"{kind.name}: left out, {count} have {kind.need}, {fewest} are needed")
             continue
-        told.append(f"{name}: {len(kept):,} documents")
-        queries = [query for own, _ in kept.values() for query in own]
-        places = np.repeat(np.arange(len(kept)), [len(own) for own, _ in kept.values()])
-        answers, all_places = [answer for _, answer in kept.values()], few_to_find and name != TITLE
-        tasks.append(SelfMadeTask(name, queries, answers, places, np.array([*kept]), all_places))
-    if few_to_find and any(task.name != TITLE for task in tasks):
+        told.append(f"{kind.name}: {len(parts):,} documents")
+        tasks.append(_task_of(kind.name, parts, are_brief and kind.name != TITLE))
+
+    if are_brief and any(task.name != TITLE for task in tasks):
         told.append(f"most documents are short: without titles, a score is the {SHARE}")
-    few = sum(_count(body) < shortest for body in bodies)
-    others = "they are near-duplicates" + (
-        f", or {most:,} are enough without them" if len(chosen) >= most else ""
-    )
-    for left, why in (
-        (few, f"they have fewer than {shortest} words"),
-        (len(documents) - few - len(chosen), others),
-    ):
-        if left:
-            told.append(f"{left:,} of {len(documents):,} documents are in no task: {why}")
+    too_short = sum(_word_count(body) < shortest for body in bodies)
+    told += _left_out(len(documents), len(chosen), too_short, shortest, most)
     return DocumentTasks(tasks, told)
 
 
-def tasks_of_texts(texts: Sequence[str], fewest: int = FEWEST_TEXTS) -> list[SelfMadeTask]:
+def _kinds(
+    documents: Sequence[Document], texts: Sequence[str], are_brief: bool, seed: int
+) -> list[_Kind]:
+    """The kinds of tasks for documents (N,) with these texts (N,)."""
+    titles = [_title_parts(*pair) for pair in zip(documents, texts, strict=True)]
+    halves: list[_Parts | None] = [halves_of(text) for text in texts]
+    kinds = [
+        _Kind(TITLE, "a title of their own", titles),
+        _Kind(HALVES_OF_SHORT if are_brief else HALVES, "two different halves", halves),
+    ]
+
+    if are_brief:
+        scattered: list[_Parts | None] = [scattered_of(text, seed) for text in texts]
+        kinds.append(_Kind(SCATTERED, "two different halves of their words", scattered))
+    else:
+        spans: list[_Parts | None] = [spans_of(text, seed) for text in texts]
+        kinds.append(_Kind(SPANS, "a span of their own", spans))
+
+    neighbours = [_neighbours(document, seed) for document in documents]
+    kinds.append(_Kind(NEIGHBOURS, "two paragraphs that follow each other", neighbours))
+    return kinds
+
+
+def _task_of(name: str, parts: dict[int, _Parts], all_places: bool) -> DocumentTask:
+    """The task that the parts of some documents are."""
+    query_counts = [len(each.queries) for each in parts.values()]
+    return DocumentTask(
+        name,
+        [query for each in parts.values() for query in each.queries],
+        [each.answer for each in parts.values()],
+        np.repeat(np.arange(len(parts)), query_counts),
+        np.array(list(parts)),
+        all_places,
+    )
+
+
+def _left_out(total: int, chosen: int, too_short: int, shortest: int, most: int) -> list[str]:
+    """Lines on documents that are in no task, and why."""
+    why = "they are near-duplicates"
+    if chosen >= most:
+        why += f", or {most:,} are enough without them"
+    counts = {
+        f"they have fewer than {shortest} words": too_short,
+        why: total - too_short - chosen,
+    }
+    return [
+        f"{count:,} of {total:,} documents are in no task: {reason}"
+        for reason, count in counts.items()
+        if count
+    ]
+
+
+def tasks_of_texts(texts: Sequence[str], fewest: int = FEWEST_TEXTS) -> list[DocumentTask]:
     """`make_document_tasks` of texts without titles; [] if there are too few."""
     return make_document_tasks([Document("", [text]) for text in texts], fewest=fewest).tasks
 
@@ -150,20 +294,23 @@ def are_short(documents: Sequence[Document]) -> bool:
 
 def _shortest(bodies: Sequence[str]) -> int:
     """Fewest words of a document in a task."""
-    long = sum(_count(body) >= FEWEST_WORDS for body in bodies)
+    long = sum(_word_count(body) >= FEWEST_WORDS for body in bodies)
     return FEWEST_WORDS if 2 * long >= len(bodies) else FEW_WORDS
 
 
-def _count(text: str) -> int:
+def _word_count(text: str) -> int:
     return len(words_of(text)[0])
 
 
 def _body(document: Document) -> str:
     """The text without its title, cut to its first words."""
-    text, title = " ".join(" ".join(document.paragraphs).split()), _title(document)
+    text = " ".join(" ".join(document.paragraphs).split())
+    title = _title(document)
+
     follows = text[len(title) : len(title) + 1]
     if title and text[: len(title)].casefold() == title.casefold() and not follows.isalnum():
         text = text[len(title) :].lstrip(_MARKS)
+
     words, between = words_of(text)
     return between.join(words[:WORDS_USED])
 
@@ -173,29 +320,36 @@ def _title(document: Document) -> str:
 
 
 def _generator(text: str, seed: int) -> np.random.Generator:
-    # whatever other texts there are
+    """The generator of a text, which does not depend on the other texts."""
     return np.random.default_rng([seed, zlib.crc32(text.encode())])
+
+
+def _title_parts(document: Document, text: str) -> _Parts | None:
+    title = _title(document)
+    return _Parts([title], text) if title else None
 
 
 def _neighbours(document: Document, seed: int) -> _Parts | None:
     """Two paragraphs that follow each other, at a drawn place."""
     paragraphs = document.paragraphs
-    found = [
+    pairs = [
         pair
         for pair in pairwise(paragraphs)
-        if all(_count(each) >= SHORTEST_PARAGRAPH for each in pair)
+        if all(_word_count(paragraph) >= SHORTEST_PARAGRAPH for paragraph in pair)
     ]
-    if not found:
+    if not pairs:
         return None
-    first, second = found[int(_generator(" ".join(paragraphs), seed).integers(len(found)))]
-    return [first], second
+
+    place = int(_generator(" ".join(paragraphs), seed).integers(len(pairs)))
+    first, second = pairs[place]
+    return _Parts([first], second)
 
 
 def halves_of(text: str) -> _Parts:
     """The first half of a text's words, and the second."""
     words, between = words_of(text)
     middle = (len(words) + 1) // 2
-    return [between.join(words[:middle])], between.join(words[middle:])
+    return _Parts([between.join(words[:middle])], between.join(words[middle:]))
 
 
 def spans_of(text: str, seed: int) -> _Parts:
@@ -206,59 +360,67 @@ def spans_of(text: str, seed: int) -> _Parts:
     count = min(MOST_SPANS, max(1, len(words) // (2 * SPAN_WORDS)))
     length = min(SPAN_WORDS, round(SPAN_SHARE * len(words)))
     generator = _generator(text, seed)
-    spans, rest, done = [], [], 0
+
+    spans: list[str] = []
+    rest: list[str] = []
+    start = 0
     for part in range(1, count + 1):
         end = part * len(words) // count
-        begin = int(generator.integers(done, end - length + 1))
+        begin = int(generator.integers(start, end - length + 1))
         spans.append(between.join(words[begin : begin + length]))
-        rest += [*words[done:begin], *words[begin + length : end]]
-        done = end
-    return spans, between.join(rest)
+        rest += [*words[start:begin], *words[begin + length : end]]
+        start = end
+    return _Parts(spans, between.join(rest))
 
 
 def scattered_of(text: str, seed: int) -> _Parts:
     """Half of the text's words, drawn, in their order; and the others."""
     words, between = words_of(text)
-    halves = np.split(_generator(text, seed).permutation(len(words)), [len(words) // 2])
-    one, other = (between.join(words[place] for place in np.sort(half)) for half in halves)
-    return [one], other
+    order = _generator(text, seed).permutation(len(words))
+    drawn = np.sort(order[: len(words) // 2])
+    others = np.sort(order[len(words) // 2 :])
+    query = between.join(words[place] for place in drawn)
+    return _Parts([query], between.join(words[place] for place in others))
 
 
 def _unambiguous(parts: Sequence[_Parts | None]) -> dict[int, _Parts]:
     """By document, without queries and answers that occur again, and queries that are copied in
     their answer.
     """
-    asked = {document: found for document, found in enumerate(parts) if found}
-    queries = Counter(query.casefold() for own, _ in asked.values() for query in own)
-    answers = Counter(answer.casefold() for _, answer in asked.values())
+    by_document = {document: each for document, each in enumerate(parts) if each}
+    queries = Counter(q.casefold() for each in by_document.values() for q in each.queries)
+    answers = Counter(each.answer.casefold() for each in by_document.values())
 
-    def clear(query: str, answer: str) -> bool:
-        # "Python" is in many
-        copied = _count(query) >= SHORTEST_PARAGRAPH and query.casefold() in answer.casefold()
-        return queries[query.casefold()] == 1 and answers[answer.casefold()] == 1 and not copied
+    def is_clear(query: str, answer: str) -> bool:
+        # A short query, such as "Python", may stand in many texts.
+        long_enough = _word_count(query) >= SHORTEST_PARAGRAPH
+        is_copied = long_enough and query.casefold() in answer.casefold()
+        is_unique = queries[query.casefold()] == answers[answer.casefold()] == 1
+        return is_unique and not is_copied
 
-    kept = {
-        n: ([query for query in own if clear(query, answer)], answer)
-        for n, (own, answer) in asked.items()
-    }
-    return {document: found for document, found in kept.items() if found[0]}
+    clear = {}
+    for document, each in by_document.items():
+        clear_queries = [query for query in each.queries if is_clear(query, each.answer)]
+        if clear_queries:
+            clear[document] = _Parts(clear_queries, each.answer)
+    return clear
 
 
 def distinct_rows(texts: Sequence[str], most: int, shortest: int) -> list[int]:
     """The first ``most`` of 2 · ``most`` texts of at least ``shortest`` words that are no
     near-duplicates.
     """
-    long = list(
-        islice((text for text in dict.fromkeys(texts) if _count(text) >= shortest), 2 * most)
-    )
-    if not long:
+    long_texts = (text for text in dict.fromkeys(texts) if _word_count(text) >= shortest)
+    candidates = list(islice(long_texts, 2 * most))
+    if not candidates:
         return []
-    near = _jaccard(long) >= NEAR  # (N, N)
-    kept: list[int] = []
-    for row in range(len(long)):
-        if len(kept) < most and not near[row, kept].any():
-            kept.append(row)
-    return [texts.index(long[row]) for row in kept]
+
+    is_near = _jaccard(candidates) >= NEAR_DUPLICATE  # (N, N)
+    rows: list[int] = []
+    for row in range(len(candidates)):
+        if len(rows) < most and not is_near[row, rows].any():
+            rows.append(row)
+    return [texts.index(candidates[row]) for row in rows]
 
 
 def _jaccard(texts: Sequence[str]) -> Matrix:
@@ -271,7 +433,34 @@ def _jaccard(texts: Sequence[str]) -> Matrix:
         binary=True,
         dtype=np.float32,
     )
-    counted = counter.fit_transform(texts)  # (N, triples)
-    common = (counted @ counted.T).toarray()
+    triples = counter.fit_transform(texts)  # (N, triples)
+    common = (triples @ triples.T).toarray()
     sizes = common.diagonal()
     return np.asarray(common / (sizes[:, None] + sizes[None, :] - common))
+
+
+def measure_in_words(tasks: Sequence[DocumentTask]) -> str:
+    """What the tasks measure, for a reader."""
+    kinds = {task.all_places for task in tasks}
+    if len(kinds) > 1:
+        return "score × 100"
+    return f"{SHARE} × 100" if kinds == {True} else f"MRR@{CUTOFF} × 100"
+
+
+def compare_on_documents(
+    before: Encoder, after: Encoder, tasks: Sequence[DocumentTask]
+) -> Comparison:
+    """Two models on the tasks of the same documents: the mean over tasks, and each task.
+
+    A paired bootstrap draws documents, with all that the tasks ask of them, because these scores go
+    together.
+    """
+    old = [task.score(before) for task in tasks]
+    new = [task.score(after) for task in tasks]
+
+    weights = document_weights([task.documents for task in tasks])
+    # (R,) for each task: the difference on each resample of the documents
+    drawn = [of @ (b - a) for of, a, b in zip(weights, old, new, strict=True)]
+    points = [float(np.mean([cases.mean() for cases in scores])) for scores in (old, new)]
+    per_task = {task.name: compare_means(a, b) for task, a, b in zip(tasks, old, new, strict=True)}
+    return judged(points[0], points[1], np.mean(drawn, axis=0), per_task)

@@ -1,4 +1,4 @@
-"""The vectors of a task's texts, and the cosines of its pairs."""
+"""The vectors of a task's texts, and the cosines of pairs of them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,92 +7,82 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.embed import Vectors, cut, vectors_of
 from isotrope.encoder.prompts import has_roles
-from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.types import Encoder, Vector
 
+# Cosines that agree to so many decimals are ties: those of equal texts differ by rounding only.
+DECIMALS = 12
 
-class Known:
-    """An encoder of texts (N,), each once, whose vectors (N, D) are known, so that many steps after
-    it cost nothing.
+
+class Embeddings:
+    """Texts (N,) with their vectors (N, D), as an encoder of these texts: many steps after it cost
+    nothing.
 
     ``queries`` are the texts that the model reads as queries; None: it reads all texts in one way.
     """
 
     def __init__(
-        self, texts: Sequence[str], vectors: Vectors, queries: "Known | None" = None
+        self, texts: Sequence[str], vectors: Vectors, queries: "Embeddings | None" = None
     ) -> None:
-        self.texts, self.vectors, self.queries = texts, vectors, queries
+        self.texts = texts
+        self.vectors = vectors
+        self.queries = queries
         self.has_roles = queries is not None
-        self._row = {text: row for row, text in enumerate(texts)}
+        self._row_of = {text: row for row, text in enumerate(texts)}
 
     @classmethod
-    def of(cls, encoder: Encoder, texts: Iterable[str]) -> "Known":
+    def of(cls, encoder: Encoder, texts: Iterable[str]) -> "Embeddings":
         """The distinct texts, in order of first occurrence, encoded in one call of the encoder."""
         distinct = list(dict.fromkeys(texts))
         return cls(distinct, vectors_of(encoder, distinct))
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors (M, D) of M texts that were among those given."""
-        return np.asarray(self.vectors[[self._row[text] for text in texts]])
+        rows = [self._row_of[text] for text in texts]
+        return np.asarray(self.vectors[rows])
 
     encode_document = encode
 
     def encode_query(self, texts: Sequence[str]) -> Vectors:
+        """Vectors (M, D) of M texts, read as queries."""
         return (self.queries or self).encode(texts)
 
-    def cosines(self, pairs: Pairs) -> Vector:
-        """Cosine (N,) of each pair, in the vectors' own precision as SentEval has it; 0 where a
-        vector is zero.
-        """
-        return row_cosines(self.encode(pairs.first), self.encode(pairs.second))
 
-
-def known_by(
+def embed_texts(
     model: SentenceTransformer,
     queries: Sequence[str],
     documents: Sequence[str],
     length: int | None = None,
-    asking: SentenceTransformer | None = None,
-) -> Known:
-    """The vectors of queries, perhaps by the model ``asking``, and of other texts, of which so many
-    tokens are read.
+    query_model: SentenceTransformer | None = None,
+) -> Embeddings:
+    """The vectors of queries and of documents, of which at most ``length`` tokens are read.
+
+    ``query_model`` reads the queries, if it is given. A model without roles reads both in one way.
     """
-    with cut(model, length), cut(asking or model, length):
-        if asking is None and not has_roles(model):
-            every = list(dict.fromkeys([*queries, *documents]))
-            return Known(every, vectors_of(model, every, batch_size=32))
-        asked = (
-            Known(queries, vectors_of(asking or model, queries, batch_size=32, role="query"))
-            if queries
-            else None
-        )
+    reader = query_model or model
+    with cut(model, length), cut(reader, length):
+        if query_model is None and not has_roles(model):
+            texts = list(dict.fromkeys([*queries, *documents]))
+            return Embeddings(texts, vectors_of(model, texts, batch_size=32))
+
+        asked = None
+        if queries:
+            asked = Embeddings(queries, vectors_of(reader, queries, batch_size=32, role="query"))
         if not documents:
-            return Known([], np.empty((0, 1)), asked)
-        return Known(documents, vectors_of(model, documents, batch_size=32, role="document"), asked)
+            return Embeddings([], np.empty((0, 1)), asked)
+        vectors = vectors_of(model, documents, batch_size=32, role="document")
+        return Embeddings(documents, vectors, asked)
 
 
 def row_cosines(a: Vectors, b: Vectors) -> Vector:
-    """Cosines (N,) of the rows of a (N, D) and b (N, D); 0 where a row is zero."""
-    norms = np.sqrt(dot(a, a)) * np.sqrt(dot(b, b))
-    cosines = np.divide(dot(a, b), norms, out=np.zeros_like(norms), where=norms > 0)
-    return np.asarray(cosines, dtype=np.float64)
+    """Cosines (N,) of the rows of a (N, D) and b (N, D), in float64; 0 where a row is zero.
 
-
-def dot(a: Vectors, b: Vectors) -> Vectors:
-    """Row-wise products of a (N, D) and b (N, D) → (N,), summed in one fixed order: the same bits
-    on every machine.
-
-    Pairs of equal sentences have cosine 1 up to the last bit, and that bit decides their rank: the
-    correlation of STS12 SMTeuroparl differs by 0.001 from one CPU to another. The order here is
-    that of a dot product on a CPU with AVX-512, where SentEval's reference results come from: 64
-    lanes of fused multiply-adds, folded to 32, 8, 4, 2, 1.
+    They are rounded to 12 decimals, so that pairs of equal sentences are ties on every machine. In
+    SentEval, which computes in float32, the last bit ranks such pairs: the correlation of STS12
+    SMTeuroparl, which has many, differs by up to 0.001 from one processor to another.
     """
-    lanes = np.zeros((len(a), 64), a.dtype)
-    for start in range(0, a.shape[1], 64):
-        u, v = (x[:, start : start + 64].astype(np.float64) for x in (a, b))
-        # Fused: the product of two float32 is exact in float64, so a step rounds once.
-        lanes[:, : u.shape[1]] = lanes[:, : u.shape[1]] + u * v
-    four = lanes.reshape(-1, 4, 2, 8).sum(axis=2)  # (N, 4, 8): four registers, their halves added
-    eight = four[:, 0] + four[:, 1] + four[:, 2] + four[:, 3]
-    half = eight[:, :4] + eight[:, 4:]
-    return np.asarray((half[:, 0] + half[:, 1]) + (half[:, 2] + half[:, 3]))
+    left = np.asarray(a, dtype=np.float64)
+    right = np.asarray(b, dtype=np.float64)
+    products = np.einsum("nd,nd->n", left, right)
+    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+    cosines = np.divide(products, norms, out=np.zeros_like(norms), where=norms > 0)
+    return np.asarray(np.round(cosines, DECIMALS))

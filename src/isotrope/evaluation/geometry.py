@@ -17,11 +17,11 @@ import torch
 from scipy.special import entr
 
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Known
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.types import Encoder, Matrix, Vector
 
-Embeddings = npt.ArrayLike | torch.Tensor
+VectorsLike = npt.ArrayLike | torch.Tensor
 
 # of the scale: STS-B pairs with a score above 4 of 5 are positives (Gao et al., 2021)
 POSITIVE_ABOVE = 0.8
@@ -30,7 +30,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BLOCK = 512  # rows at a time: 20,000 rows take 80 MB a block, not 3.2 GB
 
 
-def alignment(x: Embeddings, y: Embeddings) -> float:
+def alignment(x: VectorsLike, y: VectorsLike) -> float:
     """Mean squared distance of positives x (N, D) and y (N, D) on the unit sphere, in [0, 4]; lower
     is better.
     """
@@ -42,14 +42,14 @@ def alignment(x: Embeddings, y: Embeddings) -> float:
     return float(np.mean(np.sum((a - b) ** 2, axis=1)))
 
 
-def diversity(views: Sequence[Embeddings]) -> float:
+def diversity(views: Sequence[VectorsLike]) -> float:
     """Mean `alignment` over all pairs of views (N, D) of the same sentences: ours, for
     WhitenedCSE's Figure 1d.
     """
     return float(np.mean([alignment(x, y) for x, y in combinations(views, 2)]))
 
 
-def disturbance(z: Embeddings, whitened: Embeddings) -> float:
+def disturbance(z: VectorsLike, whitened: VectorsLike) -> float:
     """‖ε‖ / ‖Z‖ for features Z and whitened features Z + ε (N, D), both centred: WhitenedCSE Eq.
     11, ε = (W − 1) Z.
     """
@@ -60,7 +60,7 @@ def disturbance(z: Embeddings, whitened: Embeddings) -> float:
     return float(np.linalg.norm(b - a) / np.linalg.norm(a))
 
 
-def uniformity(x: Embeddings) -> float:
+def uniformity(x: VectorsLike) -> float:
     """Log of the mean exp(−2 · squared distance) over pairs i < j of x (N, D) on the unit sphere;
     lower is better.
     """
@@ -76,14 +76,14 @@ def uniformity(x: Embeddings) -> float:
     return float(np.log(total / (len(a) * (len(a) - 1) / 2)))
 
 
-def mean_cosine(x: Embeddings) -> float:
+def mean_cosine(x: VectorsLike) -> float:
     """Mean cosine over pairs i < j of x (N, D): 0 for an isotropic space, 1 for a collapsed one."""
     a = _directions(x, at_least=2)
     n, common = len(a), a.sum(axis=0)
     return float((common @ common - n) / (n * (n - 1)))  # ‖Σu‖² = n + 2 · sum over pairs
 
 
-def pair_geometry(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
+def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
     """The geometry of an encoder on any scored pairs (`read_pairs`), ready for JSON.
 
     "alignment" is that of the "positives", the pairs with a score above four fifths of the scale;
@@ -91,7 +91,7 @@ def pair_geometry(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
     "effective_rank" and "spectrum" are those of the covariance of their unit vectors, the spectrum
     as shares, largest first.
     """
-    known = Known.of(encoder, (*pairs.first, *pairs.second))
+    known = Embeddings.of(encoder, (*pairs.first, *pairs.second))
     low, high = gold_scale(pairs.gold)
     close = pairs.gold > low + POSITIVE_ABOVE * (high - low)
     first, second = known.encode(pairs.first)[close], known.encode(pairs.second)[close]
@@ -104,7 +104,7 @@ def pair_geometry(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
         "effective_rank": effective_rank(shares),
         "positives": int(close.sum()),
         "sentences": len(known.texts),
-        "bands": cosine_bands(pairs.gold, known.cosines(pairs)),
+        "bands": cosine_bands(pairs.gold, pairs.cosines(known)),
         "spectrum": shares.tolist(),
     }
 
@@ -192,7 +192,7 @@ def iso_score(rows: npt.ArrayLike) -> float:
     return float((1 / np.sum(variance_shares(x) ** 2) - 1) / (x.shape[1] - 1))
 
 
-def _directions(x: Embeddings, at_least: int = 1) -> Matrix:
+def _directions(x: VectorsLike, at_least: int = 1) -> Matrix:
     """`unit` of at least so many rows, each of which has a direction."""
     plain = (
         x.detach().cpu().double().numpy()

@@ -18,9 +18,9 @@ from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.prompts import NO_PROMPTS, ByRole, Prompts, Role, has_roles
 from isotrope.errors import UserError
 from isotrope.evaluation.ranking import lists_to_rank
-from isotrope.evaluation.sets.known import data_checksum, data_folder
+from isotrope.evaluation.sets.files import data_checksum, data_folder
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, texts_of
-from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.suite import SUITES, check_takes, checked_tasks, run
 from isotrope.post.names import check_name, open_encoder
 from isotrope.post.shortened import Shortened
@@ -87,7 +87,7 @@ def asked_parts(
     tasks_of = {suite: checked_tasks(suite, chosen, setting) for suite, setting in settings.items()}
     for own in labels:
         check_takes([*settings, SEARCH], own, tasks if not suites else None)
-        if isinstance(own, Pairs) and "ranking" in settings:
+        if isinstance(own, GradedPairs) and "ranking" in settings:
             lists_to_rank(own.name, [own])
     names = [(type(own), own.name) for own in labels]
     if double := next((name for name in names if names.count(name) > 1), None):

@@ -18,8 +18,8 @@ from sklearn.metrics import ndcg_score
 
 from isotrope.encoder.embed import search_vectors
 from isotrope.errors import UserError, nearest
-from isotrope.evaluation.embed import Known, row_cosines
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.embed import Embeddings, row_cosines
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.types import Encoder, Vector
 
 Tau = Literal["a", "b", "c"]
@@ -56,7 +56,7 @@ class RankingChoices:
 
 def rank_sets(
     encoder: Encoder,
-    sets: Mapping[str, Iterable[Pairs]],
+    sets: Mapping[str, Iterable[GradedPairs]],
     choices: RankingChoices = RankingChoices(),
 ) -> dict[str, Any]:
     """Rank every list of any sets of pairs (`read_pairs`); every distinct sentence is encoded once
@@ -69,7 +69,7 @@ def rank_sets(
     Raises UserError where a set has no list with an order, or a score is negative.
     """
     lists = {name: lists_to_rank(name, pairs, choices) for name, pairs in sets.items()}
-    known = Known.of(
+    known = Embeddings.of(
         encoder, (s for some in lists.values() for one in some for s in (*one.first, *one.second))
     )
     results = {}
@@ -78,7 +78,7 @@ def rank_sets(
         kept = some if choices.constant == "zero" else ordered
         taus, gains = [], []
         for one in kept:
-            cosines = known.cosines(one)
+            cosines = one.cosines(known)
             taus.append(kendall(cosines, one.gold, choices.tau))
             gains.append(
                 ndcg_of(cosines, one.gold, choices.gain, choices.at)
@@ -98,8 +98,8 @@ def rank_sets(
 
 
 def lists_to_rank(
-    name: str, sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()
-) -> list[Pairs]:
+    name: str, sets: Iterable[GradedPairs], choices: RankingChoices = RankingChoices()
+) -> list[GradedPairs]:
     """As `ranking_lists`, where at least one list has an order, and no score is negative."""
     some = ranking_lists(sets, choices)
     if not any(np.ptp(one.gold) > 0 for one in some):
@@ -115,7 +115,9 @@ def lists_to_rank(
     return some
 
 
-def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[Pairs]:
+def ranking_lists(
+    sets: Iterable[GradedPairs], choices: RankingChoices = RankingChoices()
+) -> list[GradedPairs]:
     """What there is to rank, in order of first occurrence: a list is the pairs of one query, which
     is their name.
     """
@@ -140,7 +142,7 @@ def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoice
                 np.array([golds[[s == one for s in sentences]].mean() for one in once]),
             )
         if len(sentences) > choices.more_than:
-            lists.append(Pairs(query, [query] * len(sentences), sentences, golds))
+            lists.append(GradedPairs(query, [query] * len(sentences), sentences, golds))
     return lists
 
 
@@ -198,7 +200,7 @@ def case_table(
     return sorted(rows, key=lambda row: row["gold_rank"])
 
 
-def find_list(lists: Sequence[Pairs], query: str) -> Pairs:
+def find_list(lists: Sequence[GradedPairs], query: str) -> GradedPairs:
     """The list of a query, its case not minded; UserError, which names the nearest one, where there
     is none.
     """

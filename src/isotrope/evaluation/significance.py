@@ -11,7 +11,7 @@ https://aclanthology.org/W04-3250.
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -175,3 +175,17 @@ def _ranks(values: Vector, times: Vector) -> tuple[Vector, Vector, npt.NDArray[n
     copies = np.add.reduceat(times[np.argsort(level, kind="stable")], np.cumsum(sizes) - sizes)
     ranks = np.cumsum(copies, axis=0) - (copies + len(values)) / 2
     return ranks, np.einsum("lr,lr,lr->r", copies, ranks, ranks), level
+
+
+def document_weights(
+    of: Sequence[npt.NDArray[np.int64]], resamples: int = 1000, seed: int = 0
+) -> list[npt.NDArray[np.float64]]:
+    """The weights (R, A), of sum 1, of each task's cases (of documents (A,)) on the same R
+    resamples of documents.
+    """
+    count = 1 + max(int(own.max()) for own in of)
+    # (R, N)
+    times = np.random.default_rng(seed).multinomial(
+        count, np.full(count, 1 / count), size=resamples
+    )
+    return [times[:, own] / times[:, own].sum(axis=1, keepdims=True) for own in of]

@@ -14,11 +14,11 @@ from torch import nn
 from isotrope.errors import UserError, check_known
 from isotrope.evaluation.geometry import pair_geometry
 from isotrope.evaluation.ranking import RANKING_SETTINGS, rank_sets
-from isotrope.evaluation.retrieval import evaluate_domain
-from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.domains import DOMAIN_TASKS, DOMAINS, load_domain
+from isotrope.evaluation.retrieval import evaluate_retrieval
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, in_words, read_labels, texts_of
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.public import PUBLIC_SETS, RETRIEVAL_TASKS, load_retrieval_set
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.senteval import (
     SPLITS,
     STS_TASKS,
@@ -77,7 +77,7 @@ class Suite:
     # what they are called, where a result has them, their columns
     cases: tuple[str, str, Sequence[str]] | None = None
     # labels of the user's own that can be judged too
-    takes: type[Pairs] | type[Domain] | None = None
+    takes: type[GradedPairs] | type[RetrievalSet] | None = None
 
 
 SUITES: Mapping[str, Suite] = {
@@ -86,7 +86,7 @@ SUITES: Mapping[str, Suite] = {
         read=lambda data, task, setting: load_sts(data, task, ("dev", "test") if setting == "test" else ("dev",)),
         judge=lambda encoder, asked, _: evaluate_sets(encoder, asked),
         measures=(Measure("Spearman × 100", "spearman"),),
-        averaged=STS_TASKS, cases=("pairs", "per_pair", ("gold", "cosine")), takes=Pairs,
+        averaged=STS_TASKS, cases=("pairs", "per_pair", ("gold", "cosine")), takes=GradedPairs,
     ),
     "transfer": Suite(
         tasks=dict.fromkeys(CLASSIFIER_SETTINGS, TRANSFER_TASKS), read=lambda data, task, _: load_transfer(data, task),
@@ -99,7 +99,7 @@ SUITES: Mapping[str, Suite] = {
         read=lambda data, task, setting: load_sts(data, task, RANKING_SETTINGS[setting]),
         judge=lambda encoder, asked, _: rank_sets(encoder, {task: sets.values() for task, sets in asked.items()}),
         measures=(Measure("KCC × 100", "kendall"), Measure("NDCG × 100", "ndcg")),
-        averaged=STS_TASKS, cases=("lists", "per_list", ("kendall",)), takes=Pairs,
+        averaged=STS_TASKS, cases=("lists", "per_list", ("kendall",)), takes=GradedPairs,
     ),
     "geometry": Suite(
         # as the papers
@@ -110,16 +110,16 @@ SUITES: Mapping[str, Suite] = {
             Measure("mean cosine", "mean_cosine", 1, lower=True), Measure("IsoScore", "iso_score", 1),
             Measure("effective rank", "effective_rank", 1),
         ),
-        takes=Pairs,
+        takes=GradedPairs,
     ),
     "retrieval": Suite(
-        tasks=DOMAIN_TASKS, read=load_domain,
-        judge=lambda encoder, asked, _: {task: evaluate_domain(encoder, domain) for task, domain in asked.items()},
+        tasks=RETRIEVAL_TASKS, read=load_retrieval_set,
+        judge=lambda encoder, asked, _: {task: evaluate_retrieval(encoder, domain) for task, domain in asked.items()},
         measures=(
             Measure("nDCG@10", "ndcg@10"), Measure("MRR@10", "mrr@10"), Measure("recall@10", "recall@10"),
             Measure("recall@100", "recall@100"), Measure("V-measure", "v_measure"),
         ),
-        averaged=DOMAINS, folders=("domain",), cases=("queries", "per_query", ("ndcg@10",)), takes=Domain,
+        averaged=PUBLIC_SETS, folders=("domain",), cases=("queries", "per_query", ("ndcg@10",)), takes=RetrievalSet,
     ),
 }  # fmt: skip
 
@@ -187,7 +187,7 @@ def run(
     if own is None:
         asked: Asked = {task: SUITES[suite].read(data, task, setting) for task in chosen}
     else:
-        asked = {own.name: {"test": own} if isinstance(own, Pairs) else own}
+        asked = {own.name: {"test": own} if isinstance(own, GradedPairs) else own}
         if isinstance(opened, SentenceTransformer) and (
             warning := unknown_warning(opened, texts_of(own))
         ):

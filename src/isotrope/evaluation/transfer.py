@@ -40,7 +40,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from isotrope.console.progress import tell
-from isotrope.evaluation.embed import Known
+from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.sets.senteval import CLASSES, LabelledTexts
 from isotrope.types import Encoder, Matrix
 
@@ -111,7 +111,7 @@ def evaluate_transfer(
     """
     found = {}
     for task, parts in tasks.items():
-        known = Known.of(
+        known = Embeddings.of(
             encoder, (s for part in parts.values() for s in (*part.first, *(part.second or ())))
         )
         problems = {split: problem_of(part, known) for split, part in parts.items()}
@@ -119,7 +119,7 @@ def evaluate_transfer(
     return found
 
 
-def problem_of(part: LabelledTexts, known: Known) -> Problem:
+def problem_of(part: LabelledTexts, known: Embeddings) -> Problem:
     """Features with a column of ones, and classes, sorted as SentEval sorts them: the folds depend
     on the order.
     """

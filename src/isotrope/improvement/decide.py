@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isotrope.evaluation.document_tasks import HALVES
-from isotrope.evaluation.self_made import document_weights
-from isotrope.evaluation.significance import interval
+from isotrope.evaluation.significance import document_weights, interval
 from isotrope.evaluation.verdict import Verdict
 from isotrope.types import Matrix, Vector
 

@@ -17,7 +17,7 @@ from isotrope.encoder.locate import Base, check_hub, is_bare, locate
 from isotrope.encoder.pooling import check_pooling
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.labels import Labels, read_labels
-from isotrope.evaluation.sts import Sets
+from isotrope.evaluation.sts import SimilaritySets
 from isotrope.improvement.budget import Budget, check_minutes
 from isotrope.improvement.candidates import Maker, check_plan, raw_poolings, recipes, told_apart
 from isotrope.improvement.decide import AS_IS, best_search, race_verdict
@@ -187,7 +187,7 @@ class _Work:
     query_model: str | None
     opened: TextSource
     labels: Labels | None
-    guards: Sets
+    guards: SimilaritySets
     console: Console
 
     def done(self) -> Record:

@@ -14,18 +14,18 @@ import numpy as np
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import (
     HALVES,
+    DocumentTask,
     are_short,
     make_document_tasks,
     usable_documents,
 )
-from isotrope.evaluation.retrieval import OwnTask
-from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, in_words
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import compare
-from isotrope.evaluation.sts import PairTask, Sets, main_pairs, similarities
+from isotrope.evaluation.sts import SimilaritySets, main_pairs, similarities
 from isotrope.improvement.decide import TaskScores, judging
 from isotrope.improvement.steps import Task
 from isotrope.report.examples import MOST
@@ -54,7 +54,7 @@ class Judges:
     @property
     def searched(self) -> bool:
         """Whether searches judge, and not graded pairs."""
-        return not isinstance(self.tasks[0], PairTask)
+        return not isinstance(self.tasks[0], GradedPairs)
 
 
 def held_out_count(documents: Documents, seed: int) -> int:
@@ -72,9 +72,9 @@ def held_out_count(documents: Documents, seed: int) -> int:
 def judge_in_words(tasks: Sequence[Task], scores: TaskScores) -> tuple[str, str]:
     """What judges and what it measures, as a `Verdict` says it; ``scores`` has all cases."""
     size = max(map(len, scores.values()), default=0)
-    if isinstance(tasks[0], PairTask):
+    if isinstance(tasks[0], GradedPairs):
         return f"{size:,} graded pairs of {tasks[0].name}", "Spearman × 100"
-    if isinstance(tasks[0], OwnTask):
+    if isinstance(tasks[0], RetrievalSet):
         return f"{size:,} queries of {tasks[0].name}", "nDCG@10 × 100"
     measure = "MRR@10 × 100" if len(tasks) == 1 else f"mean of {len(tasks)} tasks × 100"
     return f"{size:,} of your own documents", measure
@@ -84,11 +84,6 @@ def _judging_count(documents: Sequence[Document]) -> int:
     """How many documents like these are in a task."""
     words = [min(LONG, len(words_of(" ".join(document.paragraphs))[0])) for document in documents]
     return min(MOST_HELD_OUT, round(HELD_OUT * LONG / max(1.0, float(np.mean(words or [1])))))
-
-
-def task_of(labels: Labels) -> Task:
-    """The task that labels are: Spearman's correlation of graded pairs, or nDCG@10 of queries."""
-    return PairTask(labels) if isinstance(labels, Pairs) else OwnTask(labels)
 
 
 def judges_of(held_out: Sequence[Document], labels: Labels | None, seed: int) -> Judges:
@@ -101,8 +96,9 @@ def judges_of(held_out: Sequence[Document], labels: Labels | None, seed: int) ->
     titled = sum(bool(document.title) for document in held_out) >= TITLED * len(held_out)
     short = are_short(held_out)
     if labels is not None:
-        own = task_of(labels)
-        return Judges([own], titled, short, [f"{own.name}: your own labels, {in_words(labels)}"])
+        return Judges(
+            [labels], titled, short, [f"{labels.name}: your own labels, {in_words(labels)}"]
+        )
     made = make_document_tasks(held_out, seed, most=_judging_count(held_out))
     if not made.tasks:
         why = next((line for line in made.told if line.startswith(HALVES)), made.told[0])
@@ -114,12 +110,12 @@ def judges_of(held_out: Sequence[Document], labels: Labels | None, seed: int) ->
     return Judges([task for task in made.tasks if task.name != HALVES], titled, short, told)
 
 
-def shipped_pairs() -> Sets:
+def shipped_pairs() -> SimilaritySets:
     """The graded pairs that ship, as the only set."""
     return {GRADED: {"test": similarity_pairs()}}
 
 
-def general_pairs(data: str | Path | None = None) -> Sets:
+def general_pairs(data: str | Path | None = None) -> SimilaritySets:
     """The shipped graded pairs; also the test pairs of STS-B and SICK-R, if a data folder is known
     or named.
     """
@@ -130,7 +126,9 @@ def general_pairs(data: str | Path | None = None) -> Sets:
     }
 
 
-def affordable_pairs(sets: Sets, seconds: float, speed: float) -> tuple[Sets, float]:
+def affordable_pairs(
+    sets: SimilaritySets, seconds: float, speed: float
+) -> tuple[SimilaritySets, float]:
     """The sets, or the shipped pairs alone if the others take too long; and the seconds that this
     takes.
 
@@ -146,7 +144,7 @@ def affordable_pairs(sets: Sets, seconds: float, speed: float) -> tuple[Sets, fl
     return affordable_pairs(shipped_pairs(), seconds, speed)
 
 
-def general_change(before: Encoder, after: Encoder, sets: Sets) -> dict[str, Any]:
+def general_change(before: Encoder, after: Encoder, sets: SimilaritySets) -> dict[str, Any]:
     """What changes on these pairs: a `Comparison` as a dictionary, with each set under
     ``per_task``.
     """
@@ -154,9 +152,11 @@ def general_change(before: Encoder, after: Encoder, sets: Sets) -> dict[str, Any
     return asdict(compare(old, new))
 
 
-def shown_search(tasks: Sequence[Task]) -> Domain | None:
+def shown_search(tasks: Sequence[Task]) -> RetrievalSet | None:
     """The searches of which a report shows some; None: graded pairs judge, and nothing is searched."""
     shown = judging(task.name for task in tasks)[0]
     task = next(task for task in tasks if task.name == shown)
     some = task if len(task.texts) <= MOST else task.part(task.size * MOST // len(task.texts))
-    return getattr(some, "domain", None)
+    if isinstance(some, DocumentTask):
+        return some.as_retrieval_set()
+    return some if isinstance(some, RetrievalSet) else None

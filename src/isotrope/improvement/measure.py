@@ -20,12 +20,11 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder.embed import Vectors, cut, search_vectors
 from isotrope.encoder.prompts import routed
 from isotrope.errors import UserError
-from isotrope.evaluation.document_tasks import make_document_tasks
-from isotrope.evaluation.embed import Known, known_by
-from isotrope.evaluation.retrieval import Lists
-from isotrope.evaluation.self_made import SelfMadeTask
-from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sts import PairTask
+from isotrope.evaluation.document_tasks import DocumentTask, make_document_tasks
+from isotrope.evaluation.embed import Embeddings, embed_texts
+from isotrope.evaluation.search import RankedLists
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.improvement.budget import Size, measurement_size
 from isotrope.improvement.candidates import Trial, slug
 from isotrope.improvement.decide import AS_IS, Places, TaskScores, mean_score
@@ -57,14 +56,14 @@ class Fold:
     """Documents that judge what was fitted on the others."""
 
     basis: Basis  # of the others
-    tasks: list[SelfMadeTask]  # of these documents
+    tasks: list[DocumentTask]  # of these documents
 
 
 def judging_folds(basis: Basis, tasks: Sequence[Task]) -> list[Fold]:
     """The folds of a basis, with the same kinds of tasks as ``tasks``. There are none if a kind
     cannot be made.
     """
-    names = [task.name for task in tasks if isinstance(task, SelfMadeTask)]
+    names = [task.name for task in tasks if isinstance(task, DocumentTask)]
     found = []
     for others, pages in basis.folds():
         made = {
@@ -137,7 +136,7 @@ def measure_trial(
         folds: of the basis, which judge the steps too.
     """
     every = [*tasks, *(task for fold in folds for task in fold.tasks)]
-    known = known_by(model, *texts_read(every, basis, trial.steps), JUDGED_LENGTH)
+    known = embed_texts(model, *texts_read(every, basis, trial.steps), JUDGED_LENGTH)
     encoded()
     scores: dict[str, TaskScores] = {trial.name: {task.name: task.score(known) for task in tasks}}
     learning = any(step in MAPS for step in trial.steps)
@@ -149,7 +148,7 @@ def measure_trial(
         elif trial.name == AS_IS:
             # each list costs as much as 50 texts, so it teaches the model that was given
             further[name] = teacher.score(
-                known, [task for task in tasks if not isinstance(task, PairTask)]
+                known, [task for task in tasks if not isinstance(task, GradedPairs)]
             )
     taught_by = list[str]()
     if learning and len(basis.documents) > 1 and basis.asked.texts:  # there is something to rank
@@ -182,7 +181,7 @@ def measure_trial(
 
 
 def _crossed(
-    known: Known,
+    known: Embeddings,
     asked: Mapping[str, str],
     folds: Sequence[Fold],
     ranked: Callable[[Basis], Rankings],
@@ -206,8 +205,8 @@ def _crossed(
             for task in fold.tasks:
                 scores[name][task.name].append(task.score(after))
         for task in fold.tasks:
-            of[task.name].append(first + task.of)
-        first += 1 + max(int(task.of.max()) for task in fold.tasks)
+            of[task.name].append(first + task.documents)
+        first += 1 + max(int(task.documents.max()) for task in fold.tasks)
     every = {
         name: {task: np.concatenate(cases) for task, cases in own.items()}
         for name, own in scores.items()
@@ -215,7 +214,7 @@ def _crossed(
     return {**every}, {task: np.concatenate(places) for task, places in of.items()}
 
 
-def found_by(model: SentenceTransformer, search: Domain) -> tuple[Vectors, Vectors]:
+def found_by(model: SentenceTransformer, search: RetrievalSet) -> tuple[Vectors, Vectors]:
     """The vectors of a search's queries and texts."""
     with cut(model, JUDGED_LENGTH):
         return search_vectors(model, search.queries, search.corpus)
@@ -283,7 +282,7 @@ class Kept:
             return None
         queries, lists = (
             [basis.asked.texts[row] for row in of["rows"]],
-            Lists(of["places"], of["scores"]),
+            RankedLists(of["places"], of["scores"]),
         )
         # their vectors are not kept
         return Rankings(queries, of["rows"], np.empty((0, 0)), of["documents"], lists)

@@ -16,7 +16,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.console.progress import watch
 from isotrope.encoder.embed import freed_memory
 from isotrope.errors import UserError
-from isotrope.evaluation.self_made import SelfMadeTask
+from isotrope.evaluation.document_tasks import DocumentTask
 from isotrope.improvement.budget import SAFETY, Budget, Size
 from isotrope.improvement.candidates import RANKINGS, Maker, Trial, for_queries, joined
 from isotrope.improvement.decide import (
@@ -103,7 +103,7 @@ class Race:
     @property
     def documents(self) -> dict[str, Any]:
         """Task -> of which document each of its cases is."""
-        return {task.name: task.of for task in self.tasks if isinstance(task, SelfMadeTask)}
+        return {task.name: task.documents for task in self.tasks if isinstance(task, DocumentTask)}
 
     @property
     def plan(self) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.components.citations import cited_keys
 from isotrope.encoder.embed import Vectors, cut, vectors_of
-from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import OwnTask
-from isotrope.evaluation.self_made import SelfMadeTask
-from isotrope.evaluation.sts import PairTask
+from isotrope.evaluation.document_tasks import DocumentTask
+from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.improvement.budget import Budget
 from isotrope.post.fitted import LinearStep, with_linear
 from isotrope.post.names import post_step
@@ -29,7 +29,7 @@ from isotrope.text.permutation import RowIds, evenly
 from isotrope.text.pseudo_queries import PseudoQueries, pseudo_queries
 from isotrope.types import Matrix, Vector
 
-Task: TypeAlias = SelfMadeTask | OwnTask | PairTask  # what judges
+Task: TypeAlias = DocumentTask | RetrievalSet | GradedPairs  # what judges
 
 # Neither centring alone nor removal of the top direction: on a raw model, labels show harm that
 # these tasks do not see
@@ -133,11 +133,11 @@ def texts_read(
     """All that is encoded to measure one encoder with these post steps: queries, and other texts."""
     queries, documents = (list(texts) for texts in basis.texts(steps))
     for task in tasks:
-        if isinstance(task, PairTask):  # both sides of a graded pair are read alike
+        if isinstance(task, GradedPairs):  # both sides of a graded pair are read alike
             documents += task.texts
         else:
-            queries += task.domain.queries
-            documents += task.domain.corpus
+            queries += task.queries
+            documents += task.corpus
     return list(dict.fromkeys(queries)), list(dict.fromkeys(documents))
 
 
@@ -159,15 +159,15 @@ class Fitted:
     matrix: Matrix  # W (D, K)
     queries_only: bool = False  # documents keep their vectors
 
-    def searching(self, known: Known) -> Known:
+    def searching(self, known: Embeddings) -> Embeddings:
         """The known texts as the model with this step has them."""
-        moved = Known(known.texts, self._moved(known.vectors))
+        moved = Embeddings(known.texts, self._moved(known.vectors))
         if not (self.queries_only or known.queries):
             return moved
         asked = known.queries or known
         documents = known if self.queries_only else moved
-        return Known(
-            documents.texts, documents.vectors, Known(asked.texts, self._moved(asked.vectors))
+        return Embeddings(
+            documents.texts, documents.vectors, Embeddings(asked.texts, self._moved(asked.vectors))
         )
 
     def after(self, encoder: SentenceTransformer) -> SentenceTransformer:
@@ -180,7 +180,7 @@ class Fitted:
         return np.asarray((vectors - self.mean) @ self.matrix)
 
 
-def whitening_step(name: str, known: Known, basis: Basis) -> Fitted:
+def whitening_step(name: str, known: Embeddings, basis: Basis) -> Fitted:
     """One of `WHITENINGS`, fitted on the vectors of a basis; UserError if it has too few texts."""
     vectors = np.asarray(known.encode_query(basis.whitened_on), dtype=np.float64)
     return Fitted(*linear_step(WHITENINGS[name]).linear(vectors))

@@ -24,17 +24,11 @@ from isotrope.encoder.embed import Vectors
 from isotrope.encoder.faults import loading, quiet
 from isotrope.encoder.locate import locate
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Known, known_by
-from isotrope.evaluation.retrieval import (
-    Lists,
-    OwnTask,
-    Search,
-    by_cosine,
-    ranked_lists,
-    search_with,
-)
-from isotrope.evaluation.self_made import SelfMadeTask
-from isotrope.evaluation.sts import PairTask
+from isotrope.evaluation.document_tasks import DocumentTask
+from isotrope.evaluation.embed import Embeddings, embed_texts
+from isotrope.evaluation.search import RankedLists, Search, by_cosine, ranked_lists, search_with
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.improvement.decide import TaskScores, mean_score
 from isotrope.improvement.steps import (
     JUDGED_LENGTH,
@@ -65,7 +59,7 @@ PROBED = 32  # pairs that tell how fast it reads
 class TeachingModel:
     """Another model, whose vectors of all texts are known."""
 
-    known: Known
+    known: Embeddings
     score: float  # the mean over the tasks that judge
 
 
@@ -115,7 +109,9 @@ class Reranker:
         self._scores(pairs)
         return PROBED / max(time.monotonic() - began, 1e-6)
 
-    def reranked(self, queries: Sequence[str], documents: Sequence[str], lists: Lists) -> Lists:
+    def reranked(
+        self, queries: Sequence[str], documents: Sequence[str], lists: RankedLists
+    ) -> RankedLists:
         """Order the best 50 of each list anew: scores from 0 to 1, and 0 for what comes behind
         them.
         """
@@ -131,15 +127,15 @@ class Reranker:
         low, high = found.min(axis=1, keepdims=True), found.max(axis=1, keepdims=True)
         scores = np.zeros_like(lists.scores)
         np.put_along_axis(scores, best, (found - low) / np.where(high > low, high - low, 1), axis=1)
-        return Lists(lists.documents, scores)
+        return RankedLists(lists.documents, scores)
 
-    def score(self, known: Known, tasks: Sequence[SelfMadeTask | OwnTask]) -> float:
+    def score(self, known: Embeddings, tasks: Sequence[DocumentTask | RetrievalSet]) -> float:
         """How well it orders what the model and BM25 find together: the mean over the tasks, as of
         a model.
         """
         found = dict[str, Vector]()
         for task in tasks:
-            queries, documents = task.domain.queries, task.domain.corpus
+            queries, documents = task.queries, task.corpus
             nothing_own = np.full(len(queries), -1)
             lists = ranked_lists(
                 _both(known, task), [1 - WORDS, WORDS], nothing_own, len(documents), DEPTH
@@ -165,10 +161,12 @@ class Rankings:
     rows: RowIds  # (Q,) their places in the basis
     asked: Vectors  # the model's vectors of them (Q, D)
     documents: Vectors  # and of the documents (M, D)
-    lists: Lists  # which documents each query should find
+    lists: RankedLists  # which documents each query should find
 
     @classmethod
-    def of(cls, known: Known, basis: Basis, words: bool, models: Sequence[Known]) -> "Rankings":
+    def of(
+        cls, known: Embeddings, basis: Basis, words: bool, models: Sequence[Embeddings]
+    ) -> "Rankings":
         """By the model itself, by BM25 (``words``) and by other models, of which each has the
         model's own share.
         """
@@ -197,7 +195,7 @@ class Rankings:
         some = np.array(evenly(len(self.queries), reranker.count))
         queries, lists = (
             [self.queries[row] for row in some],
-            Lists(*(each[some] for each in self.lists)),
+            RankedLists(*(each[some] for each in self.lists)),
         )
         lists = reranker.reranked(queries, documents, lists)
         return Rankings(queries, self.rows[some], self.asked[some], self.documents, lists)
@@ -209,7 +207,7 @@ class Rankings:
         return Fitted(np.zeros(len(matrix)), np.eye(len(matrix)) + matrix, queries_only=not both)
 
 
-def hybrid_scores(known: Known, tasks: Sequence[Task]) -> dict[str, TaskScores]:
+def hybrid_scores(known: Embeddings, tasks: Sequence[Task]) -> dict[str, TaskScores]:
     """Search -> task -> (Q,), of searches that add BM25 to the model's cosines; {} where graded
     pairs judge.
 
@@ -218,7 +216,7 @@ def hybrid_scores(known: Known, tasks: Sequence[Task]) -> dict[str, TaskScores]:
     """
     found: dict[str, dict[str, Vector]] = {name: {} for name in HYBRIDS}
     for task in tasks:
-        if isinstance(task, PairTask):
+        if isinstance(task, GradedPairs):
             return {}
         both = _both(known, task)
         for name, share in HYBRIDS.items():
@@ -226,9 +224,9 @@ def hybrid_scores(known: Known, tasks: Sequence[Task]) -> dict[str, TaskScores]:
     return {**found}
 
 
-def _both(known: Known, task: SelfMadeTask | OwnTask) -> list[Search]:
+def _both(known: Embeddings, task: DocumentTask | RetrievalSet) -> list[Search]:
     """A task searched by the model's cosines, and by words."""
-    queries, documents = task.domain.queries, task.domain.corpus
+    queries, documents = task.queries, task.corpus
     by_model = by_cosine(known.encode_query(queries), known.encode_document(documents))
     return [by_model, Bm25Index.of(documents).search(queries)]
 
@@ -246,7 +244,7 @@ def read_teacher(
         UserError: it would take longer, or cannot be judged.
     """
     if is_cross_encoder(where):
-        judging = [len(task.domain.queries) for task in tasks if not isinstance(task, PairTask)]
+        judging = [len(task.queries) for task in tasks if not isinstance(task, GradedPairs)]
         if not judging:
             raise UserError(
                 "graded pairs cannot say how well a cross-encoder orders documents",
@@ -263,7 +261,7 @@ def read_teacher(
     model, (queries, documents) = load(where), texts_read(tasks, basis, MAPS)
     every = [*queries, *documents]
     _check_time(words_read(every) / speed_of(model, every), seconds, "read the texts")
-    known = known_by(model, queries, documents, JUDGED_LENGTH)
+    known = embed_texts(model, queries, documents, JUDGED_LENGTH)
     return TeachingModel(known, mean_score({task.name: task.score(known) for task in tasks}))
 
 

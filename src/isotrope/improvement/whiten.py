@@ -23,18 +23,20 @@ from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.locate import Base
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
-from isotrope.evaluation.document_tasks import tasks_of_texts
-from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import OwnTask
-from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents, measure_in_words
-from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.document_tasks import (
+    DocumentTask,
+    compare_on_documents,
+    measure_in_words,
+    tasks_of_texts,
+)
+from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, in_words, read_labels
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare as compare_cases
 from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.improve import Improvement
-from isotrope.improvement.judges import task_of
 from isotrope.post.fitted import with_linear
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, check_size, fewest_rows, whitening
 from isotrope.report.card import Card, Data, Step
@@ -170,17 +172,17 @@ def whiten(
         fitted_on, held = drawn[: len(drawn) - kept][:sentences], drawn[len(drawn) - kept :]
         wanted = check_size(len(fitted_on), dim, k, exponent)
         tasks = tasks_of_texts(held)
-        judged = [text for each in judging.values() for text in task_of(each).texts]
+        judged = [text for each in judging.values() for text in each.texts]
         texts = list(
             dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts), *judged])
         )
         job.begin()
         console.print(threads_line())
         with watch("encoding", console):
-            old = Known(texts, vectors_of(encoder, texts, batch_size=32))
+            old = Embeddings(texts, vectors_of(encoder, texts, batch_size=32))
         mean, matrix = whitening(np.asarray(old.encode(fitted_on), dtype=np.float64), k, exponent)
         new, encoder = (
-            Known(texts, (old.vectors - mean) @ matrix),
+            Embeddings(texts, (old.vectors - mean) @ matrix),
             with_linear(encoder, mean, matrix),
         )
         record = {
@@ -245,15 +247,17 @@ def fitted_line(record: Mapping[str, Any]) -> str:
 def _compared(
     old: Encoder,
     new: Encoder,
-    tasks: Sequence[SelfMadeTask],
+    tasks: Sequence[DocumentTask],
     judging: Mapping[str, Labels],
     model: str,
 ) -> Record:
     """The comparisons, and the verdict of the first one: labels come before tasks that nobody
     labelled.
     """
-    sets = {name: {"test": pairs} for name, pairs in judging.items() if isinstance(pairs, Pairs)}
-    searched = [each for each in judging.values() if isinstance(each, Domain)]
+    sets = {
+        name: {"test": pairs} for name, pairs in judging.items() if isinstance(pairs, GradedPairs)
+    }
+    searched = [each for each in judging.values() if isinstance(each, RetrievalSet)]
     found, measure = {}, measure_in_words(tasks) if tasks else ""
     told = dict[str, tuple[str, str]]()  # what judges, and what it measures
     if sets:
@@ -262,9 +266,7 @@ def _compared(
         count = sum(len(each["test"]) for each in sets.values())
         told["pairs"] = f"{count:,} graded pairs of {', '.join(sets)}", "Spearman × 100"
     if searched:
-        first, then = (
-            {one.name: OwnTask(one).score(encoder) for one in searched} for encoder in (old, new)
-        )
+        first, then = ({one.name: one.score(encoder) for one in searched} for encoder in (old, new))
         found["queries"] = compare_cases(first, then)
         told["queries"] = ", ".join(map(in_words, searched)), "nDCG@10 × 100"
     if tasks:

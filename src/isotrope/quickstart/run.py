@@ -25,8 +25,8 @@ from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.embed import Vectors, cut, search_vectors, vectors_of
-from isotrope.evaluation.retrieval import CUTOFF, by_cosine, rank_search, reciprocal_rank
-from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.search import CUTOFF, by_cosine, rank_search, reciprocal_rank
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare_means
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.candidates import for_queries
@@ -218,7 +218,7 @@ def _made(
     grades = csr_array(
         (np.ones(len(right)), (np.arange(len(right)), right)), shape=(len(right), len(rows))
     )
-    domain = Domain("questions", asked, [row["name"] for row in rows], grades)
+    domain = RetrievalSet("questions", asked, [row["name"] for row in rows], grades)
     console.print(f"judging all models by {len(asked):,} questions that none has seen")
     table, ranks, hits = dict[str, dict[str, float]](), {}, {}
     for name, encoder in models.items():
@@ -265,6 +265,6 @@ def _made(
     return job.finish(record)
 
 
-def _ranks(queries: Vectors, pages: Vectors, domain: Domain) -> Vector:
+def _ranks(queries: Vectors, pages: Vectors, domain: RetrievalSet) -> Vector:
     """1 / place of each question's page, 0 beyond the tenth: (Q,)."""
     return reciprocal_rank(rank_search(by_cosine(queries, pages), domain.grades, CUTOFF), CUTOFF)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isotrope.encoder.embed import Vectors
-from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.report.space import text_map
 from isotrope.report.tables import Marks, Table
 from isotrope.store.records import Record
@@ -22,7 +22,7 @@ Hits = npt.NDArray[np.int64]  # (Q, HITS) places of texts, the best first
 
 
 def searched(
-    domain: Domain, before: tuple[Vectors, Vectors], after: tuple[Vectors, Vectors]
+    domain: RetrievalSet, before: tuple[Vectors, Vectors], after: tuple[Vectors, Vectors]
 ) -> Record:
     """How often each finds a right text first, some queries, and a map if texts moved: ``queries,
     first, shown, map``.
@@ -30,7 +30,7 @@ def searched(
     ``before`` and ``after`` are the vectors that two models give to the domain's queries (Q, D) and
     texts (M, D).
     """
-    hits = [first_hits(*vectors, own=domain.own) for vectors in (before, after)]
+    hits = [first_hits(*vectors, domain.own_documents) for vectors in (before, after)]
     return {
         "queries": len(domain.queries),
         "first": [float(np.mean(_right(domain, found)[:, 0])) for found in hits],
@@ -41,21 +41,25 @@ def searched(
     }
 
 
-def first_hits(queries: Vectors, texts: Vectors, own: bool = False) -> Hits:
-    """What vectors of queries (Q, D) find first by cosine among those of texts (M, D); ``own``: not
-    themselves.
+def first_hits(
+    queries: Vectors, texts: Vectors, own_documents: npt.NDArray[np.int64] | None = None
+) -> Hits:
+    """What vectors of queries (Q, D) find first by cosine among those of texts (M, D).
+
+    ``own_documents`` (Q,) are texts that they should not find; -1: none.
     """
     one, all_ = (
         each / np.maximum(np.linalg.norm(each, axis=1, keepdims=True), 1e-12)
         for each in (queries, texts)
     )
     cosines = one @ all_.T  # (Q, M)
-    if own:
-        np.fill_diagonal(cosines, -np.inf)
+    if own_documents is not None:
+        rows = np.flatnonzero(own_documents >= 0)
+        cosines[rows, own_documents[rows]] = -np.inf
     return np.argsort(-cosines, axis=1, kind="stable")[:, :HITS]
 
 
-def examples(domain: Domain, old: Hits, new: Hits) -> Record:
+def examples(domain: RetrievalSet, old: Hits, new: Hits) -> Record:
     """What only one of two models answers among its first hits: how many are ``won`` and ``lost``
     of all ``queries``.
 
@@ -108,7 +112,7 @@ def examples_table(
     )
 
 
-def _right(domain: Domain, hits: Hits) -> npt.NDArray[np.bool_]:
+def _right(domain: RetrievalSet, hits: Hits) -> npt.NDArray[np.bool_]:
     """(Q, HITS) whether each hit is relevant."""
     rows = np.arange(len(hits))[:, None]
     return np.asarray(domain.grades[np.broadcast_to(rows, hits.shape), hits].toarray() > 0)

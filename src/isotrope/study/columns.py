@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.evaluation.sets.domains import DOMAINS
+from isotrope.evaluation.sets.public import PUBLIC_SETS
 from isotrope.evaluation.suite import main_scores
 from isotrope.report.comparison import SHORT_NAMES
 from isotrope.store.records import Record
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
-RETRIEVAL = DOMAINS  # nDCG@10
+RETRIEVAL = PUBLIC_SETS  # nDCG@10
 SELF_MADE = "self-made"  # tasks made from documents, their mean: MRR@10
 GEOMETRY = ("alignment", "uniformity", "mean cosine")
 FALL = "uniformity change"  # from the first evaluation of the training to the last

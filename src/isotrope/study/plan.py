@@ -16,7 +16,7 @@ from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError, check_known
 from isotrope.evaluation.document_tasks import FEWEST_TEXTS, FEWEST_WORDS, make_document_tasks
-from isotrope.evaluation.sets.known import data_checksum, data_folder
+from isotrope.evaluation.sets.files import data_checksum, data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
 from isotrope.preset.preset import RESERVED, Preset, check_runnable, preset_names, read_preset

@@ -31,10 +31,10 @@ from isotrope.encoder.adapters import merge_adapter
 from isotrope.encoder.embed import freed_memory
 from isotrope.encoder.prompts import used_prompt
 from isotrope.errors import Stopped
-from isotrope.evaluation.embed import Known
+from isotrope.evaluation.correlation import spearman
+from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
-from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sts import spearman
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.store.records import RecordLog
 from isotrope.text.tokens import token_data
 from isotrope.training import checkpoints
@@ -133,18 +133,18 @@ class DevScore(BaseEvaluator):
     curves are those of STS-B alone.
     """
 
-    def __init__(self, sets: Mapping[str, Pairs | TransferDev]) -> None:
+    def __init__(self, sets: Mapping[str, GradedPairs | TransferDev]) -> None:
         super().__init__()
         self.sets = sets
 
     def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> dict[str, float]:
-        sets = {name: one for name, one in self.sets.items() if isinstance(one, Pairs)}
+        sets = {name: one for name, one in self.sets.items() if isinstance(one, GradedPairs)}
         scores, shape = dict[str, float](), dict[str, float]()
         if sets:
-            known = Known.of(
+            known = Embeddings.of(
                 model, (s for pairs in sets.values() for s in (*pairs.first, *pairs.second))
             )
-            cosines = {name: known.cosines(pairs) for name, pairs in sets.items()}
+            cosines = {name: pairs.cosines(known) for name, pairs in sets.items()}
             scores = {name: spearman(cosines[name], pairs.gold) for name, pairs in sets.items()}
             name, first = next(iter(sets.items()))
             own = len({*first.first, *first.second})  # its sentences were embedded first

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from isotrope.errors import UserError, printable
-from isotrope.evaluation.sts import Cosines, Sets
+from isotrope.evaluation.sts import Cosines, SimilaritySets
 from isotrope.preset.preset import Preset, read_preset
 from isotrope.store.atomic import new_file, write_text
 from isotrope.store.job import IDENTITY, RESULT, Job
@@ -109,7 +109,7 @@ class RunFolder:
         return [record for record in found if isinstance(record.get("step"), int)]
 
 
-def write_cosines(path: Path, sets: Sets, cosines: Cosines) -> None:
+def write_cosines(path: Path, sets: SimilaritySets, cosines: Cosines) -> None:
     """Keep the cosines of each set's pairs, and their gold scores: keys ``task/part`` and
     ``task/part/gold``.
     """

@@ -15,10 +15,10 @@ from isotrope.encoder.locate import is_bare, locate
 from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.student import check_student
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels
-from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sts import Sets
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
+from isotrope.evaluation.sts import SimilaritySets
 from isotrope.preset.preset import Preset, check_runnable, pair_maker, preset_names, read_preset
 from isotrope.preset.sources import flat
 from isotrope.store.cache import cache_folder
@@ -44,9 +44,9 @@ class RunInputs:
     preset: Preset  # the resolved one
     corpus: Texts  # what is trained on
     # dev set -> pairs or tasks that choose the checkpoint
-    selecting: Mapping[str, Pairs | TransferDev]
-    judging: Sets  # task -> part -> pairs that judge the result
-    searched: Domain | None  # queries that judge it instead
+    selecting: Mapping[str, GradedPairs | TransferDev]
+    judging: SimilaritySets  # task -> part -> pairs that judge the result
+    searched: RetrievalSet | None  # queries that judge it instead
     seed: int
     sentences: int | None
     held_out: int
@@ -93,7 +93,7 @@ def read_inputs(
     _check(resolved)
     refuse_without_effect(text, resolved, held_out)
     searched, data = (
-        labels if isinstance(labels, Domain) else None,
+        labels if isinstance(labels, RetrievalSet) else None,
         data or os.environ.get("ISOTROPE_DATA"),
     )
     judging, selecting = named_pairs(dev, resolved.train.select, labels, data)

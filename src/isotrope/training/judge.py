@@ -11,11 +11,10 @@ from isotrope.components.citations import cited_keys
 from isotrope.console.progress import watch
 from isotrope.encoder.load import load
 from isotrope.encoder.locate import is_bare, public_name
-from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.sets.labels import in_words
 from isotrope.evaluation.sets.senteval import STS_TASKS
 from isotrope.evaluation.significance import compare, compare_means
-from isotrope.evaluation.sts import Sets, main_pairs, score, similarities
+from isotrope.evaluation.sts import SimilaritySets, main_pairs, score, similarities
 from isotrope.evaluation.verdict import Verdict
 from isotrope.preset.outside import cited_by_loss
 from isotrope.preset.sources import sourced
@@ -48,7 +47,7 @@ def judge(plan: TrainingPlan, outcome: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _judge_words(sets: Sets) -> str:
+def _judge_words(sets: SimilaritySets) -> str:
     """What judges: "1,379 graded pairs of STS-B"."""
     count = sum(len(pairs) for parts in sets.values() for pairs in parts.values())
     named = (
@@ -75,7 +74,7 @@ def _judged(plan: TrainingPlan) -> dict[str, Any]:
     models = load(backbone, frozen=True), plan.model
     if domain is not None:
         with watch("encoding", plan.console, in_words(domain)):
-            old, new = (OwnTask(domain).score(model) for model in models)
+            old, new = (domain.score(model) for model in models)
         searched = compare_means(old, new)
         verdict = Verdict.of(
             searched, before=given, after=AFTER, judge=in_words(domain), measure="nDCG@10 × 100"

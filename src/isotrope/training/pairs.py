@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from isotrope.errors import UserError, check_known
-from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.known import data_checksum, data_folder
+from isotrope.evaluation.sets.files import data_checksum, data_folder
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, read_labels, read_pairs
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts, load_transfer
-from isotrope.evaluation.sts import Sets
+from isotrope.evaluation.sts import SimilaritySets
 from isotrope.evaluation.suite import SUITES, run
 from isotrope.text.permutation import Permutation
 from isotrope.types import Encoder
@@ -54,9 +54,9 @@ def dev_names(given: str | Iterable[str]) -> list[str]:
     return [part for names in each for part in names.split(",") if part != "none"]
 
 
-def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Pairs]:
+def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, GradedPairs]:
     """Name -> pairs, for those of the names of `dev_names` that are pairs."""
-    found: dict[str, Pairs] = {}
+    found: dict[str, GradedPairs] = {}
     for name in (one for one in names if one != TRANSFER_DEV):
         if name.endswith((".tsv", ".csv")) or Path(name).is_file():
             pairs = read_pairs(name)
@@ -73,8 +73,8 @@ def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Pairs]
 
 
 def judges(
-    labels: str | Pairs | None, dev: Mapping[str, Pairs], data: str | Path | None
-) -> tuple[Sets, dict[str, Pairs]]:
+    labels: str | GradedPairs | None, dev: Mapping[str, GradedPairs], data: str | Path | None
+) -> tuple[SimilaritySets, dict[str, GradedPairs]]:
     """The pairs that judge a run, and the dev sets that remain for the selection.
 
     ``labels`` is ``sts`` (the seven test sets), ``stsb`` (its test split), pairs, or ``none``. None
@@ -112,7 +112,7 @@ def named_pairs(
     select: Sequence[str],
     labels: str | Labels | None,
     data: str | Path | None,
-) -> tuple[Sets, dict[str, Pairs | TransferDev]]:
+) -> tuple[SimilaritySets, dict[str, GradedPairs | TransferDev]]:
     """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is
     taken.
     """
@@ -122,7 +122,7 @@ def named_pairs(
     if labels is None and set(names) <= SHIPPED_DEV:
         labels = "sts" if data else "none"
     found = dev_pairs(names, data)
-    judging, kept = judges("none" if isinstance(labels, Domain) else labels, found, data)
+    judging, kept = judges("none" if isinstance(labels, RetrievalSet) else labels, found, data)
     if TRANSFER_DEV not in names:
         return judging, dict(kept)
     # refuses missing and broken files now, not at the first evaluation

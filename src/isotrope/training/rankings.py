@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from isotrope.encoder import save
 from isotrope.encoder.embed import Vectors, cut
 from isotrope.encoder.prompts import refuse_routes, role_prompt, used_prompt
-from isotrope.evaluation.retrieval import Lists
+from isotrope.evaluation.search import RankedLists
 from isotrope.post.ranking_map import ranking_loss
 from isotrope.store.records import RecordLog
 from isotrope.training.checkpoints import Sealing, checkpoint_step, last_checkpoint
@@ -37,7 +37,7 @@ class RankingLoss(nn.Module):
     teacher.
     """
 
-    def __init__(self, model: SentenceTransformer, documents: Vectors, lists: Lists) -> None:
+    def __init__(self, model: SentenceTransformer, documents: Vectors, lists: RankedLists) -> None:
         super().__init__()
         self.model, self.step = model, 0
         unit = F.normalize(torch.from_numpy(np.asarray(documents, dtype=np.float32)), dim=-1)
@@ -59,7 +59,7 @@ def learn_rankings(
     model: SentenceTransformer,
     queries: list[str],
     documents: Vectors,
-    lists: Lists,
+    lists: RankedLists,
     *,
     texts: int,
     batch: int,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import isotrope.evaluation.sets.similarity
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.domain import Domain, same_class
 from isotrope.evaluation.sets.labels import in_words, read_labels, read_pairs
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet, same_class
 from isotrope.evaluation.sets.similarity import similarity_pairs
 
 LINES = [f"sentence {n}\tanother {n}\t{n / 2}" for n in range(12)]
@@ -113,8 +113,8 @@ def test_a_folder_has_queries_and_judgements(tmp_path: Path, layout: dict[str, s
     assert domain.queries == ["fruit", "mineral", "nothing"]
     assert domain.corpus == ["an apple", "a pear", "a stone"]
     np.testing.assert_array_equal(domain.grades.toarray(), [[2, 1, 0], [0, 0, 1], [0, 0, 0]])
-    assert not domain.own
-    assert domain.labels is None
+    assert not domain.searches_itself
+    assert domain.classes is None
 
 
 def test_texts_with_classes_and_questions_with_answers(tmp_path: Path) -> None:
@@ -125,7 +125,11 @@ def test_texts_with_classes_and_questions_with_answers(tmp_path: Path) -> None:
     )
     for name, first in (("mine.tsv", "a"), ("mine.csv", "a, b")):
         domain = read_labels(tmp_path / name)
-        assert (domain.name, domain.queries, domain.own) == ("mine", [first, "b", "c", "d"], True)
+        assert (domain.name, domain.queries, domain.searches_itself) == (
+            "mine",
+            [first, "b", "c", "d"],
+            True,
+        )
         np.testing.assert_array_equal(domain.grades.toarray()[0], [0, 1, 0, 1])
     with pytest.raises(UserError, match="4 queries of mine"):
         read_pairs(tmp_path / "mine.csv")
@@ -135,7 +139,7 @@ def test_texts_with_classes_and_questions_with_answers(tmp_path: Path) -> None:
         named__csv="answer,n,question\na1,1,q1\na1,2,q2\na2,3,q3\n",
     )
     domain = read_labels(tmp_path / "mine.tsv")
-    assert (domain.queries, domain.corpus, domain.labels) == (
+    assert (domain.queries, domain.corpus, domain.classes) == (
         ["q1", "q2", "q3"],
         ["a1", "a2"],
         None,
@@ -241,12 +245,12 @@ def test_columns_of_objects_are_those_of_all_lines(tmp_path: Path) -> None:
 def test_same_class_among_themselves_and_in_another_corpus() -> None:
     domain = same_class("toy", ["a", "b", "c"], ["x", "x", "y"])
     np.testing.assert_array_equal(domain.grades.toarray(), [[0, 1, 0], [1, 0, 0], [0, 0, 0]])
-    assert domain.own
+    assert domain.searches_itself
     other = same_class("toy", ["a", "b"], ["y", "z"], ["c", "d"], ["y", "x"])
     np.testing.assert_array_equal(other.grades.toarray(), [[1, 0], [0, 0]])
-    assert not other.own
-    assert other.labels is not None
-    assert list(other.labels) == [1, 2]
+    assert not other.searches_itself
+    assert other.classes is not None
+    assert list(other.classes) == [1, 2]
 
 
 @settings(deadline=None)
@@ -257,7 +261,7 @@ def test_any_bytes_end_in_an_answer_or_a_user_error(
     path = tmp_path_factory.getbasetemp() / name
     path.write_bytes(content)
     with suppress(UserError):
-        assert isinstance(read_labels(path), Domain)  # 200 random bytes hold no ten pairs
+        assert isinstance(read_labels(path), RetrievalSet)  # 200 random bytes hold no ten pairs
 
 
 def test_the_similarity_set_is_whole() -> None:

@@ -22,10 +22,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.domain import Domain, relevant, same_class
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet, from_judgements, same_class
 
-Labels: TypeAlias = Pairs | Domain
+Labels: TypeAlias = GradedPairs | RetrievalSet
 Row = tuple[str, Sequence[str]]  # its place, its cells
 
 FEWEST_PAIRS = 10  # below this many pairs a rank correlation is noise
@@ -54,7 +54,7 @@ def read_labels(source: Any, columns: str | Sequence[str] | None = None) -> Labe
     ``columns`` are names of the two or three columns of a table, in their order; a string names
     them with commas.
     """
-    if isinstance(source, Pairs | Domain):
+    if isinstance(source, GradedPairs | RetrievalSet):
         return source
     named = [
         name.strip() for name in (columns.split(",") if isinstance(columns, str) else columns or ())
@@ -70,10 +70,10 @@ def read_labels(source: Any, columns: str | Sequence[str] | None = None) -> Labe
     return read_judged(path) if path.is_dir() else _of_table(str(path), _table(path), named)
 
 
-def read_pairs(source: Any) -> Pairs:
+def read_pairs(source: Any) -> GradedPairs:
     """`read_labels`, where only graded pairs will do; UserError for other labels."""
     labels = read_labels(source)
-    if not isinstance(labels, Pairs):
+    if not isinstance(labels, GradedPairs):
         raise UserError(
             f"{source} holds {in_words(labels)}", "give graded pairs: first, second, score"
         )
@@ -82,25 +82,25 @@ def read_pairs(source: Any) -> Pairs:
 
 def texts_of(labels: Labels) -> list[str]:
     """The texts that are searched, or the first of each pair."""
-    return labels.first if isinstance(labels, Pairs) else labels.corpus
+    return labels.first if isinstance(labels, GradedPairs) else labels.corpus
 
 
 def in_words(labels: Labels) -> str:
     """What judges, for a reader: "1,379 graded pairs of mine"."""
     count = (
         f"{len(labels):,} graded pairs"
-        if isinstance(labels, Pairs)
+        if isinstance(labels, GradedPairs)
         else f"{len(labels.queries):,} queries"
     )
     return f"{count} of {labels.name}"
 
 
-def read_judged(folder: Path) -> Domain:
-    """A corpus, queries, and what is relevant to what, in the layout of TREC or of BEIR; named
+def read_judged(folder: Path) -> RetrievalSet:
+    """A corpus, queries, and what is from_judgements to what, in the layout of TREC or of BEIR; named
     after the folder.
 
-    A grade of 0 or below says "not relevant"; what nobody judged is not relevant either. Queries
-    without a relevant text stay in the domain and out of the means. A first line of judgements
+    A grade of 0 or below says "not from_judgements"; what nobody judged is not from_judgements either. Queries
+    without a from_judgements text stay in the domain and out of the means. A first line of judgements
     whose grade is a word is a header.
     """
     corpus, queries = _texts(folder, "corpus"), _texts(folder, "queries")
@@ -118,8 +118,8 @@ def read_judged(folder: Path) -> Domain:
                 raise UserError(f"{place}: the {kind} {key!r} is not in {folder.name}", _FILL)
         judged[query, text] = max(0, int(grade))
     if not any(judged.values()):
-        raise UserError(f"{path} marks no text as relevant", _FOLDER)
-    return relevant(folder.name, queries, corpus, judged)
+        raise UserError(f"{path} marks no text as from_judgements", _FOLDER)
+    return from_judgements(folder.name, queries, corpus, judged)
 
 
 def _texts(folder: Path, stem: str) -> dict[str, str]:
@@ -189,7 +189,7 @@ def _of_table(source: str, rows: Sequence[Row], asked: Sequence[str]) -> Labels:
             "give at least two, or there is nothing to search",
         )
     grades = dict.fromkeys(zip(texts, others, strict=True), 1)
-    return relevant(name, {text: text for text in texts}, searched, grades)
+    return from_judgements(name, {text: text for text in texts}, searched, grades)
 
 
 def _check_columns(place: str, cells: Sequence[object], wanted: Sequence[int], remedy: str) -> None:
@@ -199,7 +199,7 @@ def _check_columns(place: str, cells: Sequence[object], wanted: Sequence[int], r
         )
 
 
-def _graded(source: str, rows: list[Row]) -> Pairs:
+def _graded(source: str, rows: list[Row]) -> GradedPairs:
     for place, cells in rows:
         if not (_is_number(cells[2]) and math.isfinite(float(cells[2]))):
             raise UserError(f"{place}: the score {cells[2][:40]!r} is not a finite number", _FILL)
@@ -208,7 +208,7 @@ def _graded(source: str, rows: list[Row]) -> Pairs:
     if len(rows) < FEWEST_PAIRS or not np.ptp(gold):
         remedy = f"give at least {FEWEST_PAIRS} graded pairs, with scores that differ"
         raise UserError(f"{source}: {len(rows)} pair(s) with {len({*scores})} score(s)", remedy)
-    return Pairs(Path(source).stem, first, second, gold)
+    return GradedPairs(Path(source).stem, first, second, gold)
 
 
 def _is_number(cell: str) -> bool:

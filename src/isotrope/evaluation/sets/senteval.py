@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from isotrope.evaluation.sets.known import counted, downloaded, downstream_folder, lines_of
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.files import counted, downloaded, downstream_folder, lines_of
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 
 # Scored pairs of each subset, in SentEval's order: 3108, 1500, 3750, 3000 and 1186 in all.
 SUBSETS: dict[str, dict[str, int]] = {
@@ -99,7 +99,7 @@ class LabelledTexts:
 
 def load_sts(
     data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test")
-) -> dict[str, Pairs]:
+) -> dict[str, GradedPairs]:
     """Load one STS task: subset name → pairs for STS12 … STS16, split name → pairs for
     STSBenchmark, SICKRelatedness.
 
@@ -130,7 +130,7 @@ def load_sts(
     return found
 
 
-def _subset(folder: Path, task: str, name: str) -> Pairs:
+def _subset(folder: Path, task: str, name: str) -> GradedPairs:
     """The n-th gold line belongs to the n-th pair; a blank gold line is a pair that nobody scored."""
     sentences, scores = (folder / f"STS.{kind}.{name}.txt" for kind in ("input", "gs"))
     with downloaded(scores):
@@ -142,10 +142,10 @@ def _subset(folder: Path, task: str, name: str) -> Pairs:
         return _pairs(f"{task} {name}", [[*texts[n][:2], gold] for n, gold in golds.items()])
 
 
-def _pairs(name: str, rows: list[list[Any]]) -> Pairs:
+def _pairs(name: str, rows: list[list[Any]]) -> GradedPairs:
     """From rows of two sentences and a score."""
     first, second, gold = ([row[column] for row in rows] for column in range(3))
-    return Pairs(
+    return GradedPairs(
         name, [*map(_joined, first)], [*map(_joined, second)], np.array(gold, dtype=np.float64)
     )
 

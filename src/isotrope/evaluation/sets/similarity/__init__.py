@@ -10,15 +10,15 @@ from importlib.resources import files
 
 import numpy as np
 
-from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 
 
-def similarity_pairs() -> Pairs:
+def similarity_pairs() -> GradedPairs:
     """The pairs with the mean of their two grades, 0 … 5."""
     # all in one order
     rows, *graded = (_rows(name) for name in ("pairs.tsv", "grades_a.tsv", "grades_b.tsv"))
     gold = np.mean([[float(row["grade"]) for row in grades] for grades in graded], axis=0)
-    return Pairs(
+    return GradedPairs(
         "similarity", [row["first"] for row in rows], [row["second"] for row in rows], gold
     )
 

@@ -1,4 +1,4 @@
-"""Five known domains: texts, and what is relevant to what.
+"""Five known domains: texts, and what is from_judgements to what.
 
 - SciFact (Wadden et al., EMNLP 2020, https://aclanthology.org/2020.emnlp-main.609): claims find the
   abstracts that they cite, title and sentences as one text.
@@ -24,20 +24,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from isotrope.evaluation.sets.domain import Domain, relevant, same_class
-from isotrope.evaluation.sets.known import counted, data_folder, downloaded, lines_of
+from isotrope.evaluation.sets.files import counted, data_folder, downloaded, lines_of
 from isotrope.evaluation.sets.labels import read_judged
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet, from_judgements, same_class
 
 _CLAIMS = {"dev": ("claims_train.csv", 809), "test": ("claims_validation.csv", 300)}
 _ABSTRACTS = 5183
 _QUERIES = {"train": 10003, "test": 3080}
 _TITLES = 20000
 _COLLECTIONS = {"CACM": (64, 3204), "NPL": (93, 11426)}  # queries, documents
-DOMAINS = ("SciFact", "Banking77", "StackOverflow", *_COLLECTIONS)
-DOMAIN_TASKS = {"test": DOMAINS, "dev": DOMAINS[:3]}
+PUBLIC_SETS = ("SciFact", "Banking77", "StackOverflow", *_COLLECTIONS)
+RETRIEVAL_TASKS = {"test": PUBLIC_SETS, "dev": PUBLIC_SETS[:3]}
 
 
-def load_domain(data: str | Path | None, task: str, setting: str = "test") -> Domain:
+def load_retrieval_set(data: str | Path | None, task: str, setting: str = "test") -> RetrievalSet:
     """One of the known domains, from `domain/` in the data folder (None: ISOTROPE_DATA), as it was
     published.
     """
@@ -64,7 +64,7 @@ def load_domain(data: str | Path | None, task: str, setting: str = "test") -> Do
     return domain
 
 
-def _scifact(folder: Path, setting: str) -> Domain:
+def _scifact(folder: Path, setting: str) -> RetrievalSet:
     corpus = {
         key: " ".join([title, *sentences])
         for key, (title, sentences) in scifact_abstracts(folder).items()
@@ -79,7 +79,7 @@ def _scifact(folder: Path, setting: str) -> Domain:
             for row in rows
             for cited in row["cited_doc_ids"].strip("[]").split()
         }
-        return relevant("SciFact", claims, corpus, judged)
+        return from_judgements("SciFact", claims, corpus, judged)
 
 
 def scifact_abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:

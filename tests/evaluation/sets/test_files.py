@@ -11,9 +11,9 @@ import pytest
 
 from isotrope.errors import UserError
 from isotrope.evaluation import suite
-from isotrope.evaluation.sets import domains
-from isotrope.evaluation.sets.domains import load_domain
-from isotrope.evaluation.sets.known import data_checksum
+from isotrope.evaluation.sets import public
+from isotrope.evaluation.sets.files import data_checksum
+from isotrope.evaluation.sets.public import load_retrieval_set
 from isotrope.evaluation.sets.senteval import (
     CLASSES,
     STS_TASKS,
@@ -185,14 +185,14 @@ needs_domains = pytest.mark.skipif(
 def test_the_known_domains(
     task: str, setting: str, queries: int, corpus: int, relevant: int
 ) -> None:
-    domain = load_domain(DATA, task, setting)
+    domain = load_retrieval_set(DATA, task, setting)
     assert (domain.name, len(domain.queries), len(domain.corpus)) == (task, queries, corpus)
     assert (domain.grades.shape, domain.grades.nnz) == ((queries, corpus), relevant)
     assert all(text.strip() for text in [*domain.queries, *domain.corpus])
-    if domain.own:
+    if domain.searches_itself:
         assert domain.grades.diagonal().sum() == 0
-    if domain.labels is not None:
-        assert len(set(domain.labels)) == {"Banking77": 77, "StackOverflow": 20}[task]
+    if domain.classes is not None:
+        assert len(set(domain.classes)) == {"Banking77": 77, "StackOverflow": 20}[task]
     if (task, setting) == ("SciFact", "test"):
         claim = domain.queries.index("0-dimensional biomaterials show inductive properties.")
         (found,) = domain.grades[[claim]].indices
@@ -225,8 +225,8 @@ CLAIMS = "id,claim,evidence_doc_id,evidence_label,evidence_sentences,cited_doc_i
 def test_an_archive_is_read_in_memory_and_a_bad_one_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: str | bytes | None, problem: str | None
 ) -> None:
-    monkeypatch.setattr(domains, "_ABSTRACTS", 1)
-    monkeypatch.setattr(domains, "_CLAIMS", {"test": ("claims_validation.csv", 1)})
+    monkeypatch.setattr(public, "_ABSTRACTS", 1)
+    monkeypatch.setattr(public, "_CLAIMS", {"test": ("claims_validation.csv", 1)})
     path = tmp_path / "domain" / "scifact" / "scifact.zip"
     path.parent.mkdir(parents=True)
     if isinstance(claims, bytes):
@@ -237,10 +237,10 @@ def test_an_archive_is_read_in_memory_and_a_bad_one_named(
             file.writestr("claims_validation.csv", claims)
     before = sorted(tmp_path.rglob("*"))
     if problem is None:
-        assert load_domain(tmp_path, "SciFact").corpus == ["A title. It's one. Two."]
+        assert load_retrieval_set(tmp_path, "SciFact").corpus == ["A title. It's one. Two."]
     else:
         with pytest.raises(UserError, match=problem):
-            load_domain(tmp_path, "SciFact")
+            load_retrieval_set(tmp_path, "SciFact")
     assert sorted(tmp_path.rglob("*")) == before, "nothing is unpacked"
 
 
@@ -254,4 +254,4 @@ def test_another_number_of_texts_is_refused(tmp_path: Path) -> None:
     ):
         (folder / name).write_text(text)
     with pytest.raises(UserError, match="1 rows found, 64 expected"):
-        load_domain(tmp_path, "CACM")
+        load_retrieval_set(tmp_path, "CACM")

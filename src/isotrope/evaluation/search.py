@@ -1,0 +1,182 @@
+"""Exact search, in blocks: what queries find, and how good that is.
+
+Ties count against the model: among equal scores the least relevant text comes first, so a collapsed
+encoder finds nothing. Queries to which nothing is relevant are left out of means, as trec_eval does.
+
+Several searches can be fused: words and vectors err in different ways, so their sum often finds
+more than either. Such rankings are good teachers too: a fusion teaches more than one of its parts
+(RankCSE, Sec. 4.4).
+
+Sources: nDCG, Järvelin and Kekäläinen (2002), https://doi.org/10.1145/582415.582418, with the grade
+itself as gain and log2(place + 1) as discount (trec_eval's ndcg_cut); MRR, Voorhees (TREC-8, 1999).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from scipy.sparse import csr_array
+
+from isotrope.console.progress import tell
+from isotrope.encoder.embed import Vectors
+from isotrope.evaluation.embed import DECIMALS
+from isotrope.types import Vector
+
+CUTOFF = 10  # places that nDCG and MRR look at
+RECALLS = (10, 100)  # places of the recalls
+LIST_LENGTH = 100  # documents a query ranks: with 400, a learned map was no better (docs/log.md)
+
+_BLOCK = 8_000_000  # scores at a time: some 200 MB, whatever the size of the corpus
+
+Indices = npt.NDArray[np.int64]
+ScoreBlock: TypeAlias = npt.NDArray[np.floating[Any]]  # (B, M) of M documents for B queries
+Search: TypeAlias = Callable[[slice], ScoreBlock]  # some queries -> their scores
+
+
+class RankedGrades(NamedTuple):
+    """The grades that Q queries found, and those that they could have found, best place first."""
+
+    found: Vector  # (Q, K)
+    ideal: Vector  # (Q, K)
+    relevant: Indices  # (Q,) texts with a grade above 0 in the whole corpus
+
+
+class RankedLists(NamedTuple):
+    """The best documents of each query, in no order: their numbers (Q, K), and scores (Q, K) from 0
+    to 1.
+    """
+
+    documents: Indices
+    scores: ScoreBlock
+
+
+def by_cosine(queries: Vectors, corpus: Vectors) -> Search:
+    """The search of a model, from vectors (Q, D) and (M, D). A vector of zeros is at 0 from all."""
+    query_units = F.normalize(torch.from_numpy(np.asarray(queries, dtype=np.float64)))
+    corpus_units = F.normalize(torch.from_numpy(np.asarray(corpus, dtype=np.float64)))
+
+    return lambda rows: (query_units[rows] @ corpus_units.T).numpy()
+
+
+def rank_search(
+    search: Search, grades: csr_array, depth: int, own_documents: Indices | None = None
+) -> RankedGrades:
+    """The grades (Q, M) at the first K = min(depth, M) places of each query.
+
+    ``own_documents`` (Q,) says which document is the query itself; -1 for none. It is never found,
+    as in BEIR and mteb.
+    """
+    query_count, corpus_size = grades.shape
+    depth = min(depth, corpus_size)
+    step = max(1, _BLOCK // corpus_size)
+
+    blocks = []
+    for start in range(0, query_count, step):
+        tell("ranked for", start, query_count, "queries")
+        rows = slice(start, start + step)
+        scores = np.array(search(rows), dtype=np.float64)  # (B, M)
+        if own_documents is not None:
+            _leave_out(scores, own_documents[rows])
+        blocks.append(_rank_block(scores, grades[rows], depth))
+
+    return RankedGrades(*map(np.concatenate, zip(*blocks, strict=True)))
+
+
+def _leave_out(scores: ScoreBlock, documents: Indices) -> None:
+    """Put one document (B,) of each query, if it is not -1, behind all others of scores (B, M)."""
+    rows = np.flatnonzero(documents >= 0)
+    scores[rows, documents[rows]] = -np.inf
+
+
+def _rank_block(scores: ScoreBlock, grades: csr_array, depth: int) -> RankedGrades:
+    """`rank_search` for the scores (B, M) of some queries."""
+    grade = torch.from_numpy(grades.toarray())  # (B, M)
+
+    # Below the last decimal, grades order what scores do not: the best come last.
+    tie = 0.1 * 10.0**-DECIMALS / max(1.0, float(grades.max()))
+    order = torch.round(torch.from_numpy(scores), decimals=DECIMALS) - tie * grade
+
+    best = order.topk(depth)
+    found = grade.gather(1, best.indices).masked_fill(best.values.isinf(), 0.0)
+    ideal = grade.topk(depth).values
+    relevant = np.diff(grades.indptr).astype(np.int64)
+    return RankedGrades(found.numpy(), ideal.numpy(), relevant)
+
+
+def ndcg_at(ranked: RankedGrades, k: int) -> Vector:
+    """Discounted gain of the first k places over that of the best order (Q,); 0 if nothing is
+    relevant.
+    """
+    discount = 1 / np.log2(np.arange(2, min(k, ranked.found.shape[1]) + 2))
+    gained = ranked.found[:, :k] @ discount
+    possible = ranked.ideal[:, :k] @ discount
+    return np.divide(gained, possible, out=np.zeros_like(gained), where=possible > 0)
+
+
+def reciprocal_rank(ranked: RankedGrades, k: int) -> Vector:
+    """1 / place of the first relevant text (Q,); 0 beyond place k."""
+    hits = ranked.found[:, :k] > 0
+    return np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
+
+
+def recall_at(ranked: RankedGrades, k: int) -> Vector:
+    """Share of a query's relevant texts among the first k (Q,); 0 if nothing is relevant."""
+    hits = (ranked.found[:, :k] > 0).sum(axis=1)
+    return np.asarray(hits / np.maximum(ranked.relevant, 1))
+
+
+def search_with(searches: Sequence[Search], weights: Sequence[float]) -> Search:
+    """The search that adds the scores of several: see `fused`."""
+    return lambda rows: fused([search(rows) for search in searches], weights)
+
+
+def fused(scores: Sequence[ScoreBlock], weights: Sequence[float]) -> ScoreBlock:
+    """Σ_t w_t (s_t − min s_t) / (max s_t − min s_t), or 0 where all s_t of a query are equal: T of
+    (Q, M) → (Q, M).
+    """
+    total = np.zeros_like(scores[0])
+    for block, weight in zip(scores, weights, strict=True):
+        low = block.min(axis=1, keepdims=True)
+        high = block.max(axis=1, keepdims=True)
+        span = np.where(high > low, high - low, 1)
+        total += weight * (block - low) / span
+    return total
+
+
+def ranked_lists(
+    searches: Sequence[Search],
+    weights: Sequence[float],
+    own_documents: Indices,
+    document_count: int,
+    list_length: int = LIST_LENGTH,
+) -> RankedLists:
+    """The first documents of each query by the fused ranking. No matrix of all scores is ever in
+    memory.
+
+    With fewer than ``list_length`` documents, all but a query's own are listed. Two documents and
+    one query are needed.
+
+    Args:
+        searches: their scores are added.
+        weights: of the searches; they should sum to 1.
+        own_documents: (Q,) the document that each query comes from, which is left out; -1: none.
+        document_count: M.
+        list_length: K.
+    """
+    search = search_with(searches, weights)
+    list_length = min(list_length, document_count - 1)
+    step = max(1, _BLOCK // document_count)
+
+    blocks = []
+    for start in range(0, len(own_documents), step):
+        rows = slice(start, start + step)
+        scores = search(rows)  # (B, M)
+        with_own = np.flatnonzero(own_documents[rows] >= 0)
+        scores[with_own, own_documents[rows][with_own]] = -1
+        best = np.argpartition(-scores, list_length - 1, axis=1)[:, :list_length]
+        blocks.append((best, np.take_along_axis(scores, best, axis=1)))
+
+    return RankedLists(*map(np.concatenate, zip(*blocks, strict=True)))

@@ -1,0 +1,65 @@
+"""Sentence pairs that people graded: what similarity is judged on."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from isotrope.evaluation.correlation import rank_products
+from isotrope.evaluation.embed import Embeddings, row_cosines
+from isotrope.text.permutation import evenly
+from isotrope.types import Encoder, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class GradedPairs:
+    """N sentence pairs with the score that people gave each; a higher score means closer in
+    meaning.
+    """
+
+    name: str
+    first: list[str]  # (N,)
+    second: list[str]  # (N,)
+    gold: npt.NDArray[np.float64]  # (N,)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def size(self) -> int:
+        """N."""
+        return len(self.first)
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is encoded, repeated texts included."""
+        return [*self.first, *self.second]
+
+    def rows(self, places: npt.NDArray[np.int64]) -> "GradedPairs":
+        """The pairs at these places (n,)."""
+        first = [self.first[place] for place in places]
+        second = [self.second[place] for place in places]
+        return GradedPairs(self.name, first, second, self.gold[places])
+
+    def part(self, count: int) -> "GradedPairs":
+        """At most ``count`` pairs, evenly spread."""
+        return self.rows(np.array(evenly(self.size, count)))
+
+    def cosines(self, embeddings: Embeddings) -> Vector:
+        """The cosine of each pair (N,); 0 where a vector is zero."""
+        return row_cosines(embeddings.encode(self.first), embeddings.encode(self.second))
+
+    def score(self, encoder: Encoder) -> Vector:
+        """The product of each pair's two ranks in standard units, by cosine and by grade: (N,).
+
+        Their mean is Spearman's correlation.
+        """
+        return rank_products(self.cosines(Embeddings.of(encoder, self.texts)), self.gold)
+
+    def checksum(self) -> str:
+        """xxh3 (128 bits, hexadecimal) of the sentences and scores, in their order."""
+        digest = xxhash.xxh3_128(json.dumps([self.first, self.second]).encode())
+        digest.update(self.gold.tobytes())
+        return digest.hexdigest()

@@ -1,0 +1,167 @@
+"""Queries, a corpus, and what is relevant to what: what a search is judged on."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+from scipy.sparse import csr_array
+
+from isotrope.encoder.embed import search_vectors
+from isotrope.errors import UserError
+from isotrope.evaluation.search import CUTOFF, Search, by_cosine, ndcg_at, rank_search
+from isotrope.text.permutation import evenly
+from isotrope.types import Encoder, Vector
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalSet:
+    """Q queries, M texts of a corpus, and how relevant each text is to each query."""
+
+    name: str
+    queries: list[str]  # (Q,)
+    corpus: list[str]  # (M,)
+    grades: csr_array  # (Q, M); 0 = not relevant, and most sets have no grade but 1
+    # (Q,) the place in the corpus of the query itself, which it should not find; -1: not there
+    own_documents: Indices | None = None
+    classes: Indices | None = None  # (Q,) of the queries, if there are any
+
+    @property
+    def size(self) -> int:
+        """Q."""
+        return len(self.queries)
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is encoded, repeated texts included."""
+        return [*self.queries, *self.corpus]
+
+    @property
+    def searches_itself(self) -> bool:
+        """Whether the corpus is the queries."""
+        return self.corpus == self.queries
+
+    def part(self, count: int) -> "RetrievalSet":
+        """At most ``count`` queries that have something to find, what is relevant to them, and as
+        large a share of the other texts.
+        """
+        if count >= self.size:
+            return self
+
+        answerable = np.flatnonzero(np.diff(self.grades.indptr))
+        rows = answerable[evenly(len(answerable), count)]
+        columns = rows if self.searches_itself else self._columns_for(rows)
+
+        queries = [self.queries[row] for row in rows]
+        corpus = [self.corpus[column] for column in columns]
+        return RetrievalSet(
+            self.name,
+            queries,
+            queries if self.searches_itself else corpus,
+            csr_array(self.grades[rows][:, columns]),
+            _renumbered(self.own_documents, rows, columns),
+            None if self.classes is None else self.classes[rows],
+        )
+
+    def _columns_for(self, rows: Indices) -> Indices:
+        """What is relevant to the queries of these rows, and a like share of the other texts."""
+        relevant = np.unique(self.grades[rows].indices)
+        others = np.setdiff1d(np.arange(len(self.corpus)), relevant)
+        share = evenly(len(others), round(len(others) * len(rows) / self.size))
+        return np.union1d(relevant, others[share])
+
+    def score(self, encoder: Encoder) -> Vector:
+        """nDCG@10 of each query that has something to find: (Q',)."""
+        return self.score_search(by_cosine(*search_vectors(encoder, self.queries, self.corpus)))
+
+    def score_search(self, search: Search) -> Vector:
+        """`score` of any search (Q',)."""
+        ranked = rank_search(search, self.grades, CUTOFF, self.own_documents)
+        return ndcg_at(ranked, CUTOFF)[ranked.relevant > 0]
+
+    def checksum(self) -> str:
+        """xxh3 (128 bits, hexadecimal) of the texts, the grades and the classes, in their order."""
+        digest = xxhash.xxh3_128(json.dumps([self.queries, self.corpus]).encode())
+        nothing = np.array([-1])
+        own_documents = nothing if self.own_documents is None else self.own_documents
+        classes = nothing if self.classes is None else self.classes
+        grades = self.grades.sorted_indices()  # the order of entries says nothing
+        for part in (grades.indptr, grades.indices, grades.data, own_documents, classes):
+            digest.update(np.ascontiguousarray(part, "<f8").tobytes())
+        return digest.hexdigest()
+
+
+def _renumbered(documents: Indices | None, rows: Indices, columns: Indices) -> Indices | None:
+    """The documents (Q,) of these rows, by their places among the columns; -1: not there."""
+    if documents is None:
+        return None
+    place_of = {int(column): place for place, column in enumerate(columns)}
+    return np.array([place_of.get(int(documents[row]), -1) for row in rows], dtype=np.int64)
+
+
+def same_class(
+    name: str,
+    queries: list[str],
+    labels: Sequence[str],
+    corpus: list[str] | None = None,
+    corpus_labels: Sequence[str] = (),
+) -> RetrievalSet:
+    """Texts (Q,) of labelled classes (Q,) that shall find those of their class, in a corpus (M,) or
+    among themselves.
+
+    Raises UserError if there is one class only, or if no query has anything to find.
+    """
+    names = sorted({*labels, *corpus_labels})
+    number_of = {label: number for number, label in enumerate(names)}
+    classes = np.array([number_of[label] for label in labels], dtype=np.int64)
+
+    members = _membership(classes, len(names))  # (Q, C)
+    if corpus is None:
+        grades = members @ members.T
+        grades.setdiag(0)
+        grades.eliminate_zeros()
+    else:
+        corpus_classes = np.array([number_of[label] for label in corpus_labels], dtype=np.int64)
+        grades = members @ _membership(corpus_classes, len(names)).T  # (Q, C) @ (C, M)
+
+    if len(names) < 2 or grades.nnz == 0:
+        raise UserError(
+            f"{name}: {len(queries):,} texts of {len(names):,} class(es)",
+            "give at least two classes, and several texts of a class",
+            code="too-few-classes",
+        )
+    if corpus is None:
+        own_documents = np.arange(len(queries))
+        return RetrievalSet(name, queries, queries, csr_array(grades), own_documents, classes)
+    return RetrievalSet(name, queries, corpus, csr_array(grades), None, classes)
+
+
+def _membership(classes: Indices, class_count: int) -> csr_array:
+    """1 where text n is in class c: (N,) → (N, C)."""
+    rows = np.arange(len(classes))
+    return csr_array((np.ones(len(classes)), (rows, classes)), shape=(len(classes), class_count))
+
+
+def from_judgements(
+    name: str,
+    queries: Mapping[str, str],
+    corpus: Mapping[str, str],
+    judged: Mapping[tuple[str, str], int],
+) -> RetrievalSet:
+    """Queries and texts by their ids, and the grade of each (query, text) that somebody judged;
+    others are 0.
+    """
+    row_of = {key: row for row, key in enumerate(queries)}
+    column_of = {key: column for column, key in enumerate(corpus)}
+
+    rows = [row_of[query] for query, _ in judged]
+    columns = [column_of[text] for _, text in judged]
+    values = np.array(list(judged.values()), dtype=np.float64)
+    grades = csr_array((values, (rows, columns)), shape=(len(queries), len(corpus)))
+    grades.eliminate_zeros()
+
+    return RetrievalSet(name, list(queries.values()), list(corpus.values()), grades)
