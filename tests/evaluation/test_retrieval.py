@@ -54,7 +54,9 @@ def test_measures_equal_naive_ones_with_ties_and_grades(
         grades[0, 1] = 1
         np.fill_diagonal(grades, 0)
     own_documents = np.arange(len(queries)) if own else None
-    ranked = search.rank_search(search.by_cosine(queries, corpus), csr_array(grades), k, own_documents)
+    ranked = search.rank_search(
+        search.by_cosine(queries, corpus), csr_array(grades), k, own_documents
+    )
     orders = [
         naive.order(query, corpus, grades[i], i if own else None) for i, query in enumerate(queries)
     ]

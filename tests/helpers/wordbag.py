@@ -46,7 +46,7 @@ def own_pairs(count: int = 40, seed: int = 0) -> GradedPairs:
 
 
 def as_lines(pairs: GradedPairs) -> str:
-    """GradedPairs as the text of a .tsv file."""
+    """Pairs as the text of a .tsv file."""
     rows = zip(pairs.first, pairs.second, pairs.gold, strict=True)
     return "".join(f"{first}\t{second}\t{gold}\n" for first, second, gold in rows)
 

@@ -96,11 +96,11 @@ def in_words(labels: Labels) -> str:
 
 
 def read_judged(folder: Path) -> RetrievalSet:
-    """A corpus, queries, and what is from_judgements to what, in the layout of TREC or of BEIR; named
+    """A corpus, queries, and what is relevant to what, in the layout of TREC or of BEIR; named
     after the folder.
 
-    A grade of 0 or below says "not from_judgements"; what nobody judged is not from_judgements either. Queries
-    without a from_judgements text stay in the domain and out of the means. A first line of judgements
+    A grade of 0 or below says "not relevant"; what nobody judged is not relevant either. Queries
+    without a relevant text stay in the domain and out of the means. A first line of judgements
     whose grade is a word is a header.
     """
     corpus, queries = _texts(folder, "corpus"), _texts(folder, "queries")
@@ -118,7 +118,7 @@ def read_judged(folder: Path) -> RetrievalSet:
                 raise UserError(f"{place}: the {kind} {key!r} is not in {folder.name}", _FILL)
         judged[query, text] = max(0, int(grade))
     if not any(judged.values()):
-        raise UserError(f"{path} marks no text as from_judgements", _FOLDER)
+        raise UserError(f"{path} marks no text as relevant", _FOLDER)
     return from_judgements(folder.name, queries, corpus, judged)
 
 

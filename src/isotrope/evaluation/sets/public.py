@@ -1,4 +1,4 @@
-"""Five known domains: texts, and what is from_judgements to what.
+"""Five known domains: texts, and what is relevant to what.
 
 - SciFact (Wadden et al., EMNLP 2020, https://aclanthology.org/2020.emnlp-main.609): claims find the
   abstracts that they cite, title and sentences as one text.
