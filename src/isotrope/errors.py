@@ -9,30 +9,25 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    """Text that any file in UTF-8 takes: the bytes of a file name that are not UTF-8 are shown as
-    escapes.
-    """
+    """Text that can be written as UTF-8: other bytes of a file name are shown as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def nearest(name: object, known: Iterable[str]) -> str:
-    """The beginning of a remedy: the known name that a mistyped one is nearly, as a question;
-    nothing if none is.
-    """
-    plain = {str(one).lower(): one for one in known}
-    near = get_close_matches(str(name).lower(), plain, n=1)
-    return f"did you mean {plain[near[0]]!r}? " if near else ""
+def nearest(name: object, choices: Iterable[str]) -> str:
+    """The begin of a remedy for a mistyped name: "did you mean …? ", or "" if no name is near."""
+    by_lower_case = {str(choice).lower(): choice for choice in choices}
+    matches = get_close_matches(str(name).lower(), by_lower_case, n=1)
+    return f"did you mean {by_lower_case[matches[0]]!r}? " if matches else ""
 
 
-def one_of(name: object, known: Iterable[str], also: str = "") -> str:
-    """A remedy for an unknown name: the nearest known one, then all of them, then what else there
-    is.
+def one_of(name: object, choices: Iterable[str], also: str = "") -> str:
+    """A remedy for an unknown name: the nearest choice, then all of them, then what else there is.
 
     >>> one_of("simsce", ["simcse", "dclr"], ", or a .toml file")
     "did you mean 'simcse'? choose one of simcse, dclr, or a .toml file"
     """
-    known = list(known)
-    return f"{nearest(name, known)}choose one of {', '.join(known)}{also}"
+    choices = list(choices)
+    return f"{nearest(name, choices)}choose one of {', '.join(choices)}{also}"
 
 
 class UserError(ValueError):
@@ -40,6 +35,7 @@ class UserError(ValueError):
     and the remedy.
 
     Tests check ``code``, such as "too-few-documents", so the sentences can be improved freely.
+    All of them are in docs/messages.md.
     """
 
     def __init__(self, problem: str, remedy: str, code: str = "") -> None:
@@ -49,34 +45,39 @@ class UserError(ValueError):
         super().__init__(f"{self.problem}: {self.remedy}")
 
     def __reduce__(self) -> "tuple[type[UserError], tuple[str, str, str]]":
-        """As it travels from one process to another."""
+        """The error can be sent to another process."""
         return type(self), (self.problem, self.remedy, self.code)
 
 
-def check_known(what: str, name: object, known: Iterable[str], also: str = "") -> None:
-    """Refuse a name that is none of the known: "engine = 'fais' is unknown: did you mean 'faiss'?
-    choose one of …".
+def check_known(what: str, name: object, choices: Iterable[str], also: str = "") -> None:
+    """Check that ``name`` is one of ``choices``.
+
+    Raises:
+        UserError: such as "engine = 'rai' is unknown: did you mean 'ray'? choose one of …".
     """
-    known = list(known)
-    if name not in known:
-        raise UserError(f"{what} {name!r} is unknown", one_of(name, known, also))
+    choices = list(choices)
+    if name not in choices:
+        remedy = one_of(name, choices, also)
+        raise UserError(f"{what} {name!r} is unknown", remedy, "unknown-name")
 
 
 def needs(extra: str, module: str) -> Any:
-    """A module of a package that comes with an extra of isotrope; UserError, with the extra, if it
-    is missing.
+    """Import a module that comes with one of isotrope's extras.
+
+    Raises:
+        UserError: its package is not installed; the remedy names the extra.
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
-        raise UserError(
-            f"this needs {package}, which is not installed", f"pip install 'isotrope[{extra}]'"
-        ) from error
+        problem = f"this needs {package}, which is not installed"
+        remedy = f"pip install 'isotrope[{extra}]'"
+        raise UserError(problem, remedy, "package-missing") from error
 
 
 class Stopped(Exception):
-    """A long work was stopped, by Ctrl-C (exit code 130) or because another process ended; what was
+    """Long work was stopped, by Ctrl-C (exit code 130) or because another process ended. What was
     done is kept.
     """
 
