@@ -15,7 +15,6 @@ from helpers.paths import ROOT
 COMMANDS = (
     "train",
     "teacher",
-    "pretrain",
     "encode npy",
     "encode parts",
     "whiten",

@@ -4,10 +4,8 @@ it forgets.
 Four methods on the same sentences, batches of 64, 32 tokens, one epoch, dropout 0.1, bf16, one
 seed: isotrope's preset `adapt`, its `simcse` (on the model's own pooling), and
 sentence-transformers' MultipleNegativesRankingLoss (`mnrl`, its SimCSE) and GISTEmbedLoss (`gist`,
-guided by the model as it was), both on a duplicated column. All are trained by `isotrope.train`.
-The committed results of `mnrl` and `gist` are from sentence-transformers' own trainer. Its steps
-are the same (tests/objective/test_outside.py), but its order of the sentences and its dropout masks
-are others.
+guided by the model as it was), both on a duplicated column and with their own trainer, so the order
+of their sentences and their dropout masks are others.
 
     # the table's eight cells, on the domains' "test" setting
     python -m benchmarks.search.adapt RUNS --data DATA
@@ -33,9 +31,15 @@ import numpy as np
 import torch
 from rich.console import Console
 from scipy.sparse import csr_array
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.losses import (
+    GISTEmbedLoss,
+    MultipleNegativesRankingLoss,
+)
 
 import isotrope
 from benchmarks.paths import ROOT
+from benchmarks.theirs import train_with_their_loss
 from isotrope.encoder.embed import search_vectors
 from isotrope.evaluation.retrieval import per_query
 from isotrope.evaluation.sets.public import banking_queries, load_retrieval_set, scifact_abstracts
@@ -56,19 +60,7 @@ DOMAINS, METHODS = ("SciFact", "Banking77"), ("adapt", "simcse", "mnrl", "gist")
 SENTENCES = {"test": 3000, "dev": 3000}
 BATCH, LENGTH = 64, 32
 RATES = (5e-6, 2e-5, 8e-5)  # the grid, the same for each method
-OUTSIDE = ["views=false", "scores=false", "terms=false"]
-LOSS = "loss=sentence_transformers.sentence_transformer.losses:"
-CHANGES = {
-    "simcse": ["encoder.pooling=mean"],  # the model's own
-    "mnrl": [*OUTSIDE, "teachers=false", LOSS + "MultipleNegativesRankingLoss"],
-    # At its defaults GIST does not train on a text that is given twice. The guide finds every
-    # positive at cosine 1, so
-    # without a margin nothing is filtered, not even the anchor among the anchors; with one, a
-    # temperature of .01 leaves
-    # a loss of 0. So it gets the threshold and the temperature of `adapt`.
-    "gist": [*OUTSIDE, LOSS + "GISTEmbedLoss", "loss_options.guide=before", "loss_options.temperature=0.05",
-             "loss_options.margin=0.2"],
-}  # fmt: skip
+SIMCSE_POOLING = "encoder.pooling=mean"  # the model's own
 DOCS = ROOT / "docs"
 RESULTS, PAGE = DOCS / "results" / "adapt", DOCS / "methods" / "adapt.md"
 BEGIN, END = "<!-- table: made by benchmarks/search/adapt.py -->", "<!-- /table -->"
@@ -119,19 +111,21 @@ def cleaned(path: Path) -> Texts:
 
 def train(method: str, rate: float, corpus: Path, folder: Path, overrides: list[str]) -> Path:
     """The model's folder."""
+    if method in THEIR_LOSSES:
+        return train_theirs(method, rate, corpus, folder)
     settings = [
         f"train.learning_rate={rate}",
         f"train.batch_size={BATCH}",
         f"train.max_length={LENGTH}",
         "train.precision=bf16",
         "train.eval_steps=100000",
-        *CHANGES.get(method, []),
+        *([SIMCSE_POOLING] if method == "simcse" else []),
         *overrides,
     ]
     run = isotrope.train(
         corpus,
         output=folder,
-        preset="simcse" if method == "simcse" else "adapt",
+        preset=method,
         model=BACKBONE,
         dev="none",
         labels="none",
@@ -140,6 +134,35 @@ def train(method: str, rate: float, corpus: Path, folder: Path, overrides: list[
         console=Console(),
     )
     return run.folder / "model"
+
+
+def gist(model: SentenceTransformer) -> GISTEmbedLoss:
+    """GISTEmbedLoss with the threshold and the temperature of `adapt`.
+
+    At its defaults it does not train on a text that is given twice. The guide finds every positive
+    at cosine 1, so without a margin nothing is filtered, not even the anchor among the anchors. With
+    a margin, a temperature of 0.01 leaves a loss of 0.
+    """
+    guide = isotrope.load(BACKBONE, packed=False)
+    return GISTEmbedLoss(model, guide, temperature=0.05, margin=0.2)
+
+
+THEIR_LOSSES = {"mnrl": MultipleNegativesRankingLoss, "gist": gist}
+
+
+def train_theirs(method: str, rate: float, corpus: Path, folder: Path) -> Path:
+    """Train with a loss of sentence-transformers on each text beside itself."""
+    texts = corpus.read_text(encoding="utf-8").splitlines()
+    return train_with_their_loss(
+        isotrope.load(BACKBONE, dropout=0.1, max_length=LENGTH, packed=False),
+        {"anchor": texts, "positive": texts},
+        THEIR_LOSSES[method],
+        folder,
+        batch_size=BATCH,
+        learning_rate=rate,
+        seed=SEED,
+        bf16=True,
+    )
 
 
 def dev_corpus(domain: RetrievalSet) -> RetrievalSet:

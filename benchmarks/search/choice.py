@@ -31,11 +31,12 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from scipy.sparse import csr_array
+from sentence_transformers.sentence_transformer.losses import DenoisingAutoEncoderLoss
 
 import isotrope
 from benchmarks.paths import RESULTS
+from benchmarks.theirs import denoising_columns, train_with_their_loss
 from isotrope.encoder.embed import cut
-from isotrope.errors import UserError
 from isotrope.evaluation.embed import embed_texts
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.public import load_retrieval_set, scifact_abstracts
@@ -70,11 +71,7 @@ MODELS: dict[str, tuple[str, str | None, float, float, tuple[str, ...]]] = {
 LONG = ("SciFact", "CACM", "NPL")
 RETRIEVAL = ("SciFact", "CACM", "NPL", "Banking77", "StackOverflow")
 CLASSES = ("TREC", "SUBJ", "MR")
-TSDAE = (
-    "views=false", "scores=false", "terms=false", "train.batch_size=16", "train.learning_rate=3e-5",
-    "train.max_length=64", "train.eval_steps=1000000",
-    "loss=sentence_transformers.sentence_transformer.losses:DenoisingAutoEncoderLoss",
-)  # fmt: skip
+TSDAE_BATCH, TSDAE_RATE, TSDAE_LENGTH = 16, 3e-5, 64
 
 
 def collection(data: str, name: str) -> tuple[RetrievalSet, list[str]]:
@@ -249,32 +246,29 @@ def with_tsdae(
     if "TSDAE" in done["policies"]:
         return done
     model, pooling, *_ = MODELS[model_name]
-    texts = work / "tsdae.txt"
     rows = [
         json.loads(line)
         for line in (work / "documents.jsonl").read_text(encoding="utf-8").splitlines()
     ]
     lines = [" ".join(f"{row['title']} {row['text']}".split()) for row in rows]
-    texts.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    start = isotrope.load(model, pooling or "mean", max_length=TSDAE_LENGTH, packed=False)
     try:
-        run = isotrope.train(
-            texts,
-            output=work / "tsdae",
-            preset="simcse",
-            model=model,
-            dev="none",
-            labels="none",
+        trained = train_with_their_loss(
+            start,
+            denoising_columns(lines, SEED),
+            DenoisingAutoEncoderLoss,
+            work / "tsdae",
+            batch_size=TSDAE_BATCH,
+            learning_rate=TSDAE_RATE,
             seed=SEED,
-            console=console,
-            overrides=[*TSDAE, "train.epochs=1", f"encoder.pooling={pooling or 'mean'}"],
         )
-    except UserError as error:
-        console.print(f"TSDAE: {error.problem}")
+    except (AttributeError, TypeError, ValueError) as error:  # no decoder of this architecture
+        console.print(f"TSDAE: {error}")
         return done
     task = part_of(*collection(data, name))[0]
     of: list[Vector] = []
     nothing = Basis([], PseudoQueries(), SEED)
-    for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(run.folder / "model")):
+    for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(trained)):
         with cut(encoder, JUDGED_LENGTH):
             of.append(
                 measure_trial(encoder, Trial(AS_IS, steps=()), [task], nothing, {}).scores[AS_IS][

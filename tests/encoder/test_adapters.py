@@ -249,13 +249,3 @@ def test_what_cannot_be_is_one_line(
     with pytest.raises(UserError, match=problem):
         trained(qwen, corpus_file, tmp_path / "run", *overrides)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_loss_that_ties_weights_takes_no_adapter(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path
-) -> None:
-    preset = tmp_path / "tsdae.toml"
-    loss = "sentence_transformers.losses:DenoisingAutoEncoderLoss"
-    preset.write_text(f'loss = "{loss}"\n[encoder]\nbackbone = "?"\n')
-    with pytest.raises(UserError, match=r"cannot be made for .*: leave out \[encoder\.lora\]"):
-        small_run(tiny_model, corpus_file, tmp_path / "run", LORA, preset=preset)

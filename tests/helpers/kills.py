@@ -27,14 +27,12 @@ import isotrope.evaluation.models
 import isotrope.improvement.budget
 import isotrope.improvement.schedule
 import isotrope.improvement.whiten
-import isotrope.pretraining
 import isotrope.study.study
 import isotrope.training.train
 from helpers.forks import code, fork
 from helpers.library import write_library
 from helpers.small_bert import build_bert
 from helpers.studies import numbers, write_study
-from helpers.toy import TOY
 from helpers.words import sentences
 from isotrope.errors import UserError
 
@@ -51,7 +49,7 @@ class Case:
     """One command: what is run, and a checksum of what it made."""
 
     kills: int
-    command: Callable[[Path], list[str] | Callable[[], None]]
+    command: Callable[[Path], list[str]]
     made: Callable[[Path], str]
 
 
@@ -91,14 +89,6 @@ def cases(base: Path) -> dict[str, Case]:
     def out(folder: Path) -> list[str]:
         return ["--output", str(folder / "out")]
 
-    def pretrain(folder: Path) -> Callable[[], None]:
-        return lambda: (
-            isotrope.pretraining.pretrain(
-                [str(text)], output=folder / "out", size=TOY, checkpoint_minutes=0.0
-            )
-            and None
-        )
-
     library = write_library(base / "library.jsonl")
     improve = ["improve", model, str(library), "--minutes", "60"]
     vectors = ["encode", model, str(more), "--batch-size", "8"]
@@ -109,7 +99,6 @@ def cases(base: Path) -> dict[str, Case]:
     found = {
         "train": Case(14, lambda f: [*train, *out(f)], trained),
         "teacher": Case(10, lambda f: [*taught, *out(f)], trained),
-        "pretrain": Case(8, pretrain, made(weights, "out/model/tokenizer.json")),
         "encode npy": Case(
             7, lambda f: [*vectors, "--output", str(f / "out.npy")], made("out.npy")
         ),
@@ -125,7 +114,7 @@ def cases(base: Path) -> dict[str, Case]:
     return found
 
 
-def start(command: list[str] | Callable[[], None], folder: Path) -> int:
+def start(command: list[str], folder: Path) -> int:
     """Fork the command; with a cache of its own, so that a kill may hit the caches too."""
 
     def work() -> None:
@@ -134,8 +123,6 @@ def start(command: list[str] | Callable[[], None], folder: Path) -> int:
         os.dup2(log, 1)
         os.dup2(log, 2)
         try:
-            if callable(command):
-                return command()
             sys.argv = ["isotrope", *command]
             isotrope.cli.main.main()
         except SystemExit as done:

@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 
 import isotrope
 import isotrope.training.prepare as prepare_module
-from isotrope.encoder.sharded import collected
 
 torch.set_num_threads(1)
 table, backbone, output, batch, dropout, *more = sys.argv[1:]
@@ -52,7 +51,7 @@ for number, overrides in enumerate(trainings):
             *overrides,
         ],
     )
-    state = collected(built[-1].state_dict())  # with train.fsdp, the first process has it
+    state = built[-1].state_dict()
     kept = {
         name.replace("model.module.", "model."): value.contiguous() for name, value in state.items()
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 import torch
 from datasets import Dataset, DatasetDict
 from safetensors.torch import load_file
@@ -36,6 +37,14 @@ def small_run(model: Path, corpus: Path, output: Path, *overrides: str, **option
         overrides=[*SMALL, *overrides],
         **{"preset": "simcse", "sentences": 320, **options},
     )
+
+
+def launched(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """This process is the first of ``count`` that torchrun has started, as far as isotrope knows."""
+    variables = {"WORLD_SIZE": str(count), "RANK": "0", "LOCAL_RANK": "0"}
+    variables |= {"MASTER_ADDR": "here", "MASTER_PORT": "1"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
 
 
 def unfinished(run: Run, folder: Path) -> Path:

@@ -103,24 +103,6 @@ def test_pairs_of_documents_are_a_row_beside_rows_of_texts(plan: Plan, tmp_path:
     assert "pairs" not in results["SimCSE"]["settings"]
 
 
-def test_a_loss_of_sentence_transformers_is_a_row(plan: Plan) -> None:
-    """With its own options; the study's settings of other components pass it by."""
-    loss = "sentence_transformers.sentence_transformer.losses:GISTEmbedLoss"
-    row = [
-        "views=false",
-        "scores=false",
-        "terms=false",
-        "teachers.before.kind=initial",
-        f"loss={loss}",
-    ]
-    row += ["loss_options.guide=before", "loss_options.temperature=0.05"]
-    (result,) = map(run_cell, plan(f"[rows.GIST]\nset = {row}\n", positives=True).cells.values())
-    assert result["selection"]["steps"] == 6
-    assert result["settings"]["loss"] == loss
-    assert result["settings"]["loss_options"] == {"guide": "before", "temperature": 0.05}
-    assert "diversity" not in result["scores"], "it has no views"
-
-
 POSITIVES = """
 [rows.SimCSE]
 preset = "simcse"

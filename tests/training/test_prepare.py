@@ -21,7 +21,7 @@ from sentence_transformers import SentenceTransformer
 from helpers.library import write_library
 from helpers.small_bert import with_prompts
 from helpers.small_causal import build_decoder
-from helpers.small_runs import SMALL, small_run
+from helpers.small_runs import SMALL, launched, small_run
 from helpers.words import sentences
 from isotrope.console.plain import plain_console
 from isotrope.contract.context import BuildContext
@@ -70,8 +70,7 @@ def test_what_decides_the_result_is_compared_first_also_for_a_finished_run(
         file, old, new = changed[what]
         Path(file).write_text(Path(file).read_text().replace(old, new))
     if what == "processes":
-        monkeypatch.setenv("WORLD_SIZE", "2")
-        monkeypatch.setenv("RANK", "0")
+        launched(monkeypatch, 2)
     given = {"labels": "none", "sentences": 304, "seed": 304}
     monkeypatch.setattr(
         "isotrope.training.prepare.load", lambda *_, **__: pytest.fail("it has begun to work")
@@ -153,7 +152,7 @@ def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_i
         ).identity
 
     one = identity(16, *more)
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    launched(monkeypatch, 2)
     assert (one == identity(8, *more)) is same
 
 

@@ -1,6 +1,4 @@
-"""Several processes, started by torchrun: their result, their errors, their end, also with
-``train.fsdp``.
-"""
+"""Several processes, started by torchrun: their result, their errors, their end."""
 
 import json
 import os
@@ -14,13 +12,9 @@ import torch
 from safetensors.torch import load_file
 
 from helpers.paths import ROOT
-from helpers.small_runs import TORCHRUN, lose, same_weights, torchrun
+from helpers.small_runs import TORCHRUN, Small, lose, same_weights, torchrun
 from helpers.words import sentences
-from isotrope import load
-from isotrope.errors import UserError
-from isotrope.preset.preset import build_objective, read_preset
-from isotrope.training.inputs import check_fsdp
-from isotrope.training.prepare import check_parts
+from isotrope.training.processes import process_count, process_number
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -32,12 +26,10 @@ def table_of_pairs(folder: Path, count: int = 320) -> Path:
     return table
 
 
-def trained_apart(
-    folder: Path, model: Path, *methods: list[str], two: tuple[str, ...] = ()
-) -> None:
+def trained_apart(folder: Path, model: Path, *methods: list[str]) -> None:
     """Train each method in one process, and in two of half the batch: equal weights, head included."""
-    for name, processes, batch, more in (("one", 1, 16, ()), ("two", 2, 8, two)):
-        words = [word for method in methods for word in ("+", RATE, *more, *method)]
+    for name, processes, batch in (("one", 1, 16), ("two", 2, 8)):
+        words = [word for method in methods for word in ("+", RATE, *method)]
         ranks = (
             ROOT / "tests" / "helpers" / "ranks.py",
             table_of_pairs(folder),
@@ -57,6 +49,36 @@ def trained_apart(
         assert one.keys() == two_.keys()
         for name, value in one.items():
             assert torch.allclose(value.float(), two_[name].float(), atol=1e-5), (number, name)
+
+
+@pytest.mark.parametrize(
+    ("variables", "number", "count"),
+    [
+        ({}, 0, 1),
+        ({"RANK": "1"}, 0, 1),
+        ({"RANK": "3", "WORLD_SIZE": "4"}, 0, 1),
+        ({"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}, 1, 2),
+    ],
+)
+def test_only_a_launchers_variables_number_the_processes(
+    variables: dict[str, str], number: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch systems set RANK for a job, which is one process."""
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert (process_number(), process_count()) == (number, count)
+
+
+def test_a_batch_systems_rank_does_not_silence_a_training(
+    small: Small, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    run = small("run", labels="none", sentences=64)
+    assert (run.folder / "model" / "model.safetensors").is_file()
+    assert "verdict" in run.record
+    assert capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -204,7 +226,6 @@ def test_one_process_goes_on_for_two_of_which_one_was_lost(
     )
 
 
-TWO = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
 RATE = "train.learning_rate=3e-4"  # with 10⁻³, Adam makes the rounding of one weight 2.3·10⁻⁵
 PEERS = [
     "views.passes=3",
@@ -226,57 +247,21 @@ def rankcse(teacher: Path) -> list[str]:
     return [*(f"terms.{term}" for term in terms), f"teachers.guide.models=['{teacher}']"]
 
 
-@pytest.mark.parametrize(
-    ("setting", "named"),
-    [
-        ("encoder.lora.rank=4", "encoder.lora"),
-        ("train.compile=true", "train.compile"),
-        ("train.precision='fp16'", "train.precision"),
-    ],
-)
-def test_what_fsdp_does_not_go_with_is_refused(
-    setting: str, named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in TWO.items():
-        monkeypatch.setenv(name, value)
-    check_fsdp(read_preset("simcse", ["train.fsdp=true"]))
-    with pytest.raises(
-        UserError, match=f"train.fsdp = true does not go with {named}.*: change that"
-    ):
-        check_fsdp(read_preset("simcse", ["train.fsdp=true", setting]))
-
-
-@pytest.mark.parametrize(
-    "part", [["terms.paser.weight=1"], ["tokens.cutoff.unit='feature'", "tokens.cutoff.on=[1]"]]
-)
-def test_a_part_that_reads_the_students_weights_is_refused(
-    part: list[str], tiny_model: Path
-) -> None:
-    check_parts(
-        build_objective(read_preset("simcse", PEERS), load(tiny_model, "mean", device="cpu"))
-    )
-    objective = build_objective(read_preset("simcse", part), load(tiny_model, "mean", device="cpu"))
-    with pytest.raises(
-        UserError, match=r"train.fsdp = true: .* reads the weights of the student itself: set"
-    ):
-        check_parts(objective)
-
-
 @pytest.mark.slow
-def test_spread_over_two_processes_it_equals_one_of_twice_the_batch(
+def test_methods_in_two_processes_equal_one_of_twice_the_batch(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     """20 steps of SimCSE, RankCSE, and of a trained and a slow second encoder with a queue, heads
     included.
     """
-    trained_apart(tmp_path, tiny_model, [], rankcse(tiny_model), PEERS, two=("train.fsdp=true",))
+    trained_apart(tmp_path, tiny_model, [], rankcse(tiny_model), PEERS)
 
 
 @pytest.mark.slow
 def test_killed_under_torchrun_and_resumed_it_equals_an_unstopped_run(
     tiny_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:
-    """With dropout, a second encoder, a queue and a head. The files are those of a run without it."""
+    """With dropout, a second encoder, a queue and a head."""
     settings = [
         *PEERS,
         "train.batch_size=8",
@@ -284,7 +269,7 @@ def test_killed_under_torchrun_and_resumed_it_equals_an_unstopped_run(
         "train.eval_steps=10",
         "encoder.pooling=mean",
     ]
-    settings += ["train.learning_rate=1e-3", "train.fsdp=true", "train.keep_head=true"]
+    settings += ["train.learning_rate=1e-3", "train.keep_head=true"]
     common = [corpus_file, "--model", tiny_model, *words_of(*settings)]
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     command = [

@@ -27,7 +27,6 @@ from isotrope.cli.models import (
     encode,
     export,
     improve,
-    pretrain,
     quickstart,
     report,
     train,
@@ -35,6 +34,7 @@ from isotrope.cli.models import (
 )
 from isotrope.cli.study import study
 from isotrope.console.plain import plain_console
+from isotrope.console.processes import process_count, process_number
 from isotrope.errors import Stopped, UserError
 from isotrope.store.disk import FULL
 
@@ -42,7 +42,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions
 app.add_typer(presets, name="presets")
 app.add_typer(data, name="data")
 COMMANDS = (
-    quickstart, improve, compress, train, report, encode, search, evaluate, case, whiten, export, pretrain, study,
+    quickstart, improve, compress, train, report, encode, search, evaluate, case, whiten, export, study,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)
@@ -72,7 +72,7 @@ def main() -> None:
         ):  # closed by the shell (``>&-``): the next file that is opened would get its number
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w"))
-    if os.environ.get("WORLD_SIZE", "1") == "1":
+    if process_count() == 1:
         _run()
         return
     # torchrun sends it to the others when one process has ended
@@ -161,7 +161,7 @@ def _fail(line: str, code: int) -> None:
     """End with one line. Of several processes the first speaks, because a mistake of the user's is
     found by all.
     """
-    if int(os.environ.get("RANK", "0")) > 0:
+    if process_number() > 0:
         if code == 2:  # the first to end decides the exit code, and has torchrun end the others
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             time.sleep(120)

@@ -161,26 +161,6 @@ def train(run: "Outcome") -> None:
 
 
 @command(
-    "isotrope.pretraining.run:pretrain",
-    hidden=("checkpoint_minutes",),
-    size=Word("Size of the model: tiny, mini or small."),
-    tokens=Word(
-        "Tokens to train on; default: 60 million (tiny), 500 million (mini), 4 billion (small).",
-        low=1,
-    ),
-    held_out=Word(
-        "File to measure the loss on; it is never trained on; again for more.", many=True
-    ),
-)
-def pretrain(model: Path) -> None:
-    """Train a small language model from text alone.
-
-    `isotrope train` can begin with it.
-    """
-    console.print(f"model: {model}")
-
-
-@command(
     "isotrope.compression.page:write_student_report",
     run=Word("A run's folder, finished or not."),
     output=Word("The page, .html; default: report.html in the run."),

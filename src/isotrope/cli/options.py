@@ -7,7 +7,6 @@ word, the function's docstring does.
 
 import ast
 import inspect
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from isotrope.console.plain import plain_console
+from isotrope.console.processes import process_number
 from isotrope.console.progress import watch
 from isotrope.console.threads import limit_threads
 from isotrope.errors import UserError
@@ -182,7 +182,7 @@ def _loaded(target: str, show: Callable[..., None], several: bool) -> Callable[.
     """
     with watch(
         "loading the libraries",
-        plain_console(stderr=True, quiet=os.environ.get("RANK", "0") != "0"),
+        plain_console(stderr=True, quiet=process_number() > 0),
     ):
         module, _, name = (target or "sentence_transformers").partition(":")
         function = getattr(import_module(module), name, show)

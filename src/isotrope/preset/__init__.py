@@ -1,3 +1,3 @@
-"""What a preset says: its keys, their checks and sources, and the objective or loss that is built
-from them.
+"""What a preset says: its keys, their checks and sources, and the objective that is built from
+them.
 """

@@ -24,7 +24,6 @@ from isotrope.contract.context import BuildContext, Unopened, built
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
-from isotrope.preset.outside import check_loss, check_options
 from isotrope.preset.tables import TomlTable, leaves, resolved_tables
 from isotrope.preset.tables import preset_names as preset_names
 from isotrope.text.pair_corpus import PairMaker
@@ -95,8 +94,6 @@ class TrainSettings(_Record):
     keep_head: bool | None = None
     # the layers, by torch.compile: for GPUs; None: no, and no word of it in records
     compile: bool | None = None
-    # several processes share the weights; None: no, and no word of it in records
-    fsdp: bool | None = None
 
 
 RECORDS: dict[str, type[_Record]] = {
@@ -144,20 +141,12 @@ class Preset(_Record):
     encoder: EncoderSettings
     train: TrainSettings = TrainSettings()
     pairs: PairSettings | None = None  # the text is documents, and pairs are drawn from them
-    # an outside loss, instead of views, scores and terms
-    loss: Annotated[str, Field(pattern=r"\w:\w")] | None = None
-    loss_options: TomlTable | None = None
     tokens: TomlTable = {}
     peers: TomlTable | None = None  # None: no, and no word of it in records
     views: TomlTable = {}
     scores: TomlTable = {}
     terms: TomlTable = {}
     teachers: TomlTable = {}
-
-    @property
-    def method(self) -> str:
-        """What is trained: the class of the outside loss, else the preset's name."""
-        return (self.loss or self.name).rpartition(":")[2]
 
     def parts(self, *stages: str) -> list[Part]:
         """The components of some stages, or of all, in order."""
@@ -221,8 +210,7 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
     except ValidationError as error:
         mistake = explain(error, Preset, keys=_keys(tables))
         raise UserError(f"preset {name}: {mistake.problem}", mistake.remedy) from error
-    check_loss(preset)
-    if not preset.loss and not preset.parts("terms"):
+    if not preset.parts("terms"):
         raise UserError(
             f"preset {name} has no terms, so no loss", "add one, such as [terms.infonce]"
         )
@@ -246,8 +234,6 @@ def check_runnable(preset: Preset) -> None:
     """What is checked when a run starts: classes named as ``module:Class``, which are imported, and
     a head to keep.
     """
-    if preset.loss:
-        check_options(preset.loss, preset.loss_options or {})
     _check_parts(preset, third_parties=True)
     without = [part.label for part in preset.parts("views") if not hasattr(part.cls, "layers")]
     if preset.train.keep_head and (without or not preset.head):

@@ -308,11 +308,9 @@ def has_component(override: str, recipe: Preset) -> bool:
     label = rest.split(".")[0]
     if stage == READING:
         return recipe.pairs is not None
-    if stage not in (*STAGES, "loss_options"):
+    if stage not in STAGES:
         return True
-    # an outside loss has no passes and no order
-    of_stage = label in RESERVED and recipe.loss is None
-    return of_stage or label in (getattr(recipe, stage) or {})
+    return label in RESERVED or label in (getattr(recipe, stage) or {})
 
 
 def check_component(override: str, recipes: Iterable[Preset], where: str = "") -> None:

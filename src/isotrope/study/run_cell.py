@@ -165,11 +165,10 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
     whitening.
 
     The views are those of the preset in training, on `BATCHES` batches of the row's sentences. Word
-    vectors and outside losses have none, and those of a row with a step behind its model are those
-    of the row without.
+    vectors have none, and those of a row with a step behind its model are those of the row without.
     """
     recipe = read_preset(cell.row.preset, cell.overrides)
-    if not cell.run.positives or cell.row.then or recipe.loss or Path(model).is_file():
+    if not cell.run.positives or cell.row.then or Path(model).is_file():
         return {}
     recipe = recipe.model_copy(update={"scores": {}, "terms": {"infonce": {}}, "teachers": {}})
     student = untrained(recipe.encoder.model_copy(update={"backbone": model, "student": None}))

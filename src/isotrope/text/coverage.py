@@ -110,4 +110,4 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
         problem = f"the model's tokenizer has no words of this script: {share}"
     else:
         return ""
-    return f"warning: {problem}; take a multilingual model or one of this language, or make one with isotrope pretrain"
+    return f"warning: {problem}; take a multilingual model, or one of this language"

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ from isotrope.training import checkpoints
 from isotrope.training.pairs import TransferDev
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_count, process_number
-from isotrope.training.trainer import ObjectiveState, ShardedTrainer, Trainer, training_arguments
+from isotrope.training.trainer import ObjectiveState, Trainer, training_arguments
 
 NOT_SCORES = {
     f"eval_{name}" for name in ("runtime", "samples_per_second", "steps_per_second", "loss")
@@ -92,7 +91,8 @@ def fit(plan: TrainingPlan) -> dict[str, Any]:
             model, plan.corpus, plan.sample.rows, length, plan.console, others
         )
     evaluator = DevScore(plan.selecting) if plan.selecting else Signals(plan.watched, length)
-    trainer = (ShardedTrainer if preset.train.fsdp else partial(Trainer, model=model))(
+    trainer = Trainer(
+        model=model,
         args=arguments,
         train_dataset=dataset,
         loss=plan.objective,
@@ -110,8 +110,6 @@ def fit(plan: TrainingPlan) -> dict[str, Any]:
         kept = checkpoints.checkpoint_folder(folder, best["step"])
         trainer._load_from_checkpoint(str(kept))
         state.load(kept)
-    if isinstance(trainer, ShardedTrainer):
-        plan.objective.model = trainer.collect().to(trainer.student.device)
     if preset.train.keep_head:
         model.extend(head_layers(plan.objective))
     if preset.encoder.lora is not None and preset.encoder.lora.save == "merged":

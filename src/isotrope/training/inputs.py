@@ -101,10 +101,9 @@ def read_inputs(
     # of the names of models, the identity has checksums of their files
     named, processes = re.compile(r"encoder\.backbone|teachers\..*\.models?"), process_count()
     keys = {key: value for key, value in flat(resolved).items() if not named.fullmatch(key)}
-    # Dropout and token steps draw; an outside loss sees only the batch of its own process. Without
-    # them the number of
-    # processes does not matter, and the batch of all of them together decides.
-    if resolved.encoder.dropout == 0 and not resolved.loss and not resolved.tokens:
+    # Dropout and token steps draw. Without them the number of processes does not matter, and the
+    # batch of all of them together decides.
+    if resolved.encoder.dropout == 0 and not resolved.tokens:
         keys["train.batch_size"], processes = keys["train.batch_size"] * processes, 1
     judges = {
         f"{task}/{part}": pairs for task, parts in judging.items() for part, pairs in parts.items()
@@ -174,7 +173,6 @@ def untrained_teachers(preset: Preset) -> list[str]:
 
 def _check(preset: Preset) -> None:
     check_runnable(preset)
-    check_fsdp(preset)
     backbone = preset.encoder.backbone
     for name in (
         backbone,
@@ -188,25 +186,6 @@ def _check(preset: Preset) -> None:
     Prompts(preset.encoder.prompt, preset.encoder.prompt_name).check(locate(backbone), backbone)
     if preset.encoder.student is not None:
         check_student(preset.encoder.student)
-
-
-def check_fsdp(preset: Preset) -> None:
-    """Refuse ``train.fsdp`` where it is not defined."""
-    if not preset.train.fsdp:
-        return
-    others = {
-        # its weights are spread over several, which torchrun starts
-        "a single process": process_count() == 1,
-        "encoder.lora": preset.encoder.lora,  # frozen and trained weights in one layer
-        "loss": preset.loss,  # it may read the student's weights as it likes
-        "train.compile": preset.train.compile,
-        # each process would scale its own losses
-        "train.precision = 'fp16'": preset.train.precision == "fp16",
-    }
-    for name in filter(others.get, others):
-        raise UserError(
-            f"train.fsdp = true does not go with {name}", "change that, or set train.fsdp = false"
-        )
 
 
 def refuse_without_effect(text: TextSource, preset: Preset, held_out: int = 0) -> None:

@@ -16,7 +16,6 @@ from isotrope.evaluation.sets.senteval import STS_TASKS
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import SimilaritySets, main_pairs, score, similarities
 from isotrope.evaluation.verdict import Verdict
-from isotrope.preset.outside import cited_by_loss
 from isotrope.preset.sources import sourced
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import SHORT_NAMES, before_after, verdict_table, with_average
@@ -132,10 +131,10 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
         [text.name] if text.in_memory else text.paths, len(corpus), len(plan.sample), corpus.key
     )
     settings = [*_shown(plan), *((key, str(value), SET) for key, value in further.items())]
-    cites = [*cited_keys(part.cls for part in preset.parts()), *cited_by_loss(preset.loss)]
+    cites = cited_keys(part.cls for part in preset.parts())
     step = Step(
         action="Trained with",
-        method=preset.method,
+        method=preset.name,
         data=data,
         settings=settings,
         cites=cites,

@@ -9,12 +9,11 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 from sentence_transformers.util import batch_to_device
-from torch import Tensor, nn
+from torch import Tensor
 from transformers.integrations import get_available_reporting_integrations
 
 from isotrope.console.threads import threads_line
 from isotrope.contract.context import BuildContext
-from isotrope.contract.features import KEEP, language_model
 from isotrope.encoder import load
 from isotrope.encoder.adapters import add_adapter, name_base
 from isotrope.encoder.fast.packed import compile_layers
@@ -23,13 +22,11 @@ from isotrope.encoder.prompts import Prompts, refuse_routes, used_prompt
 from isotrope.encoder.student import student_of
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
-from isotrope.preset.outside import LABELS, OutsideLoss, build_outside
 from isotrope.preset.preset import (
     EncoderSettings,
     Preset,
     build_objective,
     open_teachers,
-    unopened_teachers,
 )
 from isotrope.store.job import Job
 from isotrope.text.corpus import Texts
@@ -37,7 +34,7 @@ from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.sample import PermutedBatches, Sample
 from isotrope.training.folder import RunFolder
 from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs
-from isotrope.training.processes import process_count, process_number, refuse_several
+from isotrope.training.processes import process_count, process_number
 
 SHOWN = 500  # of these, kept for the report
 
@@ -48,7 +45,7 @@ class TrainingPlan(RunInputs):
 
     folder: RunFolder  # its identity is written
     model: SentenceTransformer  # the student, as it is before training
-    objective: Objective | OutsideLoss  # teachers included
+    objective: Objective  # teachers included
     sample: Sample  # the rows of the corpus to train on
     watched: list[str]  # sentences for the label-free signals, the same for every seed
     console: Console
@@ -93,7 +90,7 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     context = BuildContext.of(
         model, corpus=corpus, rows=sample.rows, folder=job.folder, max_length=train.max_length
     )
-    objective = _objective(preset, model, inputs.seed, context)
+    objective = build_objective(preset, model, inputs.seed, context=context)
     _rehearse(objective, corpus, preset)
     if train.compile:
         compile_layers(model)
@@ -103,10 +100,7 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
         folder.begin(preset, watched[:SHOWN])
         for line in filter(None, _told(inputs, model, sample, watched)):
             console.print(line)
-    if isinstance(objective, Objective):
-        objective.teachers = open_teachers(preset, context)
-    elif objective.teacher is not None:
-        objective.teacher = open_teachers(preset, context)[LABELS]
+    objective.teachers = open_teachers(preset, context)
     return TrainingPlan(
         **vars(inputs),
         folder=folder,
@@ -153,48 +147,7 @@ def _longest(model: SentenceTransformer, preset: Preset) -> int:
     return int(getattr(config, "max_position_embeddings", preset.train.max_length))
 
 
-def _objective(
-    preset: Preset, model: SentenceTransformer, seed: int, context: BuildContext
-) -> Objective | OutsideLoss:
-    if not preset.loss:
-        objective = build_objective(preset, model, seed, context=context)
-        if preset.train.fsdp:
-            check_parts(objective)
-        return objective
-    outside = build_outside(
-        preset, model, seed, context, unopened_teachers(preset, context).get(LABELS)
-    )
-    if outside.has_weights:  # several processes would train them apart
-        refuse_several(f"loss = {preset.loss!r}")
-    return outside
-
-
-def check_parts(objective: Objective) -> None:
-    """Refuse a student without a transformer, and components that read its weights where no process
-    has them all.
-    """
-    why = "" if language_model(objective.model) else "the model has no transformer to spread"
-    student = {id(part) for part in (*objective.model.modules(), *objective.model.parameters())}
-    for part in objective.parts:
-        inside = part.modules() if isinstance(part, nn.Module) else [part]
-        reads = any(id(held) in student for module in inside for held in _held(module))
-        if reads or KEEP in getattr(part, "needs", ()):
-            why = f"{type(part).__name__.strip('_')} reads the weights of the student itself"
-    if why:
-        raise UserError(
-            f"train.fsdp = true: {why}", "set train.fsdp = false, or choose another model or method"
-        )
-
-
-def _held(module: Any) -> Iterator[Any]:
-    """Modules and weights that an object holds: its own, and those that it refers to."""
-    if isinstance(module, nn.Module):
-        yield from (*module._modules.values(), *module._parameters.values())
-    for value in vars(module).values() if hasattr(module, "__dict__") else ():
-        yield from value if isinstance(value, (tuple, list)) else (value,)
-
-
-def _rehearse(objective: Objective | OutsideLoss, corpus: Texts, preset: Preset) -> None:
+def _rehearse(objective: Objective, corpus: Texts, preset: Preset) -> None:
     """Make the checks of the objective's first step now, before long work. The objective's state
     does not change.
     """
@@ -210,13 +163,10 @@ def _rehearse(objective: Objective | OutsideLoss, corpus: Texts, preset: Preset)
         read = model.preprocess(rows[name], prompt=prompt or None, max_length=length)
         features.append(batch_to_device(read, model.device))
     objective.to(model.device)
-    if isinstance(objective, OutsideLoss):
-        objective.rehearse([dict(column) for column in features], torch.tensor(rows["label"]))
-    else:
-        before = {name: value.clone() for name, value in objective.components.state_dict().items()}
-        with torch.no_grad():
-            objective.train().view(features, None)  # refuses equal views
-        objective.components.load_state_dict(before)
+    before = {name: value.clone() for name, value in objective.components.state_dict().items()}
+    with torch.no_grad():
+        objective.train().view(features, None)  # refuses equal views
+    objective.components.load_state_dict(before)
     model.eval()
     _refuse_first_token_alone(model, features[0], preset)
 
@@ -260,7 +210,7 @@ def _told(
     rows = "sentences" if preset.pairs is None else "pairs" if len(columns) > 1 else "passages"
     epochs = f"{train.epochs:g} epoch" + ("" if train.epochs == 1 else "s")
     student = f"{encoder.student} of {name}" if encoder.student else name
-    yield f"{preset.method} from {student}: {len(sample):,} {rows}, {epochs}, batches of {train.batch_size}"
+    yield f"{preset.name} from {student}: {len(sample):,} {rows}, {epochs}, batches of {train.batch_size}"
     if inputs.chosen:
         kind = "a sentence-embedding model" if preset.name == "adapt" else "a raw language model"
         yield f"no preset was named, and {name} is {kind}: --preset {preset.name}"

@@ -1,6 +1,4 @@
-"""The processes of a run, which torchrun numbers in RANK and WORLD_SIZE, and the machine that they
-run on.
-"""
+"""The processes that share a run, and the machine that they run on."""
 
 import os
 import platform
@@ -16,17 +14,9 @@ import torch
 import torch.distributed as distributed
 import xxhash
 
+from isotrope.console.processes import process_count as process_count
+from isotrope.console.processes import process_number as process_number
 from isotrope.errors import Stopped, UserError
-
-
-def process_number() -> int:
-    """This process's number; 0 is the only one that writes and prints."""
-    return int(os.environ.get("RANK", "0"))
-
-
-def process_count() -> int:
-    """How many processes were started."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def refuse_several(command: str) -> None:

@@ -2,36 +2,23 @@
 
 import math
 from collections.abc import Sequence
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import (
-    SentenceTransformer,
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
 from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
 from transformers import TrainerCallback
-from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
 from isotrope.encoder.adapters import has_adapter, load_adapter
-from isotrope.encoder.sharded import (
-    by_kind,
-    clip,
-    collected,
-    gathered,
-    load_whole,
-    shard,
-    spread_like,
-)
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
-from isotrope.preset.outside import OutsideLoss
 from isotrope.preset.preset import Preset
 from isotrope.text.permutation import derive
 from isotrope.text.sample import PermutedBatches
@@ -67,7 +54,7 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         self.accelerator.unscale_gradients()  # those of fp16
-        return clip(self.loss.parameters(), self.args.max_grad_norm)
+        return clip_grad_norm_(self.loss.parameters(), self.args.max_grad_norm)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """One batch. Whether training diverges is only asked when it is logged, because on a GPU it
@@ -170,84 +157,6 @@ def training_arguments(
     )
 
 
-class ShardedTrainer(Trainer):
-    """Writes and reads the same plain files as `Trainer`. FSDP2 averages the gradients, so nothing
-    wraps the model.
-
-    The objective gets a spread copy of the student; its second encoders are spread in place. The
-    plain student lies in main memory, where the first process's gets the weights that are saved.
-    """
-
-    model: Any
-    optimizer: Any
-
-    def __init__(self, loss: Any, **kwargs: Any) -> None:
-        device = loss.model.device
-        self.plain = loss.model.to("cpu")
-        loss.model = self.student = deepcopy(self.plain)  # a GPU gets it layer by layer
-        shard(self.student, device)
-        self.student.to(device)
-        for peer, _ in loss.peers:
-            for encoder in peer.modules():
-                if isinstance(encoder, SentenceTransformer):
-                    shard(encoder, device)
-        super().__init__(model=self.student, loss=loss, **kwargs)
-        self.accelerator.prepare_model = partial(
-            self.accelerator.prepare_model, evaluation_mode=True
-        )
-
-    def collect(self) -> SentenceTransformer:
-        """The plain student with the weights of now. All processes must call."""
-        state = collected(self.student.state_dict())
-        if process_number() == 0:
-            self.plain.load_state_dict(state)
-        return self.plain
-
-    def get_optimizer_cls_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Groups of spread weights, and of plain ones."""
-        cls, options = super().get_optimizer_cls_and_kwargs(*args, **kwargs)
-        groups = [
-            given | {"params": kind}
-            for given in options["optimizer_dict"]
-            for kind in by_kind(given["params"])
-        ]
-        return cls, options | {"optimizer_dict": groups}
-
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
-        """With whole weights on each process, each encodes its part of the texts."""
-        with gathered(self.model):
-            return super().evaluation_loop(*args, **kwargs)
-
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        optimizer: Any = self.optimizer
-        state = collected(optimizer.state_dict())
-        self.model, self.optimizer = self.collect(), SimpleNamespace(state_dict=lambda: state)
-        try:
-            super()._save_checkpoint(*args, **kwargs)
-        finally:
-            self.model, self.optimizer = self.student, optimizer
-
-    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
-        self.model = self.plain
-        super()._load_from_checkpoint(checkpoint_path)
-        self.model = self.student
-        load_whole(self.model, self.plain.state_dict())
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if checkpoint is None:
-            return
-        read = partial(torch.load, map_location="cpu", weights_only=True, mmap=True)
-        state = read(Path(checkpoint) / OPTIMIZER_NAME)
-        weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
-        for number, kept in state["state"].items():
-            like = weights[number]
-            state["state"][number] = {
-                k: spread_like(v, like) if v.shape == like.shape else v for k, v in kept.items()
-            }
-        self.optimizer.load_state_dict(state)
-        self.lr_scheduler.load_state_dict(read(Path(checkpoint) / SCHEDULER_NAME))
-
-
 WEIGHTS = "objective.safetensors"
 
 
@@ -266,7 +175,7 @@ class ObjectiveState(TrainerCallback):
             objective is not the one that is trained, or some weights are not finite.
     """
 
-    def __init__(self, objective: Objective | OutsideLoss) -> None:
+    def __init__(self, objective: Objective) -> None:
         self.objective = objective
 
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -283,19 +192,17 @@ class ObjectiveState(TrainerCallback):
             raise UserError(problem, "lower the learning rate")
 
     def own_state(self) -> dict[str, Tensor]:
-        """The objective's weights, buffers and step number, without the encoder. All processes must
-        call.
-        """
-        state = self.objective.state_dict()
-        own = collected(
-            {name: value for name, value in state.items() if not name.startswith("model.")}
-        )
-        return {name: value.contiguous() for name, value in own.items()}
+        """The objective's weights, buffers and step number, without the encoder."""
+        return {
+            name: value.contiguous()
+            for name, value in self.objective.state_dict().items()
+            if not name.startswith("model.")
+        }
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        own = self.own_state()
         if state.is_world_process_zero:
-            save_file(own, checkpoint_folder(Path(args.output_dir), state.global_step) / WEIGHTS)
+            checkpoint = checkpoint_folder(Path(args.output_dir), state.global_step)
+            save_file(self.own_state(), checkpoint / WEIGHTS)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.global_step:
@@ -309,14 +216,14 @@ class ObjectiveState(TrainerCallback):
             raise UserError(
                 problem, "resume with ObjectiveState and the preset that the run began with"
             )
-        load_whole(self.objective, kept)
+        self.objective.load_state_dict(kept, strict=False)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if args.max_grad_norm:
             own = [
                 p for name, p in self.objective.named_parameters() if not name.startswith("model.")
             ]
-            clip(own, args.max_grad_norm)
+            clip_grad_norm_(own, args.max_grad_norm)
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.objective.after_step()
