@@ -36,7 +36,7 @@ from sentence_transformers.sentence_transformer.losses import DenoisingAutoEncod
 import isotrope
 from benchmarks.paths import RESULTS
 from benchmarks.theirs import denoising_columns, train_with_their_loss
-from isotrope.encoder.embed import cut
+from isotrope.encoder.length import limit_length
 from isotrope.evaluation.embed import embed_texts
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.public import load_retrieval_set, scifact_abstracts
@@ -269,7 +269,7 @@ def with_tsdae(
     of: list[Vector] = []
     nothing = Basis([], PseudoQueries(), SEED)
     for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(trained)):
-        with cut(encoder, JUDGED_LENGTH):
+        with limit_length(encoder, JUDGED_LENGTH):
             of.append(
                 measure_trial(encoder, Trial(AS_IS, steps=()), [task], nothing, {}).scores[AS_IS][
                     task.name

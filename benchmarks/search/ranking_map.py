@@ -25,7 +25,8 @@ from rich.console import Console
 from benchmarks.paths import RESULTS
 from benchmarks.search import choice
 from isotrope import load
-from isotrope.encoder.embed import Vectors, cut, vectors_of
+from isotrope.encoder.embed import Vectors, vectors_of
+from isotrope.encoder.length import limit_length
 from isotrope.evaluation.document_tasks import DocumentTask
 from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.search import Search, by_cosine, ranked_lists, search_with
@@ -99,7 +100,7 @@ class Cell:
         kept = self.work / f"{model}-{len(every)}.npy"
         if not kept.is_file():
             encoder = load(f"isotrope/{model}")
-            with cut(encoder, TOKENS):
+            with limit_length(encoder, TOKENS):
                 np.save(kept, vectors_of(encoder, every, batch_size=32))
         return Embeddings(every, np.load(kept))
 
@@ -261,7 +262,7 @@ def with_encoder(done: dict[str, Any], data: str, work: Path) -> dict[str, Any]:
             [*here.domain.queries, *here.domain.corpus, *(t for k in here.tasks for t in k.texts)]
         )
     )
-    with cut(trained, TOKENS):
+    with limit_length(trained, TOKENS):
         new = Embeddings(every, vectors_of(trained, every, batch_size=32))
     found = {}
     for told, old in (("encoder", new), ("encoder, queries only", here.vectors)):

@@ -15,7 +15,8 @@ import numpy as np
 import isotrope
 from benchmarks.paths import RESULTS
 from benchmarks.search.choice import collection, part_of
-from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.length import limit_length
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embeddings
 from isotrope.improvement.steps import JUDGED_LENGTH
@@ -34,7 +35,7 @@ def measured(model: str, name: str, data: str) -> dict[str, Any]:
     place, _, pooling = model.partition("@")
     encoder = isotrope.load(place, pooling=pooling or None)
     texts = task.texts
-    with cut(encoder, JUDGED_LENGTH):
+    with limit_length(encoder, JUDGED_LENGTH):
         known = Embeddings(texts, vectors_of(encoder, texts, batch_size=32))
     corpus = list(task.corpus)
     order = np.random.default_rng(0).permutation(len(corpus))

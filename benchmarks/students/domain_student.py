@@ -16,7 +16,7 @@ from pathlib import Path
 import isotrope
 from benchmarks.paths import RESULTS
 from benchmarks.search.choice import collection, write_documents
-from isotrope.encoder.embed import cut
+from isotrope.encoder.length import limit_length
 from isotrope.encoder.student import student_of
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare_means
@@ -31,7 +31,7 @@ OVERRIDES = ("pairs.rounds=4", "train.precision=bf16", "teachers.teacher.precisi
 
 def searched(encoder: Encoder, task: RetrievalSet) -> Vector:
     """nDCG@10 of each query."""
-    with cut(encoder, LENGTH):
+    with limit_length(encoder, LENGTH):
         return task.score(encoder)
 
 

@@ -45,7 +45,8 @@ from isotrope.compression.compress import TIMED
 from isotrope.compression.cost import costs
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import save
-from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.length import limit_length
 from isotrope.encoder.locate import locate
 from isotrope.encoder.student import student_of
 from isotrope.evaluation.sets.public import load_retrieval_set
@@ -139,7 +140,7 @@ def nearness(model: SentenceTransformer, texts: list[str]) -> dict[str, float]:
     """
     found = []
     for one in (isotrope.load(TEACHER), model):
-        with cut(one, LENGTH):
+        with limit_length(one, LENGTH):
             rows = np.asarray(vectors_of(one, texts), dtype=np.float64)
         found.append(rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(1e-12))
     teacher, student = found

@@ -16,7 +16,8 @@ from helpers.small_encoders import KINDS, as_student
 from helpers.words import WORDS
 from isotrope import load
 from isotrope.encoder.checksum import model_checksum
-from isotrope.encoder.embed import cut, freed_memory, vectors_of
+from isotrope.encoder.embed import freed_memory, vectors_of
+from isotrope.encoder.length import limit_length
 from isotrope.errors import UserError
 
 
@@ -120,7 +121,7 @@ def test_a_model_gives_the_same_vectors_in_any_order(tiny_model: Path) -> None:
 def test_a_model_reads_less_for_a_while(tiny_model: Path) -> None:
     model = load(tiny_model)
     for length, read in ((5, 5), (1000, 64), (None, 64)):
-        with cut(model, length):
+        with limit_length(model, length):
             assert model.max_seq_length == read
         assert model.max_seq_length == 64
 

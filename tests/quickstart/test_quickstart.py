@@ -14,7 +14,7 @@ from rich.console import Console
 from helpers.small_bert import build_bert
 from isotrope.cli.main import main
 from isotrope.encoder import load
-from isotrope.encoder.embed import cut
+from isotrope.encoder.length import limit_length
 from isotrope.errors import UserError
 from isotrope.quickstart import run as module
 from isotrope.quickstart.run import (
@@ -93,7 +93,7 @@ def test_every_model_is_judged_by_the_questions(finished: Outcome) -> None:
     models = {"./raw": load("./raw"), "RankCSE": taught, BETTER: finished.model}
     for name, model in models.items():
         row = record["table"][name]
-        with cut(model, READ):
+        with limit_length(model, READ):
             queries = model.encode_query(asked)
             pages = model.encode_document([f"{page['title']} {page['text']}" for page in PAGES])
         cosines = model.similarity(queries, pages).numpy()

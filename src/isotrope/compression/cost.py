@@ -20,7 +20,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load
-from isotrope.encoder.embed import cut, freed_memory, vectors_of
+from isotrope.encoder.embed import freed_memory, vectors_of
+from isotrope.encoder.length import limit_length
 
 COST_LENGTH = 128  # tokens of a text
 COST_BATCH = 32
@@ -73,7 +74,7 @@ def costs(
 
 
 def _encode(model: SentenceTransformer, texts: Sequence[str]) -> None:
-    with cut(model, COST_LENGTH):
+    with limit_length(model, COST_LENGTH):
         vectors_of(model, texts, batch_size=COST_BATCH, progress=lambda _: None)
 
 

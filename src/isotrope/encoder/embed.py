@@ -5,8 +5,7 @@ memory back.
 import ctypes
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -182,17 +181,3 @@ def _encoded(encoder: Encoder, texts: list[str], role: Role | None) -> Vectors:
         remedy = f"return one vector a sentence: shape ({len(texts)}, dimensions)"
         raise UserError(f"encode() gave shape {vectors.shape} for {len(texts)} sentences", remedy)
     return vectors if vectors.dtype in (np.float32, np.float64) else vectors.astype(np.float32)
-
-
-@contextmanager
-def cut(model: SentenceTransformer, length: int | None) -> Iterator[None]:
-    """Let a model read at most ``length`` tokens of a text for a while; None: as many as before."""
-    own = model.max_seq_length
-    if length is None or own == inf:  # a model of one vector a token cuts nothing
-        yield
-        return
-    model.max_seq_length = min(length, own or length)
-    try:
-        yield
-    finally:
-        model.max_seq_length = own

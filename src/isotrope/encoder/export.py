@@ -16,6 +16,7 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.faults import quiet
+from isotrope.encoder.locate import trust
 from isotrope.encoder.pooling import split_layers
 from isotrope.store.atomic import new_folder, write_json, write_text
 
@@ -83,6 +84,7 @@ def save(
             write_json(draft / name, record)
         if card:
             write_text(draft / "README.md", card)
+    trust(Path(folder))
 
 
 def for_transformers_4(config: dict[str, Any]) -> dict[str, Any] | None:

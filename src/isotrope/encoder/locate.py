@@ -5,6 +5,7 @@ Nothing is loaded.
 import json
 import os
 import re
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -88,15 +89,66 @@ def is_bare(model: str | Path) -> bool:
     return not is_sentence_transformer_model(where)
 
 
-def first_module(where: str) -> str:
-    """The kind of the first module of a sentence-transformers model in a folder; a Transformer if
-    none is named.
-    """
+@dataclass(frozen=True, slots=True)
+class FirstModule:
+    """What a model begins with, by its modules.json; a bare encoder has none."""
+
+    kind: str = "Transformer"  # the name of the module's class
+    folder: Path | None = None  # where its files are; None: on the hub
+    is_bare: bool = True  # whether there is no modules.json
+    is_own_code: bool = False  # whether its class is not one of sentence-transformers
+
+    @property
+    def has_routes(self) -> bool:
+        """Whether it has an encoder for queries and another one for documents."""
+        return self.kind == "Router"
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it has one vector a token, and no language model."""
+        return self.kind == "StaticEmbedding"
+
+    @property
+    def is_transformer(self) -> bool:
+        """Whether a configuration of transformers describes it."""
+        if self.is_own_code and self.folder is not None:
+            return (self.folder / "config.json").is_file()
+        return self.kind == "Transformer"
+
+
+def first_module(where: str) -> FirstModule:
+    """The first module of a model. Models on the hub count as bare, since nothing is loaded."""
+    folder = Path(where)
+    if not folder.is_dir():
+        return FirstModule()
     try:
-        first = json.loads((Path(where) / "modules.json").read_text(encoding="utf-8"))[0]
-        return str(first["type"]).rsplit(".", 1)[-1]
-    except (OSError, ValueError, LookupError, TypeError):
-        return "Transformer"
+        first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
+        package, _, kind = str(first["type"]).rpartition(".")
+        return FirstModule(
+            kind=kind,
+            folder=folder / first.get("path", ""),
+            is_bare=False,
+            is_own_code=not package.startswith("sentence_transformers"),
+        )
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return FirstModule(folder=folder, is_bare=not (folder / "modules.json").is_file())
+
+
+_saved_here = set[Path]()  # folders that this process has written from models in memory
+
+
+def trust(folder: Path) -> None:
+    """Let the own code of a model in ``folder`` run, which was just written from a loaded model."""
+    _saved_here.add(folder.resolve())
+
+
+def is_trusted(where: str) -> bool:
+    """Whether a model's own code may run: only that of a model which the user had loaded already.
+
+    Such a model lies in our cache, or in a folder that this process has written.
+    """
+    folder = Path(where)
+    return folder.is_relative_to(cache_folder("models")) or folder.resolve() in _saved_here
 
 
 @cache

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder.embed import Vectors, cut, vectors_of
+from isotrope.encoder.embed import Vectors, vectors_of
+from isotrope.encoder.length import limit_length
 from isotrope.encoder.prompts import has_roles
 from isotrope.types import Encoder, Vector
 
@@ -59,7 +60,7 @@ def embed_texts(
     ``query_model`` reads the queries, if it is given. A model without roles reads both in one way.
     """
     reader = query_model or model
-    with cut(model, length), cut(reader, length):
+    with limit_length(model, length), limit_length(reader, length):
         if query_model is None and not has_roles(model):
             texts = list(dict.fromkeys([*queries, *documents]))
             return Embeddings(texts, vectors_of(model, texts, batch_size=32))

@@ -17,7 +17,8 @@ from zipfile import BadZipFile
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder.embed import Vectors, cut, search_vectors
+from isotrope.encoder.embed import Vectors, search_vectors
+from isotrope.encoder.length import limit_length
 from isotrope.encoder.prompts import routed
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import DocumentTask, make_document_tasks
@@ -216,7 +217,7 @@ def _crossed(
 
 def found_by(model: SentenceTransformer, search: RetrievalSet) -> tuple[Vectors, Vectors]:
     """The vectors of a search's queries and texts."""
-    with cut(model, JUDGED_LENGTH):
+    with limit_length(model, JUDGED_LENGTH):
         return search_vectors(model, search.queries, search.corpus)
 
 

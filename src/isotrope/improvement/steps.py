@@ -14,7 +14,8 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.components.citations import cited_keys
-from isotrope.encoder.embed import Vectors, cut, vectors_of
+from isotrope.encoder.embed import Vectors, vectors_of
+from isotrope.encoder.length import limit_length
 from isotrope.evaluation.document_tasks import DocumentTask
 from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
@@ -144,7 +145,7 @@ def texts_read(
 def speed_of(model: SentenceTransformer, texts: Sequence[str]) -> float:
     """Words that a model reads in a second, by the budget's clock, from a few of the texts."""
     some = [texts[place] for place in evenly(len(texts), PROBED)]
-    with cut(model, JUDGED_LENGTH):
+    with limit_length(model, JUDGED_LENGTH):
         vectors_of(model, some[:2])  # the first call is slower
         began = Budget.clock.now()
         vectors_of(model, some, batch_size=PROBED)

@@ -24,7 +24,8 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.checksum import files_checksum
-from isotrope.encoder.embed import Vectors, cut, search_vectors, vectors_of
+from isotrope.encoder.embed import Vectors, search_vectors, vectors_of
+from isotrope.encoder.length import limit_length
 from isotrope.evaluation.search import CUTOFF, by_cosine, rank_search, reciprocal_rank
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare_means
@@ -222,7 +223,7 @@ def _made(
     console.print(f"judging all models by {len(asked):,} questions that none has seen")
     table, ranks, hits = dict[str, dict[str, float]](), {}, {}
     for name, encoder in models.items():
-        with watch("judging", console, name), cut(encoder, READ):
+        with watch("judging", console, name), limit_length(encoder, READ):
             if name == BETTER and for_queries(better.record["made"][better.choice]):
                 # its pages have the vectors of GOOD, the last model
                 queries = vectors_of(encoder, asked, role="query")

@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
 from isotrope.encoder import load, save
-from isotrope.encoder.embed import cut
+from isotrope.encoder.length import limit_length
 from isotrope.encoder.prompts import used_prompt
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.evaluation.document_tasks import make_document_tasks
@@ -253,7 +253,7 @@ def reading(
         yield
         return
     with (
-        cut(model, length),
+        limit_length(model, length),
         torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"),
     ):
         yield

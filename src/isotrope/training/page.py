@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from isotrope.console.progress import duration
 from isotrope.encoder import load
-from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.length import limit_length
 from isotrope.encoder.locate import public_name
 from isotrope.encoder.prompts import one_route, routed
 from isotrope.errors import UserError, needs
@@ -119,7 +120,7 @@ def spaces(run: RunFolder) -> tuple[dict[str, Space], list[str]]:
             encoder = load(model)
             # the way that was trained
             encoder = one_route(encoder, "query") if routed(encoder) else encoder
-            with cut(encoder, run.preset.train.max_length):
+            with limit_length(encoder, run.preset.train.max_length):
                 seen[time] = Space.of(vectors_of(encoder, run.sample))
         except UserError as error:
             missing.append(f"In-batch similarity, spectrum and neighbours {time}: {error}.")

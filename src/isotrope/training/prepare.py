@@ -17,6 +17,7 @@ from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.adapters import add_adapter, name_base
 from isotrope.encoder.fast.packed import compile_layers
+from isotrope.encoder.length import position_limit
 from isotrope.encoder.locate import is_bare, locate, public_name
 from isotrope.encoder.prompts import Prompts, refuse_routes, used_prompt
 from isotrope.encoder.student import student_of
@@ -144,7 +145,7 @@ def _add_adapter(preset: Preset, model: SentenceTransformer) -> None:
 def _longest(model: SentenceTransformer, preset: Preset) -> int:
     """The most tokens that the model can read."""
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    return int(getattr(config, "max_position_embeddings", preset.train.max_length))
+    return position_limit(config, preset.encoder.backbone) or preset.train.max_length
 
 
 def _rehearse(objective: Objective, corpus: Texts, preset: Preset) -> None:

@@ -17,7 +17,8 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraini
 from torch import Tensor, nn
 
 from isotrope.encoder import save
-from isotrope.encoder.embed import Vectors, cut
+from isotrope.encoder.embed import Vectors
+from isotrope.encoder.length import limit_length
 from isotrope.encoder.prompts import refuse_routes, role_prompt, used_prompt
 from isotrope.evaluation.search import RankedLists
 from isotrope.post.ranking_map import ranking_loss
@@ -120,7 +121,7 @@ def learn_rankings(
         callbacks=[GiveBack(), Sealing(log)],
         train_dataset=Dataset.from_dict({"query": queries, "label": list(range(len(queries)))}),
     )
-    with cut(model, LENGTH):
+    with limit_length(model, LENGTH):
         train_from(trainer, start)
     trainer.refuse_divergence()
     save(model, saved)

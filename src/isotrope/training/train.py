@@ -13,7 +13,8 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import duration, watch
 from isotrope.encoder import load, save
 from isotrope.encoder.checksum import GivenModel, located
-from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.length import limit_length
 from isotrope.errors import UserError
 from isotrope.preset.preset import Preset
 from isotrope.report.card import save_card
@@ -210,7 +211,7 @@ def _seconds(text: TextSource, method: Preset, model: str, sentences: int | None
     """
     corpus, encoder = training_text(text, method, sentences), load(model)
     some = corpus.texts(np.array(evenly(len(corpus), PROBED)))
-    with cut(encoder, method.train.max_length):
+    with limit_length(encoder, method.train.max_length):
         vectors_of(encoder, some[:2])  # the first call is slower
         began = time.monotonic()
         vectors_of(encoder, some, batch_size=PROBED)
