@@ -41,7 +41,7 @@ from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.card import NAME as CARD
 from isotrope.report.card import Card, save_card
 from isotrope.report.outcome import framed
-from isotrope.store.records import Record
+from isotrope.store.files import Record
 from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.corpus import Document
 from isotrope.text.permutation import RowIds

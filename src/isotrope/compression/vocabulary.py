@@ -20,10 +20,9 @@ from isotrope.report.card import Card, Data, Step
 from isotrope.report.outcome import MODEL, REPORT, Outcome, framed, how_to_switch
 from isotrope.report.page import Page
 from isotrope.report.tables import Table
-from isotrope.store.atomic import write_text
 from isotrope.store.cache import cache_folder, cached
+from isotrope.store.files import Record, write_text
 from isotrope.store.job import Job
-from isotrope.store.records import Record
 from isotrope.text import TextSource
 
 KIND = "vocabulary"

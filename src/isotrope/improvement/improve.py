@@ -42,9 +42,8 @@ from isotrope.improvement.steps import Basis, speed_of, words_read
 from isotrope.improvement.teachers import Reranker, is_cross_encoder
 from isotrope.report.examples import searched
 from isotrope.report.outcome import MODEL, REPORT, Outcome
-from isotrope.store.atomic import write_text
+from isotrope.store.files import Record, read_record, write_text
 from isotrope.store.job import Job
-from isotrope.store.records import Record, read_record
 from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.coverage import unknown_warning
 from isotrope.text.permutation import evenly

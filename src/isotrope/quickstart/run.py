@@ -38,9 +38,8 @@ from isotrope.report.examples import examples, examples_table, first_hits
 from isotrope.report.outcome import MODEL, REPORT, Outcome, how_to_switch
 from isotrope.report.page import Page
 from isotrope.report.tables import Table
-from isotrope.store.atomic import write_text
+from isotrope.store.files import Record, write_text
 from isotrope.store.job import Job
-from isotrope.store.records import Record
 from isotrope.training.processes import environment
 from isotrope.training.train import train
 from isotrope.types import Vector

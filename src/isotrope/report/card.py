@@ -22,7 +22,7 @@ from isotrope.encoder.locate import Base, metadata_of, short_name
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.page import templates
 from isotrope.report.tables import Table
-from isotrope.store.atomic import write_text
+from isotrope.store.files import write_text
 
 KEY = "isotrope"  # of the record, in the metadata
 NAME = "README.md"

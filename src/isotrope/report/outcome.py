@@ -11,7 +11,7 @@ from isotrope.encoder import load, save
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.page import Page
 from isotrope.report.tables import Marks, Table
-from isotrope.store.atomic import write_text
+from isotrope.store.files import write_text
 from isotrope.store.job import Job
 
 MODEL, REPORT = "model", "report.html"  # in the folder of the job

@@ -20,10 +20,7 @@ from isotrope.report.comparison import SHORT_NAMES, of_run, with_average
 from isotrope.report.page import Page, PageFigure
 from isotrope.report.space import Space, neighbour_tables
 from isotrope.report.tables import Table
-from isotrope.store.atomic import write_text
-from isotrope.store.disk import writing
-from isotrope.store.mark import claim
-from isotrope.store.records import Record
+from isotrope.store.files import Record, claim, write_text, writing
 from isotrope.training.folder import RunFolder, TaskCosines, task_cosines
 
 if TYPE_CHECKING:
