@@ -240,7 +240,7 @@ def _made(
     judge = f"{len(asked):,} questions that no candidate has seen"
 
     def verdict(before: str, after: str, choice: str) -> Record:
-        compared = compare_means(ranks[before], ranks[after], seed=seed)
+        compared = compare_means(ranks[before], ranks[after])
         return asdict(
             Verdict.of(compared, before=before, after=choice, judge=judge, measure="MRR@10 × 100")
         )
