@@ -88,7 +88,7 @@ def test_no_public_name_means_two_things() -> None:
 
 def test_one_place_renames() -> None:
     found = {name: list(filter(None, map(_renames, _calls(tree)))) for name, tree in TREES.items()}
-    assert found.pop("store/files.py")
+    assert found.pop("store/atomic.py")
     wrong = [f"{name}: {call}" for name, calls in found.items() for call in calls]
     assert not wrong, _listed(wrong)
 

@@ -59,15 +59,18 @@ def test_from_the_command_to_a_search_in_plain_sentence_transformers(
     ]
     done = CliRunner().invoke(app, [*command, *options], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert "Documents keep their vectors, so no index is made again." in " ".join(
-        done.output.split()
-    )
+    shown = " ".join(done.output.split())
+    assert "Your documents keep their vectors, so nothing is encoded again." in shown
+    assert "plain models for queries and for documents:" in shown
     large, small = (
         SentenceTransformer(str(folder), device="cpu") for folder in (teacher, run / "model")
     )
     texts = [*sentences(20), "x", " ".join(sentences(30))]
     np.testing.assert_array_equal(small.encode_document(texts), large.encode_document(texts))
     asked, before = small.encode_query(texts), large.encode_query(texts)
+    for role, expected in (("query", asked), ("document", large.encode_document(texts))):
+        part = SentenceTransformer(str(run / "model" / role), device="cpu")
+        np.testing.assert_allclose(part.encode(texts), expected, atol=1e-6)
     assert not np.allclose(asked, before, atol=1e-3)
     assert (asked * before).sum(axis=1).mean() > 0.9, "near to what its teacher gives to queries"
     ours = isotrope.load(run / "model", device="cpu")
@@ -80,7 +83,7 @@ def test_from_the_command_to_a_search_in_plain_sentence_transformers(
     assert parts["start"]["per_task"].keys() >= {"title → body"}, "titles ask too"
     assert found.record["corpus"]["rows"] > 4 * 240, "several queries of each document"
     page = write_student_report(run).read_text(encoding="utf-8")
-    for words in ("encode_query(queries)", "queries a second", "The student reads the queries"):
+    for words in ("encode_query(query)", "queries a second", "The student reads the queries"):
         assert words in page
     index = str(tmp_path / "index")
     assert (

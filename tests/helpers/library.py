@@ -68,6 +68,7 @@ def race_record(choice: str = "soft", **more: Any) -> dict[str, Any]:
         "gains": {"soft": gain, "<b>odd": {**gain, "gain": -0.15, "p": 1.0, "allowed": False}},
         "similarity": None,
         "searched": None,
+        "switch": {"documents_stay": False},
     } | more
 
 

@@ -84,8 +84,13 @@ def test_the_cost_of_the_switch_is_told(difference: float, made: dict[str, str],
     record = race_record(made={"soft": made})
     record["verdict"]["difference"] = difference
     assert said in what_to_do(record)
-    html = choice_page(record).html()
-    assert ("Encode all documents again" in html) is ("keep their vectors" not in said)
+
+
+@pytest.mark.parametrize("stay", [True, False])
+def test_the_page_says_whether_documents_are_encoded_again(stay: bool) -> None:
+    html = choice_page(race_record(switch={"documents_stay": stay})).html()
+    assert ("Your documents keep their vectors" in html) is stay
+    assert ("Encode all documents again" in html) is not stay
 
 
 def test_bm25_is_advised_if_it_adds_more_than_chance() -> None:

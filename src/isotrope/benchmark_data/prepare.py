@@ -12,7 +12,8 @@ from typing import Any
 
 from isotrope.benchmark_data.sources import File, choose, existing_folder, fault
 from isotrope.errors import UserError, needs
-from isotrope.store.files import new_file, writing
+from isotrope.store.atomic import new_file
+from isotrope.store.disk import writing
 
 
 def prepare_data(

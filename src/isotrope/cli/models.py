@@ -66,7 +66,7 @@ def improve(found: "Outcome") -> None:
     from isotrope.improvement.page import advised, candidates_table, general_lines, teachers_line
 
     record = found.record
-    lines = [*general_lines(record), *teachers_line(record), *reversed(advised(record))]
+    lines = [*general_lines(record), *teachers_line(record), *advised(record)]
     _show(
         found,
         [candidates_table(record)] if record["table"] else [],
@@ -189,7 +189,9 @@ def show_report(folder: Path) -> None:
 
 def _show(found: "Outcome", tables: Sequence[Table], *lines: str) -> None:
     """Tables and lines, then where the model and its report are. The report of a run is drawn now."""
-    from isotrope.report.outcome import MODEL, REPORT
+    from isotrope.report.outcome import REPORT
+    from isotrope.report.page import MODEL
+    from isotrope.report.saving import roles_line
     from isotrope.training.train import Run
 
     for table in tables:
@@ -199,6 +201,8 @@ def _show(found: "Outcome", tables: Sequence[Table], *lines: str) -> None:
     console.print(
         f"model: {found.folder / MODEL}{' (with its training head)' if 'head' in found.record else ''}"
     )
+    if line := roles_line(found.folder / MODEL):
+        console.print(line)
     if isinstance(found, Run):
         show_report(found.folder)
     else:

@@ -41,7 +41,9 @@ from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.card import NAME as CARD
 from isotrope.report.card import Card, save_card
 from isotrope.report.outcome import framed
-from isotrope.store.files import Record
+from isotrope.report.saving import save_model
+from isotrope.report.switching import Switch
+from isotrope.store.records import Record
 from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.corpus import Document
 from isotrope.text.permutation import RowIds
@@ -248,8 +250,12 @@ def compress(
         verdict = compression_verdict(found)
         card = Card.of(folder.model).judged(verdict, student_evidence(found))
         if side == QUERY:
-            _save_query_side(teacher, load(folder.model), folder.model)
-        save_card(folder.model, card)
+            joined = _query_side(teacher, load(folder.model))
+            found["switch"] = Switch.of(joined, documents_stay=True).model_dump()
+            save_model(joined, folder.model, card.describing(joined, documents_stay=True))
+        else:
+            found["switch"] = Switch.of(models[2]).model_dump()
+            save_card(folder.model, card)
         record = {**run.record, "verdict": verdict.record(), "compression": found}
         return Compression(run.job, run.job.finish(record))
 
@@ -275,14 +281,12 @@ def _query_keys(teacher: str) -> list[str]:
     return [*_QUERY_KEYS, f"encoder.{tomli_w.dumps(own)}", f"teachers.teacher.{tomli_w.dumps(its)}"]
 
 
-def _save_query_side(teacher: str, student: SentenceTransformer, folder: Path) -> None:
-    """Write a model whose queries the student reads, and whose documents the teacher reads as
-    before.
-    """
+def _query_side(teacher: str, student: SentenceTransformer) -> SentenceTransformer:
+    """A model whose queries the student reads, and whose documents the teacher reads as before."""
     whole = load(teacher, device="cpu")
     joined = with_query_route(whole, list(student.to("cpu")), list(whole))
     joined.prompts["query"] = used_prompt(student)  # the words that it was trained with
-    save(joined, folder)
+    return joined
 
 
 def _student(teacher: str, student: str) -> tuple[str, list[str]]:

@@ -9,11 +9,11 @@ from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.comparison import SHORT_NAMES
 from isotrope.report.examples import examples_table
-from isotrope.report.outcome import how_to_switch
 from isotrope.report.page import PageFigure, interval_bars
 from isotrope.report.space import map_figure
+from isotrope.report.switching import STAYS, Switch
 from isotrope.report.tables import Table, signed
-from isotrope.store.files import Record
+from isotrope.store.records import Record
 from isotrope.training.folder import RunFolder
 from isotrope.training.page import write_report
 
@@ -33,7 +33,6 @@ HOW = (
 ONE_SIDE = (
     "The student reads the queries, and the first text of a pair; the teacher reads all else."
 )
-STAYS = "Documents keep their vectors, so no index is made again."
 HOW_MEASURED = (
     "{texts} texts of at most 128 tokens, on this machine, with one thread of the processor. The models took turns. "
     "The ratio is the median of five rounds, from {low:.1f} to {high:.1f}. Memory is the most that loading and "
@@ -153,8 +152,6 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
         )
     if searched and searched["map"]:
         figures.append(map_figure(searched["map"], ("teacher", "student")))
-    if _saved(found):
-        tables.append(how_to_switch(of_queries(found)))
     return write_report(
         run,
         output,
@@ -163,6 +160,7 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
         lead=[f"The student {_told(found)}"],
         tables=tables,
         figures=figures,
+        switch=Switch.from_record(found) if _saved(found) else None,
     )
 
 

@@ -10,19 +10,22 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 from isotrope.console.progress import watch
-from isotrope.encoder import load, save
+from isotrope.encoder import load
 from isotrope.encoder.checksum import files_checksum, model_checksum
 from isotrope.encoder.locate import public_name
 from isotrope.encoder.prompts import refuse_routes
 from isotrope.encoder.vocabulary import keep_tokens, token_counts
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.card import Card, Data, Step
-from isotrope.report.outcome import MODEL, REPORT, Outcome, framed, how_to_switch
-from isotrope.report.page import Page
+from isotrope.report.outcome import REPORT, Outcome, framed
+from isotrope.report.page import MODEL, Page
+from isotrope.report.saving import save_model
+from isotrope.report.switching import Switch
 from isotrope.report.tables import Table
+from isotrope.store.atomic import write_text
 from isotrope.store.cache import cache_folder, cached
-from isotrope.store.files import Record, write_text
 from isotrope.store.job import Job
+from isotrope.store.records import Record
 from isotrope.text import TextSource
 
 KIND = "vocabulary"
@@ -68,7 +71,7 @@ def cut_alone(
         if record is None:
             model, record, card = _cut(teacher, count, opened, console)
             job.begin()
-            save(model, job.folder / MODEL, card=card.markdown(job.folder / MODEL))
+            save_model(model, job.folder / MODEL, card)
             write_text(job.folder / REPORT, cut_page(record).html())
             record = job.finish(record)
     return Cut(job, record, cut_page)
@@ -78,9 +81,7 @@ def cut_first(teacher: str, count: int, opened: TextSource, console: Console) ->
     """The same in the cache, to begin a training with: its folder."""
     model, _, card = _cut(teacher, count, opened, console)
     place = cache_folder("models", model_checksum(model))
-    folder = cached(
-        place, lambda draft: save(model, draft / MODEL, card=card.markdown(draft / MODEL))
-    )
+    folder = cached(place, lambda draft: save_model(model, draft / MODEL, card))
     return str(folder / MODEL)
 
 
@@ -113,6 +114,7 @@ def _cut(
         "lost": lost,
         "tokens": [total, count],
         "bytes": [big, little],
+        "switch": Switch.of(model).model_dump(),
     }
     data = Data.of([opened.name], len(found), len(found), found.key)
     step = Step(
@@ -132,7 +134,10 @@ def cut_page(record: Mapping[str, Any]) -> Page:
     """The page of a model with fewer tokens."""
     verdict = Verdict.from_record(record["verdict"])
     return Page(
-        f"Compress: {verdict.before}", verdict=verdict, tables=[cut_table(record), how_to_switch()]
+        f"Compress: {verdict.before}",
+        verdict=verdict,
+        tables=[cut_table(record)],
+        switch=Switch.from_record(record),
     )
 
 

@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder.faults import quiet
 from isotrope.encoder.locate import trust
 from isotrope.encoder.pooling import split_layers
-from isotrope.store.files import new_folder, write_json, write_text
+from isotrope.store.atomic import new_folder, write_json, write_text
 
 CLASSIC = "sentence_transformers.models."
 MODES = {
@@ -43,6 +43,7 @@ def save(
     folder: str | Path,
     records: Mapping[str, Any] | None = None,
     card: str = "",
+    parts: Mapping[str, tuple[SentenceTransformer, str]] | None = None,
 ) -> None:
     """Write ``model`` to ``folder`` (safetensors), whole or not at all.
 
@@ -51,6 +52,7 @@ def save(
         folder: new, empty, or an earlier model of ours, which is replaced.
         records: JSON files to lie beside it: name -> value.
         card: the text of its README.md, if it has one.
+        parts: further models to lie below it: name of the subfolder -> the model and its card.
 
     Raises:
         UserError: ``folder`` holds something that is not ours.
@@ -84,7 +86,10 @@ def save(
             write_json(draft / name, record)
         if card:
             write_text(draft / "README.md", card)
-    trust(Path(folder))
+        for name, (part, part_card) in (parts or {}).items():
+            save(part, draft / name, card=part_card)
+    for place in ("", *(parts or {})):
+        trust(Path(folder, place))
 
 
 def for_transformers_4(config: dict[str, Any]) -> dict[str, Any] | None:

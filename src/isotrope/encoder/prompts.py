@@ -22,6 +22,7 @@ from torch import nn
 from isotrope.errors import UserError, printable
 
 Role = Literal["query", "document"]  # of a text in a search
+ROLE_NAMES: tuple[Role, Role] = ("query", "document")
 ROLES: Mapping[str, tuple[str, ...]] = {
     "query": ("query",),
     "document": ("document", "passage", "corpus"),
@@ -147,6 +148,13 @@ def has_roles(encoder: Any) -> bool:
     )
 
 
+def words_of_role(encoder: SentenceTransformer, role: Role) -> str:
+    """The words before a text in a search: those of its role, or of all texts if the model does not
+    tell queries from documents.
+    """
+    return role_prompt(encoder, role) if has_roles(encoder) else used_prompt(encoder)
+
+
 def routed(encoder: SentenceTransformer) -> bool:
     """Whether a model has routes, such as one for queries."""
     return any(isinstance(module, Router) for module in encoder)
@@ -196,7 +204,7 @@ def one_route(encoder: SentenceTransformer, role: Role) -> SentenceTransformer:
     routes = [each.sub_modules[role] if isinstance(each, Router) else [each] for each in encoder]
     # a module that occurs twice would be run once
     new = _with_modules(encoder, map(copy, chain(*routes)))
-    new.prompts = {**encoder.prompts, role: role_prompt(encoder, role) or used_prompt(encoder)}
+    new.prompts = {**encoder.prompts, role: words_of_role(encoder, role)}
     new.default_prompt_name = role
     return new
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
-from isotrope.encoder import load, save
+from isotrope.encoder import load
 from isotrope.encoder.checksum import GivenModel, files_checksum, located
 from isotrope.encoder.locate import Base, check_hub, is_bare, locate
 from isotrope.encoder.pooling import check_pooling
@@ -19,7 +19,14 @@ from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import SimilaritySets
 from isotrope.improvement.budget import Budget, check_minutes
-from isotrope.improvement.candidates import Maker, check_plan, raw_poolings, recipes, told_apart
+from isotrope.improvement.candidates import (
+    Maker,
+    check_plan,
+    for_queries,
+    raw_poolings,
+    recipes,
+    told_apart,
+)
 from isotrope.improvement.decide import AS_IS, best_search, race_verdict
 from isotrope.improvement.judges import (
     FEWEST_HELD_OUT,
@@ -41,9 +48,13 @@ from isotrope.improvement.schedule import train_in_turn
 from isotrope.improvement.steps import Basis, speed_of, words_read
 from isotrope.improvement.teachers import Reranker, is_cross_encoder
 from isotrope.report.examples import searched
-from isotrope.report.outcome import MODEL, REPORT, Outcome
-from isotrope.store.files import Record, read_record, write_text
+from isotrope.report.outcome import REPORT, Outcome
+from isotrope.report.page import MODEL
+from isotrope.report.saving import save_model
+from isotrope.report.switching import Switch
+from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
+from isotrope.store.records import Record, read_record
 from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.coverage import unknown_warning
 from isotrope.text.permutation import evenly
@@ -334,7 +345,9 @@ class _Work:
             and searched(search, found_by(before, search), found_by(after, search)),
             "environment": environment(),
         }
-        card = choice_card(race, record, after)
-        save(after, self.job.folder / MODEL, card=card.markdown(self.job.folder / MODEL))
+        stay = choice != AS_IS and for_queries(record["made"][choice])
+        record["switch"] = Switch.of(after, documents_stay=stay).model_dump()
+        card = choice_card(race, record, after).describing(after, documents_stay=stay)
+        save_model(after, self.job.folder / MODEL, card)
         write_text(self.job.folder / REPORT, choice_page(record).html())
         return self.job.finish(record) if finished else record

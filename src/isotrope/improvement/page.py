@@ -16,9 +16,9 @@ from isotrope.improvement.teachers import HYBRIDS
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import WORDS
 from isotrope.report.examples import examples_table
-from isotrope.report.outcome import how_to_switch
 from isotrope.report.page import Page, PageFigure, interval_bars
 from isotrope.report.space import map_figure
+from isotrope.report.switching import Switch
 from isotrope.report.tables import Table, best_marks, signed
 
 RULE = (
@@ -74,8 +74,6 @@ def choice_page(record: Mapping[str, Any]) -> Page:
     verdict, found, tables = Verdict.from_record(record["verdict"]), record["searched"], []
     if found and found["shown"]["told"]:
         tables += [examples_table(found["shown"])]
-    if verdict.word == "better":
-        tables += [how_to_switch(for_queries(record["made"][record["choice"]]))]
     if record["table"]:
         tables += [candidates_table(record)]
     reasons = dict[str, list[str]]()  # why candidates were left out -> their names
@@ -89,6 +87,7 @@ def choice_page(record: Mapping[str, Any]) -> Page:
         tables=tables,
         figures=choice_figures(record),
         details=[Table("Left out", ["reason", "candidates"], rows, words=2)] if rows else [],
+        switch=Switch.from_record(record) if verdict.word == "better" else None,
     )
 
 

@@ -17,7 +17,7 @@ from isotrope.components.citations import cited_keys
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
-from isotrope.encoder import load, save
+from isotrope.encoder import load
 from isotrope.encoder.checksum import GivenModel, files_checksum, located
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.locate import Base
@@ -41,11 +41,13 @@ from isotrope.post.fitted import with_linear
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, check_size, fewest_rows, whitening
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import COMPARED, before_after, with_average
-from isotrope.report.outcome import MODEL, REPORT
-from isotrope.report.page import Page
+from isotrope.report.outcome import REPORT
+from isotrope.report.page import MODEL, Page
+from isotrope.report.saving import save_model
 from isotrope.report.tables import Table
-from isotrope.store.files import Record, write_text
+from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
+from isotrope.store.records import Record
 from isotrope.text import TextLike, read_text
 from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.sample import Sample
@@ -201,7 +203,7 @@ def whiten(
         }
         opened.check()
         card = _card(where, opened.paths, record, encoder)
-        save(encoder, job.folder / MODEL, card=card.markdown(job.folder / MODEL))
+        save_model(encoder, job.folder / MODEL, card)
         write_text(job.folder / REPORT, whitening_page(record).html())
         return Improvement(job, job.finish(record), whitening_page)
 

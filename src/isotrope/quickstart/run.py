@@ -35,11 +35,13 @@ from isotrope.improvement.improve import improve
 from isotrope.improvement.page import candidates_table, choice_figures
 from isotrope.improvement.steps import WHITENINGS, linear_step
 from isotrope.report.examples import examples, examples_table, first_hits
-from isotrope.report.outcome import MODEL, REPORT, Outcome, how_to_switch
-from isotrope.report.page import Page
+from isotrope.report.outcome import REPORT, Outcome
+from isotrope.report.page import MODEL, Page
+from isotrope.report.switching import Switch
 from isotrope.report.tables import Table
-from isotrope.store.files import Record, write_text
+from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
+from isotrope.store.records import Record
 from isotrope.training.processes import environment
 from isotrope.training.train import train
 from isotrope.types import Vector
@@ -136,10 +138,10 @@ def quickstart_page(record: Mapping[str, Any]) -> Page:
         verdict=verdict,
         tables=[
             *quickstart_tables(record),
-            *([how_to_switch()] if verdict.word == "better" else []),
             candidates_table(record["improved"]),
         ],
         figures=choice_figures(record["improved"]),
+        switch=Switch.from_record(record["improved"]) if verdict.word == "better" else None,
     )
 
 
@@ -240,7 +242,7 @@ def _made(
     judge = f"{len(asked):,} questions that no candidate has seen"
 
     def verdict(before: str, after: str, choice: str) -> Record:
-        compared = compare_means(ranks[before], ranks[after])
+        compared = compare_means(ranks[before], ranks[after], seed=seed)
         return asdict(
             Verdict.of(compared, before=before, after=choice, judge=judge, measure="MRR@10 × 100")
         )

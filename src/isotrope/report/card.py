@@ -19,10 +19,12 @@ from sentence_transformers import SentenceTransformer
 from isotrope.components.citations import TAGS, bibtex
 from isotrope.console.plain import escaped
 from isotrope.encoder.locate import Base, metadata_of, short_name
+from isotrope.encoder.prompts import Role
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.page import templates
+from isotrope.report.switching import Switch, quoted
 from isotrope.report.tables import Table
-from isotrope.store.files import write_text
+from isotrope.store.atomic import write_text
 
 KEY = "isotrope"  # of the record, in the metadata
 NAME = "README.md"
@@ -73,6 +75,8 @@ class Card(_Record):
     steps: Sequence[Step] = ()  # what was done, in order
     width: int = 0  # D of its vectors
     max_length: int | None = None  # tokens that it reads; None: all
+    role: Role | None = None  # a plain model that reads only queries, or only documents
+    switch: Switch | None = None  # how it takes the place of another model
     verdict: Verdict | None = None  # None if nobody has judged it
     # its evidence as a table: header, then rows; the first column holds names
     scores: Sequence[Sequence[str]] = ()
@@ -91,15 +95,26 @@ class Card(_Record):
 
     def then(self, step: Step, model: SentenceTransformer) -> "Card":
         """The card after one more step, which has made ``model``."""
-        longest = model.max_seq_length
         now = {
             "steps": [*self.steps, step],
-            "width": model.get_embedding_dimension(),
             "verdict": None,
-            "max_length": longest if isinstance(longest, int) else None,
             "versions": {package: version(package) for package in _VERSIONED},
         }
-        return self.model_copy(update=now)
+        return self.model_copy(update=now).describing(model)
+
+    def describing(self, model: SentenceTransformer, documents_stay: bool = False) -> "Card":
+        """The card with what can be seen of the model itself; see `Switch` for ``documents_stay``."""
+        longest = model.max_seq_length
+        seen = {
+            "width": model.get_embedding_dimension(),
+            "max_length": longest if isinstance(longest, int) else None,
+            "switch": Switch.of(model, documents_stay),
+        }
+        return self.model_copy(update=seen)
+
+    def of_role(self, role: Role, model: SentenceTransformer) -> "Card":
+        """The card of the plain ``model`` that reads what the whole one reads in this role."""
+        return self.describing(model).model_copy(update={"role": role, "switch": None})
 
     def judged(self, verdict: Verdict, table: Table) -> "Card":
         """The card with a verdict on its last step. The table holds the evidence; its notes say how
@@ -112,6 +127,11 @@ class Card(_Record):
 
     def markdown(self, folder: Path) -> str:
         """The whole text of the card, for a model in ``folder``."""
+        name = escaped(short_name(folder))
+        frameworks = {}
+        if self.switch and self.switch.roles_differ:
+            code = self.switch.code(name)
+            frameworks = {framework: Markup(lines) for framework, lines in code.items()}
         return self.filled(
             "card.md.jinja",
             {
@@ -120,9 +140,8 @@ class Card(_Record):
                 "tags": TAGS,
             },
             title=Markup(as_code(short_name(folder)) + f" from {as_code(self.base.name)}"),
-            folder=Markup(
-                escaped(short_name(folder)).translate({ord('"'): r"\"", ord("\\"): r"\\"})
-            ),
+            folder=Markup(quoted(name)),
+            frameworks=frameworks,
         )
 
     def filled(self, template: str, about: Mapping[str, Any], **more: Any) -> str:

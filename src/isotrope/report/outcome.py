@@ -7,14 +7,18 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder import load, save
+from isotrope.console.plain import plain_console
+from isotrope.encoder import load
+from isotrope.encoder.prompts import ROLE_NAMES, Role
+from isotrope.errors import check_known
 from isotrope.evaluation.verdict import Verdict
-from isotrope.report.page import Page
-from isotrope.report.tables import Marks, Table
-from isotrope.store.files import write_text
+from isotrope.report.card import Card
+from isotrope.report.page import MODEL, Page
+from isotrope.report.saving import roles_line, save_model, save_role
+from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
 
-MODEL, REPORT = "model", "report.html"  # in the folder of the job
+REPORT = "report.html"  # in the folder of the job
 
 
 class Outcome:
@@ -51,11 +55,30 @@ class Outcome:
         """
         return framed(self.record["table"])
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the model with its card, in plain sentence-transformers format."""
-        card = (self.folder / MODEL / "README.md").read_text(encoding="utf-8")
-        save(self.model, Path(folder), card=card)
-        return Path(folder)
+    def save(self, folder: str | Path, role: Role | None = None) -> Path:
+        """Write the model with its card, in plain sentence-transformers format.
+
+        Args:
+            folder: new, empty, or an earlier model of ours, which is replaced.
+            role: "query" or "document" writes a plain model whose ``encode`` reads texts as
+                ``encode_query`` or ``encode_document`` of the whole model do. Frameworks that call
+                ``encode`` need it. None writes the whole model; if queries have a route of their
+                own, the plain models are in ``folder/query`` and ``folder/document``, and a line on
+                the terminal says so.
+
+        Raises:
+            UserError: another role, or ``folder`` holds something that is not ours.
+        """
+        target = Path(folder)
+        card = Card.of(self.folder / MODEL)
+        if role is not None:
+            check_known("role =", role, ROLE_NAMES)
+            save_role(self.model, target, role, card)
+            return target
+        save_model(self.model, target, card)
+        if line := roles_line(target):
+            plain_console().print(line)
+        return target
 
     def report(self, file: str | Path) -> Path:
         """Write the report: one HTML file without scripts or anything from outside."""
@@ -70,20 +93,3 @@ def framed(table: Mapping[str, Mapping[str, float]]) -> Any:
     except ImportError:
         return table
     return pandas.DataFrame.from_dict(table, orient="index")
-
-
-def how_to_switch(for_queries: bool = False) -> Table:
-    """The code that loads the new model, and what the switch costs: nothing if only queries are
-    read anew.
-    """
-    code = [
-        "from sentence_transformers import SentenceTransformer",
-        f'model = SentenceTransformer("{MODEL}")  # the folder beside the report of the run',
-        "vectors = model.encode_query(queries)"
-        if for_queries
-        else "vectors = model.encode_document(documents)",
-    ]
-    again = "Encode all documents again, once: the vectors of two models cannot be compared."
-    cost = f"{'Documents keep their vectors.' if for_queries else again} Queries need encode_query."
-    marks: Marks = {(row, 0): "code" for row in range(len(code))}
-    return Table("How to switch", [""], [[line] for line in code], marks, notes=[cost])

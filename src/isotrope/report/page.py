@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from isotrope.console.plain import escaped
 from isotrope.evaluation.verdict import Verdict
+from isotrope.report.switching import Switch
 from isotrope.report.tables import Table, signed
 
 # Before is grey and after is blue everywhere; the other colours are from Okabe and Ito, which
@@ -24,6 +25,7 @@ CSS_NAMES = {PAPER: "paper", INK: "ink", MUTED: "muted", RULE: "rule", BEFORE: "
     colour: f"series-{i}" for i, colour in enumerate(SERIES)
 }
 SIGNS = {"better": "▲", "worse": "▼", "no difference found": "◆", "not tested": "○"}
+MODEL = "model"  # the folder of the new model, beside the page
 WIDTH, ROW, EDGE = 400, 46, 8  # of figures that need no matplotlib
 LONGEST = 44  # characters that fit above a bar; the table has the whole name
 
@@ -64,14 +66,13 @@ class Page:
     figures: Sequence[PageFigure] = ()
     missing: Sequence[str] = ()  # what is not shown, and why
     details: Sequence[Table] = ()  # below the figures
+    switch: Switch | None = None  # how the new model, in the folder beside the page, is used
 
     def html(self) -> str:
         """The page as one self-contained text."""
-        return escaped(
-            templates(autoescape=True)
-            .get_template("page.html.jinja")
-            .render(page=self, signs=SIGNS)
-        )
+        template = templates(autoescape=True).get_template("page.html.jinja")
+        frameworks = self.switch.code(MODEL) if self.switch else {}
+        return escaped(template.render(page=self, signs=SIGNS, model=MODEL, frameworks=frameworks))
 
 
 def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str = "") -> str:

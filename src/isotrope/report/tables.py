@@ -14,7 +14,7 @@ from rich.text import Text
 
 from isotrope.console.plain import escaped
 
-Mark = Literal["best", "second", "code"]
+Mark = Literal["best", "second"]
 Marks = dict[tuple[int, int], Mark]  # (row, column) -> how the cell stands out
 WIDE = 10_000  # characters: no table is wider
 _TEX = str.maketrans(

@@ -19,8 +19,12 @@ from isotrope.preset.sources import sourced
 from isotrope.report.comparison import SHORT_NAMES, of_run, with_average
 from isotrope.report.page import Page, PageFigure
 from isotrope.report.space import Space, neighbour_tables
+from isotrope.report.switching import Switch
 from isotrope.report.tables import Table
-from isotrope.store.files import Record, claim, write_text, writing
+from isotrope.store.atomic import write_text
+from isotrope.store.disk import writing
+from isotrope.store.mark import claim
+from isotrope.store.records import Record
 from isotrope.training.folder import RunFolder, TaskCosines, task_cosines
 
 if TYPE_CHECKING:
@@ -38,6 +42,7 @@ def write_report(
     lead: Sequence[str] = (),
     tables: Sequence[Table] = (),
     figures: Sequence[PageFigure] = (),
+    switch: Switch | None = None,
 ) -> Path:
     """Write the report of a run, finished or not: one HTML file without scripts or anything from
     outside.
@@ -83,6 +88,7 @@ def write_report(
                 Table("Settings", ["key", "value", "source"], sourced(preset, method), words=3),
                 Table("Environment", ["", ""], _environment(folder.environment), words=2),
             ],
+            switch=switch,
         )
         write_text(page, shown.html())
     return page
