@@ -9,7 +9,7 @@ import tomllib
 from grid import RESULTS
 from isotrope.report.figures import new_figure, style, svg
 from isotrope.report.page import AFTER, BEFORE, INK
-from isotrope.store.atomic import write_text
+from isotrope.store.files import write_text
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ from isotrope.encoder.pooling import Dense
 from isotrope.errors import UserError
 from isotrope.post.whitening import whitening
 from isotrope.report.card import FLOAT32
-from isotrope.store.atomic import write_json, write_text
+from isotrope.store.files import write_json, write_text
 from isotrope.training.onnx import FARTHEST, export_onnx, farthest_apart, run_onnx
 
 Vectors = np.ndarray[Any, Any]

@@ -33,7 +33,7 @@ from isotrope.evaluation.sets.public import load_retrieval_set
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.preset.preset import read_preset
-from isotrope.store.atomic import write_json
+from isotrope.store.files import write_json
 from isotrope.training.processes import environment
 
 DOMAIN, BATCH, LENGTH = "CACM", 8, 64

@@ -47,8 +47,8 @@ from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities
-from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cache_folder
+from isotrope.store.files import new_file, write_json
 from isotrope.text.corpus import Texts, build_texts
 from isotrope.text.files import find_sources
 from isotrope.text.permutation import Permutation

@@ -51,7 +51,7 @@ from isotrope.improvement.measure import measure_trial
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import JUDGED_LENGTH, Basis, texts_read
 from isotrope.improvement.teachers import hybrid_scores
-from isotrope.store.atomic import write_json
+from isotrope.store.files import write_json
 from isotrope.text import read_text
 from isotrope.text.pseudo_queries import PseudoQueries
 from isotrope.training.processes import environment

@@ -34,8 +34,7 @@ from isotrope.improvement.decide import judging
 from isotrope.improvement.judges import held_out_count, judges_of
 from isotrope.post.ranking_map import ranking_map
 from isotrope.post.whitening import whitening
-from isotrope.store.atomic import write_json
-from isotrope.store.records import read_record
+from isotrope.store.files import read_record, write_json
 from isotrope.text import read_text
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.pseudo_queries import (

@@ -21,7 +21,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embeddings
 from isotrope.improvement.steps import JUDGED_LENGTH
 from isotrope.post.whitening import whitening
-from isotrope.store.atomic import write_json
+from isotrope.store.files import write_json
 from isotrope.training.processes import environment
 
 TARGET = RESULTS / "whiten" / "shrink.json"

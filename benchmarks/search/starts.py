@@ -26,7 +26,7 @@ from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.judges import held_out_count, judges_of
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import Basis
-from isotrope.store.atomic import write_json
+from isotrope.store.files import write_json
 from isotrope.text import read_text
 from isotrope.training.processes import environment
 

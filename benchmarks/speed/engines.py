@@ -33,7 +33,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 from benchmarks.paths import RESULTS
 from isotrope.encoder.load import load
 from isotrope.encoder.locate import locate
-from isotrope.store.atomic import write_json
+from isotrope.store.files import write_json
 from isotrope.training.processes import environment
 
 RESULT = RESULTS / "performance" / "engines.json"

@@ -20,7 +20,7 @@ from isotrope.encoder.length import limit_length
 from isotrope.encoder.student import student_of
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare_means
-from isotrope.store.atomic import write_json
+from isotrope.store.files import write_json
 from isotrope.training.processes import environment
 from isotrope.types import Encoder, Vector
 

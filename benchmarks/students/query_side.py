@@ -25,7 +25,7 @@ from isotrope.encoder.student import student_of
 from isotrope.evaluation.embed import Embeddings, embed_texts
 from isotrope.evaluation.sets.public import load_retrieval_set
 from isotrope.evaluation.significance import compare_means
-from isotrope.store.atomic import write_json
+from isotrope.store.files import write_json
 from isotrope.training.processes import environment
 
 RESULT = RESULTS / "compress" / "query_side.json"

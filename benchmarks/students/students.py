@@ -50,7 +50,7 @@ from isotrope.encoder.length import limit_length
 from isotrope.encoder.locate import locate
 from isotrope.encoder.student import student_of
 from isotrope.evaluation.sets.public import load_retrieval_set
-from isotrope.store.atomic import write_json
+from isotrope.store.files import write_json
 from isotrope.teachers.model import Cached
 from isotrope.text import read_text
 from isotrope.training.processes import environment

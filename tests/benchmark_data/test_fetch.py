@@ -16,7 +16,7 @@ from isotrope.benchmark_data.sources import DataSource, check_data
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress
 from isotrope.errors import UserError
-from isotrope.store.atomic import alone
+from isotrope.store.job import alone
 
 
 @pytest.fixture(autouse=True)

@@ -38,8 +38,7 @@ from isotrope.console.plain import plain_console
 from isotrope.encoder import load
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
-from isotrope.store.atomic import draft_path
-from isotrope.store.mark import DRAFT
+from isotrope.store.files import DRAFT, draft_path
 
 OURS = {".isotrope", ".lock"}  # in each folder of ours
 

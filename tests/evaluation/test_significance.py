@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr, ttest_1samp, ttest_rel
 
 from isotrope.errors import UserError
-from isotrope.evaluation.significance import _differences, compare, compare_means
+from isotrope.evaluation.significance import (
+    _differences,
+    compare,
+    compare_documents,
+    compare_means,
+)
+from isotrope.evaluation.verdict import Verdict
 from oracle.similarity import spearman as naive_spearman
 
 
@@ -124,3 +130,86 @@ def test_means_are_compared_on_the_same_cases_and_tasks_by_themselves() -> None:
     )
     assert better.per_task["a"] == compare({"a": old["a"]}, {"a": new["a"]}).per_task["a"]
     assert better.per_task["a"].difference == compare_means(old["a"], new["a"]).difference
+
+
+def documents_of(counts: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Differences of cases (N,), each with a part that its document's cases share, and their documents."""
+    generator = np.random.default_rng(seed)
+    documents = np.repeat(np.arange(len(counts)), counts)
+    shared = generator.normal(0.2, 1, len(counts))[documents]
+    return shared + generator.normal(0, 0.3, len(documents)), documents
+
+
+def test_one_case_a_document_is_the_paired_t_test() -> None:
+    generator = np.random.default_rng(0)
+    old = generator.random(40)
+    new = old + generator.normal(0.05, 0.2, 40)
+    found = compare_means(old, new)
+    expected = ttest_rel(new, old)
+    bounds = expected.confidence_interval(0.95)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high))
+
+
+def test_cases_of_one_document_go_together() -> None:
+    """With equally many cases a document, the test is a t test of the documents' means."""
+    values, documents = documents_of([3] * 30)
+    found = compare_documents({"a": 0 * values}, {"a": values}, {"a": documents})
+    expected = ttest_1samp(values.reshape(30, 3).mean(axis=1), 0).confidence_interval(0.95)
+    assert found.cases == 30
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_a_task_that_is_given_twice_says_no_more() -> None:
+    values, documents = documents_of([1, 2, 3, 4] * 10)
+    once = compare_documents({"a": 0 * values}, {"a": values}, {"a": documents})
+    twice = compare_documents(
+        {"a": 0 * values, "b": 0 * values},
+        {"a": values, "b": values},
+        {"a": documents, "b": documents},
+    )
+    assert (twice.low, twice.high) == pytest.approx((once.low, once.high))
+    apart = compare_documents(
+        {"a": 0 * values, "b": 0 * values},
+        {"a": values, "b": values},
+        {"a": documents, "b": documents + 40},
+    )
+    assert apart.high - apart.low < 0.8 * (once.high - once.low)
+
+
+def test_an_interval_of_unequal_documents_covers_the_truth() -> None:
+    """Of 400 intervals, 380 should hold the true mean; fewer than 366 has probability 0.1 %."""
+    covered = 0
+    for seed in range(400):
+        counts = np.random.default_rng(seed).integers(1, 6, 30).tolist()
+        values, documents = documents_of(counts, seed)
+        found = compare_documents({"a": 0 * values}, {"a": values}, {"a": documents})
+        covered += found.low <= 0.2 <= found.high
+    assert covered >= 366
+
+
+def test_fewer_than_six_changes_are_no_evidence() -> None:
+    old = np.zeros(500)
+    for changes, verdict in ((5, "not significant"), (6, "better")):
+        new = old.copy()
+        new[:changes] = 1.0
+        assert compare_means(old, new).verdict == verdict
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(9, "not tested"), (10, "better")])
+def test_too_few_queries_are_not_tested(count: int, verdict: str) -> None:
+    gains = np.linspace(0.5, 0.6, count)
+    assert compare_means(np.zeros(count), gains).verdict == verdict
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(49, "not tested"), (50, "better")])
+def test_too_few_pairs_are_not_tested(count: int, verdict: str) -> None:
+    bad, good = model(3.0, 1, count, ("one",)), model(0.01, 2, count, ("one",))
+    assert compare(bad, good).verdict == verdict
+
+
+def test_a_verdict_of_too_few_cases_says_how_many_are_needed() -> None:
+    found = compare_means(np.zeros(7), np.ones(7))
+    verdict = Verdict.of(found, before="old", after="new", judge="7 queries", measure="nDCG")
+    assert (verdict.word, verdict.low, verdict.p) == ("not tested", None, None)
+    assert "at least 10" in str(verdict)

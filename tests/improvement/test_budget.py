@@ -22,7 +22,7 @@ from isotrope.improvement.budget import (
     Size,
     measurement_size,
 )
-from isotrope.store.atomic import write_json
+from isotrope.store.files import write_json
 
 # texts and their words: long abstracts
 FITTED, TASKS = (1500, 95.0), [(300, 107.0), (300, 190.0), (260, 155.0)]

@@ -17,8 +17,7 @@ from isotrope.improvement.measure import Measured, texts_read, words_read
 from isotrope.improvement.race import NO_TIME, Race
 from isotrope.improvement.schedule import train_in_turn
 from isotrope.improvement.steps import Basis, Fitted
-from isotrope.store.atomic import write_json
-from isotrope.store.records import read_record
+from isotrope.store.files import read_record, write_json
 from isotrope.text.pseudo_queries import PseudoQueries
 
 DOCUMENTS: Any = type("Documents", (), {"paths": ["documents"], "title": None, "text": None})()

@@ -23,7 +23,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES_OF_SHORT, SCATTERED, tasks_of_texts
 from isotrope.improvement.whiten import whiten
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, whitening
-from isotrope.store.records import Record, read_record
+from isotrope.store.files import Record, read_record
 from isotrope.text import read_text
 from isotrope.text.sample import Sample
 

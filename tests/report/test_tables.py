@@ -93,7 +93,7 @@ def test_a_row_a_task_and_the_average_of_several() -> None:
         f"{score - 10:.2f}",
         "−10.00",
         "−10.00 … −10.00",
-        "0.002",
+        "< 0.001",
         "worse",
     ]
     assert table.rows[0] == told

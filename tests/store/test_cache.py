@@ -12,17 +12,8 @@ import pytest
 from helpers.forks import code, fork
 from isotrope.errors import UserError
 from isotrope.store import cache
-from isotrope.store.atomic import draft_path
-from isotrope.store.cache import (
-    CONTENTS,
-    cache_folder,
-    cached,
-    checksums,
-    is_whole,
-    prune,
-    remembered,
-)
-from isotrope.store.mark import DRAFT, MARK, kind_of
+from isotrope.store.cache import cache_folder, cached, is_whole, prune, remembered
+from isotrope.store.files import CONTENTS, DRAFT, MARK, checksums, draft_path, kind_of
 
 
 @pytest.fixture

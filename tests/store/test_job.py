@@ -14,10 +14,8 @@ import pytest
 
 from helpers.forks import code, fork
 from isotrope.errors import UserError
-from isotrope.store.atomic import in_turn, new_file
-from isotrope.store.job import IDENTITY, RESULT, Job
-from isotrope.store.mark import DRAFT, kind_of
-from isotrope.store.records import RecordLog, read_record
+from isotrope.store.files import DRAFT, LOCK, MARK, RecordLog, kind_of, new_file, read_record
+from isotrope.store.job import IDENTITY, RESULT, Job, in_turn
 
 
 class Text:
@@ -87,6 +85,24 @@ def test_restart_begins_anew(tmp_path: Path) -> None:
         assert not anew.begun
         assert anew.result() is None
         assert not (anew.folder / "model").exists()
+
+
+@pytest.mark.parametrize("name", [IDENTITY, MARK, LOCK])
+def test_files_that_a_loss_of_power_emptied_count_as_missing(tmp_path: Path, name: str) -> None:
+    with job(tmp_path / "run").held():
+        (tmp_path / "run" / IDENTITY).touch()  # so that the folder stays
+    (tmp_path / "run" / name).write_bytes(b"")
+    assert done(job(tmp_path / "run")).result() is not None
+
+
+def test_a_result_with_other_bytes_is_made_again(tmp_path: Path) -> None:
+    work = done(job(tmp_path / "run"))
+    file = work.folder / RESULT
+    record = json.loads(file.read_text())
+    key = next(iter(record.keys() - {"files", "record_checksum"}))
+    file.write_text(json.dumps({**record, key: "another"}))
+    assert work.result() is None
+    assert work.lost
 
 
 def test_what_belongs_to_others_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from helpers.studies import measured, planned, quiet, write_study
-from isotrope.store.records import Record
+from isotrope.store.files import Record
 from isotrope.study import Study, study
 from isotrope.study.analyse import study_record
 from isotrope.study.plan import StudyPlan

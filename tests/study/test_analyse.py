@@ -11,7 +11,7 @@ from scipy import stats
 
 from helpers.studies import measured
 from isotrope.evaluation.significance import compare, interval, judged, resample
-from isotrope.store.records import Record, RecordLog
+from isotrope.store.files import Record, RecordLog
 from isotrope.study.analyse import claim_answer, study_record
 from isotrope.study.cell import RESAMPLES, without_paths
 from isotrope.study.columns import column_of, suite_scores

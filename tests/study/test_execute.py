@@ -12,7 +12,7 @@ from helpers.studies import numbers, quiet
 from helpers.words import sentences
 from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
-from isotrope.store.mark import put_mark
+from isotrope.store.files import put_mark
 from isotrope.study import Study, study
 from isotrope.study.plan import StudyPlan
 from isotrope.study.run_cell import run_cell

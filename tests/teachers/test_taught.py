@@ -24,8 +24,8 @@ from helpers.words import sentences
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
-from isotrope.store import disk
-from isotrope.store.mark import DRAFT
+from isotrope.store import files as store_files
+from isotrope.store.files import DRAFT
 from isotrope.teachers.mixture import mix
 from isotrope.terms.infonce import InfoNCE
 from isotrope.terms.listmle import ListMLE
@@ -305,7 +305,9 @@ class TestCache:
     def test_asks_for_space_first(
         self, corpus: Texts, tiny_model: Path, shards: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(disk.shutil, "disk_usage", lambda folder: SimpleNamespace(free=70_000))
+        monkeypatch.setattr(
+            store_files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=70_000)
+        )
         with pytest.raises(UserError, match="live = true"):
             teacher("cached", known(corpus), model=str(tiny_model))
         assert not shards

@@ -15,9 +15,8 @@ from urllib.parse import quote
 from isotrope.benchmark_data.sources import DataSource, File, choose, fault
 from isotrope.console.progress import Bar
 from isotrope.errors import UserError, needs
-from isotrope.store.atomic import alone, move
-from isotrope.store.disk import writing
-from isotrope.store.mark import DRAFT, remove
+from isotrope.store.files import DRAFT, move, remove, writing
+from isotrope.store.job import alone
 
 TIMEOUT = 30.0  # seconds without a byte
 RETRIES = 2

@@ -12,8 +12,7 @@ from typing import Any
 
 from isotrope.benchmark_data.sources import File, choose, existing_folder, fault
 from isotrope.errors import UserError, needs
-from isotrope.store.atomic import new_file
-from isotrope.store.disk import writing
+from isotrope.store.files import new_file, writing
 
 
 def prepare_data(

@@ -14,8 +14,7 @@ from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.errors import UserError
 from isotrope.report.tables import Table, print_table
-from isotrope.store.atomic import write_json, write_text
-from isotrope.store.disk import check_file, writing
+from isotrope.store.files import check_file, write_json, write_text, writing
 
 if TYPE_CHECKING:
     from isotrope.encoding.search import Hit

@@ -36,7 +36,7 @@ from isotrope.cli.study import study
 from isotrope.console.plain import plain_console
 from isotrope.console.processes import process_count, process_number
 from isotrope.errors import Stopped, UserError
-from isotrope.store.disk import FULL
+from isotrope.store.files import FULL
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(presets, name="presets")

@@ -43,7 +43,7 @@ from isotrope.report.card import Card, save_card
 from isotrope.report.outcome import framed
 from isotrope.report.saving import save_model
 from isotrope.report.switching import Switch
-from isotrope.store.records import Record
+from isotrope.store.files import Record
 from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.corpus import Document
 from isotrope.text.permutation import RowIds

@@ -13,7 +13,7 @@ from isotrope.report.page import PageFigure, interval_bars
 from isotrope.report.space import map_figure
 from isotrope.report.switching import STAYS, Switch
 from isotrope.report.tables import Table, signed
-from isotrope.store.records import Record
+from isotrope.store.files import Record
 from isotrope.training.folder import RunFolder
 from isotrope.training.page import write_report
 

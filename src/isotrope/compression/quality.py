@@ -20,7 +20,7 @@ from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import Comparison, compare
 from isotrope.evaluation.sts import Cosines, SimilaritySets, main_pairs, similarities
 from isotrope.report.examples import searched
-from isotrope.store.records import Record
+from isotrope.store.files import Record
 from isotrope.text.corpus import Document
 
 SIMILARITY = "English, 330 pairs"

@@ -22,10 +22,9 @@ from isotrope.report.page import MODEL, Page
 from isotrope.report.saving import save_model
 from isotrope.report.switching import Switch
 from isotrope.report.tables import Table
-from isotrope.store.atomic import write_text
 from isotrope.store.cache import cache_folder, cached
+from isotrope.store.files import Record, write_text
 from isotrope.store.job import Job
-from isotrope.store.records import Record
 from isotrope.text import TextSource
 
 KIND = "vocabulary"

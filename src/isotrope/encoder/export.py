@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder.faults import quiet
 from isotrope.encoder.locate import trust
 from isotrope.encoder.pooling import split_layers
-from isotrope.store.atomic import new_folder, write_json, write_text
+from isotrope.store.files import new_folder, write_json, write_text
 
 CLASSIC = "sentence_transformers.models."
 MODES = {

@@ -30,9 +30,7 @@ from isotrope.encoding.output import IDENTITY, KIND, MANIFEST, destination
 from isotrope.encoding.rows import TEXT, write_rows
 from isotrope.encoding.tasks import Engine, WorkerModel, encoder_checksum, first_vector, shown_name
 from isotrope.errors import UserError, check_known, needs
-from isotrope.store.atomic import clear_drafts, draft_path
-from isotrope.store.cache import file_checksum
-from isotrope.store.disk import check_space, writing
+from isotrope.store.files import check_space, clear_drafts, draft_path, file_checksum, writing
 from isotrope.store.job import AGAIN, Job
 from isotrope.store.remote import lies_within
 from isotrope.text import read_text

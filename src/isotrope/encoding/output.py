@@ -18,10 +18,19 @@ import xxhash
 from isotrope.encoder.embed import Vectors
 from isotrope.encoding.tasks import EMBEDDING, ShardTask, part_name
 from isotrope.errors import UserError
-from isotrope.store.atomic import clear_drafts, draft_path, move, new_file, write_json
 from isotrope.store.cache import cache_folder
-from isotrope.store.mark import check_place, claim, remove
-from isotrope.store.records import Record, read_record
+from isotrope.store.files import (
+    Record,
+    check_place,
+    claim,
+    clear_drafts,
+    draft_path,
+    move,
+    new_file,
+    read_record,
+    remove,
+    write_json,
+)
 from isotrope.store.remote import is_url, remote_files, remote_names, upload, without_secrets
 
 KIND = "folder of vectors"  # of the mark

@@ -31,7 +31,7 @@ from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.errors import UserError
-from isotrope.store.atomic import new_file
+from isotrope.store.files import new_file
 from isotrope.store.remote import is_url, remote_files, upload
 from isotrope.types import Encoder
 

@@ -39,7 +39,7 @@ from isotrope.evaluation.search import (
     reciprocal_rank,
 )
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
-from isotrope.evaluation.significance import Comparison, compare_means, document_weights, judged
+from isotrope.evaluation.significance import Comparison, compare_documents
 from isotrope.text.corpus import Document
 from isotrope.text.permutation import evenly
 from isotrope.text.split import words_of
@@ -452,15 +452,10 @@ def compare_on_documents(
 ) -> Comparison:
     """Two models on the tasks of the same documents: the mean over tasks, and each task.
 
-    A paired bootstrap draws documents, with all that the tasks ask of them, because these scores go
-    together.
+    Documents are the sample, with all that the tasks ask of them, because these scores go together.
     """
-    old = [task.score(before) for task in tasks]
-    new = [task.score(after) for task in tasks]
-
-    weights = document_weights([task.documents for task in tasks])
-    # (R,) for each task: the difference on each resample of the documents
-    drawn = [of @ (b - a) for of, a, b in zip(weights, old, new, strict=True)]
-    points = [float(np.mean([cases.mean() for cases in scores])) for scores in (old, new)]
-    per_task = {task.name: compare_means(a, b) for task, a, b in zip(tasks, old, new, strict=True)}
-    return judged(points[0], points[1], np.mean(drawn, axis=0), per_task)
+    return compare_documents(
+        {task.name: task.score(before) for task in tasks},
+        {task.name: task.score(after) for task in tasks},
+        {task.name: task.documents for task in tasks},
+    )

@@ -1,42 +1,63 @@
-"""Is the new model better, or is the difference chance? A paired bootstrap over sentence pairs.
+"""Is the new model better, or is the difference chance?
 
-Both models are scored on the same resampled pairs, so what makes a pair hard for both cancels out.
-The test covers the choice of test pairs, not the training seed. STSBenchmark repeats pairs of STS12
-… STS16, and each task is resampled independently, so the interval of their average is slightly too
-narrow.
+Both models are scored on the same cases, so what makes a case hard for both cancels out. The tests
+answer for the choice of cases, not for the training seed. There are two of them, because scores
+are of two kinds:
 
-Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 16; for the
-paired form Koehn, Statistical Significance Tests for Machine Translation Evaluation (EMNLP 2004),
+- The score is a mean of one number a case: `compare_documents`, a t interval over documents. All
+  cases that come from one document go together, because their numbers do.
+- The score is Spearman's correlation over graded pairs: a paired bootstrap over pairs.
+
+Each is two-sided at 5 %, so it falsely says *better* at most once in forty. With fewer cases than
+`FEWEST_DOCUMENTS` or `FEWEST_PAIRS` the tests do not hold this level, so nothing is tested
+(`benchmarks/search/few_labels.py`).
+
+STSBenchmark repeats pairs of STS12 … STS16, and each task is resampled independently, so the
+interval of their average is slightly too narrow.
+
+Sources: Cochran, Sampling Techniques (1977), chapter 6, for means over tasks as functions of means;
+Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 16; for the paired
+form Koehn, Statistical Significance Tests for Machine Translation Evaluation (EMNLP 2004),
 https://aclanthology.org/W04-3250.
 """
 
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from isotrope.errors import UserError
-from isotrope.types import Vector
+from isotrope.types import Matrix, Vector
 
-Significance = Literal["better", "worse", "not significant"]
+Significance = Literal["better", "worse", "not significant", "not tested"]
+Indices = npt.NDArray[np.int64]
+
 # A task's cases: numbers whose mean is the score (N,), or gold scores and cosines (N,), (N,),
 # judged by Spearman.
 Cases: TypeAlias = Vector | tuple[Vector, Vector]
 
-# resampled cases worked on at a time: some 10 MB, which fit the caches of a processor
+LEVEL = 0.95  # of intervals, two-sided
+FEWEST_DOCUMENTS = 10  # documents or queries: with fewer, nothing is tested
+FEWEST_PAIRS = 50  # graded pairs
+# Of five documents, all change in one direction by chance in 2^-5 = 3.1 %, of six in 1.6 %.
+FEWEST_CHANGED = 6
+
+# Resampled cases worked on at a time: some 10 MB, which fit the caches of a processor.
 _BLOCK = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two models on the same pairs. Scores are fractions, averaged over the tasks; ``per_task`` has
+    """Two models on the same cases. Scores are fractions, averaged over the tasks; ``per_task`` has
     each of them.
 
-    The verdict is "better" or "worse" where p ≤ 0.05, which is exactly where the interval does not
-    contain 0.
+    The verdict is "better" or "worse" if the interval does not contain 0 and enough cases have
+    changed, and "not tested" if there are fewer cases than ``needed``.
     """
 
     before: float
@@ -45,9 +66,11 @@ class Comparison:
     low: float  # of its 95 % interval
     high: float
     p: float  # two-sided
-    resamples: int
+    resamples: int  # of a bootstrap; 0: a t test
     verdict: Significance
     per_task: "Mapping[str, Comparison]" = field(default_factory=dict)
+    cases: int = 0  # documents, queries or pairs that were compared
+    needed: int = 0  # how many of them a test needs
 
 
 def compare(
@@ -57,27 +80,176 @@ def compare(
     tasks.
 
     Both are task -> cases, as `isotrope.evaluation.sts.main_pairs` and
-    `isotrope.evaluation.suite.cases_of` give them. Every task draws its resamples from its own
-    generator, seeded by ``seed`` and its name. The same call gives the same numbers, a task's
-    numbers do not depend on the other tasks, and swapping the models changes only the sign.
+    `isotrope.evaluation.suite.cases_of` give them. Tasks of graded pairs draw their resamples each
+    from its own generator, seeded by ``seed`` and its name. So the same call gives the same
+    numbers, a task's numbers do not depend on the other tasks, and swapping the models changes only
+    the sign. All other tasks are compared by `compare_documents`, where each case is a document.
 
-    Raises UserError where the tasks or their gold scores differ.
+    Raises UserError if the tasks or their gold scores differ.
     """
-    golds = [
-        {task: of[0] for task, of in cases.items() if isinstance(of, tuple)}
-        for cases in (before, after)
-    ]
-    if before.keys() != after.keys() or any(
-        not np.array_equal(golds[0][t], golds[1][t]) for t in golds[0]
-    ):
-        raise UserError("the models were scored on different tasks", "score both on the same tasks")
-    drawn = {t: _differences(before[t], after[t], resamples, _generator(t, seed)) for t in before}
-    per_task = {
-        task: judged(_score(before[task]), _score(after[task]), drawn[task]) for task in before
-    }
-    old = float(np.mean([one.before for one in per_task.values()]))
-    new = float(np.mean([one.after for one in per_task.values()]))
-    return judged(old, new, np.mean(list(drawn.values()), axis=0), per_task)
+    _check_same_tasks(before, after)
+    if not any(isinstance(cases, tuple) for cases in before.values()):
+        return compare_documents(before, after, _separate_documents(before))  # type: ignore[arg-type]
+
+    differences = {}
+    per_task = {}
+    for task in before:
+        generator = _generator(task, seed)
+        drawn = _differences(before[task], after[task], resamples, generator)
+        differences[task] = drawn
+        scores = _score(before[task]), _score(after[task])
+        per_task[task] = judged(*scores, drawn, cases=_count(before[task]), needed=FEWEST_PAIRS)
+
+    return judged(
+        float(np.mean([found.before for found in per_task.values()])),
+        float(np.mean([found.after for found in per_task.values()])),
+        np.mean(list(differences.values()), axis=0),
+        per_task,
+        cases=min(found.cases for found in per_task.values()),
+        needed=FEWEST_PAIRS,
+    )
+
+
+def _check_same_tasks(before: Mapping[str, Cases], after: Mapping[str, Cases]) -> None:
+    same = before.keys() == after.keys() and all(
+        np.array_equal(_gold(before[task]), _gold(after[task])) for task in before
+    )
+    if not same:
+        raise UserError(
+            "the models were scored on different tasks",
+            "score both on the same tasks",
+            code="different-tasks",
+        )
+
+
+def _gold(cases: Cases) -> Vector:
+    """The gold scores (N,); of a mean, which has none, as many zeros."""
+    return cases[0] if isinstance(cases, tuple) else np.zeros(len(cases))
+
+
+def compare_means(before: Vector, after: Vector) -> Comparison:
+    """Test whether the mean of one number a case differs, such as a query's reciprocal rank: (N,),
+    (N,).
+    """
+    return _compare_task(before, after, np.arange(len(before)))
+
+
+def compare_documents(
+    before: Mapping[str, Vector],
+    after: Mapping[str, Vector],
+    documents: Mapping[str, Indices],
+) -> Comparison:
+    """Test whether the mean over tasks of the mean over their cases differs: a t interval over
+    documents.
+
+    All cases that come from one document go together. The score is a function of means, so its
+    variance is that of the documents' linearised contributions.
+
+    Args:
+        before: task -> one number a case (N,).
+        after: the same of the other model, on the same cases.
+        documents: task -> the document that each case comes from (N,), over all tasks.
+    """
+    per_task = {task: _compare_task(before[task], after[task], documents[task]) for task in before}
+
+    # (T, M): what each document adds to the difference of each task
+    size = 1 + max(int(of_cases.max()) for of_cases in documents.values())
+    contributions = np.stack(
+        [
+            _contributions(after[task] - before[task], documents[task], size) / len(before)
+            for task in before
+        ]
+    )
+    changed = np.zeros(size, dtype=bool)
+    for task in before:
+        changed[documents[task][after[task] != before[task]]] = True
+
+    return _t_comparison(
+        float(np.mean([found.before for found in per_task.values()])),
+        float(np.mean([found.after for found in per_task.values()])),
+        contributions.sum(axis=0),
+        cases=min(found.cases for found in per_task.values()),
+        changed=int(changed.sum()),
+        per_task=per_task,
+    )
+
+
+def _separate_documents(before: Mapping[str, Cases]) -> dict[str, Indices]:
+    """A document for each case of each task, none of which is in two tasks."""
+    documents = {}
+    first = 0
+    for task, cases in before.items():
+        documents[task] = first + np.arange(_count(cases))
+        first += _count(cases)
+    return documents
+
+
+def _compare_task(before: Vector, after: Vector, documents: Indices) -> Comparison:
+    """`compare_documents` for one task."""
+    differences = np.asarray(after) - before  # (N,)
+    ids, places = np.unique(documents, return_inverse=True)
+    return _t_comparison(
+        float(np.mean(before)),
+        float(np.mean(after)),
+        _contributions(differences, places, len(ids)),
+        cases=len(ids),
+        changed=len(np.unique(documents[differences != 0])),
+    )
+
+
+def _contributions(differences: Vector, documents: Indices, size: int) -> Vector:
+    """What each of M documents adds to the mean of differences (N,), less its expectation: (M,).
+
+    The sum of their squares is the variance of the mean.
+    """
+    counts = np.bincount(documents, minlength=size)
+    sums = np.bincount(documents, differences, minlength=size)
+    residuals = (sums - counts * differences.mean()) / len(differences)
+    present = int(np.count_nonzero(counts))
+    return np.asarray(residuals * sqrt(present / max(1.0, present - 1)))
+
+
+def _t_comparison(
+    before: float,
+    after: float,
+    contributions: Vector,
+    *,
+    cases: int,
+    changed: int,
+    per_task: Mapping[str, Comparison] | None = None,
+) -> Comparison:
+    """Interval, p and verdict of a difference whose variance is the sum of squares of contributions
+    (M,).
+    """
+    difference = after - before
+    error = sqrt(float(contributions @ contributions))
+    degrees = max(1, cases - 1)
+    half = error * float(stats.t.ppf((1 + LEVEL) / 2, degrees))
+    low, high = difference - half, difference + half
+    p = 1.0
+    if error > 0:
+        p = 2 * float(stats.t.sf(abs(difference) / error, degrees))
+    elif difference:
+        p = 0.0
+
+    verdict: Significance = "not significant"
+    if cases < FEWEST_DOCUMENTS:
+        verdict = "not tested"
+    elif changed >= FEWEST_CHANGED and (low > 0 or high < 0):
+        verdict = "better" if low > 0 else "worse"
+    return Comparison(
+        before,
+        after,
+        difference,
+        low,
+        high,
+        p,
+        0,
+        verdict,
+        per_task or {},
+        cases,
+        FEWEST_DOCUMENTS,
+    )
 
 
 def resample(measured: Mapping[str, Cases], resamples: int = 1000) -> dict[str, Vector]:
@@ -92,32 +264,46 @@ def resample(measured: Mapping[str, Cases], resamples: int = 1000) -> dict[str, 
 
 def interval(drawn: Vector) -> tuple[float, float]:
     """The bounds that leave 2.5 % of the draws (R,) outside on either side, as order statistics."""
-    ordered, tail = np.sort(drawn), (len(drawn) + 1) // 40
+    ordered = np.sort(drawn)
+    tail = (len(drawn) + 1) // 40
     return float(ordered[tail - 1]), float(ordered[len(drawn) - tail])
 
 
 def judged(
-    before: float, after: float, drawn: Vector, per_task: Mapping[str, Comparison] | None = None
+    before: float,
+    after: float,
+    drawn: Vector,
+    per_task: Mapping[str, Comparison] | None = None,
+    *,
+    cases: int = 0,
+    needed: int = 0,
 ) -> Comparison:
-    """Interval, p and verdict of two scores from the differences (R,) that the resamples gave."""
-    low, high = interval(drawn)  # by order statistics, so that interval and p always agree
-    p = min(1.0, 2 * (1 + min(int(np.sum(drawn <= 0)), int(np.sum(drawn >= 0)))) / (len(drawn) + 1))
-    verdict: Significance = "better" if low > 0 else "worse" if high < 0 else "not significant"
-    return Comparison(
-        before, after, after - before, low, high, p, len(drawn), verdict, per_task or {}
-    )
+    """Interval, p and verdict of two scores from the differences (R,) that the resamples gave.
 
-
-def compare_means(
-    before: Vector, after: Vector, resamples: int = 1000, seed: int = 0
-) -> Comparison:
-    """Test whether the mean of one number a case differs, such as a query's reciprocal rank: (N,),
-    (N,).
+    With fewer ``cases`` than ``needed``, nothing is tested.
     """
-    return judged(
-        _score(before),
-        _score(after),
-        _differences(before, after, resamples, np.random.default_rng(seed)),
+    low, high = interval(drawn)  # by order statistics, so that interval and p always agree
+    at_most_zero = int(np.sum(drawn <= 0))
+    at_least_zero = int(np.sum(drawn >= 0))
+    p = min(1.0, 2 * (1 + min(at_most_zero, at_least_zero)) / (len(drawn) + 1))
+
+    verdict: Significance = "not significant"
+    if cases < needed:
+        verdict = "not tested"
+    elif low > 0 or high < 0:
+        verdict = "better" if low > 0 else "worse"
+    return Comparison(
+        before,
+        after,
+        after - before,
+        low,
+        high,
+        p,
+        len(drawn),
+        verdict,
+        per_task or {},
+        cases,
+        needed,
     )
 
 
@@ -136,35 +322,52 @@ def _count(cases: Cases) -> int:
 def _differences(
     old: Cases | None, new: Cases, resamples: int, generator: np.random.Generator
 ) -> Vector:
-    """The score of `new` minus that of `old` (None: 0) on each of R resamples of the cases: (R,)."""
+    """The score of ``new`` minus that of ``old`` (None: 0) on each of R resamples of the cases
+    (R,).
+    """
     if old is not None and not isinstance(new, tuple):
-        old, new = None, new - np.asarray(old)
-    n, drawn = _count(new), []
-    step = max(1, _BLOCK // n)
+        new = new - np.asarray(old)
+        old = None
+
+    count = _count(new)
+    step = max(1, _BLOCK // count)
+    blocks = []
     for start in range(0, resamples, step):
-        picks = generator.integers(n, size=(min(step, resamples - start), n))
-        # How often each case was drawn: one bincount for all; column r counts in steps of R.
-        shifted = picks * len(picks) + np.arange(len(picks))[:, None]
-        times = np.bincount(shifted.ravel(), minlength=picks.size).reshape(n, -1).astype(float)
-        drawn.append(_scores(new, times) - (0 if old is None else _scores(old, times)))
-    return np.concatenate(drawn)
+        picks = generator.integers(count, size=(min(step, resamples - start), count))
+        times = _times_drawn(picks)
+        scores = _scores(new, times)
+        if old is not None:
+            scores = scores - _scores(old, times)
+        blocks.append(scores)
+    return np.concatenate(blocks)
 
 
-def _scores(cases: Cases, times: Vector) -> Vector:
-    """The score where case i occurs `times[i, r]` times in resample r: (N, R) → (R,); 0 where it is
-    undefined.
+def _times_drawn(picks: Indices) -> Matrix:
+    """How often each case is among the picks (R, N) of each resample: (N, R)."""
+    resamples, count = picks.shape
+
+    # One bincount for all: column r counts in steps of R.
+    shifted = picks * resamples + np.arange(resamples)[:, None]
+    times = np.bincount(shifted.ravel(), minlength=picks.size)
+    return times.reshape(count, resamples).astype(float)
+
+
+def _scores(cases: Cases, times: Matrix) -> Vector:
+    """The score where case i occurs ``times[i, r]`` times in resample r: (N, R) → (R,); 0 where it
+    is undefined.
     """
     if not isinstance(cases, tuple):
         return np.asarray(cases @ times / len(cases))
-    (a, a_squares, of_a), (b, b_squares, of_b) = (_ranks(values, times) for values in cases)
-    covariance = np.einsum("nr,nr,nr->r", times, a[of_a], b[of_b])
+
+    (a, a_squares, level_a), (b, b_squares, level_b) = (_ranks(values, times) for values in cases)
+    covariance = np.einsum("nr,nr,nr->r", times, a[level_a], b[level_b])
     variance = a_squares * b_squares
     return np.asarray(
         np.divide(covariance, np.sqrt(variance), out=np.zeros_like(covariance), where=variance > 0)
     )
 
 
-def _ranks(values: Vector, times: Vector) -> tuple[Vector, Vector, npt.NDArray[np.int64]]:
+def _ranks(values: Vector, times: Matrix) -> tuple[Matrix, Vector, Indices]:
     """Ranks of the L different values in each resample (N, R), less the mean rank, ties sharing
     theirs: (L, R).
 
@@ -172,13 +375,14 @@ def _ranks(values: Vector, times: Vector) -> tuple[Vector, Vector, npt.NDArray[n
     are sorted once: a resample changes how many copies lie below a value, not the order.
     """
     _, level, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    copies = np.add.reduceat(times[np.argsort(level, kind="stable")], np.cumsum(sizes) - sizes)
+    by_level = times[np.argsort(level, kind="stable")]
+    copies = np.add.reduceat(by_level, np.cumsum(sizes) - sizes)
     ranks = np.cumsum(copies, axis=0) - (copies + len(values)) / 2
     return ranks, np.einsum("lr,lr,lr->r", copies, ranks, ranks), level
 
 
 def document_weights(
-    of: Sequence[npt.NDArray[np.int64]], resamples: int = 1000, seed: int = 0
+    of: Sequence[Indices], resamples: int = 1000, seed: int = 0
 ) -> list[npt.NDArray[np.float64]]:
     """The weights (R, A), of sum 1, of each task's cases (of documents (A,)) on the same R
     resamples of documents.

@@ -32,25 +32,32 @@ class Verdict:
 
     @classmethod
     def of(cls, found: Comparison, *, before: str, after: str, judge: str, measure: str) -> Self:
-        """The verdict of a paired test."""
+        """The verdict of a test. It has no interval if there were too few cases for a test."""
         word: Word = "no difference found" if found.verdict == "not significant" else found.verdict
-        advice = f"Use {after}." if word == "better" else f"Keep {before}."
-        if word == "no difference found":
-            advice = (
+        advice = {
+            "better": f"Use {after}.",
+            "worse": f"Keep {before}.",
+            "no difference found": (
                 f"Keep {before}, or judge by more: this many cases show only larger differences."
-            )
+            ),
+            "not tested": (
+                f"Keep {before}, or judge by at least {found.needed}: "
+                f"a test of {found.cases} cases would be wrong too often."
+            ),
+        }[word]
+        is_tested = word != "not tested"
         return cls(
             word,
             before,
             after,
             judge,
             measure,
-            (found.before, found.after),
-            found.difference,
-            found.low,
-            found.high,
-            found.p,
-            advice,
+            scores=(found.before, found.after),
+            difference=found.difference,
+            low=found.low if is_tested else None,
+            high=found.high if is_tested else None,
+            p=found.p if is_tested else None,
+            advice=advice,
         )
 
     @classmethod
@@ -78,7 +85,7 @@ class Verdict:
         change, low, high = (
             "" if x is None else f"{100 * x:+.2f}".replace("-", "−") for x in numbers
         )
-        interval = f"95 % interval {low} to {high}" if low else "too few seeds for an interval"
+        interval = f"95 % interval {low} to {high}" if low else "too few for an interval"
         return f"{old} → {new} {self.measure}, {change} ({interval}), judged by {self.judge}"
 
     def __str__(self) -> str:

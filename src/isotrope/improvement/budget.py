@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from isotrope.errors import UserError
-from isotrope.store.atomic import write_json
-from isotrope.store.records import read_record
+from isotrope.store.files import read_record, write_json
 
 NOTES = "race.json"
 BATCH = 64

@@ -52,9 +52,8 @@ from isotrope.report.outcome import REPORT, Outcome
 from isotrope.report.page import MODEL
 from isotrope.report.saving import save_model
 from isotrope.report.switching import Switch
-from isotrope.store.atomic import write_text
+from isotrope.store.files import Record, read_record, write_text
 from isotrope.store.job import Job
-from isotrope.store.records import Record, read_record
 from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.coverage import unknown_warning
 from isotrope.text.permutation import evenly

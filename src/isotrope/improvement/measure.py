@@ -43,7 +43,7 @@ from isotrope.improvement.steps import (
     words_read,
 )
 from isotrope.improvement.teachers import BM25, Rankings, Reranker, TeachingModel, hybrid_scores
-from isotrope.store.atomic import new_file
+from isotrope.store.files import new_file
 from isotrope.types import Vector
 
 # the array that holds JSON; the others are named by kind, candidate, and task or part

@@ -19,8 +19,7 @@ from isotrope.console.progress import tell
 from isotrope.encoder.faults import loading, quiet
 from isotrope.encoder.locate import locate
 from isotrope.errors import UserError
-from isotrope.store.atomic import write_json
-from isotrope.store.records import Record, read_record
+from isotrope.store.files import Record, read_record, write_json
 from isotrope.text.pseudo_queries import PseudoQueries
 from isotrope.text.split import words_of
 

@@ -45,9 +45,8 @@ from isotrope.report.outcome import REPORT
 from isotrope.report.page import MODEL, Page
 from isotrope.report.saving import save_model
 from isotrope.report.tables import Table
-from isotrope.store.atomic import write_text
+from isotrope.store.files import Record, write_text
 from isotrope.store.job import Job
-from isotrope.store.records import Record
 from isotrope.text import TextLike, read_text
 from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.sample import Sample

@@ -39,9 +39,8 @@ from isotrope.report.outcome import REPORT, Outcome
 from isotrope.report.page import MODEL, Page
 from isotrope.report.switching import Switch
 from isotrope.report.tables import Table
-from isotrope.store.atomic import write_text
+from isotrope.store.files import Record, write_text
 from isotrope.store.job import Job
-from isotrope.store.records import Record
 from isotrope.training.processes import environment
 from isotrope.training.train import train
 from isotrope.types import Vector
@@ -242,7 +241,7 @@ def _made(
     judge = f"{len(asked):,} questions that no candidate has seen"
 
     def verdict(before: str, after: str, choice: str) -> Record:
-        compared = compare_means(ranks[before], ranks[after], seed=seed)
+        compared = compare_means(ranks[before], ranks[after])
         return asdict(
             Verdict.of(compared, before=before, after=choice, judge=judge, measure="MRR@10 × 100")
         )

@@ -24,7 +24,7 @@ from isotrope.evaluation.verdict import Verdict
 from isotrope.report.page import templates
 from isotrope.report.switching import Switch, quoted
 from isotrope.report.tables import Table
-from isotrope.store.atomic import write_text
+from isotrope.store.files import write_text
 
 KEY = "isotrope"  # of the record, in the metadata
 NAME = "README.md"

@@ -32,13 +32,27 @@ def before_after(
             f"{100 * found['before']:.2f}",
             f"{100 * found['after']:.2f}",
             signed(found["difference"]),
-            f"{signed(found['low'])} … {signed(found['high'])}",
-            f"{found['p']:.3g}",
+            _interval(found),
+            _p_value(found["p"]),
             WORDS.get(found["verdict"], found["verdict"]),
         ]
         for name, found in comparisons.items()
     ]
     return Table(title, [rows, *COMPARED], cells, notes=notes)
+
+
+def _p_value(p: float | None) -> str:
+    """A p value for a reader, or a dash if nothing was tested."""
+    if p is None:
+        return "—"
+    return "< 0.001" if p < 0.001 else f"{p:.3g}"
+
+
+def _interval(found: Mapping[str, Any]) -> str:
+    """The bounds of a comparison's interval, or a dash if nothing was tested."""
+    if found["low"] is None:
+        return "—"
+    return f"{signed(found['low'])} … {signed(found['high'])}"
 
 
 def with_average(comparison: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

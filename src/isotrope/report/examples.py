@@ -11,7 +11,7 @@ from isotrope.encoder.embed import Vectors
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.report.space import text_map
 from isotrope.report.tables import Marks, Table
-from isotrope.store.records import Record
+from isotrope.store.files import Record
 from isotrope.text.permutation import evenly
 
 SHOWN, HITS = 5, 3  # queries, and texts that each finds

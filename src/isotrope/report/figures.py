@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from isotrope.console.plain import escaped
 from isotrope.report.page import AFTER, BEFORE, INK, MUTED, PAPER, RULE, SERIES, PageFigure
-from isotrope.store.atomic import new_file, write_text
+from isotrope.store.files import new_file, write_text
 from isotrope.types import Vector
 
 Curve = tuple[Sequence[int], Sequence[float]]  # steps, values

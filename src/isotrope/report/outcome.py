@@ -15,7 +15,7 @@ from isotrope.evaluation.verdict import Verdict
 from isotrope.report.card import Card
 from isotrope.report.page import MODEL, Page
 from isotrope.report.saving import roles_line, save_model, save_role
-from isotrope.store.atomic import write_text
+from isotrope.store.files import write_text
 from isotrope.store.job import Job
 
 REPORT = "report.html"  # in the folder of the job

@@ -19,8 +19,7 @@ from isotrope.evaluation.verdict import Verdict
 from isotrope.report.comparison import SHORT_NAMES, before_after
 from isotrope.report.page import Page
 from isotrope.report.tables import Table, best_marks, latex, markdown
-from isotrope.store.atomic import write_text
-from isotrope.store.disk import check_file, writing
+from isotrope.store.files import check_file, write_text, writing
 
 ModelResults = Mapping[str, Mapping[str, Any]]  # model -> task -> result
 TABLE_FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {  # by the ending of a file's name

@@ -16,7 +16,7 @@ from sklearn.manifold import TSNE
 from isotrope.evaluation.geometry import unit, variance_shares
 from isotrope.report.page import EDGE, INK, RULE, SERIES, WIDTH, PageFigure, svg_of
 from isotrope.report.tables import Table
-from isotrope.store.records import Record
+from isotrope.store.files import Record
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.permutation import evenly
 from isotrope.types import Vector

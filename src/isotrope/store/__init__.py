@@ -1,3 +1,1 @@
-"""The only code that writes files: whole or not at all, one process at a time, replacing only what
-is ours.
-"""
+"""The only code that writes files: whole or not at all, one process at a time, only what is ours."""

@@ -1,11 +1,10 @@
-"""Long work in a folder: who holds it, what it is, whether it is done, and how it goes on after a
-stop.
+"""Long work in a folder: who holds it, what it is, whether it is done, and how it goes on.
 
-A job's folder has the mark of its kind (`isotrope.store.mark`), a lock while a process works there,
-and two files:
+A job's folder has the mark of its kind (`isotrope.store.files`), a lock while a process works
+there, and two files:
 
     job.json     the identity: everything that decides the result, and nothing else
-    result.json  what came out, written last; beside it, under "files", the checksums of what it announces
+    result.json  what came out, written last; under "files" the checksums of what it announces
 """
 
 import json
@@ -16,22 +15,35 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from isotrope.errors import UserError
-from isotrope.store.atomic import alone, write_json
-from isotrope.store.cache import checksums
-from isotrope.store.disk import writing
-from isotrope.store.mark import LOCK, MARK, check_place, claim, empty, leftover
-from isotrope.store.records import Record, read_record
+from filelock import FileLock, Timeout
 
-IDENTITY, RESULT, FILES = "job.json", "result.json", "files"
+from isotrope.errors import UserError
+from isotrope.store.files import (
+    LOCK,
+    MARK,
+    Record,
+    check_place,
+    checksums,
+    claim,
+    clear_drafts,
+    empty,
+    is_empty_file,
+    is_leftover,
+    read_record,
+    sealed,
+    write_json,
+    writing,
+)
+
+IDENTITY = "job.json"
+RESULT = "result.json"
+FILES = "files"
 AGAIN = "give the same command again"
 _CHECKSUM = re.compile("[0-9a-f]{32}")
 
 
 class Source(Protocol):
-    """Opened text, as a job sees it. `check` raises UserError if its files are not those that were
-    read.
-    """
+    """Opened text, as a job sees it. `check` raises UserError if its files have changed."""
 
     @property
     def folders(self) -> Sequence[Path]: ...
@@ -48,7 +60,7 @@ class Job:
         folder: where it works; None: a temporary folder, which lives as long as this object.
         kind: the mark of the folder: "run", "improvement", …
         identity: everything that decides the result, as JSON takes it.
-        sources: the folder may not lie among them, and they may not change before the result is
+        sources: the folder may not be inside them, and they may not change before the result is
             written.
         restart: forget what an earlier call left in the folder.
         names: of the two files.
@@ -66,112 +78,166 @@ class Job:
         names: tuple[str, str] = (IDENTITY, RESULT),
         shown: str | None = None,
     ) -> None:
-        # an unset variable of the shell would mean the present folder
-        if folder is not None and not str(folder):
-            raise UserError("the output is empty", "name a folder")
         if folder is None:
-            # goes with this object
+            # Goes with this object.
             self._temporary = tempfile.TemporaryDirectory(prefix="isotrope-")
             folder = self._temporary.name
+        elif not str(folder):
+            # An unset variable of the shell would mean the current folder.
+            raise UserError("the output is empty", "name a folder", "empty-output")
         self.folder = Path(folder)
-        self.kind, self.sources, self.restart = kind, sources, restart
+        self.kind = kind
+        self.sources = sources
+        self.restart = restart
         self.identity: Record = json.loads(json.dumps(identity))
         self._shown = shown or str(self.folder)
-        self._begun, self._finished = self.folder / names[0], self.folder / names[1]
+        self._identity_file = self.folder / names[0]
+        self._result_file = self.folder / names[1]
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Take the folder for this process only. If nothing is written there, it is left as it was.
 
-        UserError if it is not ours, lies among the sources, is in use, was begun with another
+        UserError if it is not ours, is inside the sources, is in use, was begun with another
         identity, or cannot be written.
         """
-        for inside in (place for source in self.sources for place in source.folders):
-            if self.folder.resolve().is_relative_to(inside.resolve()):
-                raise UserError(
-                    f"{self.folder} lies in {inside}, which is read", "choose an --output elsewhere"
-                )
+        self._check_sources()
         check_place(self.folder, self.kind)
         with writing(self.folder, AGAIN):
             claim(self.folder, self.kind)
             with alone(self.folder, MARK):
                 if self.restart:
                     empty(self.folder, MARK, LOCK)
-                    self.restart = False  # who takes the folder again goes on
+                    self.restart = False  # when the folder is taken again, the work goes on
                 self._refuse_another()
                 yield
 
     @property
     def begun(self) -> bool:
-        """Whether the folder holds this work already, finished or not."""
-        return self._begun.is_file()
+        """Whether the folder holds this work already, finished or not.
+
+        An identity without a byte, which a loss of power may leave, counts as missing.
+        """
+        return self._identity_file.is_file() and not is_empty_file(self._identity_file)
 
     @property
     def lost(self) -> bool:
         """Whether the work was finished once, and what it announced is missing or damaged."""
-        return self._finished.is_file() and self.result() is None
+        return self._result_file.is_file() and self.result() is None
 
     def begin(self) -> None:
         """Write the identity. Call it when no mistake of the user's is left to be found."""
         if not self.begun:
-            write_json(self._begun, self.identity)
+            write_json(self._identity_file, self.identity)
 
     def result(self) -> Record | None:
-        """What `finish` wrote; None if the work is not finished, or what it announced is missing or
-        damaged.
-        """
+        """What `finish` wrote; None if it, or what it announced, is missing or damaged."""
         with suppress(UserError):  # damaged: it is made again
-            record = read_record(self._finished, {FILES: dict})
-            if all(_sums(self.folder / name) == of for name, of in record.pop(FILES).items()):
+            record = read_record(self._result_file, {FILES: dict})
+            announced = record.pop(FILES)
+            if all(_checksums(self.folder / name) == sums for name, sums in announced.items()):
                 return record
         return None
 
     def finish(self, result: Mapping[str, Any], announced: Sequence[str] = ("model",)) -> Record:
-        """Write the result, and the checksums of the ``announced`` folders; UserError if a source
-        has changed.
+        """Write the result, and the checksums of the ``announced`` folders.
+
+        UserError if a source has changed.
         """
         for source in self.sources:
             source.check()
-        write_json(
-            self._finished,
-            {**result, FILES: {name: _sums(self.folder / name) for name in announced}},
-        )
+        files = {name: _checksums(self.folder / name) for name in announced}
+        write_json(self._result_file, sealed({**result, FILES: files}))
         return json.loads(json.dumps(result))  # type: ignore[no-any-return]
+
+    def _check_sources(self) -> None:
+        folder = self.folder.resolve()
+        for source in self.sources:
+            for place in source.folders:
+                if folder.is_relative_to(place.resolve()):
+                    problem = f"{self.folder} is inside {place}, which is read"
+                    raise UserError(problem, "choose an --output elsewhere", "output-in-input")
 
     def _refuse_another(self) -> None:
         remedy = "choose another --output, or begin anew with --restart"
         if self.begun:
-            found = differences(read_record(self._begun, remedy=remedy), self.identity)
-            problem = f"was begun with {'; '.join(found)}"
-        else:
-            found = sorted(path.name for path in self.folder.iterdir() if not leftover(path))
-            problem = (
-                f"holds {', '.join(found[:1])}, but no {self._begun.name} that says what it is of"
-            )
-        if found:
-            raise UserError(f"{self._shown} {problem}", remedy)
+            changes = differences(read_record(self._identity_file, remedy=remedy), self.identity)
+            if changes:
+                problem = f"{self._shown} was begun with {'; '.join(changes)}"
+                raise UserError(problem, remedy, "begun-differently")
+            return
+
+        names = [path.name for path in self.folder.iterdir() if not self._is_leftover(path)]
+        if names:
+            name = self._identity_file.name
+            problem = f"{self._shown} holds {min(names)}, but no {name} that says what it is of"
+            raise UserError(problem, remedy, "no-identity")
+
+    def _is_leftover(self, path: Path) -> bool:
+        own_names = (self._identity_file.name, self._result_file.name)
+        return is_leftover(path) or (path.name in own_names and is_empty_file(path))
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> list[str]:
     """What differs between two identities, in words: ``seed = 1, not 2``, ``another corpus``."""
-    found = []
+    changes: list[str] = []
     for key in {**then, **now}:
-        old, new = then.get(key), now.get(key)
+        old = then.get(key)
+        new = now.get(key)
         if old == new:
             continue
         if isinstance(old, dict) and isinstance(new, dict):
-            found += differences(old, new, f"{within}{key}: ")
-        elif any(isinstance(value, str) and _CHECKSUM.fullmatch(value) for value in (old, new)):
-            found.append(f"{within}{'other' if key.endswith('s') else 'another'} {key}")
+            changes += differences(old, new, f"{within}{key}: ")
+        elif _is_checksum(old) or _is_checksum(new):
+            word = "other" if key.endswith("s") else "another"
+            changes.append(f"{within}{word} {key}")
         else:
-            found.append(f"{within}{key} = {old!r}, not {new!r}")
-    return found
+            changes.append(f"{within}{key} = {old!r}, not {new!r}")
+    return changes
 
 
-def _sums(folder: Path) -> dict[str, str]:
-    """The checksums of an announced folder; cards are left out, since people write in them."""
-    return (
-        {name: of for name, of in checksums(folder).items() if not name.endswith(".md")}
-        if folder.is_dir()
-        else {}
-    )
+def _is_checksum(value: object) -> bool:
+    return isinstance(value, str) and _CHECKSUM.fullmatch(value) is not None
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """The checksums of an announced folder. Cards are left out, because people write in them."""
+    if not folder.is_dir():
+        return {}
+    return {name: sum_ for name, sum_ in checksums(folder).items() if not name.endswith(".md")}
+
+
+@contextmanager
+def alone(folder: Path, *tidied: str) -> Iterator[None]:
+    """Hold an existing folder of ours for this process, and remove a killed one's drafts.
+
+    At the end, the files ``tidied`` are deleted if the folder holds nothing else. UserError if
+    another process holds it.
+    """
+    try:
+        with FileLock(folder / LOCK).acquire(timeout=0):
+            clear_drafts(folder)
+            try:
+                yield
+            finally:
+                _tidy(folder, {LOCK, *tidied})
+    except Timeout as error:
+        problem = f"{folder} is in use by another process"
+        remedy = "wait for it, or choose another folder"
+        raise UserError(problem, remedy, "folder-in-use") from error
+
+
+def _tidy(folder: Path, names: set[str]) -> None:
+    if not folder.is_dir():  # encode has removed it
+        return
+    if {path.name for path in folder.iterdir()} <= names:
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def in_turn(path: Path) -> Iterator[None]:
+    """Lock ``path``, a file or folder that may not exist yet, while it is made. Others wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}{LOCK}")):
+        yield

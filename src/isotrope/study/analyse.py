@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from isotrope.evaluation.significance import judged
-from isotrope.store.records import Record
+from isotrope.store.files import Record
 from isotrope.study.cell import cells_summary, without_paths
 from isotrope.study.columns import COST, KNOWN, LOWER_IS_BETTER, SHAPE, UNSHOWN, column_of
 from isotrope.study.plan import StudyPlan

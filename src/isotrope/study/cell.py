@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from isotrope.store.files import Record, RecordLog
 from isotrope.store.job import Job
-from isotrope.store.records import Record, RecordLog
 from isotrope.study.spec import CommonSettings, RowSettings
 from isotrope.text import TextSource
 from isotrope.training.folder import task_cosines

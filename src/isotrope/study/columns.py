@@ -8,7 +8,7 @@ import numpy as np
 from isotrope.evaluation.sets.public import PUBLIC_SETS
 from isotrope.evaluation.suite import main_scores
 from isotrope.report.comparison import SHORT_NAMES
-from isotrope.store.records import Record
+from isotrope.store.files import Record
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")

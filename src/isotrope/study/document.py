@@ -6,9 +6,7 @@ from pathlib import Path
 from isotrope.evaluation.verdict import Verdict, Word
 from isotrope.report.page import Page, PageFigure
 from isotrope.report.tables import Table, best_marks, latex, markdown
-from isotrope.store.atomic import write_text
-from isotrope.store.disk import writing
-from isotrope.store.records import Record
+from isotrope.store.files import Record, write_text, writing
 from isotrope.study.columns import LOWER_IS_BETTER, RETRIEVAL, STS, means, shown
 from isotrope.study.statistics import ALPHA
 

@@ -19,8 +19,7 @@ from rich.text import Text
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import duration, progress
 from isotrope.errors import Stopped, UserError
-from isotrope.store.atomic import open_log, write_text
-from isotrope.store.records import Record
+from isotrope.store.files import Record, open_log, write_text
 from isotrope.study.cell import Cell
 from isotrope.study.plan import StudyPlan
 

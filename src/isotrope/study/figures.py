@@ -13,9 +13,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from isotrope.evaluation.geometry import by_gold_band
 from isotrope.report.figures import UNITS, add_legend, new_figure, style, svg
 from isotrope.report.page import INK, RULE, SERIES
-from isotrope.store.atomic import write_text
-from isotrope.store.disk import writing
-from isotrope.store.records import Record
+from isotrope.store.files import Record, write_text, writing
 from isotrope.study.cell import Cell
 from isotrope.study.columns import means
 from isotrope.study.plan import StudyPlan

@@ -20,7 +20,7 @@ from isotrope.evaluation.sets.files import data_checksum, data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
 from isotrope.preset.preset import RESERVED, Preset, check_runnable, preset_names, read_preset
-from isotrope.store.cache import file_checksum
+from isotrope.store.files import file_checksum
 from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell
 from isotrope.study.rows import PlannedRow, check_step, expand_rows

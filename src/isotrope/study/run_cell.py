@@ -27,9 +27,8 @@ from isotrope.evaluation.suite import run as evaluate
 from isotrope.post.names import post_step
 from isotrope.preset.preset import EncoderSettings, build_objective, read_preset
 from isotrope.report.space import pair_cosines
-from isotrope.store.atomic import in_turn
-from isotrope.store.mark import kind_of, remove
-from isotrope.store.records import Record
+from isotrope.store.files import Record, kind_of, remove
+from isotrope.store.job import in_turn
 from isotrope.study.cell import COSINES, DRAWS, METRICS, RESAMPLES, Cell
 from isotrope.study.columns import FALL, SELF_MADE, sts_scores, suite_scores
 from isotrope.text.sample import Sample

@@ -18,7 +18,7 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.errors import Stopped, UserError, needs
 from isotrope.preset.preset import Preset, read_preset
-from isotrope.store.atomic import write_json, write_text
+from isotrope.store.files import write_json, write_text
 from isotrope.store.job import Job
 from isotrope.study.analyse import study_record
 from isotrope.study.columns import SELF_MADE

@@ -12,8 +12,8 @@ import torch
 
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError, check_known
+from isotrope.store.files import Record, read_record
 from isotrope.store.job import differences
-from isotrope.store.records import Record, read_record
 from isotrope.study.cell import without_paths
 from isotrope.study.columns import COST, SHAPE, shown
 from isotrope.study.execute import run_plan

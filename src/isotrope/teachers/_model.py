@@ -24,10 +24,8 @@ from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
-from isotrope.store.atomic import move, write_behind
 from isotrope.store.cache import cache_folder, cached
-from isotrope.store.disk import check_space
-from isotrope.store.mark import DRAFT
+from isotrope.store.files import DRAFT, check_space, move, write_behind
 from isotrope.text.permutation import RowIds
 from isotrope.types import Batch, Whole
 

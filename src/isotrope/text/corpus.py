@@ -14,8 +14,8 @@ import xxhash
 from datasets import Dataset
 
 from isotrope.errors import UserError, printable
-from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cached
+from isotrope.store.files import new_file, write_json
 from isotrope.text.cleaning import CleaningReport, Row, bad_text, cleaned
 from isotrope.text.files import TextFile
 from isotrope.text.permutation import Permutation, RowIds, derive

@@ -14,8 +14,8 @@ from datasets import Dataset, concatenate_datasets
 
 from isotrope.console.progress import tell
 from isotrope.errors import UserError
-from isotrope.store.atomic import new_file
 from isotrope.store.cache import cached
+from isotrope.store.files import new_file
 from isotrope.text.corpus import Document, Documents, Texts
 from isotrope.types import Count
 

@@ -23,8 +23,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from isotrope.console.progress import tell
-from isotrope.store.atomic import new_file
 from isotrope.store.cache import cache_folder, cached
+from isotrope.store.files import new_file
 from isotrope.text.corpus import Texts
 from isotrope.text.permutation import RowIds
 

@@ -11,10 +11,18 @@ from typing import Any
 import torch.distributed as dist
 from transformers import TrainerCallback
 
-from isotrope.store.atomic import sync, write_json
-from isotrope.store.cache import CONTENTS, checksums, is_whole
-from isotrope.store.mark import check_place, claim, remove
-from isotrope.store.records import Record, RecordLog
+from isotrope.store.cache import is_whole
+from isotrope.store.files import (
+    CONTENTS,
+    Record,
+    RecordLog,
+    check_place,
+    checksums,
+    claim,
+    remove,
+    sync,
+    write_json,
+)
 from isotrope.training.processes import process_count
 
 LOG = "metrics.jsonl"  # in a checkpoint

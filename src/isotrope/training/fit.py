@@ -34,7 +34,7 @@ from isotrope.evaluation.correlation import spearman
 from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
-from isotrope.store.records import RecordLog
+from isotrope.store.files import RecordLog
 from isotrope.text.tokens import token_data
 from isotrope.training import checkpoints
 from isotrope.training.pairs import TransferDev

@@ -10,9 +10,8 @@ import numpy as np
 from isotrope.errors import UserError, printable
 from isotrope.evaluation.sts import Cosines, SimilaritySets
 from isotrope.preset.preset import Preset, read_preset
-from isotrope.store.atomic import new_file, write_text
+from isotrope.store.files import Record, RecordLog, new_file, read_record, write_text
 from isotrope.store.job import IDENTITY, RESULT, Job
-from isotrope.store.records import Record, RecordLog, read_record
 from isotrope.training.processes import environment
 from isotrope.types import Vector
 

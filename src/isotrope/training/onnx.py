@@ -28,8 +28,7 @@ from isotrope.encoder.locate import public_name
 from isotrope.encoder.prompts import ROLES, Role, one_route, routed
 from isotrope.errors import UserError, check_known, needs
 from isotrope.report.card import FLOAT32, INT8, Card, graph_card
-from isotrope.store.atomic import check_replaceable, new_folder, write_json, write_text
-from isotrope.store.disk import writing
+from isotrope.store.files import check_replaceable, new_folder, write_json, write_text, writing
 
 FARTHEST = 1e-4  # of a vector's length: how far ONNX and torch may be apart
 _PACKAGES = ("onnxscript", "onnxruntime")

@@ -21,10 +21,7 @@ from isotrope.report.page import Page, PageFigure
 from isotrope.report.space import Space, neighbour_tables
 from isotrope.report.switching import Switch
 from isotrope.report.tables import Table
-from isotrope.store.atomic import write_text
-from isotrope.store.disk import writing
-from isotrope.store.mark import claim
-from isotrope.store.records import Record
+from isotrope.store.files import Record, claim, write_text, writing
 from isotrope.training.folder import RunFolder, TaskCosines, task_cosines
 
 if TYPE_CHECKING:
@@ -85,9 +82,7 @@ def write_report(
             missing=missing,
             details=[
                 *neighbour_tables(folder.sample, seen),
-                Table(
-                    "Settings", ["key", "value", "source"], list(sourced(preset, method)), words=3
-                ),
+                Table("Settings", ["key", "value", "source"], sourced(preset, method), words=3),
                 Table("Environment", ["", ""], _environment(folder.environment), words=2),
             ],
             switch=switch,

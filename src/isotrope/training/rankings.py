@@ -22,7 +22,7 @@ from isotrope.encoder.length import limit_length
 from isotrope.encoder.prompts import refuse_routes, role_prompt, used_prompt
 from isotrope.evaluation.search import RankedLists
 from isotrope.post.ranking_map import ranking_loss
-from isotrope.store.records import RecordLog
+from isotrope.store.files import RecordLog
 from isotrope.training.checkpoints import Sealing, checkpoint_step, last_checkpoint
 from isotrope.training.fit import GiveBack, train_from
 from isotrope.training.trainer import Trainer

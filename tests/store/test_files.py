@@ -17,9 +17,23 @@ import pytest
 
 from helpers.forks import code, fork
 from isotrope.errors import UserError
-from isotrope.store.atomic import clear_drafts, draft_path, new_file, new_folder, write_text
-from isotrope.store.disk import check_space, writing
-from isotrope.store.mark import DRAFT, LOCK, MARK, check_place, claim, kind_of, put_mark, remove
+from isotrope.store.files import (
+    DRAFT,
+    LOCK,
+    MARK,
+    check_place,
+    check_space,
+    claim,
+    clear_drafts,
+    draft_path,
+    kind_of,
+    new_file,
+    new_folder,
+    put_mark,
+    remove,
+    write_text,
+    writing,
+)
 
 DEAD = 2**22 + 1  # no process has this number
 
@@ -190,7 +204,7 @@ def test_what_a_kill_leaves_does_not_make_a_folder_somebodys(tmp_path: Path, nam
         (lambda path: path.symlink_to("."), "is a symbolic link"),
         (lambda path: (path.mkdir(), (path / "a").touch()), "is not empty and holds no run"),
         (
-            lambda path: (path.mkdir(), (path / "a").touch(), (path / MARK).touch()),
+            lambda path: (path.mkdir(), (path / "a").touch(), (path / MARK).write_text("{")),
             "is not empty and holds no run",
         ),
         (lambda path: marked(path, "model"), "was made as model, not as run"),
@@ -201,6 +215,13 @@ def test_other_places_are_refused(tmp_path: Path, make: Callable[[Path], object]
     for refuse in (check_place, claim):
         with pytest.raises(UserError, match=why):
             refuse(tmp_path / "x", "run")
+
+
+def test_a_mark_that_a_loss_of_power_emptied_is_written_again(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / MARK).touch()
+    claim(tmp_path, "run")
+    assert kind_of(tmp_path) == "run"
 
 
 def test_a_damaged_mark_is_none(tmp_path: Path) -> None:
