@@ -122,11 +122,35 @@ def test_a_room_gives_its_components_by_their_classes() -> None:
 
     assert infonce.InfoNCE is InfoNCE
     for room in ("tokens", "peers", "views", "scores", "terms", "teachers", "post", "released"):
-        found = importlib.import_module(f"isotrope.{room}")
-        assert dir(found)
-        assert all(inspect.isclass(getattr(found, name)) for name in dir(found))
+        module = importlib.import_module(f"isotrope.{room}")
+        assert dir(module)
+        assert all(inspect.isclass(getattr(module, name)) for name in dir(module))
     with pytest.raises(AttributeError):
-        found.Nothing  # noqa: B018
+        module.Nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "room",
+    ["tokens", "peers", "views", "scores", "terms", "teachers", "post", "released", "text.pairs"],
+)
+def test_a_room_lists_every_class_that_declares_a_stage(room: str) -> None:
+    """In its table, which is read at run time, and in its imports, which editors read."""
+    module = importlib.import_module(f"isotrope.{room}")
+    folder = Path(str(module.__file__)).parent
+    staged = {
+        (node.name, file.stem)
+        for file in folder.glob("[!_]*.py")
+        for node in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and "stage = " in ast.unparse(node)
+    }
+    assert staged <= set(module.COMPONENTS.items())
+    imports = {
+        (alias.name, node.module.rpartition(".")[2])
+        for node in ast.walk(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module.startswith(f"isotrope.{room}.")
+        for alias in node.names
+    }
+    assert imports == set(module.COMPONENTS.items())
 
 
 def test_neither_help_nor_the_names_of_presets_and_components_wait_for_torch() -> None:

@@ -65,14 +65,15 @@ class Margin:
 '''
 
 
-def test_a_new_file_is_a_component(
+def test_a_new_file_and_its_line_are_a_component(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: Path
 ) -> None:
-    """One file in ``terms/``, and nothing else: found, checked as the others, and used from a
-    preset.
+    """One file in ``terms/`` and its line in ``terms/__init__.py``: found, checked as the others,
+    and used from a preset.
     """
     (tmp_path / "margin.py").write_text(MARGIN)
     monkeypatch.setattr(isotrope.terms, "__path__", [*isotrope.terms.__path__, str(tmp_path)])
+    monkeypatch.setitem(isotrope.terms.COMPONENTS, "Margin", "margin")
     try:
         assert "margin" in kinds("terms")
         for check in (

@@ -2,6 +2,7 @@
 named.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -157,6 +158,17 @@ def test_simcses_settings_and_those_of_released_code(name: str) -> None:
     if name.startswith("dclr") and name.endswith("released"):
         assert ("views.mlp" in found) == ("base" in name), "large models have no head but SimCSE's"
         assert "terms.infonce.temperature" not in found
+
+
+RESOLVED = Path(__file__).with_name("resolved.json")
+
+
+def test_every_shipped_preset_resolves_to_its_recorded_settings() -> None:
+    """The record was made before the sizes of a method moved into its file."""
+    recorded = json.loads(RESOLVED.read_text(encoding="utf-8"))
+    assert sorted(recorded) == preset_names()
+    for name, settings in recorded.items():
+        assert flat(read_preset(name)) == settings, name
 
 
 def test_reading_a_preset_imports_nothing_of_a_third_party(

@@ -1,8 +1,7 @@
-"""Components by name: ``InfoNCE`` in ``terms/`` is ``component("terms", "infonce")``; nothing else
-has to know of it.
+"""Components by name: ``InfoNCE`` in ``terms/`` is ``component("terms", "infonce")``.
 
-A component is a class that declares its stage: ``stage = "terms"`` in its body. A preset names it
-by ``kind``, one of
+A component is a class that declares its stage: ``stage = "terms"`` in its body. The ``__init__.py``
+of its room lists it. A preset names it by ``kind``, one of
 
     infonce                 InfoNCE, in the file terms/infonce.py
     margin_band             MarginBand, in a file with others of its kind
@@ -19,49 +18,45 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from isotrope.contract.exports import classes_in
 from isotrope.errors import UserError, check_known, nearest, one_of
 
 STAGES = ("tokens", "peers", "views", "scores", "terms", "teachers")  # of an objective
 READING = "pairs"  # the stage before: from a document to pairs of texts
 ROOMS = {READING: "text.pairs"}  # the other stages are rooms of their own name
+RELEASED = "released"
 THIRD_PARTY = ":"  # in a component's name
 
 
 def kinds(stage: str) -> list[str]:
     """The names of a stage's components, then those of ``released/`` that belong to it."""
-    return list(_classes(stage))
+    return list(_class_paths(stage))
 
 
 def component_class(stage: str, kind: str) -> type:
-    """The class behind a component's name; a third party's module is imported."""
+    """The class with a component's name; a third party's module is imported."""
     if THIRD_PARTY not in kind:
-        places = _classes(stage)
-        if kind not in places:
-            raise UserError(
-                f"{stage} has no kind {kind!r}", one_of(kind, places, ", or name a module:Class")
-            )
-        return imported_class(places[kind], "kind")
-    cls = imported_class(kind, "kind")
+        paths = _class_paths(stage)
+        if kind not in paths:
+            remedy = one_of(kind, paths, ", or name a module:Class")
+            raise UserError(f"{stage} has no kind {kind!r}", remedy, "unknown-kind")
+        return imported_class(paths[kind])
+    cls = imported_class(kind)
     if getattr(cls, "stage", None) != stage:
-        raise UserError(
-            f"kind = {kind!r} is not a component of {stage}",
-            f'its class must declare stage = "{stage}"',
-        )
+        problem = f"kind = {kind!r} is not a component of {stage}"
+        raise UserError(problem, f'its class must declare stage = "{stage}"', "wrong-stage")
     return cls
 
 
-def imported_class(named: str, key: str) -> type:
-    """The class that a preset's ``key`` names as ``module:Class``; its module is imported."""
-    path, _, name = named.partition(":")
+def imported_class(path: str) -> type:
+    """The class that ``kind`` names as ``module:Class``; its module is imported."""
+    module, _, name = path.partition(":")
     try:
-        cls = getattr(importlib.import_module(path), name)
+        cls = getattr(importlib.import_module(module), name)
         if not inspect.isclass(cls):
             raise TypeError("it is not a class")
     except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise UserError(
-            f"{key} = {named!r}: {error}", "install the package, or correct module:Class"
-        ) from error
+        remedy = "install the package, or correct module:Class"
+        raise UserError(f"kind = {path!r}: {error}", remedy, "unknown-class") from error
     return cls
 
 
@@ -76,7 +71,7 @@ def component(stage: str, kind: str, **options: Any) -> Any:
             and the remedy.
     """
     cls = component_class(stage, kind)
-    record = _options(cls)
+    record = _options_record(cls)
     try:
         checked = record(**options)
     except ValidationError as error:
@@ -85,20 +80,43 @@ def component(stage: str, kind: str, **options: Any) -> Any:
 
 
 @cache
-def _options(cls: type) -> type[BaseModel]:
+def _options_record(cls: type) -> type[BaseModel]:
+    """A record that checks the arguments of a component's constructor."""
     hints = get_type_hints(inspect.getattr_static(cls, "__init__"), include_extras=True)
-    parameters = inspect.signature(cls).parameters.values()
-    fields: Any = {
-        p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default)
-        for p in parameters
-    }
-    return create_model(
-        "options", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields
-    )
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(cls).parameters.values():
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (hints.get(parameter.name, Any), default)
+    config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    return create_model("options", __config__=config, **fields)
 
 
-# as in ('max_length', 'constrained-int')
-_KIND = re.compile(r"constrained-\w+$|(literal|tuple|list)\[|function-\w+\[")
+def _class_paths(stage: str) -> dict[str, str]:
+    """Kind -> ``module:Class`` of a stage's components."""
+    check_known("stage", stage, (*STAGES, READING))
+    paths = _paths_in(ROOMS.get(stage, stage))
+    for kind, path in _paths_in(RELEASED).items():
+        if getattr(imported_class(path), "stage", None) == stage:
+            paths[f"{RELEASED}.{kind}"] = path
+    return paths
+
+
+def _paths_in(room: str) -> dict[str, str]:
+    """Kind -> ``module:Class`` of the components that a room lists, sorted. None is imported.
+
+    A class is called as its file, or by its own words: ``NoMask`` is no_mask.
+    """
+    paths = {}
+    for name, file in importlib.import_module(f"isotrope.{room}").COMPONENTS.items():
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+        if name.lower() == file.replace("_", ""):
+            kind = file
+        paths[kind] = f"isotrope.{room}.{file}:{name}"
+    return dict(sorted(paths.items()))
+
+
+# What pydantic adds to the place of a mistake, as in ('max_length', 'constrained-int')
+_PYDANTIC_KIND = re.compile(r"constrained-\w+$|(literal|tuple|list)\[|function-\w+\[")
 
 
 def explain(
@@ -110,74 +128,64 @@ def explain(
     the mistake is.
     """
     first = error.errors()[0]
-    for part in first["loc"][:-1]:  # to the record of that table
-        hint = record.model_fields[part].annotation if part in record.model_fields else None
-        record = next(
-            (one for one in (hint, *get_args(hint)) if hasattr(one, "model_fields")), record
-        )
-    known = list(record.model_fields)
-    key = _key(where, first)
-    if first["type"] == "extra_forbidden":
-        table = key.rpartition(".")[0]
-        near = _meant(
-            key, first["input"], [*keys, *(f"{table}.{name}".strip(".") for name in known)]
-        )
-        takes = f"{table} takes" if table else "the keys here are"
-        return UserError(f"{key} is an unknown key", f"{near}{takes} {', '.join(known) or 'none'}")
+    key = _dotted_key(where, first)
     if first["type"] == "missing":
-        return UserError(f"{key} is missing", "give it a value")
-    # a key that takes several kinds of values has a finding for each
-    wanted = " or ".join(one["msg"] for one in error.errors() if _key(where, one) == key)
-    return UserError(
-        f"{key} = {first['input']!r} is not possible", wanted.replace("Input should", "it should")
-    )
+        return UserError(f"{key} is missing", "give it a value", "missing-key")
+    if first["type"] == "extra_forbidden":
+        known = list(_inner_record(record, first["loc"]).model_fields)
+        return _unknown_key(key, first["input"], known, keys)
+    # A key that takes several kinds of values has a finding for each.
+    messages = [each["msg"] for each in error.errors() if _dotted_key(where, each) == key]
+    remedy = " or ".join(messages).replace("Input should", "it should")
+    return UserError(f"{key} = {first['input']!r} is not possible", remedy, "impossible-value")
 
 
-def _key(where: str, finding: Mapping[str, Any]) -> str:
+def _unknown_key(key: str, value: object, known: list[str], keys: Iterable[str]) -> UserError:
+    table = key.rpartition(".")[0]
+    candidates = [*keys, *(f"{table}.{name}".strip(".") for name in known)]
+    takes = f"{table} takes" if table else "the keys here are"
+    remedy = f"{_meant_key(key, value, candidates)}{takes} {', '.join(known) or 'none'}"
+    return UserError(f"{key} is an unknown key", remedy, "unknown-key")
+
+
+def _inner_record(record: Any, location: tuple[int | str, ...]) -> Any:
+    """The record of the table in which pydantic found a mistake."""
+    for part in location[:-1]:
+        if part not in record.model_fields:
+            continue
+        hint = record.model_fields[part].annotation
+        for candidate in (hint, *get_args(hint)):
+            if hasattr(candidate, "model_fields"):
+                record = candidate
+                break
+    return record
+
+
+def _dotted_key(where: str, finding: Mapping[str, Any]) -> str:
     """The key of a finding, without pydantic's name for one of several kinds of values."""
     parts = [where, *(str(part) for part in finding["loc"])]
-    return ".".join(part for part in parts if not _KIND.match(part)).strip(".")
+    return ".".join(part for part in parts if not _PYDANTIC_KIND.match(part)).strip(".")
 
 
-_ELSEWHERE = {  # names of other tools -> of here
-    "lr": "learning_rate", "bs": "batch_size", "per_device_train_batch_size": "batch_size", "tau": "temperature",
-    "num_train_epochs": "epochs", "warmup_ratio": "warmup", "max_seq_length": "max_length",
-}  # fmt: skip
+_NAMES_ELSEWHERE = {  # of other tools -> of isotrope
+    "lr": "learning_rate",
+    "bs": "batch_size",
+    "per_device_train_batch_size": "batch_size",
+    "tau": "temperature",
+    "num_train_epochs": "epochs",
+    "warmup_ratio": "warmup",
+    "max_seq_length": "max_length",
+}
 
 
-def _meant(key: str, value: object, keys: list[str]) -> str:
+def _meant_key(key: str, value: object, keys: list[str]) -> str:
     """As `nearest`, for a key that may lack its table (batch_size), or have a mistyped one."""
     while isinstance(value, Mapping) and value:
         inner, value = next(iter(value.items()))
         key = f"{key}.{inner}"
-    head, dot, last = key.rpartition(".")
-    key = f"{head}{dot}{_ELSEWHERE.get(last, last)}"
-    same = [known for known in keys if known.endswith("." + key)]
-    return f"did you mean {same[0]!r}? " if same else nearest(key, keys)
-
-
-def _classes(stage: str) -> dict[str, str]:
-    """Kind -> ``module:Class`` of a stage's components."""
-    check_known("stage", stage, (*STAGES, READING))
-    released = {f"released.{kind}": place for kind, place in _places("released").items()}
-    stages = {
-        kind: getattr(imported_class(place, "kind"), "stage", None)
-        for kind, place in released.items()
-    }
-    return _places(ROOMS.get(stage, stage)) | {
-        kind: released[kind] for kind in released if stages[kind] == stage
-    }
-
-
-def _places(room: str) -> dict[str, str]:
-    """Kind -> ``module:Class`` of a room's components, sorted. The files are read, not imported.
-
-    A class is called as its file, or by its own words: ``NoMask`` is no_mask. A leading underscore
-    hides either.
-    """
-    found, folders = {}, importlib.import_module(f"isotrope.{room}").__path__
-    for name, file in classes_in(tuple(folders)).items():
-        own = name.lower() == file.replace("_", "")
-        kind = file if own else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-        found[kind] = f"isotrope.{room}.{file}:{name}"
-    return dict(sorted(found.items()))
+    table, dot, last = key.rpartition(".")
+    key = f"{table}{dot}{_NAMES_ELSEWHERE.get(last, last)}"
+    for known in keys:
+        if known.endswith("." + key):
+            return f"did you mean {known!r}? "
+    return nearest(key, keys)

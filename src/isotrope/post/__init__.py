@@ -1,5 +1,30 @@
 """Post steps: vectors → vectors, fitted once on text without labels."""
 
-from isotrope.contract.exports import exports
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__ = exports(__name__, __path__)
+from isotrope.contract.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from isotrope.post.fitted import FittedEncoder as FittedEncoder
+    from isotrope.post.fitted import LinearStep as LinearStep
+    from isotrope.post.fitted import PostStep as PostStep
+    from isotrope.post.flow import Flow as Flow
+    from isotrope.post.ranks import Ranks as Ranks
+    from isotrope.post.shortened import Shortened as Shortened
+    from isotrope.post.sif import Sif as Sif
+    from isotrope.post.whitening import Removal as Removal
+    from isotrope.post.whitening import Whitening as Whitening
+
+# Class -> its module; imported when it is first used, so that names do not wait for torch.
+COMPONENTS = {
+    "PostStep": "fitted",
+    "LinearStep": "fitted",
+    "FittedEncoder": "fitted",
+    "Flow": "flow",
+    "Ranks": "ranks",
+    "Shortened": "shortened",
+    "Sif": "sif",
+    "Whitening": "whitening",
+    "Removal": "whitening",
+}
+__getattr__, __dir__ = lazy_exports(__name__, COMPONENTS)

@@ -2,31 +2,50 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from isotrope.preset.preset import Preset, preset_names, read_preset
-from isotrope.preset.tables import SHIPPED, TomlTable, leaves, preset_layers
+from isotrope.preset.tables import SHIPPED, SIZES, Layer, TomlTable, leaves, preset_layers
+
+DEFAULT = "isotrope's default"
+OWN_SETTING = "set for this run"
+
+_HEADER = re.compile(r"\[([\w.-]+)\]\s*(?:#\s*(.*))?")
+_SETTING = re.compile(r"([\w.-]+)\s*=\s*[^#]*?(?:#\s*(.*))?")
 
 
 def cited_sources(name: str) -> dict[str, str]:
-    """Dotted key -> where a preset's value comes from: the comment behind it, or else the name of
+    """Dotted key -> where a preset's value comes from: the comment after it, or else the name of
     the user's file.
     """
-    found: dict[str, str] = {}
-    for path, tables in preset_layers(name).items():
-        if path.parent != files(SHIPPED["preset"]):
-            found |= dict.fromkeys(leaves(tables), path.name)
-            continue
-        table = ""
-        for line in path.read_text(encoding="utf-8").splitlines():
-            if match := re.fullmatch(r"\[([\w.-]+)\]\s*(?:#\s*(.*))?", line):
-                table = match[1]
-                if match[2]:
-                    found[table] = match[2]
-            elif match := re.fullmatch(r"([\w-]+)\s*=\s*[^#]*?(?:#\s*(.*))?", line):
-                found[f"{table}.{match[1]}".strip(".")] = match[2] or ""
-    return found
+    sources: dict[str, str] = {}
+    for layer in preset_layers(name):
+        if layer.path.parent == files(SHIPPED["preset"]):
+            sources |= _comments(layer)
+        else:
+            sources |= dict.fromkeys(leaves(layer.tables), layer.path.name)
+    return sources
+
+
+def _comments(layer: Layer) -> dict[str, str]:
+    """Dotted key -> the comment on its line, of a shipped preset; of a table, the one on its header
+    if there is one.
+    """
+    comments = {}
+    table = ""
+    size_table = f"{SIZES}.{layer.size}"
+    for line in layer.path.read_text(encoding="utf-8").splitlines():
+        if header := _HEADER.fullmatch(line):
+            table = header[1]
+            if header[2] and layer.size is None:
+                comments[table] = header[2]
+        elif setting := _SETTING.fullmatch(line):
+            if layer.size is None and not table.startswith(f"{SIZES}."):
+                comments[f"{table}.{setting[1]}".strip(".")] = setting[2] or ""
+            elif table == size_table:
+                comments[setting[1]] = setting[2] or ""
+    return comments
 
 
 def flat(preset: Preset) -> TomlTable:
@@ -34,40 +53,42 @@ def flat(preset: Preset) -> TomlTable:
     return leaves(preset.model_dump(exclude_none=True, exclude={"name", "description"}))
 
 
-def sourced(preset: Preset, name: str) -> list[tuple[str, str, str]]:
+def sourced(preset: Preset, name: str) -> Iterator[tuple[str, str, str]]:
     """Rows (key, value, source) of a resolved preset that came from the one called ``name``.
 
     The source is the paper's section, "isotrope's default", or "set for this run", as all of a
     preset that is not shipped.
     """
-    shipped = name in preset_names()
-    usual, cited = (flat(read_preset(name)), cited_sources(name)) if shipped else ({}, {})
-    return [
-        (
-            key,
-            "" if value == {} else json.dumps(value, ensure_ascii=False),
-            (cited.get(key) or "isotrope's default")
-            if key in usual and usual[key] == value
-            else "set for this run",
-        )
-        for key, value in flat(preset).items()
-        if value != {} or "." in key
-    ]
+    shipped: TomlTable = {}
+    comments: dict[str, str] = {}
+    if name in preset_names():
+        shipped = flat(read_preset(name))
+        comments = cited_sources(name)
+    for key, value in flat(preset).items():
+        if value == {} and "." not in key:  # a stage without components
+            continue
+        written = "" if value == {} else json.dumps(value, ensure_ascii=False)
+        if key in shipped and shipped[key] == value:
+            yield key, written, comments.get(key) or DEFAULT
+        else:
+            yield key, written, OWN_SETTING
 
 
 def annotated(name: str, overrides: Sequence[str] = ()) -> str:
     """The resolved preset as TOML, every line with its source: a paper's section, a file, an
     override, our default.
     """
-    cited = cited_sources(name) | {
-        override.partition("=")[0].strip(): "--set" for override in overrides
-    }
-    lines, table = [], ""
+    sources = cited_sources(name)
+    sources |= {override.partition("=")[0].strip(): "--set" for override in overrides}
+    lines = []
+    table = ""
     for line in read_preset(name, overrides).toml().splitlines():
         if line.startswith("["):
-            key = table = line.strip("[]").replace('"', "")
+            table = line.strip("[]").replace('"', "")
+            source = sources.get(table, "")
         else:
             key = f"{table}.{line.partition(' =')[0]}".strip(".")
-        source = cited.get(key) or ("default" if " = " in line and table else "")
+            usual = "default" if " = " in line and table else ""
+            source = sources.get(key) or usual
         lines.append(f"{line:<35} # {source}" if line and source else line)
     return "\n".join(lines)

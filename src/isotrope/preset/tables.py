@@ -1,10 +1,16 @@
 """A preset's file: TOML, laid over what it extends, under ``key=value`` overrides. Nothing is
 imported, only read.
+
+A shipped method is one file. Its settings for the papers' other backbones are the tables
+``[sizes.NAME]`` in it, each laid over the rest of the file: ``simcse-bert-base`` is the table
+``[sizes.bert-base]`` of ``simcse.toml``.
 """
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,19 +18,40 @@ from typing import Any
 from isotrope.errors import UserError, check_known
 
 TomlTable = dict[str, Any]
-# the packages of the files of each kind
-SHIPPED = {"preset": "isotrope.presets", "study": "isotrope.studies"}
+SHIPPED = {"preset": "isotrope.presets", "study": "isotrope.studies"}  # the packages of the files
+SIZES = "sizes"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The tables of one preset, without those that it extends."""
+
+    name: str
+    path: Any  # a `Path`, or a file of the package
+    tables: TomlTable
+    size: str | None = None  # the table of the file that it is; None: the rest of the file
 
 
 def shipped_names(kind: str) -> list[str]:
-    """The presets or the studies that come with isotrope."""
-    found = (path.name for path in files(SHIPPED[kind]).iterdir())
-    return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
+    """The files of presets or studies that come with isotrope."""
+    names = (path.name for path in files(SHIPPED[kind]).iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+
+
+@cache
+def shipped_sizes() -> dict[str, tuple[str, str]]:
+    """Preset -> its file and its table there, of the presets that are tables of a method's file."""
+    sizes = {}
+    for method in shipped_names("preset"):
+        _, tables = read_toml("preset", method)
+        for size in tables.get(SIZES, {}):
+            sizes[f"{method}-{size}"] = (method, size)
+    return sizes
 
 
 def preset_names() -> list[str]:
     """The presets that come with isotrope."""
-    return shipped_names("preset")
+    return sorted([*shipped_names("preset"), *shipped_sizes()])
 
 
 def preset_descriptions() -> dict[str, str]:
@@ -32,82 +59,101 @@ def preset_descriptions() -> dict[str, str]:
     return {name: resolved_tables(name).get("description", "") for name in preset_names()}
 
 
-def read_toml(kind: str, name: str, children: Sequence[Any] = ()) -> tuple[Any, TomlTable]:
-    """The path and the tables of a preset or study: a shipped one by name, or the user's by path
-    (.toml).
+def read_toml(kind: str, name: str, extended_by: Path | None = None) -> tuple[Any, TomlTable]:
+    """The path and the tables of a file: a shipped one by name, or the user's by path (.toml).
 
-    The path is relative to the file that extends it, the last of ``children``, or else to the
-    current folder.
+    The path is relative to the file that extends it, or else to the current folder.
     """
+    path: Any
     if name.endswith(".toml"):
-        path: Any = (children[-1].parent / name if children else Path(name)).resolve()
-        if not path.is_file():
-            said = (
-                f"{kind} {name}, which {children[-1].name} extends,"
-                if children
-                else f"{kind} {name}"
-            )
-            raise UserError(
-                f"{said} does not exist",
-                f"check the path{f' from {path.parent}' if children else ''}",
-            )
+        path = _own_file(kind, name, extended_by)
     else:
-        check_known(kind, name, shipped_names(kind), ", or a .toml file")
+        if name not in shipped_names(kind):
+            known = preset_names() if kind == "preset" else shipped_names(kind)
+            check_known(kind, name, known, ", or a .toml file")
         path = files(SHIPPED[kind]).joinpath(f"{name}.toml")
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{kind} {name} is not valid TOML ({error})", "correct that line"
+            f"{kind} {name} is not valid TOML ({error})", "correct that line", "broken-toml"
         ) from error
 
 
-def preset_layers(name: str) -> dict[Any, TomlTable]:
-    """Path -> tables, of a preset's file and those that it extends; the one that extends nothing
-    comes first.
-    """
-    layers: dict[Any, TomlTable] = {}
-    wanted = name
-    while wanted:
-        path, own = read_toml("preset", wanted, [*layers])
-        if path in layers:
-            circle = " → ".join(part.name.removesuffix(".toml") for part in [*layers, path])
-            raise UserError(f"preset {name} extends itself ({circle})", "break the circle")
-        wanted = str(own.pop("extends", ""))
+def _own_file(kind: str, name: str, extended_by: Path | None) -> Path:
+    folder = extended_by.parent if extended_by else Path()
+    path = (folder / name).resolve()
+    if path.is_file():
+        return path
+    if extended_by is None:
+        raise UserError(f"{kind} {name} does not exist", "check the path", "missing-file")
+    problem = f"{kind} {name}, which {extended_by.name} extends, does not exist"
+    raise UserError(problem, f"check the path from {path.parent}", "missing-file")
+
+
+def preset_layers(name: str) -> list[Layer]:
+    """A preset and those that it extends; the one that extends nothing comes first."""
+    layers: list[Layer] = []
+    extended = name
+    while extended:
+        layer = _read_layer(extended, layers[-1].path if layers else None)
+        if any((layer.path, layer.size) == (other.path, other.size) for other in layers):
+            names = [*(other.name for other in layers), layer.name]
+            circle = " → ".join(Path(each).name.removesuffix(".toml") for each in names)
+            raise UserError(
+                f"preset {name} extends itself ({circle})", "break the circle", "extends-itself"
+            )
+        extended = str(layer.tables.pop("extends", ""))
         if layers:
-            own.pop("description", None)
-        layers[path] = own
-    return dict(reversed(layers.items()))
+            layer.tables.pop("description", None)
+        layers.append(layer)
+    return layers[::-1]
+
+
+def _read_layer(name: str, extended_by: Path | None) -> Layer:
+    if name in shipped_sizes():
+        method, size = shipped_sizes()[name]
+        path, tables = read_toml("preset", method)
+        return Layer(name, path, {"extends": method, **tables[SIZES][size]}, size)
+    path, tables = read_toml("preset", name, extended_by)
+    if not name.endswith(".toml"):
+        tables.pop(SIZES, None)
+    return Layer(name, path, tables)
 
 
 def resolved_tables(name: str, overrides: Iterable[str] = ()) -> TomlTable:
     """A preset's tables over those that it extends, with overrides."""
     tables: TomlTable = {}
-    for layer in [*preset_layers(name).values(), *map(_parse_override, overrides)]:
-        _merge(tables, layer)
+    for layer in preset_layers(name):
+        _lay_over(tables, layer.tables)
+    for override in overrides:
+        _lay_over(tables, _parse_override(override))
     return tables
 
 
 def leaves(table: Mapping[str, Any], prefix: str = "") -> TomlTable:
     """Dotted key -> value; an empty table is a value."""
-    found: TomlTable = {}
+    values: TomlTable = {}
     for key, value in table.items():
-        inner = isinstance(value, Mapping) and value
-        found |= leaves(inner, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
-    return found
+        if isinstance(value, Mapping) and value:
+            values |= leaves(value, f"{prefix}{key}.")
+        else:
+            values[f"{prefix}{key}"] = value
+    return values
 
 
-def _merge(base: TomlTable, top: TomlTable) -> None:
-    """Lay ``top`` over ``base``, in place; ``name = false`` takes an inherited table away, out of
+def _lay_over(base: TomlTable, top: TomlTable) -> None:
+    """Lay ``top`` over ``base``, in place. ``name = false`` takes an inherited table away, out of
     the order too.
     """
     for key, value in top.items():
-        if value is False and isinstance(base.get(key), dict):
+        inherited = base.get(key)
+        if value is False and isinstance(inherited, dict):
             del base[key]
             if key in base.get("order", []):
                 base["order"] = [label for label in base["order"] if label != key]
-        elif isinstance(value, dict) and isinstance(base.get(key), dict):
-            _merge(base[key], value)
+        elif isinstance(value, dict) and isinstance(inherited, dict):
+            _lay_over(inherited, value)
         else:
             base[key] = value
 
@@ -121,6 +167,7 @@ def _parse_override(text: str) -> TomlTable:
         raise UserError(
             f"--set {text}: not of the form key=value",
             "write, for example, --set train.batch_size=32",
+            "not-key-value",
         )
     try:
         parsed: Any = tomllib.loads(f"value = {value}")["value"]

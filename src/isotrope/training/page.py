@@ -82,7 +82,9 @@ def write_report(
             missing=missing,
             details=[
                 *neighbour_tables(folder.sample, seen),
-                Table("Settings", ["key", "value", "source"], sourced(preset, method), words=3),
+                Table(
+                    "Settings", ["key", "value", "source"], list(sourced(preset, method)), words=3
+                ),
                 Table("Environment", ["", ""], _environment(folder.environment), words=2),
             ],
             switch=switch,
