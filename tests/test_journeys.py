@@ -87,7 +87,7 @@ def test_1_a_text_file(user: User) -> None:
     """Without labels nothing can judge the model, and the run says so; it has a report and a model
     card.
     """
-    said = user.types(f"train notes.txt --model model --sentences 160 --output run {QUICK}")
+    said = user.types(f"train notes.txt --model model --max-texts 160 --output run {QUICK}")
     assert "160 sentences" in said
     assert "1 thread" in said
     assert "verdict: not tested" in said
@@ -128,7 +128,7 @@ def test_3_a_table_with_a_text_column(user: User) -> None:
         )
     said = user.types(f"train posts.csv --model model --output run {QUICK}", code=2)
     assert "posts.csv has no single text column (columns: id, title, body)" in said
-    user.types(f"train posts.csv --text body --model model --output run {QUICK}")
+    user.types(f"train posts.csv --text-column body --model model --output run {QUICK}")
     assert all(
         line.endswith(", and a comma") for line in Path("run/sample.txt").read_text().splitlines()
     )
@@ -136,7 +136,7 @@ def test_3_a_table_with_a_text_column(user: User) -> None:
 
 def test_4_own_pairs_judge(user: User) -> None:
     said = user.types(
-        f"train notes.txt --model model --dev pairs.tsv --sentences 160 --output run {QUICK}"
+        f"train notes.txt --model model --dev pairs.tsv --max-texts 160 --output run {QUICK}"
     )
     verdict = json.loads(Path("run/result.json").read_text())["verdict"]
     assert verdict["word"] in ("better", "worse", "no difference found")
@@ -162,7 +162,7 @@ def test_4_own_questions_and_triples_judge(user: User) -> None:
     asked = "--labels desk.csv --columns Frage,Antwort"
     judged = re.compile(r"judged by 4\d queries of desk")
     assert judged.search(
-        user.types(f"train notes.txt --model model --sentences 96 --output run {asked} {QUICK}")
+        user.types(f"train notes.txt --model model --max-texts 96 --output run {asked} {QUICK}")
     )
     assert "queries of desk" in Path("run/model/README.md").read_text(encoding="utf-8")
     assert judged.search(user.types(f"whiten model notes.txt --output white {asked},falsch"))
@@ -227,7 +227,7 @@ def test_10_an_own_component(user: User, tmp_path: Path) -> None:
     )
     user.monkeypatch.syspath_prepend(str(tmp_path))
     user.types(
-        f"train notes.txt --preset mine.toml --model model --sentences 160 --output run {QUICK}"
+        f"train notes.txt --preset mine.toml --model model --max-texts 160 --output run {QUICK}"
     )
     assert any("together" in line for line in Path("run/metrics.jsonl").read_text().splitlines())
 
@@ -235,7 +235,7 @@ def test_10_an_own_component(user: User, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_11_the_model_needs_no_isotrope(user: User) -> None:
     """Where the model is used, isotrope cannot even be imported."""
-    user.types(f"train notes.txt --model model --sentences 160 --output run {QUICK}")
+    user.types(f"train notes.txt --model model --max-texts 160 --output run {QUICK}")
     user.types("whiten run/model notes.txt --output whitened --no-compare")
     code = "import sys; sys.modules['isotrope'] = None\nfrom sentence_transformers import SentenceTransformer\n"
     code += "print(SentenceTransformer(sys.argv[1], device='cpu').encode(['a river']).tolist())"

@@ -73,7 +73,7 @@ def train_ours(corpus: Path, output: Path, seed: int, args: argparse.Namespace) 
         output=output,
         preset="tsdae",
         model=args.model,
-        sentences=args.steps * BATCH,
+        max_texts=args.steps * BATCH,
         seed=seed,
         dev="none",
         labels="none",

@@ -94,11 +94,11 @@ def train(url: str, folder: Path) -> dict[str, Any]:
         url,
         "--model",
         "isotrope/tiny",
-        "--text",
+        "--text-column",
         "text",
     ]
     command += [
-        "--sentences",
+        "--max-texts",
         str(STEPS * BATCH),
         "--set",
         f"train.batch_size={BATCH}",

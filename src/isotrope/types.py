@@ -70,6 +70,10 @@ class Views:
         """The same batch with other embeddings."""
         return replace(self, stack=stack)
 
+    def leading(self, dim: int) -> "Views":
+        """The same batch with the first ``dim`` dimensions of its embeddings."""
+        return replace(self, stack=self.stack[..., :dim], negatives=self.negatives[..., :dim])
+
     def named(self, numbers: Sequence[int], key: str) -> Tensor:
         """The views of these numbers, counted as the passes: (len(numbers), N, D).
 

@@ -69,7 +69,7 @@ Mistake = tuple[Callable[[Bench], Command], str]
 
 MISTAKES: dict[str, Mistake] = {
     "missing file": (lambda b: b.train(corpus="no/such.txt"), "no/such.txt does not exist … check the path"),
-    "sample above corpus": (lambda b: b.train("--sentences", "601"), "601 sentences from a corpus of 600 … 1 to 600"),
+    "sample above corpus": (lambda b: b.train("--max-texts", "601"), "601 sentences from a corpus of 600 … 1 to 600"),
     "unknown preset": (lambda b: b.train("--preset", "simsce"), "preset 'simsce' is unknown … simcse, "),
     "broken TOML": (
         lambda b: b.train("--preset", b.broken_preset()), "mine.toml is not valid TOML … line 1 … correct"
@@ -156,7 +156,7 @@ def test_full_disk_for_the_cleaned_corpus(
 def test_ctrl_c_and_on(bench: Bench, shell: Shell) -> None:
     settings = ("train.batch_size=20", "train.epochs=12", "train.eval_steps=15")
     words = bench.train(
-        "--sentences", "100", *(word for setting in settings for word in ("--set", setting))
+        "--max-texts", "100", *(word for setting in settings for word in ("--set", setting))
     )
     running, out, began = command(words, bench.folder), bench.folder / "out", time.monotonic()
     while not (out.exists() and "step 15:" in out.read_text()) and time.monotonic() - began < 60:

@@ -49,7 +49,7 @@ def test_the_present_folder_is_a_fine_output(
 ) -> None:
     here = tmp_path / "here"
     here.mkdir()
-    words = (corpus_file, "--output", ".", "--model", tiny_model, "--sentences", "64")
+    words = (corpus_file, "--output", ".", "--model", tiny_model, "--max-texts", "64")
     ended, _, err = train(*words, cwd=here, monkeypatch=monkeypatch)
     assert ended == 0, err
     assert (here / "model" / "model.safetensors").is_file()

@@ -184,7 +184,7 @@ def run(
     if "translated" in preset.terms:
         corpus, options = (
             with_positives(corpus, output),
-            {"text": "text", "positive": "other", **options},
+            {"text_column": "text", "positive": "other", **options},
         )
     return isotrope.train(
         corpus,
@@ -195,7 +195,7 @@ def run(
         dev="none",
         labels="none",
         overrides=[*settings(preset), *more],
-        **{"sentences": STEPS * BATCH, **options},
+        **{"max_texts": STEPS * BATCH, **options},
     )
 
 
@@ -267,7 +267,7 @@ def test_a_papers_preset_resumes_exactly(
     more += ["train.mini_batch_size=5"] if name == "all-three" else []
 
     def weights(folder: str) -> dict[str, torch.Tensor]:
-        done = run(name, encoders, corpus_file, tmp_path / folder, *more, sentences=10 * BATCH)
+        done = run(name, encoders, corpus_file, tmp_path / folder, *more, max_texts=10 * BATCH)
         kept = load_file(
             tmp_path / folder / "checkpoints" / "checkpoint-10" / "objective.safetensors"
         )

@@ -75,7 +75,7 @@ def test_corpus_and_preset_pass_each_door_once(
             model=str(tiny_model),
             dev="none",
             labels="none",
-            sentences=64,
+            max_texts=64,
             overrides=("train.batch_size=16", "train.epochs=1"),
             console=plain_console(file=io.StringIO()),
         )

@@ -107,7 +107,7 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(model: Path, corpus: Path, output: Path, *overrides: str, **options: object) -> Run:
     """10 steps, 2 checkpoints."""
     chosen = [LORA, "encoder.pooling=lasttoken", "train.save_steps=5", *overrides]
-    return small_run(model, corpus, output, *chosen, **{"sentences": 160, **options})
+    return small_run(model, corpus, output, *chosen, **{"max_texts": 160, **options})
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ def test_half_precision_and_checkpoints_within_the_encoder(qwen: Path, tmp_path:
         "train.mini_batch_size=8",
         "train.precision=bf16",
     ]
-    few = {"sentences": 32, "dev": "none", "labels": "none"}
+    few = {"max_texts": 32, "dev": "none", "labels": "none"}
     run = trained(tmp_path / "half", tmp_path / "few.txt", tmp_path / "run", *options, **few)
     assert load(run.folder / "model").dtype == torch.float32
     before, after = (
@@ -223,7 +223,7 @@ def test_a_packed_encoder_has_adapters_too(tmp_path: Path, corpus_file: Path) ->
             "encoder.lora.dropout=0.1",
             *more,
         ]
-        run = small_run(bert, corpus_file, tmp_path / name, LORA, *options, sentences=96)
+        run = small_run(bert, corpus_file, tmp_path / name, LORA, *options, max_texts=96)
         assert f"an adapter of rank 4, {name}" in write_report(run.folder).read_text()
         made[name] = SentenceTransformer(str(run.folder / "model"), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(made["merged"], made["adapter"], atol=1e-5)

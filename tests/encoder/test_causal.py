@@ -120,7 +120,7 @@ def test_a_tokenizer_without_padding_pads_with_its_end(qwen: Path, tmp_path: Pat
 def test_a_preset_trains_a_decoder_that_sees_ahead(qwen: Path, tmp_path: Path) -> None:
     """The run's page compares it with the model as it was given."""
     (tmp_path / "few.txt").write_text("\n".join(sentences(32)))
-    chosen = {"sentences": 32, "dev": "none", "labels": "none"}
+    chosen = {"max_texts": 32, "dev": "none", "labels": "none"}
     run = small_run(
         qwen, tmp_path / "few.txt", tmp_path / "run", "encoder.bidirectional=true", **chosen
     )

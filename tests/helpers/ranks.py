@@ -40,7 +40,7 @@ for number, overrides in enumerate(trainings):
         dev="none",
         labels="none",
         positive="positive",
-        text="text",
+        text_column="text",
         overrides=[
             f"train.batch_size={batch}",
             f"encoder.dropout={dropout}",

@@ -25,7 +25,7 @@ from isotrope.training.train import Run
 SMALL = ["train.batch_size=16", "train.eval_steps=5", "train.save_steps=10"]
 SMALL += ["train.learning_rate=1e-3", "encoder.pooling=mean"]
 Small = Callable[..., Run]  # of the fixture `small`: the folder, overrides, options
-SHORT = {"dev": "none", "labels": "none", "sentences": 64}  # four steps, and nothing judges
+SHORT = {"dev": "none", "labels": "none", "max_texts": 64}  # four steps, and nothing judges
 
 
 def small_run(model: Path, corpus: Path, output: Path, *overrides: str, **options: object) -> Run:
@@ -35,7 +35,7 @@ def small_run(model: Path, corpus: Path, output: Path, *overrides: str, **option
         model=str(model),
         output=output,
         overrides=[*SMALL, *overrides],
-        **{"preset": "simcse", "sentences": 320, **options},
+        **{"preset": "simcse", "max_texts": 320, **options},
     )
 
 

@@ -150,7 +150,7 @@ def test_a_run_follows_bm25(tiny_model: Path, corpus_file: Path, tmp_path: Path)
         output=tmp_path / "run",
         preset="bm25",
         model=str(tiny_model),
-        sentences=384,
+        max_texts=384,
         dev="none",
         labels="none",
         overrides=[*overrides, "terms.hold=false", "train.eval_steps=6"],

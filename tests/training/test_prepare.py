@@ -41,7 +41,7 @@ from isotrope.training.train import Run
 DECIDING = {
     "documents": "other documents", "model": "another model", "dev": "dev: other pairs",
     "labels": "labels: another pairs/test", "processes": "processes = 1, not 2", "seed": "seed = 0, not 304",
-    "sentences": "sentences = 320, not 304", "warmup": "preset: train.warmup = 0.0, not 0.5",
+    "max_texts": "sentences = 320, not 304", "warmup": "preset: train.warmup = 0.0, not 0.5",
 }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_what_decides_the_result_is_compared_first_also_for_a_finished_run(
         Path(file).write_text(Path(file).read_text().replace(old, new))
     if what == "processes":
         launched(monkeypatch, 2)
-    given = {"labels": "none", "sentences": 304, "seed": 304}
+    given = {"labels": "none", "max_texts": 304, "seed": 304}
     monkeypatch.setattr(
         "isotrope.training.prepare.load", lambda *_, **__: pytest.fail("it has begun to work")
     )
@@ -101,10 +101,10 @@ def test_a_prompt_is_part_of_the_identity_and_of_the_model(
     prompted_model: Path, tmp_path: Path
 ) -> None:
     """Also the space at its end."""
-    table, options = tmp_path / "pairs.tsv", {"dev": "none", "labels": "none", "sentences": 32}
+    table, options = tmp_path / "pairs.tsv", {"dev": "none", "labels": "none", "max_texts": 32}
     rows = zip(sentences(40), sentences(40, seed=1), strict=True)
     table.write_text("q\tp\n" + "".join(f"{one}\t{two}\n" for one, two in rows))
-    options |= {"text": "q", "positive": "p", "positive_prompt": "red: "}
+    options |= {"text_column": "q", "positive": "p", "positive_prompt": "red: "}
     run = small_run(prompted_model, table, tmp_path / "run", prompt_name="query", **options)
     saved = SentenceTransformer(str(run.folder / "model"), device="cpu")
     assert (saved.prompts["passage"], saved.default_prompt_name) == ("a short book on ", "query")
@@ -205,7 +205,7 @@ def test_a_mistake_in_the_settings_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
-OPTIONS: dict[str, Any] = {"sentences": None, "dev": "none", "labels": "none", "preset": "crops"}
+OPTIONS: dict[str, Any] = {"max_texts": None, "dev": "none", "labels": "none", "preset": "crops"}
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +277,7 @@ def test_only_the_sample_of_a_url_is_kept(
         "model": str(tiny_model),
         "dev": "none",
         "labels": "none",
-        "sentences": 20,
+        "max_texts": 20,
         "seed": 3,
     }
     here, there = (
@@ -316,7 +316,7 @@ def prepared(
         read_text(corpus, **text),
         model=str(model),
         overrides=(*SMALL, *overrides),
-        **{"dev": "none", "labels": "none", "sentences": 64, **more},
+        **{"dev": "none", "labels": "none", "max_texts": 64, **more},
     )
     job = Job(output, "run", inputs.identity)
     with job.held():
@@ -439,7 +439,7 @@ def test_how_much_of_the_text_will_be_read_is_said_before_training(
     drawn = [f"{sentence}x." for sentence in sentences(320)]
     corpus.write_text("".join(" ".join(drawn[i : i + 5]) + "\n" for i in range(0, 320, 5)))
     with prepared(
-        tiny_model, corpus, tmp_path / "whole", "train.max_length=16", sentences=None
+        tiny_model, corpus, tmp_path / "whole", "train.max_length=16", max_texts=None
     ) as (_, said):
         assert re.search(
             r"64 of 64 texts are longer than 16 tokens; [23]\d % of the text is read", said
@@ -454,7 +454,7 @@ def test_how_much_of_the_text_will_be_read_is_said_before_training(
         tmp_path / "split",
         "train.max_length=64",
         "train.batch_size=16",
-        sentences=None,
+        max_texts=None,
         split="sentences",
     )
     with run as (_, said):

@@ -75,7 +75,7 @@ def test_a_batch_systems_rank_does_not_silence_a_training(
     small: Small, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RANK", "1")
-    run = small("run", labels="none", sentences=64)
+    run = small("run", labels="none", max_texts=64)
     assert (run.folder / "model" / "model.safetensors").is_file()
     assert "verdict" in run.record
     assert capsys.readouterr().out
@@ -130,7 +130,7 @@ def test_the_command_in_two_processes_equals_one_of_twice_the_batch(
         table_of_pairs(tmp_path),
         "--model",
         tiny_model,
-        "--text",
+        "--text-column",
         "text",
         *positive,
         *reading,
@@ -165,7 +165,7 @@ def test_ctrl_c_stops_all_processes_and_they_go_on(
         str(corpus_file),
         "--model",
         str(tiny_model),
-        "--sentences",
+        "--max-texts",
         "64",
         "--output",
         str(tmp_path),
@@ -207,7 +207,7 @@ def test_one_process_goes_on_for_two_of_which_one_was_lost(
         "train.save_steps=5",
     )
     common = [table_of_pairs(tmp_path, 640), "--model", tiny_model, *words_of(*settings)]
-    common += ["--positive", "positive", "--text", "text"]
+    common += ["--positive", "positive", "--text-column", "text"]
     command = ["-m", *TORCHRUN, "--nproc-per-node=2", "-m", "isotrope", "train", *common]
     words = [*command, "--output", tmp_path / "run", "--set", "train.batch_size=8"]
     code, errors, _ = lose(1, tmp_path / "run", *map(str, words))

@@ -84,7 +84,7 @@ def test_the_default_method_fits_the_model_and_is_said(
         "overrides": ["train.batch_size=16", "train.epochs=0.1"],
         "dev": "none",
         "labels": "none",
-        "sentences": 64,
+        "max_texts": 64,
     }
     for model, preset, pooling in (
         (tiny_model, "simcse", "cls"),
@@ -165,7 +165,7 @@ def test_each_file_is_opened_once(small: Small, corpus_file: Path, cached: Path)
 
 def test_a_teacher_that_is_a_preset_is_trained_first(small: Small, tmp_path: Path) -> None:
     """As if it had been trained by itself and named; the same call goes on with both."""
-    given = {"preset": "rankcse-listnet", "labels": "none", "dev": "none", "sentences": 64}
+    given = {"preset": "rankcse-listnet", "labels": "none", "dev": "none", "max_texts": 64}
     said = io.StringIO()
     console = plain_console(file=said)
     run = small("run", train_teachers=True, console=console, **given)
@@ -238,7 +238,7 @@ def test_before_is_the_model_as_it_was_given(
         "encoder.pooling=cls",
         "encoder.prompt=''",
         dev="none",
-        sentences=32,
+        max_texts=32,
         labels=pairs_file,
         console=plain_console(file=said),
     )

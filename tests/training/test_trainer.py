@@ -318,7 +318,7 @@ def test_without_pairs_the_last_head_is_kept(
     tiny_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:
     """Also where every step was done before the run went on: the head comes from the checkpoint."""
-    options = {"dev": "none", "labels": "none", "sentences": 160}
+    options = {"dev": "none", "labels": "none", "max_texts": 160}
     run = small_run(tiny_model, corpus_file, tmp_path / "run", "train.keep_head=true", **options)
     again = small_run(
         tiny_model,

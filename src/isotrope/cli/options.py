@@ -99,6 +99,9 @@ VOCABULARY = {  # of all commands
         "Of the labels' table: its columns, in this order: question,answer.", many=False
     ),
     "sentences": Word("Use a random sample of so many texts; default: all.", low=2),
+    "max_texts": Word("Use a random sample of so many texts; default: all.", low=2),
+    "text_column": Word("In tables: the column of the texts; default: the only one, or text."),
+    "title_column": Word("In tables: the column of the titles; default: title, if any."),
     "text": Word("In tables: the column of the texts; default: the only one, or text."),
     "title": Word("In tables: the column of the titles; default: title, if any."),
     "split": Word("sentences: each sentence of a text by itself; sentences:de for German."),

@@ -18,25 +18,24 @@ from torch import nn
 
 from isotrope.encoder.locate import Base
 
-# of a model
-TAGS = [
+MODEL_TAGS = [
     "sentence-transformers",
     "sentence-similarity",
     "feature-extraction",
     "isotrope",
     "unsupervised",
 ]
-# of a data set, in sentence-transformers' card
+# What sentence-transformers' card holds of the texts of a data set.
 TEXTS = ("examples", "examples_table", "_example_columns")
+MATRYOSHKA = "kusupati2022matryoshka"
 
 
 def cited_keys(classes: Iterable[type]) -> list[str]:
     """The BibTeX keys that the docstrings of some components name, each once, in order."""
-    return list(
-        dict.fromkeys(
-            key for cls in classes for key in re.findall(r"BibTeX:\s+(\w+)", cls.__doc__ or "")
-        )
-    )
+    keys: list[str] = []
+    for cls in classes:
+        keys += re.findall(r"BibTeX:\s+(\w+)", cls.__doc__ or "")
+    return list(dict.fromkeys(keys))
 
 
 def bibtex(keys: Iterable[str]) -> str:
@@ -46,17 +45,19 @@ def bibtex(keys: Iterable[str]) -> str:
     >>> bibtex([]).splitlines()[0]
     '@software{isotrope,'
     """
-    return "\n\n".join(
-        entries()[key] for key in dict.fromkeys([*keys, "isotrope"]) if key in entries()
-    )
+    distinct = dict.fromkeys([*keys, "isotrope"])
+    return "\n\n".join(entries()[key] for key in distinct if key in entries())
 
 
 @cache
 def entries() -> dict[str, str]:
     """BibTeX key -> its whole entry."""
     text = files("isotrope.components").joinpath("methods.bib").read_text(encoding="utf-8")
-    found = re.split(r"\n(?=@)", text.strip())
-    return {entry[entry.index("{") + 1 : entry.index(",")]: entry.strip() for entry in found}
+    by_key = {}
+    for entry in re.split(r"\n(?=@)", text.strip()):
+        key = entry[entry.index("{") + 1 : entry.index(",")]
+        by_key[key] = entry.strip()
+    return by_key
 
 
 @dataclass
@@ -65,16 +66,18 @@ class ObjectiveCardData(SentenceTransformerModelCardData):
     the data.
     """
 
-    # name and address of a licence that the hub does not list
-    named: dict[str, Any] = field(default_factory=dict)
+    # Name and address of a licence that the hub does not list.
+    licence: dict[str, Any] = field(default_factory=dict)
 
     def to_yaml(self, line_break: str | None = None) -> str:
         """The card's metadata. sentence-transformers knows no name of a licence."""
-        own = yaml.safe_dump(self.named, allow_unicode=True) if self.named else ""
-        return f"{super().to_yaml(line_break).strip()}\n{own}".strip()
+        metadata: str = super().to_yaml(line_break).strip()
+        if not self.licence:
+            return metadata
+        return f"{metadata}\n{yaml.safe_dump(self.licence, allow_unicode=True)}".strip()
 
     def set_widget_examples(self, dataset: Any) -> None:
-        """None: they would be texts of the data."""
+        """Set none: they would be texts of the data."""
 
     def set_losses(self, losses: list[Any]) -> None:
         """Cite them. sentence-transformers takes `Objective.loss`, a method, for a second loss."""
@@ -82,32 +85,34 @@ class ObjectiveCardData(SentenceTransformerModelCardData):
 
     def compute_dataset_metrics(self, dataset: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Size, columns and lengths of a data set."""
-        found = super().compute_dataset_metrics(dataset, *args, **kwargs)
-        return {key: value for key, value in found.items() if key not in TEXTS}
+        metrics = super().compute_dataset_metrics(dataset, *args, **kwargs)
+        return {key: value for key, value in metrics.items() if key not in TEXTS}
 
 
 def introduce(model: SentenceTransformer) -> SentenceTransformer:
-    """The model, with such a card, since an objective will train it. What its user has written
-    there stays.
+    """The model with such a card, since an objective will train it. What its user has written there
+    stays.
     """
     data = getattr(model, "model_card_data", None)
-    # neither ours already, nor a class of the user's
+    # Not if it is ours already, or a class of the user's.
     if type(data) is SentenceTransformerModelCardData:
-        own, base = ObjectiveCardData(), Base.of(model)
-        own.__dict__.update(data.__dict__)
-        own.base_model = own.base_model or base.hub
-        own.model_name = own.model_name or f"{base.name}, trained with isotrope"
-        if own.license is None:
-            own.license = base.about.get("license")
-            own.named = {
-                key: base.about[key]
-                for key in ("license_name", "license_link")
-                if key in base.about
-            }
-        own.language = own.language or base.about.get("language", [])
-        own.add_tags(TAGS)
-        model.model_card_data = own
+        model.model_card_data = _card_data(data, Base.of(model))
     return model
+
+
+def _card_data(data: SentenceTransformerModelCardData, base: Base) -> ObjectiveCardData:
+    card = ObjectiveCardData()
+    card.__dict__.update(data.__dict__)  # a copy: its own constructor takes only some of them
+    card.base_model = card.base_model or base.hub
+    card.model_name = card.model_name or f"{base.name}, trained with isotrope"
+    if card.license is None:
+        card.license = base.about.get("license")
+        for key in ("license_name", "license_link"):
+            if key in base.about:
+                card.licence[key] = base.about[key]
+    card.language = card.language or base.about.get("language", [])
+    card.add_tags(MODEL_TAGS)
+    return card
 
 
 class Described:
@@ -116,36 +121,38 @@ class Described:
     def get_config_dict(self: Any) -> dict[str, Any]:
         """The settings: stage -> components with their options."""
         stages = {
-            "tokens": [_told(step) | {"on": list(on)} for step, on in self.tokens],
-            "peers": [_told(peer) | {"on": list(on)} for peer, on in self.peers],
-            "views": list(map(_told, self.views)),
-            "scores": list(map(_told, self.scores)),
-            "terms": {name: _told(term) for name, term in self.terms.items()},
+            "tokens": [_options(step) | {"on": list(on)} for step, on in self.tokens],
+            "peers": [_options(peer) | {"on": list(on)} for peer, on in self.peers],
+            "views": [_options(step) for step in self.views],
+            "scores": [_options(step) for step in self.scores],
+            "terms": {name: _options(term) for name, term in self.terms.items()},
             "teachers": sorted(self.teachers),
             "dims": list(self.narrow),
         }
-        return {"passes": self.passes, "seed": self.seed} | {
-            name: made for name, made in stages.items() if made
-        }
+        used = {stage: components for stage, components in stages.items() if components}
+        return {"passes": self.passes, "seed": self.seed, **used}
 
     @property
     def citation(self: Any) -> str:
         """The BibTeX entries of the methods, and isotrope's own."""
-        keys = cited_keys(type(_named(part)) for part in (*self.parts, *self.teachers.values()))
-        return bibtex([*keys, *(["kusupati2022matryoshka"] if self.narrow else [])])
+        classes = [type(_with_options(part)) for part in (*self.parts, *self.teachers.values())]
+        keys = cited_keys(classes)
+        if self.narrow:
+            keys.append(MATRYOSHKA)
+        return bibtex(keys)
 
 
-def _named(part: Any) -> Any:
+def _with_options(component: Any) -> Any:
     """A component; for what was built of another object, that one, which has the options."""
-    return getattr(part, "term", part)
+    return getattr(component, "term", component)
 
 
-def _told(part: Any) -> dict[str, Any]:
-    part = _named(part)
-    options = {name: getattr(part, name, None) for name in inspect.signature(type(part)).parameters}
-    plain = {
-        name: value
-        for name, value in options.items()
-        if isinstance(value, bool | int | float | str)
-    }
-    return {"kind": type(part).__name__, **plain}
+def _options(component: Any) -> dict[str, Any]:
+    """Kind and plain options of a component."""
+    component = _with_options(component)
+    options: dict[str, Any] = {"kind": type(component).__name__}
+    for name in inspect.signature(type(component)).parameters:
+        value = getattr(component, name, None)
+        if isinstance(value, bool | int | float | str):
+            options[name] = value
+    return options

@@ -322,7 +322,7 @@ def _held_out(
         documents = text.documents()
         count = min(_HELD_OUT, len(documents) // 5)
         trained, judging = documents.split(count, seed)
-        return {"held_out": count, "sentences": sentences}, documents.each, judging, trained
+        return {"held_out": count, "max_texts": sentences}, documents.each, judging, trained
     corpus = text.texts()
     most = len(corpus) - min(_HELD_OUT, len(corpus) // 5)
     used = min(sentences or most, most)
@@ -333,7 +333,7 @@ def _held_out(
     def each(wanted: RowIds) -> Iterator[Document]:
         return (Document("", [one]) for one in corpus.texts(wanted))
 
-    return {"sentences": used}, each, judging, np.setdiff1d(rows, judging)
+    return {"max_texts": used}, each, judging, np.setdiff1d(rows, judging)
 
 
 def _improved(

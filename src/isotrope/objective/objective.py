@@ -13,10 +13,10 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from isotrope.components.citations import Described, introduce
-from isotrope.components.refusals import LossTerms, check_columns, check_views, refuse
+from isotrope.components.refusals import LossTerms, check_columns, check_objective, check_views
 from isotrope.contract.context import BuildContext, built
 from isotrope.contract.distributed import gather_rows, process_rank
-from isotrope.objective.passes import Passes, TextColumn
+from isotrope.objective.passes import EncodedColumns, Passes, TextColumn
 from isotrope.text.permutation import derive
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
 
@@ -71,24 +71,44 @@ class Objective(Described, nn.Module):
         mini_batch_size: int | None = None,
     ) -> None:
         super().__init__()
-        refuse(model, passes, dims, (tokens, peers, views, scores, terms, teachers or {}))
-        self.model, self.passes, self.seed, self.step = introduce(model), passes, seed, 0
-        self.mini_batch_size, context = mini_batch_size, context or BuildContext.of(model)
-        self.teachers = built(dict(teachers or {}), context)
+        teachers = teachers or {}
+        check_objective(model, passes, dims, (tokens, peers, views, scores, terms, teachers))
+        self.model = introduce(model)
+        self.passes = passes
+        self.seed = seed
+        self.step = 0
+        self.mini_batch_size = mini_batch_size
+
+        # Teachers come first, because a projection asks for their width.
+        context = context or BuildContext.of(model)
+        self.teachers = built(dict(teachers), context)
         context = replace(context, teachers={**context.teachers, **self.teachers})
-        self.tokens, self.peers = (
-            [(built(part, context), on) for part, on in given] for given in (tokens, peers)
-        )
-        ends = [list(scores), dict(terms)]
-        self.views, self.scores, self.terms = built([list(views), *ends], context)
-        self.narrow = {dim: built(deepcopy(ends), replace(context, width=dim)) for dim in dims}
-        used = list(self.narrow.values()) or [[self.scores, self.terms]]
-        self.parts = [part for part, _ in (*self.tokens, *self.peers)] + self.views
-        self.parts += [part for steps, named in used for part in (*steps, *named.values())]
+
+        # New weights are drawn in this order.
+        self.tokens = [(built(step, context), on) for step, on in tokens]
+        self.peers = [(built(peer, context), on) for peer, on in peers]
+        self.views = built(list(views), context)
+        self.scores = built(list(scores), context)
+        self.terms = built(dict(terms), context)
+        self.narrow: dict[int, tuple[list[ScoreStep], dict[str, Term]]] = {}
+        for dim in dims:
+            narrow_context = replace(context, width=dim)
+            narrow_scores = built(deepcopy(list(scores)), narrow_context)
+            self.narrow[dim] = narrow_scores, built(deepcopy(dict(terms)), narrow_context)
+
         # Components with weights or running statistics train, move between devices and are saved
         # with the objective.
+        self.parts = self._used_parts()
         self.components = nn.ModuleList(part for part in self.parts if isinstance(part, nn.Module))
         self.components.to(torch.promote_types(model.dtype, torch.float32))
+
+    def _used_parts(self) -> list[Any]:
+        """All components in order, without the teachers."""
+        parts: list[Any] = [part for part, _ in (*self.tokens, *self.peers)]
+        parts += self.views
+        for scores, terms in self.narrow.values() or [(self.scores, self.terms)]:
+            parts += [*scores, *terms.values()]
+        return parts
 
     def forward(
         self, features: Iterable[TextColumn], labels: Tensor | None = None
@@ -98,15 +118,12 @@ class Objective(Described, nn.Module):
         self.step += self.training
         if not self.narrow:
             return self.loss(views, self.scores, self.terms)
-        found: dict[str, Tensor] = {}
-        for dim, ends in self.narrow.items():
-            part = replace(
-                views, stack=views.stack[..., :dim], negatives=views.negatives[..., :dim]
-            )
-            found |= {
-                f"{name}@{dim}": x / len(self.narrow) for name, x in self.loss(part, *ends).items()
-            }
-        return LossTerms(found)
+
+        losses: dict[str, Tensor] = {}
+        for dim, (scores, terms) in self.narrow.items():
+            for name, value in self.loss(views.leading(dim), scores, terms).items():
+                losses[f"{name}@{dim}"] = value / len(self.narrow)
+        return LossTerms(losses)
 
     def view(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
         """Token ids -> embeddings, after the view steps; the first step of training refuses what
@@ -115,27 +132,42 @@ class Objective(Described, nn.Module):
         views = self.encode(columns, labels)
         for step in self.views:
             views = step(views)
-        return check_views(self, views, columns)
+        check_views(self, views, columns)
+        return views
 
     def encode(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
         """Token ids -> embeddings, of the sentences of all processes."""
         check_columns(self, columns, labels)
+        encoded = self._encode_own(columns)
+        count = encoded.stack.shape[1]
+        rows = torch.arange(count, device=encoded.stack.device) if labels is None else labels
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
-        # Each rank has its own sentences to change; their widths must not reach what all ranks
-        # share.
-        own = torch.Generator().manual_seed(
-            derive(derive(self.seed, self.step), -1 - process_rank())
+
+        # From here on, every process computes with the same, full batch.
+        own_batch = Batch(rows, generator)
+        taught = {name: gather_rows(teacher(own_batch)) for name, teacher in self.teachers.items()}
+        return Views(
+            Batch(gather_rows(rows), generator),
+            gather_rows(encoded.stack, dim=1),
+            gather_rows(encoded.negatives),
+            taught,
+            encoded.readings,
         )
-        states = any(getattr(part, "token_states", False) for part in self.parts)
-        read = Passes(self.model, self.tokens, own, self.mini_batch_size, self.peers, states)
-        stack, negatives, readings = read.views(columns, self.passes)
-        rows = torch.arange(stack.shape[1], device=stack.device) if labels is None else labels
-        taught = {
-            name: gather_rows(teacher(Batch(rows, generator)))
-            for name, teacher in self.teachers.items()
-        }
-        stack, negatives = gather_rows(stack, dim=1), gather_rows(negatives)
-        return Views(Batch(gather_rows(rows), generator), stack, negatives, taught, readings)
+
+    def _encode_own(self, columns: list[TextColumn]) -> EncodedColumns:
+        """The embeddings of this process's sentences."""
+        # Each process has its own sentences to change. Their widths must not reach what all
+        # processes share, so the draws have a generator of their own.
+        process_seed = derive(derive(self.seed, self.step), -1 - process_rank())
+        passes = Passes(
+            self.model,
+            self.tokens,
+            torch.Generator().manual_seed(process_seed),
+            self.mini_batch_size,
+            self.peers,
+            states=any(getattr(part, "token_states", False) for part in self.parts),
+        )
+        return passes.views(columns, self.passes)
 
     def loss(
         self, views: Views, steps: Sequence[ScoreStep], terms: Mapping[str, Term]

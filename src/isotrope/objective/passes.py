@@ -4,7 +4,7 @@ dropout.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +12,17 @@ from torch import Tensor, nn
 from isotrope.contract.features import EMBEDDING, STATES, in_rows, read_in_parts, stacked, whole
 from isotrope.types import Reading, TokenStep
 
-# one text column of a batch: input_ids (N, L), attention_mask (N, L), …
+# One text column of a batch: input_ids (N, L), attention_mask (N, L), …
 TextColumn = dict[str, Any]
+ANCHOR, POSITIVE = 0, 1  # numbers of the first passes, and of the first text columns
+
+
+class EncodedColumns(NamedTuple):
+    """The embeddings of one process's sentences."""
+
+    stack: Tensor  # (V, N, D): anchors, then positives
+    negatives: Tensor  # (N, H, D): hard negatives
+    readings: dict[int, Reading]  # what the student has read, by the number of the pass
 
 
 @dataclass(frozen=True)
@@ -24,74 +33,103 @@ class Passes:
     steps: Sequence[tuple[TokenStep, Sequence[int]]]  # with the passes that each is on for
     generator: torch.Generator  # of the steps
     mini_batch_size: int | None = None
-    # second encoders, with the passes that each reads
+    # Second encoders, with the passes that each reads.
     peers: Sequence[tuple[nn.Module, Sequence[int]]] = ()
     states: bool = False  # whether a component reads the states of tokens
 
-    def views(
-        self, columns: Sequence[TextColumn], passes: int
-    ) -> tuple[Tensor, Tensor, dict[int, Reading]]:
-        """Anchors, positives if any, then hard negatives -> (V, N, D), (N, H, D) and what the
-        passes read.
-
-        They are the sentences of one process.
-        """
+    def views(self, columns: Sequence[TextColumn], passes: int) -> EncodedColumns:
+        """Encode the text columns of a batch: anchors, positives if any, then hard negatives."""
         if len(columns) == 1:
-            stack, readings = self.read(columns[0], range(passes))
+            stack, readings = self.read(columns[ANCHOR], range(passes))
         else:
-            first, readings = self.read(columns[0], [0])
-            others, more = self.read(columns[1], range(1, max(2, passes)))
-            stack, readings = torch.cat([first, others]), readings | more
-        steps = [each for each in self.steps if not getattr(each[0], "anchors_alone", False)]
-        hard = [
-            replace(self, steps=steps, states=False).read(column, [0])[0][0]
-            for column in columns[2:]
-        ]
-        negatives = (
-            torch.stack(hard, dim=1) if hard else stack.new_zeros(stack.shape[1], 0, stack.shape[2])
-        )
-        return stack, negatives, readings
+            anchors, readings = self.read(columns[ANCHOR], [0])
+            positives, positive_readings = self.read(columns[POSITIVE], range(1, max(2, passes)))
+            stack = torch.cat([anchors, positives])
+            readings |= positive_readings
+
+        negatives = self._read_negatives(columns[POSITIVE + 1 :], stack)
+        return EncodedColumns(stack, negatives, readings)
+
+    def _read_negatives(self, columns: Sequence[TextColumn], stack: Tensor) -> Tensor:
+        """(N, H, D) hard negatives, H columns, as the anchors are read; for a stack (V, N, D)."""
+        if not columns:
+            _, count, width = stack.shape
+            return stack.new_zeros(count, 0, width)
+
+        steps = [(step, on) for step, on in self.steps if not getattr(step, "anchors_alone", False)]
+        passes = replace(self, steps=steps, states=False)
+        negatives = []
+        for column in columns:
+            embeddings, _ = passes.read(column, [ANCHOR])
+            negatives.append(embeddings[0])
+        return torch.stack(negatives, dim=1)
 
     def read(self, column: TextColumn, numbers: Sequence[int]) -> tuple[Tensor, dict[int, Reading]]:
-        """The passes of these numbers in one forward, or in parts -> (len(numbers), N, D), and what
-        they read.
+        """The passes of these numbers over one column -> (len(numbers), N, D), and what the student
+        has read.
 
-        A peer has a forward of its own, over the passes that it reads in the student's place.
-        In float32 or better: behind an encoder in half precision, a head and cosines would lose
-        what training changes. A step names in ``needs`` the features that it changes besides the
-        tokenizer's: `isotrope.contract.features`.
+        In float32 or better: after an encoder in half precision, a head and cosines would lose what
+        training changes.
         """
-        column = in_rows(column)
-        if needs := {name for step, _ in self.steps for name in getattr(step, "needs", ())}:
-            column = column | whole(self.model, column, needs)
-        copies = {}
-        for number in numbers:
-            copy = dict(column)
-            for step, on in self.steps:
-                copy = step(copy, self.generator) if number in on else copy
-            copies[number] = copy
-        found, readings = dict[int, Tensor](), dict[int, Reading]()  # by the number of the pass
+        column = self._with_needed_features(in_rows(column))
+        copies = {number: self._changed(column, number) for number in numbers}
+        embeddings: dict[int, Tensor] = {}  # by the number of the pass, (N, D) each
+        readings: dict[int, Reading] = {}
+
         of_peers = {number for _, on in self.peers for number in on}
-        if own := [number for number in numbers if number not in of_peers]:
-            features = stacked([copies[number] for number in own])
-            wanted = (EMBEDDING, STATES) if self.states else (EMBEDDING,)
-            given = read_in_parts(self.model, features, self.mini_batch_size, wanted)
-            rows, *states = (_full(each).chunk(len(own)) for each in given)
-            found |= zip(own, rows, strict=True)
-            for place, number in enumerate(own):
-                read = {
-                    k: v.chunk(len(own))[place] if isinstance(v, Tensor) else v
-                    for k, v in features.items()
-                }
-                readings[number] = Reading(column, read, states[0][place] if states else None)
-        for encode, on in self.peers:
-            if own := [number for number in numbers if number in on]:
-                theirs = _full(
-                    encode(stacked([copies[number] for number in own]), self.mini_batch_size)
-                )
-                found |= zip(own, theirs.chunk(len(own)), strict=True)
-        return torch.stack([found[number] for number in numbers]), readings
+        by_student = {number: copy for number, copy in copies.items() if number not in of_peers}
+        if by_student:
+            embeddings, readings = self._read_by_student(column, by_student)
+
+        for peer, on in self.peers:
+            by_peer = {number: copy for number, copy in copies.items() if number in on}
+            if by_peer:
+                rows = peer(stacked(list(by_peer.values())), self.mini_batch_size)
+                embeddings |= zip(by_peer, _unstacked(rows, len(by_peer)), strict=True)
+
+        return torch.stack([embeddings[number] for number in numbers]), readings
+
+    def _read_by_student(
+        self, column: TextColumn, copies: dict[int, TextColumn]
+    ) -> tuple[dict[int, Tensor], dict[int, Reading]]:
+        """All of the student's passes in one forward, or in parts."""
+        features = stacked(list(copies.values()))
+        wanted = (EMBEDDING, STATES) if self.states else (EMBEDDING,)
+        outputs = read_in_parts(self.model, features, self.mini_batch_size, wanted)
+        embeddings, *states = (_unstacked(output, len(copies)) for output in outputs)
+
+        readings = {}
+        for place, number in enumerate(copies):
+            own_states = states[0][place] if states else None
+            readings[number] = Reading(column, _of_pass(features, place, len(copies)), own_states)
+        return dict(zip(copies, embeddings, strict=True)), readings
+
+    def _with_needed_features(self, column: TextColumn) -> TextColumn:
+        """The column with the features that a step changes besides the tokenizer's.
+
+        A step names them in ``needs``: see `isotrope.contract.features`.
+        """
+        needs = {name for step, _ in self.steps for name in getattr(step, "needs", ())}
+        return column | whole(self.model, column, needs) if needs else column
+
+    def _changed(self, column: TextColumn, number: int) -> TextColumn:
+        """What one pass reads of a column, after its token steps."""
+        copy = dict(column)
+        for step, on in self.steps:
+            if number in on:
+                copy = step(copy, self.generator)
+        return copy
 
 
-def _full(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+def _unstacked(rows: Tensor, count: int) -> Sequence[Tensor]:
+    """(count · N, …) -> ``count`` parts (N, …), in float32 or better."""
+    return rows.to(torch.promote_types(rows.dtype, torch.float32)).chunk(count)
+
+
+def _of_pass(features: TextColumn, place: int, count: int) -> TextColumn:
+    """The features of one of ``count`` stacked passes."""
+    own = dict(features)
+    for name, value in features.items():
+        if isinstance(value, Tensor):
+            own[name] = value.chunk(count)[place]
+    return own

@@ -183,7 +183,7 @@ def _made(
                 sentences,
                 preset=preset,
                 model=model,
-                sentences=size,
+                max_texts=size,
                 overrides=SETTINGS,
                 dev="none",
                 labels="none",

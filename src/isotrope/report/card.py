@@ -16,7 +16,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, ValidationError
 from sentence_transformers import SentenceTransformer
 
-from isotrope.components.citations import TAGS, bibtex
+from isotrope.components.citations import MODEL_TAGS, bibtex
 from isotrope.console.plain import escaped
 from isotrope.encoder.locate import Base, metadata_of, short_name
 from isotrope.encoder.prompts import Role
@@ -137,7 +137,7 @@ class Card(_Record):
             {
                 "library_name": "sentence-transformers",
                 "pipeline_tag": "sentence-similarity",
-                "tags": TAGS,
+                "tags": MODEL_TAGS,
             },
             title=Markup(as_code(short_name(folder)) + f" from {as_code(self.base.name)}"),
             folder=Markup(quoted(name)),

@@ -85,7 +85,7 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
         dev=cell.run.dev,
         data=cell.data,
         seed=cell.seed,
-        sentences=cell.sentences,
+        max_texts=cell.sentences,
         overrides=cell.overrides,
         console=console,
         # judged below; else every run would judge the same backbone again

@@ -109,7 +109,7 @@ def pick_columns(
                 else f"no single column {name!r} of strings"
             )
             problem = f"{path} has {wrong if name else 'no single text column'} (columns: {listed})"
-            raise UserError(problem, "name one of its columns: that of the text is --text")
+            raise UserError(problem, "name one of its columns: that of the text is --text-column")
         right.append(name)
     return tuple(right)
 
@@ -345,7 +345,7 @@ def _table_documents(
         for each in (title, *texts):
             if not isinstance(each, str | None):
                 problem = f"{source}:{number} holds {type(each).__name__}, not a string"
-                raise UserError(problem, "name other columns (--text, --title)")
+                raise UserError(problem, "name other columns (--text-column, --title-column)")
         yield (
             f"{source}:{number}",
             (title or "", *(text for text in texts if text and not text.isspace())),

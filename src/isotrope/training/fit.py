@@ -66,7 +66,7 @@ def fit(plan: TrainingPlan) -> dict[str, Any]:
         preset,
         folder,
         seed=plan.seed,
-        sentences=plan.sentences,
+        max_texts=plan.max_texts,
         rounds=plan.corpus.rounds,
         trackers=plan.log_to,
     )

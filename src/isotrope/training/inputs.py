@@ -48,7 +48,7 @@ class RunInputs:
     judging: SimilaritySets  # task -> part -> pairs that judge the result
     searched: RetrievalSet | None  # queries that judge it instead
     seed: int
-    sentences: int | None
+    max_texts: int | None
     held_out: int
     log_to: Sequence[str]
     chosen: bool  # whether the preset was chosen for the model, as none was named
@@ -64,7 +64,7 @@ def read_inputs(
     dev: str | Sequence[str] | None = None,
     data: str | Path | None = None,
     seed: int = 0,
-    sentences: int | None = None,
+    max_texts: int | None = None,
     overrides: Sequence[str] = (),
     prompt: str | None = None,
     prompt_name: str | None = None,
@@ -97,7 +97,7 @@ def read_inputs(
         data or os.environ.get("ISOTROPE_DATA"),
     )
     judging, selecting = named_pairs(dev, resolved.train.select, labels, data)
-    corpus = training_text(text, resolved, sentences, seed, held_out)
+    corpus = training_text(text, resolved, max_texts, seed, held_out)
     # of the names of models, the identity has checksums of their files
     named, processes = re.compile(r"encoder\.backbone|teachers\..*\.models?"), process_count()
     keys = {key: value for key, value in flat(resolved).items() if not named.fullmatch(key)}
@@ -122,7 +122,7 @@ def read_inputs(
             for name, each in ({searched.name: searched} if searched else judges).items()
         },
         "seed": seed,
-        "sentences": sentences,
+        "sentences": max_texts,
         "processes": processes,
     }
     return RunInputs(
@@ -133,7 +133,7 @@ def read_inputs(
         judging,
         searched,
         seed,
-        sentences,
+        max_texts,
         held_out,
         log_to,
         preset is None and model is not None,
@@ -217,7 +217,7 @@ def _models(table: Mapping[str, Any]) -> list[str]:
 
 
 def training_text(
-    text: TextSource, preset: Preset, sentences: int | None, seed: int = 0, held_out: int = 0
+    text: TextSource, preset: Preset, max_texts: int | None, seed: int = 0, held_out: int = 0
 ) -> Texts:
     """What to train on: the texts as they are, or pairs drawn from documents if the preset has
     ``[pairs]``.
@@ -230,17 +230,17 @@ def training_text(
         )
     # Only a sample of text behind URLs is worth it: on this machine, the next sample would have to
     # be read again.
-    if sentences is None or not any(map(is_url, text.paths)):
+    if max_texts is None or not any(map(is_url, text.paths)):
         return text.texts()
     batch = preset.train.batch_size
 
     def rows(n: int) -> RowIds:
         """The sample, the sentences that are watched, and the first batch."""
-        orders = RowOrder(n, sentences, seed), RowOrder(n, min(WATCHED, n), WATCHED_SEED)
+        orders = RowOrder(n, max_texts, seed), RowOrder(n, min(WATCHED, n), WATCHED_SEED)
         return np.unique(
             np.concatenate(
                 [*(order.rows(0, order.size) for order in orders), np.arange(min(batch, n))]
             )
         )
 
-    return text.texts(RowSelection(f"{sentences}-{seed}-{batch}", rows))
+    return text.texts(RowSelection(f"{max_texts}-{seed}-{batch}", rows))

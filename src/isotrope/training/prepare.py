@@ -81,11 +81,11 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
         corpus,
         train.batch_size,
         inputs.seed,
-        limit=inputs.sentences,
+        limit=inputs.max_texts,
         world_size=process_count(),
         rounds=corpus.rounds,
     )
-    sample = Sample(corpus, inputs.sentences, inputs.seed)
+    sample = Sample(corpus, inputs.max_texts, inputs.seed)
     torch.manual_seed(inputs.seed)  # of the first weights of the adapter and the head
     _add_adapter(preset, model)
     context = BuildContext.of(

@@ -59,15 +59,15 @@ def train(
     output: str | Path | None = None,
     data: str | Path | None = None,
     seed: int = 0,
-    sentences: int | None = None,
+    max_texts: int | None = None,
     overrides: Iterable[str] = (),
     prompt: str | None = None,
     prompt_name: str | None = None,
     positive_prompt: str | None = None,
     teachers: Mapping[str, GivenModel | Sequence[GivenModel]] | None = None,
     train_teachers: bool = False,
-    text: str | None = None,
-    title: str | None = None,
+    text_column: str | None = None,
+    title_column: str | None = None,
     held_out: int = 0,
     positive: str | None = None,
     negatives: Iterable[str] = (),
@@ -99,7 +99,7 @@ def train(
             with the result.
         data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
         seed: of the head, the order, the dropout and the random steps.
-        sentences: train on a random sample of this size; None takes all.
+        max_texts: train on a random sample of this size; None takes all.
         overrides: ``key=value`` over the preset's keys.
         prompt: words before every text, such as "query: "; None takes the preset's, or the model's
             default prompt.
@@ -109,8 +109,8 @@ def train(
             instead.
         train_teachers: train the presets among the teachers first, on the same text and from the
             same model. Their folders are in ``OUTPUT.teachers``.
-        text: the column of the texts.
-        title: the column of the documents' titles.
+        text_column: the column of the texts.
+        title_column: the column of the documents' titles.
         held_out: random documents to leave out of training: `isotrope.text.Documents.split` with
             this seed.
         positive: the column of the positives.
@@ -134,8 +134,8 @@ def train(
         raise UserError("several processes need a folder that all can read", "name an output")
     opened = read_text(
         documents,
-        text_column=text,
-        title_column=title,
+        text_column=text_column,
+        title_column=title_column,
         positive=positive,
         negatives=negatives,
         split=split,
@@ -147,7 +147,7 @@ def train(
         "dev": dev,
         "data": data,
         "seed": seed,
-        "sentences": sentences,
+        "max_texts": max_texts,
         "prompt": prompt,
         "prompt_name": prompt_name,
         "positive_prompt": positive_prompt,
@@ -163,7 +163,7 @@ def train(
     count = len(untrained) + 1
     if method and untrained:
         seconds = count * _seconds(
-            opened, method, common["model"] or method.encoder.backbone, sentences
+            opened, method, common["model"] or method.encoder.backbone, max_texts
         )
         console.print(
             f"{count} trainings, of {', '.join(untrained)} first, take about {duration(seconds)}"
@@ -205,15 +205,15 @@ def train(
         return Run(job, job.finish(result))
 
 
-def _seconds(text: TextSource, method: Preset, model: str, sentences: int | None) -> float:
+def _seconds(text: TextSource, method: Preset, model: str, max_texts: int | None) -> float:
     """About how long a training takes on this machine, by how long it takes to encode some of its
     texts.
     """
-    corpus, encoder = training_text(text, method, sentences), load(model)
+    corpus, encoder = training_text(text, method, max_texts), load(model)
     some = corpus.texts(np.array(evenly(len(corpus), PROBED)))
     with limit_length(encoder, method.train.max_length):
         vectors_of(encoder, some[:2])  # the first call is slower
         began = time.monotonic()
         vectors_of(encoder, some, batch_size=PROBED)
-    texts = method.train.epochs * min(sentences or len(corpus), len(corpus))
+    texts = method.train.epochs * min(max_texts or len(corpus), len(corpus))
     return STEP_COST * texts * (time.monotonic() - began) / len(some)

@@ -106,7 +106,7 @@ def training_arguments(
     output: Path,
     *,
     seed: int,
-    sentences: int | None = None,
+    max_texts: int | None = None,
     rounds: Sequence[int] = (),
     trackers: Sequence[str] = (),
 ) -> SentenceTransformerTrainingArguments:
@@ -142,7 +142,7 @@ def training_arguments(
         save_total_limit=None,  # it deletes by the name; `Sealing` deletes what is ours
         logging_steps=min(50, t.eval_steps),
         batch_sampler=partial(
-            PermutedBatches, limit=sentences, world_size=process_count(), rounds=rounds
+            PermutedBatches, limit=max_texts, world_size=process_count(), rounds=rounds
         ),
         dataloader_drop_last=True,
         seed=seed,

@@ -117,7 +117,7 @@ def test_a_compiled_run_trains_and_resumes_exactly(
             tmp_path / "corpus.txt",
             model=str(tiny_model),
             output=output,
-            sentences=128,
+            max_texts=128,
             dev="none",
             labels="none",
             overrides=["encoder.pooling=mean", *(f"train.{setting}" for setting in settings)],
