@@ -60,7 +60,7 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
 
 def test_searches_of_both_models_are_shown() -> None:
     told = [{"query": "a ship", "before": ["a car"], "after": ["→ ✓ a boat"]}]
-    shown = {"told": told, "won": 7, "lost": 3, "queries": 60}
+    shown = {"told": told, "earlier": 7, "later": 3, "queries": 60}
     found = choice_page(
         race_record(searched={"queries": 60, "first": [0.55, 0.62], "shown": shown})
     ).html()

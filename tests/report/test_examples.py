@@ -1,36 +1,67 @@
 """Searches as two models answer them."""
 
+from dataclasses import asdict
+
 import numpy as np
 from scipy.sparse import csr_array
 
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
-from isotrope.report.examples import examples, examples_table, first_hits
+from isotrope.report.examples import Answers, SearchChanges, compare_searches, examples_table
+
+TEXTS = [f"text {number}" for number in range(8)]
+QUERIES = [f"query {number}" for number in range(4)]
+SEARCHES = RetrievalSet("mine", QUERIES, TEXTS, csr_array(np.eye(4, 8)))  # query i, text i
 
 
-def test_searches_are_shown_that_one_model_answers_and_changed_hits_are_marked() -> None:
-    texts = [f"text {number}" for number in range(8)]
-    grades = csr_array(np.eye(4, 8))  # query i shall find text i
-    domain = RetrievalSet("mine", [f"query {number}" for number in range(4)], texts, grades)
-    old = np.array([[0, 5, 6], [5, 6, 7], [2, 5, 6], [5, 6, 7]])
-    new = np.array([[5, 0, 6], [6, 1, 4], [5, 6, 7], [5, 6, 4]])
-    shown = examples(domain, old, new)
-    told = shown["told"]
-    assert [of["query"] for of in told] == ["query 1", "query 2"], (
+def vectors(order: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors with which query i finds the texts of ``order[i]`` first, in this order."""
+    queries = np.zeros((len(order), len(TEXTS)))
+    for row, texts in enumerate(order):
+        queries[row, texts] = 1.0 - 0.1 * np.arange(len(texts))
+    return queries, np.eye(len(TEXTS))
+
+
+BEFORE = vectors([[0, 5, 6], [5, 6, 7, 1], [2, 5, 6], [5, 6, 7, 4, 3]])
+AFTER = vectors([[5, 0, 6], [6, 1, 4], [5, 6, 7, 2], [5, 6, 4, 3]])
+CHANGES = SearchChanges.of(SEARCHES, Answers.of(SEARCHES, *BEFORE), Answers.of(SEARCHES, *AFTER))
+
+
+def test_searches_are_shown_that_one_model_answers() -> None:
+    assert [search.query for search in CHANGES.told] == ["query 1", "query 2"], (
         "a gain and a loss; not what both or none answers"
     )
-    assert told[0]["before"] == ["text 5", "text 6", "text 7"]
-    assert told[0]["after"] == ["text 6", "→ ✓ text 1", "→ text 4"]
-    assert told[1]["before"][0] == "✓ text 2"
-    table = examples_table(shown, " · ")
+
+
+def test_right_and_new_texts_are_marked() -> None:
+    gain, loss = CHANGES.told
+    assert gain.before == ["text 5", "text 6", "text 7"]
+    assert gain.after == ["text 6", "→ ✓ text 1", "→ text 4"]
+    assert loss.before[0] == "✓ text 2"
+
+
+def test_every_search_counts_by_the_place_of_its_first_right_text() -> None:
+    """As the verdict does: equal counts of answered searches stood below a *better*."""
+    assert (CHANGES.queries, CHANGES.earlier, CHANGES.later) == (4, 2, 2)
+
+
+def test_the_table_has_three_rows_a_search() -> None:
+    table = examples_table(asdict(CHANGES), " · ")
+    assert table.rows[0] == ["search", "query 1"]
+    assert table.rows[2] == ["after", "text 6 · → ✓ text 1 · → text 4"]
     assert table.notes[0] == (
-        "Of 4 searches, so many have a right text among their first 3: 1 only after, 1 only before."
+        "Of 4 searches, 2 find their first right text earlier than before, and 2 later."
     )
-    rows = table.rows
-    assert rows[0] == ["search", "query 1"]
-    assert rows[2] == ["after", "text 6 · → ✓ text 1 · → text 4"]
 
 
-def test_the_first_hits_are_the_nearest_and_a_text_does_not_find_itself() -> None:
-    vectors = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 2.0], [0.5, 0.5]])
-    assert first_hits(vectors[:1], vectors).tolist() == [[0, 1, 3]]
-    assert first_hits(vectors, vectors, np.arange(len(vectors)))[0].tolist() == [1, 3, 2]
+def test_a_text_does_not_find_itself() -> None:
+    points = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 2.0], [0.5, 0.5]])
+    others = RetrievalSet("mine", list("abcd"), list("abcd"), csr_array(np.eye(4)[::-1]))
+    assert Answers.of(others, points, points).hits[0].tolist() == [0, 1, 3]
+    itself = RetrievalSet("mine", list("abcd"), list("abcd"), others.grades, np.arange(4))
+    assert Answers.of(itself, points, points).hits[0].tolist() == [1, 3, 2]
+
+
+def test_no_map_is_drawn_if_texts_keep_their_vectors() -> None:
+    record = compare_searches(SEARCHES, BEFORE, AFTER)
+    assert record["map"] is None
+    assert record["first"] == [0.5, 0.0]

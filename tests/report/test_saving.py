@@ -97,9 +97,9 @@ def test_the_snippet_of_the_whole_card_takes_both_ways(
 
 
 def test_a_plain_model_can_be_exported(tmp_path: Path) -> None:
-    save_role(routed_model(tmp_path, "the king ", ""), tmp_path / "queries", "query", CARD)
-    folder = export(tmp_path / "queries", tmp_path / "onnx")
-    part = plain(tmp_path / "queries")
+    save_role(routed_model(tmp_path, "the king ", ""), tmp_path / "part", "query", CARD)
+    folder = export(tmp_path / "part", tmp_path / "onnx")
+    part = plain(tmp_path / "part")
     words = part.prompts["query"]
     vectors = run_onnx(folder / "model.onnx", TEXTS[:5], words)
     np.testing.assert_allclose(vectors, part.encode(TEXTS[:5]), atol=1e-4)

@@ -41,6 +41,7 @@ from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.card import NAME as CARD
 from isotrope.report.card import Card, save_card
 from isotrope.report.outcome import framed
+from isotrope.report.page import MODEL
 from isotrope.report.saving import save_model
 from isotrope.report.switching import Switch
 from isotrope.store.files import Record
@@ -232,7 +233,7 @@ def compress(
             found["improved"] = {"choice": better.choice, "verdict": better.record["verdict"]}
             if better.choice != AS_IS:
                 models[2] = better.model
-                better.save(folder.model)
+                save_model(better.model, folder.model, Card.of(better.folder / MODEL))
         held_out = list(each(judging))
         with watch("judging", console):
             found["quality"], found["searched"] = compare_quality(

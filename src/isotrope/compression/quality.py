@@ -19,7 +19,7 @@ from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import Comparison, compare
 from isotrope.evaluation.sts import Cosines, SimilaritySets, main_pairs, similarities
-from isotrope.report.examples import searched
+from isotrope.report.examples import compare_searches
 from isotrope.store.files import Record
 from isotrope.text.corpus import Document
 
@@ -42,7 +42,7 @@ def compare_quality(
 
     Returns:
         Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a
-        dictionary, whose "after" is the student; and what `isotrope.report.examples.searched` says
+        dictionary, whose "after" is the student; and what `isotrope.report.examples.compare_searches` says
         of searches by teacher and student.
     """
     shown = None
@@ -77,7 +77,7 @@ def compare_quality(
         )
         found[PARTS] = compared(compare_on_documents, every, tasks)
         domain = max(tasks, key=lambda task: task.size).as_retrieval_set()
-        shown = searched(
+        shown = compare_searches(
             domain, *(search_vectors(one, domain.queries, domain.corpus) for one in every[::2])
         )
     both: SimilaritySets = {SIMILARITY: {"test": similarity_pairs()}, **sets}

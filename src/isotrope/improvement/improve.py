@@ -47,7 +47,7 @@ from isotrope.improvement.race import Race
 from isotrope.improvement.schedule import train_in_turn
 from isotrope.improvement.steps import Basis, speed_of, words_read
 from isotrope.improvement.teachers import Reranker, is_cross_encoder
-from isotrope.report.examples import searched
+from isotrope.report.examples import compare_searches
 from isotrope.report.outcome import REPORT, Outcome
 from isotrope.report.page import MODEL
 from isotrope.report.saving import save_model
@@ -341,7 +341,7 @@ class _Work:
             "plan": race.plan,
             "similarity": None if choice == AS_IS else general_change(before, after, guards),
             "searched": search
-            and searched(search, found_by(before, search), found_by(after, search)),
+            and compare_searches(search, found_by(before, search), found_by(after, search)),
             "environment": environment(),
         }
         stay = choice != AS_IS and for_queries(record["made"][choice])

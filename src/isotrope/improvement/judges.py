@@ -28,7 +28,7 @@ from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import SimilaritySets, main_pairs, similarities
 from isotrope.improvement.decide import TaskScores, judging
 from isotrope.improvement.steps import Task
-from isotrope.report.examples import MOST
+from isotrope.report.examples import MOST_TEXTS
 from isotrope.text.corpus import Document, Documents
 from isotrope.text.split import words_of
 from isotrope.types import Encoder
@@ -156,7 +156,11 @@ def shown_search(tasks: Sequence[Task]) -> RetrievalSet | None:
     """The searches of which a report shows some; None: graded pairs judge, and nothing is searched."""
     shown = judging(task.name for task in tasks)[0]
     task = next(task for task in tasks if task.name == shown)
-    some = task if len(task.texts) <= MOST else task.part(task.size * MOST // len(task.texts))
+    some = (
+        task
+        if len(task.texts) <= MOST_TEXTS
+        else task.part(task.size * MOST_TEXTS // len(task.texts))
+    )
     if isinstance(some, DocumentTask):
         return some.as_retrieval_set()
     return some if isinstance(some, RetrievalSet) else None

@@ -34,9 +34,11 @@ from isotrope.improvement.candidates import for_queries
 from isotrope.improvement.improve import improve
 from isotrope.improvement.page import candidates_table, choice_figures
 from isotrope.improvement.steps import WHITENINGS, linear_step
-from isotrope.report.examples import examples, examples_table, first_hits
+from isotrope.report.card import Card
+from isotrope.report.examples import Answers, SearchChanges, examples_table
 from isotrope.report.outcome import REPORT, Outcome
 from isotrope.report.page import MODEL, Page
+from isotrope.report.saving import save_model
 from isotrope.report.switching import Switch
 from isotrope.report.tables import Table
 from isotrope.store.files import Record, write_text
@@ -221,7 +223,7 @@ def _made(
     )
     domain = RetrievalSet("questions", asked, [row["name"] for row in rows], grades)
     console.print(f"judging all models by {len(asked):,} questions that none has seen")
-    table, ranks, hits = dict[str, dict[str, float]](), {}, {}
+    table, ranks, answers = dict[str, dict[str, float]](), {}, {}
     for name, encoder in models.items():
         with watch("judging", console, name), limit_length(encoder, READ):
             if name == BETTER and for_queries(better.record["made"][better.choice]):
@@ -229,7 +231,8 @@ def _made(
                 queries = vectors_of(encoder, asked, role="query")
             else:
                 queries, pages = search_vectors(encoder, asked, texts)
-        ranks[name], hits[name] = _ranks(queries, pages, domain), first_hits(queries, pages)
+        ranks[name] = _ranks(queries, pages, domain)
+        answers[name] = Answers.of(domain, queries, pages)
         table[name] = {MRR: float(np.mean(ranks[name])), FIRST: float(np.mean(ranks[name] == 1))}
         if name not in (IMPROVED, BETTER):
             mean, matrix = linear_step(WHITENINGS["full whitening"]).linear(
@@ -256,12 +259,12 @@ def _made(
         "seed": seed,
         "steps": plan["steps"],
         "table": table,
-        "shown": examples(domain, hits[GOOD], hits[BETTER]),
+        "shown": asdict(SearchChanges.of(domain, answers[GOOD], answers[BETTER])),
         "improved": better.record,
         "seconds": time.monotonic() - began,
         "environment": environment(),
     }
-    better.save(job.folder / MODEL)
+    save_model(better.model, job.folder / MODEL, Card.of(better.folder / MODEL))
     write_text(job.folder / REPORT, quickstart_page(record).html())
     return job.finish(record)
 

@@ -1,6 +1,7 @@
 """A few searches as two models answer them, for readers who want to see what a score means."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from textwrap import shorten
 from typing import Any
 
@@ -14,105 +15,148 @@ from isotrope.report.tables import Marks, Table
 from isotrope.store.files import Record
 from isotrope.text.permutation import evenly
 
-SHOWN, HITS = 5, 3  # queries, and texts that each finds
-MOST = 2_000  # texts that are encoded for it
-QUERY, TEXT = 90, 60  # characters that are shown
+SHOWN_SEARCHES = 5
+SHOWN_HITS = 3  # texts that a search finds
+MOST_TEXTS = 2_000  # that are encoded to show searches
+QUERY_LENGTH, TEXT_LENGTH = 90, 60  # characters that are shown
 
-Hits = npt.NDArray[np.int64]  # (Q, HITS) places of texts, the best first
+Indices = npt.NDArray[np.int64]
 
 
-def searched(
-    domain: RetrievalSet, before: tuple[Vectors, Vectors], after: tuple[Vectors, Vectors]
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What Q searches find by the vectors of one model."""
+
+    hits: Indices  # (Q, SHOWN_HITS) rows of texts, the best first
+    right: npt.NDArray[np.bool_]  # (Q, SHOWN_HITS) whether each of these is relevant
+    places: Indices  # (Q,) of the first relevant text, from 0; M if there is none
+
+    @classmethod
+    def of(cls, searches: RetrievalSet, queries: Vectors, texts: Vectors) -> "Answers":
+        """From the vectors of the queries (Q, D) and of the texts (M, D), by their cosine."""
+        order = _nearest(queries, texts, searches.own_documents)  # (Q, M)
+        relevant = searches.grades.toarray() > 0  # (Q, M)
+        right = np.take_along_axis(relevant, order, axis=1)
+        places = np.where(right.any(axis=1), right.argmax(axis=1), len(texts))
+        return cls(order[:, :SHOWN_HITS], right[:, :SHOWN_HITS], places)
+
+    @property
+    def right_first(self) -> float:
+        """The share of searches that find a relevant text first."""
+        return float(np.mean(self.right[:, 0]))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSearch:
+    """A query, and the beginnings of the texts that it finds with two models."""
+
+    query: str
+    before: list[str]
+    after: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchChanges:
+    """How the answers to all searches change, and some of them."""
+
+    queries: int
+    earlier: int  # searches whose first relevant text comes earlier than before
+    later: int
+    told: list[ShownSearch]
+
+    @classmethod
+    def of(cls, searches: RetrievalSet, before: Answers, after: Answers) -> "SearchChanges":
+        """Searches are shown that only one of the two models answers, evenly spread over them."""
+        only_one = np.flatnonzero(before.right.any(axis=1) != after.right.any(axis=1))
+        rows = only_one[evenly(len(only_one), SHOWN_SEARCHES)]
+        return cls(
+            queries=len(searches.queries),
+            earlier=int((after.places < before.places).sum()),
+            later=int((after.places > before.places).sum()),
+            told=[_shown_search(searches, int(row), before, after) for row in rows],
+        )
+
+
+def compare_searches(
+    searches: RetrievalSet,
+    before: tuple[Vectors, Vectors],
+    after: tuple[Vectors, Vectors],
 ) -> Record:
-    """How often each finds a right text first, some queries, and a map if texts moved: ``queries,
-    first, shown, map``.
+    """How two models answer the same searches, as a result keeps it.
 
-    ``before`` and ``after`` are the vectors that two models give to the domain's queries (Q, D) and
-    texts (M, D).
+    ``before`` and ``after`` are their vectors of the queries (Q, D) and of the texts (M, D).
+
+    Returns:
+        "queries"; "first": how often each finds a right text first; "shown": `SearchChanges`;
+        "map": `isotrope.report.space.text_map`, None if texts kept their vectors.
     """
-    hits = [first_hits(*vectors, domain.own_documents) for vectors in (before, after)]
+    answers = [Answers.of(searches, *vectors) for vectors in (before, after)]
+    texts_moved = not np.array_equal(before[1], after[1])
     return {
-        "queries": len(domain.queries),
-        "first": [float(np.mean(_right(domain, found)[:, 0])) for found in hits],
-        "shown": examples(domain, *hits),
-        "map": None
-        if np.array_equal(before[1], after[1])
-        else text_map(domain.corpus, before[1], after[1]),
+        "queries": len(searches.queries),
+        "first": [each.right_first for each in answers],
+        "shown": asdict(SearchChanges.of(searches, *answers)),
+        "map": text_map(searches.corpus, before[1], after[1]) if texts_moved else None,
     }
-
-
-def first_hits(
-    queries: Vectors, texts: Vectors, own_documents: npt.NDArray[np.int64] | None = None
-) -> Hits:
-    """What vectors of queries (Q, D) find first by cosine among those of texts (M, D).
-
-    ``own_documents`` (Q,) are texts that they should not find; -1: none.
-    """
-    one, all_ = (
-        each / np.maximum(np.linalg.norm(each, axis=1, keepdims=True), 1e-12)
-        for each in (queries, texts)
-    )
-    cosines = one @ all_.T  # (Q, M)
-    if own_documents is not None:
-        rows = np.flatnonzero(own_documents >= 0)
-        cosines[rows, own_documents[rows]] = -np.inf
-    return np.argsort(-cosines, axis=1, kind="stable")[:, :HITS]
-
-
-def examples(domain: RetrievalSet, old: Hits, new: Hits) -> Record:
-    """What only one of two models answers among its first hits: how many are ``won`` and ``lost``
-    of all ``queries``.
-
-    Some of them, evenly spread, are ``told``: gains and losses as they are.
-    """
-    right = [_right(domain, hits) for hits in (old, new)]
-    answered = [marks.any(axis=1) for marks in right]
-    changed = np.flatnonzero(answered[0] != answered[1])
-    told = []
-    for row in changed[evenly(len(changed), SHOWN)]:
-        shown: Record = {
-            "query": shorten(domain.queries[row], QUERY, placeholder=" …"),
-            "before": [],
-            "after": [],
-        }
-        for time, hits, marks in (
-            ("before", old[row], right[0][row]),
-            ("after", new[row], right[1][row]),
-        ):
-            for hit, mark in zip(hits, marks, strict=True):
-                signs = ("" if hit in old[row] else "→ ") + ("✓ " if mark else "")
-                shown[time].append(signs + shorten(domain.corpus[hit], TEXT, placeholder=" …"))
-        told.append(shown)
-    won = int((answered[1] & ~answered[0]).sum())
-    return {"told": told, "won": won, "lost": len(changed) - won, "queries": len(old)}
 
 
 def examples_table(
     shown: Mapping[str, Any], between: str = "\n", names: tuple[str, str] = ("before", "after")
 ) -> Table:
-    """Three rows a query; ``between`` stands between two hits, and the models have these names."""
+    """Three rows a search of `SearchChanges`, a record of which is ``shown``.
+
+    ``between`` stands between two hits, and the two models have these names.
+    """
     rows = []
-    for of in shown["told"]:
-        rows.append(["search", of["query"]])
-        rows += [
-            [name, between.join(of[time])]
-            for time, name in zip(("before", "after"), names, strict=True)
-        ]
+    for search in shown["told"]:
+        rows.append(["search", search["query"]])
+        rows.append([names[0], between.join(search["before"])])
+        rows.append([names[1], between.join(search["after"])])
     marks: Marks = {(row, 1): "best" for row in range(0, len(rows), 3)}
-    counts = f"{shown['won']:,} only {names[1]}, {shown['lost']:,} only {names[0]}"
-    found = f"Of {shown['queries']:,} searches, so many have a right text among their first {HITS}: {counts}."
-    notes = [found, "✓ is a right text, → one that was not found before."]
-    return Table(
-        "Searches that only one of the two models answers",
-        ["", ""],
-        rows,
-        marks,
-        words=2,
-        notes=notes,
+    counts = (
+        f"Of {shown['queries']:,} searches, {shown['earlier']:,} find their first right text "
+        f"earlier than {names[0]}, and {shown['later']:,} later."
+    )
+    signs = "✓ is a right text, → one that was not found before."
+    title = "Searches that only one of the two models answers"
+    return Table(title, ["", ""], rows, marks, words=2, notes=[counts, signs])
+
+
+def _nearest(queries: Vectors, texts: Vectors, own_documents: Indices | None) -> Indices:
+    """The rows of all texts for each query, the nearest first: (Q, M).
+
+    ``own_documents`` (Q,) are texts that a query should not find, which come last; -1: none.
+    """
+    cosines = _unit(queries) @ _unit(texts).T  # (Q, M)
+    if own_documents is not None:
+        rows = np.flatnonzero(own_documents >= 0)
+        cosines[rows, own_documents[rows]] = -np.inf
+    return np.argsort(-cosines, axis=1, kind="stable")
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-12))
+
+
+def _shown_search(searches: RetrievalSet, row: int, before: Answers, after: Answers) -> ShownSearch:
+    query = shorten(searches.queries[row], QUERY_LENGTH, placeholder=" …")
+    hits_before = set(before.hits[row].tolist())
+    return ShownSearch(
+        query,
+        _shown_hits(searches, row, before, hits_before),
+        _shown_hits(searches, row, after, hits_before),
     )
 
 
-def _right(domain: RetrievalSet, hits: Hits) -> npt.NDArray[np.bool_]:
-    """(Q, HITS) whether each hit is relevant."""
-    rows = np.arange(len(hits))[:, None]
-    return np.asarray(domain.grades[np.broadcast_to(rows, hits.shape), hits].toarray() > 0)
+def _shown_hits(
+    searches: RetrievalSet, row: int, answers: Answers, hits_before: set[int]
+) -> list[str]:
+    """The beginnings of the texts that one search finds, each with its signs."""
+    shown = []
+    for hit, is_right in zip(answers.hits[row].tolist(), answers.right[row], strict=True):
+        text = shorten(searches.corpus[hit], TEXT_LENGTH, placeholder=" …")
+        new = "" if hit in hits_before else "→ "
+        right = "✓ " if is_right else ""
+        shown.append(f"{new}{right}{text}")
+    return shown
