@@ -15,7 +15,7 @@ from benchmarks.timing import show
 from isotrope import load
 from isotrope.text.corpus import build_texts
 from isotrope.text.files import find_sources
-from isotrope.text.readers import Columns
+from isotrope.text.tables import Columns
 from isotrope.text.tokens import TextReader
 
 MODEL, LIMIT = "isotrope/minilm", 32

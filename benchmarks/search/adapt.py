@@ -52,7 +52,7 @@ from isotrope.store.files import new_file, write_json
 from isotrope.text.corpus import Texts, build_texts
 from isotrope.text.files import find_sources
 from isotrope.text.permutation import Permutation
-from isotrope.text.readers import Columns
+from isotrope.text.tables import Columns
 from isotrope.training.processes import environment
 
 BACKBONE, SEED = "isotrope/minilm", 0

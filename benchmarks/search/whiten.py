@@ -38,7 +38,8 @@ from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.post.whitening import whitening
 from isotrope.text.cleaning import fold
 from isotrope.text.files import find_sources
-from isotrope.text.readers import Columns, rows
+from isotrope.text.readers import rows
+from isotrope.text.tables import Columns
 from isotrope.types import Encoder
 
 TARGET = RESULTS / "whiten" / "result.json"

@@ -42,8 +42,8 @@ from isotrope import load
 from isotrope.teachers._model import Visited, looked_up
 from isotrope.text.corpus import Texts, build_texts
 from isotrope.text.files import find_sources
-from isotrope.text.readers import Columns
 from isotrope.text.sample import PermutedBatches
+from isotrope.text.tables import Columns
 from isotrope.text.tokens import token_data
 from isotrope.types import Batch
 

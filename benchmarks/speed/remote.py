@@ -31,7 +31,7 @@ from datasets import disable_progress_bars
 from benchmarks.timing import show
 from isotrope.text.corpus import build_texts
 from isotrope.text.files import find_sources
-from isotrope.text.readers import Columns
+from isotrope.text.tables import Columns
 
 STEPS, BATCH, EVERY = 100, 8, 0.5
 PART = 100_000_000  # bytes of an object

@@ -45,7 +45,7 @@ from isotrope.contract.context import BuildContext
 from isotrope.preset.preset import Preset, build_objective, open_teachers, read_preset
 from isotrope.text.corpus import build_texts
 from isotrope.text.files import find_sources
-from isotrope.text.readers import Columns
+from isotrope.text.tables import Columns
 from isotrope.text.tokens import token_data
 from isotrope.training.trainer import ObjectiveState, Trainer, training_arguments
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import zstandard
 
-from isotrope.text import read_text
+from isotrope.text import TextPath, read_text
 from isotrope.text.corpus import Texts
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -29,7 +29,7 @@ def write(path: Path, content: str | bytes) -> Path:
 
 def corpus(*paths: Path | str, **options: Any) -> Texts:
     """The texts of files; options as in `isotrope.text.read_text`."""
-    return read_text(list(paths), **options).texts()
+    return read_text([TextPath(path) for path in paths], **options).texts()
 
 
 def texts(opened: Texts) -> list[str]:

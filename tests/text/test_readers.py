@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 from helpers.corpora import SENTENCES, corpus, table, texts, write
 from isotrope.errors import UserError
 from isotrope.text.cleaning import fold
+from isotrope.text.files import find_sources
+from isotrope.text.readers import rows
 from isotrope.text.split import language_of, split_text, words_of
+from isotrope.text.tables import Columns
 
 
 @pytest.mark.parametrize(
@@ -271,3 +275,26 @@ def test_letters_count_as_words_if_there_are_no_spaces() -> None:
     japanese = "吾輩は猫である。名前はまだ無い。どこで生れたか"
     assert words_of(japanese) == (japanese, "")
     assert words_of("") == ([], " ")
+
+
+PANDAS_TEXTS = ['She said "no".', "a\ttab", "two\nlines", '"quoted"', "plain", '""', 'ends "', "ä"]
+
+
+def test_a_tsv_as_pandas_writes_it(tmp_path: Path) -> None:
+    """It puts a field with a tab, a line end or a quotation mark in quotes."""
+    frame = pd.DataFrame({"text": PANDAS_TEXTS, "n": range(len(PANDAS_TEXTS))})
+    frame.to_csv(tmp_path / "a.tsv", sep="\t", index=False)
+    read = [fields[0] for _, fields in rows(find_sources([tmp_path / "a.tsv"])[0], Columns())]
+    assert read == PANDAS_TEXTS
+
+
+def test_a_tsv_of_one_column_as_pandas_writes_it(tmp_path: Path) -> None:
+    pd.DataFrame({"text": PANDAS_TEXTS}).to_csv(tmp_path / "a.tsv", sep="\t", index=False)
+    read = [fields[0] for _, fields in rows(find_sources([tmp_path / "a.tsv"])[0], Columns())]
+    assert read == PANDAS_TEXTS
+
+
+def test_a_tsv_without_quoting_keeps_its_quotation_marks(tmp_path: Path) -> None:
+    lines = ['"A quotation" he said', '"all of it"', '"open', 'and "closed" again"', 'last "one"']
+    path = write(tmp_path / "a.tsv", "n\ttext\n" + "".join(f"1\t{line}\n" for line in lines))
+    assert [fields[0] for _, fields in rows(find_sources([path])[0], Columns("text"))] == lines

@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from isotrope.cli.options import Word, command, named
+from isotrope.cli.options import Word, command, named, sources
 from isotrope.console.plain import plain_console
 from isotrope.report.tables import Table, print_table
 
@@ -213,7 +213,9 @@ def _show(found: "Outcome", tables: Sequence[Table], *lines: str) -> None:
     "isotrope.encoding.encode:encode",
     hidden=("shard", "normalize", "device", "progress"),
     model=Word("The model: a folder or a hub name, such as isotrope/small."),
-    texts=Word("Files, folders or URLs of text; each row gives one vector.", many=True),
+    texts=Word(
+        "Files, folders or URLs of text; each row gives one vector.", many=True, read=sources
+    ),
     output=Word("OUT.npy, OUT.parquet, or a folder or URL for Parquet files.", required=True),
     batch_size=Word("Texts at a time, at most; fewer where they are long.", low=1),
     keep=Word("Columns to write beside the vectors, such as id,title.", many=False),

@@ -22,7 +22,6 @@ from isotrope.console.processes import process_number
 from isotrope.console.progress import watch
 from isotrope.console.threads import limit_threads
 from isotrope.errors import UserError
-from isotrope.store.remote import is_url
 
 PACKAGE = Path(__file__).resolve().parent.parent
 TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
@@ -53,13 +52,11 @@ class Word:
     read: Callable[[Any], Any] | None = None
 
 
-def sources(given: list[str]) -> list[str | Path] | str:
+def sources(given: list[str]) -> Any:
     """Files, folders and URLs, none of which is a text."""
-    return (
-        given[0]
-        if len(given) == 1
-        else [one if is_url(one) or not one else Path(one) for one in given]
-    )
+    from isotrope.text import TextPath
+
+    return [TextPath(name) for name in given]
 
 
 def named(option: str, given: Iterable[str], form: str, remedy: str) -> Iterator[tuple[str, str]]:

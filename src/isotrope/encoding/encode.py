@@ -90,7 +90,7 @@ def encode(
             or URLs (see `isotrope.text.files.SUPPORTED`). A document has a row for each of its
             blocks.
         output: where to.
-        text: the column of the sentences in tables; see `isotrope.text.readers.Columns.choose` for
+        text: the column of the sentences in tables; see `isotrope.text.tables.Columns.choose` for
             the default.
         batch_size: sentences of a forward pass, at most (see `vectors_of`); changes the vectors by
             rounding only.

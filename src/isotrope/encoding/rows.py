@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from isotrope.errors import UserError, printable
 from isotrope.text import TextSource
 from isotrope.text.files import LONGEST_LINE, TextFile, reading_errors
-from isotrope.text.readers import Columns, is_string, rows
+from isotrope.text.readers import rows
+from isotrope.text.tables import Columns, is_string
 
 ROWS, CHARACTERS = 4096, 1 << 22  # read at once
 # a shard ends early here, so that rows of whole books fit into memory too

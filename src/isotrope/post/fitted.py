@@ -19,7 +19,8 @@ from isotrope.encoder.prompts import ByRole, Role, has_roles
 from isotrope.errors import UserError
 from isotrope.text.cleaning import fold
 from isotrope.text.files import find_sources
-from isotrope.text.readers import Columns, rows
+from isotrope.text.readers import rows
+from isotrope.text.tables import Columns
 from isotrope.types import Count, Encoder, Matrix
 
 Transform = Callable[[Matrix], Matrix]  # (N, D) -> (N, K), row by row

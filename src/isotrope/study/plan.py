@@ -25,7 +25,7 @@ from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell
 from isotrope.study.rows import PlannedRow, check_step, expand_rows
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
-from isotrope.text import TextSource, read_text
+from isotrope.text import TextPath, TextSource, read_text
 from isotrope.training.inputs import STUDENT, refuse_without_effect, training_text
 from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
 
@@ -335,5 +335,5 @@ def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
             raise UserError(
                 f"{pattern} does not exist", "check the path, or give --documents or --data"
             )
-        found += map(str, matches)
+        found += map(TextPath, matches)
     return tuple(found)

@@ -19,7 +19,8 @@ from isotrope.store.files import new_file, write_json
 from isotrope.text.cleaning import CleaningReport, Row, bad_text, cleaned
 from isotrope.text.files import TextFile
 from isotrope.text.permutation import Permutation, RowIds, derive
-from isotrope.text.readers import Columns, document_rows, rows
+from isotrope.text.readers import document_rows, rows
+from isotrope.text.tables import Columns
 
 # Versions of the cleaning, of documents, and of the files below; a change never meets old files.
 _TEXTS, _DOCUMENTS, _FILES = 3, 1, 2
@@ -115,11 +116,11 @@ def build_texts(
     cache: Path,
     *,
     keep_duplicates: bool = False,
-    wanted: RowSelection | None = None,
+    selection: RowSelection | None = None,
 ) -> Texts:
     """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there.
 
-    With ``wanted``, only the texts of these rows are written, and the others are null. The files
+    With a ``selection``, only the texts of these rows are written, and the others are null. The files
     are then read once more, to count the rows.
     """
     if columns.positive is not None and any(source.split for source in sources):
@@ -138,7 +139,9 @@ def build_texts(
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
         shown = (
-            None if wanted is None else wanted.rows(sum(map(len, kept(sources, CleaningReport()))))
+            None
+            if selection is None
+            else selection.rows(sum(map(len, kept(sources, CleaningReport()))))
         )
         for texts in kept(files, report):
             label = np.arange(report.kept - len(texts), report.kept)
@@ -154,13 +157,16 @@ def build_texts(
 
     settings = json.dumps([_TEXTS, asdict(columns), keep_duplicates])
     dataset, key, report = _written(
-        sources, settings, cache, schema, batches, wanted.key if wanted else ""
+        sources, settings, cache, schema, batches, selection.key if selection else ""
     )
     return Texts(dataset, columns.names, key, report)
 
 
 def build_documents(
-    sources: Sequence[TextFile], title: str | None, text: str | None, cache: Path
+    sources: Sequence[TextFile],
+    title_column: str | None,
+    text_column: str | None,
+    cache: Path,
 ) -> Documents:
     """As `build_texts`, for the documents of files: see `document_rows`. Empty ones and exact
     duplicates are dropped.
@@ -168,7 +174,7 @@ def build_documents(
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
         report.unit, how, titled = "documents", dict[str, None](), 0
-        read = document_rows(files, title, text, how)
+        read = document_rows(files, title_column, text_column, how)
         for documents in cleaned(read, report, lambda row: None if any(row) else "blank"):
             titles = [row[0] for row in documents]
             yield [
@@ -178,7 +184,7 @@ def build_documents(
             titled += sum(map(bool, titles))
         report.notes = (f"{'; '.join(how)}; {titled:,} {'has' if titled == 1 else 'have'} a title",)
 
-    settings = json.dumps(["documents", _DOCUMENTS, title, text])
+    settings = json.dumps(["documents", _DOCUMENTS, title_column, text_column])
     return Documents(*_written(sources, settings, cache, _DOCUMENT, batches))
 
 

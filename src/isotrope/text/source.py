@@ -1,4 +1,4 @@
-"""Opened text: whatever the user gives, read, cleaned and hashed once, and passed on as one object."""
+"""Text of any kind: read, cleaned and hashed once, and passed on as one object."""
 
 import json
 import os
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,21 +15,56 @@ import xxhash
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.remote import is_url, without_secrets
-from isotrope.text.corpus import Documents, RowSelection, Texts, build_documents, build_texts
+from isotrope.text.cleaning import CleaningReport
+from isotrope.text.corpus import (
+    Documents,
+    RowSelection,
+    Texts,
+    build_documents,
+    build_texts,
+)
 from isotrope.text.files import ENDINGS, TextFile, find_sources, not_read
-from isotrope.text.readers import Columns
+from isotrope.text.memory import TextTable, table_of
 from isotrope.text.split import language_of
+from isotrope.text.tables import Columns
 
-# a path or URL, several of them, a list of texts, a Dataset, a DataFrame, a Series, a TextSource
-TextLike: TypeAlias = Any
-Read = TypeVar("Read", Texts, Documents)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import pandas as pd
+    from datasets import Dataset, DatasetDict, IterableDataset
+
+# Whatever `read_text` takes.
+TextLike: TypeAlias = (
+    "str | Path | TextSource | Iterable[str | None] | Iterable[Path] | Iterable[Mapping[str, Any]]"
+    " | np.ndarray[Any, Any] | pd.Series[Any] | pd.DataFrame | pa.Table"
+    " | Dataset | DatasetDict | IterableDataset"
+)
+Corpus = TypeVar("Corpus", Texts, Documents)
 _TABLE = "texts.parquet"  # what is in memory is written here, and read as any other file
+_PATH_BEGINS = ("/", "./", "../", "~/", ".\\", "..\\")
+
+
+class TextPath(str):
+    """The name of a file, folder or URL that is never taken for a text, also within a list."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class _Reading(Generic[Corpus]):
+    """A corpus, and how it was read: `TextSource.check` does it again."""
+
+    read: Callable[[Sequence[TextFile]], Corpus]
+    corpus: Corpus
 
 
 @dataclass(frozen=True)
 class TextSource:
-    """Text, and how to read it: see `read_text`. It is read when `texts` or `documents` is called first,
-    and never again.
+    """Text, and how to read it: see `read_text`.
+
+    It is read when `texts` or `documents` is called first, and never again.
     """
 
     paths: tuple[str, ...]  # files, folders and URLs; of what was in memory, a file of the cache
@@ -41,13 +76,14 @@ class TextSource:
     split: str | None = None
     keep_duplicates: bool = False
     in_memory: bool = False  # whether it was given in memory
-    # how it is read, and what was found
-    _read: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    notes: tuple[str, ...] = ()  # what was decided in reading it, a line each
+    _readings: dict[str, _Reading[Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
-        """The files that the paths name, as they are when it is asked for first; `check` compares
-        with them.
+        """The files that the paths name, as they are when it is asked for first.
+
+        `check` compares with them.
         """
         return self._find()
 
@@ -56,61 +92,65 @@ class TextSource:
         """The folders of this machine among the paths: nothing may be written there."""
         return [Path(path) for path in self.paths if not is_url(path) and Path(path).is_dir()]
 
-    def texts(self, wanted: RowSelection | None = None) -> Texts:
-        """Cleaned rows, each a text with its positives and negatives if there are any; UserError if
-        there are too few.
+    def texts(self, selection: RowSelection | None = None) -> Texts:
+        """Cleaned rows, each a text with its positives and negatives if there are any.
 
-        ``wanted`` rows are the only ones kept of text behind URLs, which may be larger than the
-        disk.
+        With a ``selection``, only its rows are kept: text behind URLs may be larger than the disk.
+        UserError if there are too few rows.
         """
-        columns, cache = (
-            Columns(self.text_column, self.positive, self.negatives),
-            cache_folder("corpora"),
-        )
         read = partial(
             build_texts,
-            columns=columns,
-            cache=cache,
+            columns=Columns(self.text_column, self.positive, self.negatives),
+            cache=cache_folder("corpora"),
             keep_duplicates=self.keep_duplicates,
-            wanted=wanted,
+            selection=selection,
         )
-        return self._once(f"texts {wanted.key if wanted else ''}", read)
+        return self._read_once(f"texts {selection.key if selection else ''}", read)
 
     def documents(self) -> Documents:
         """Titles and paragraphs; UserError if there are too few documents."""
         read = partial(
             build_documents,
-            title=self.title_column,
-            text=self.text_column,
+            title_column=self.title_column,
+            text_column=self.text_column,
             cache=cache_folder("documents"),
         )
-        return self._once("documents", read)
+        return self._read_once("documents", read)
 
-    def _once(self, what: str, read: Callable[[Sequence[TextFile]], Read]) -> Read:
-        if what not in self._read:
-            found: Read = read(self.files)
-            found.report.notes = (*filter(None, [not_read(self.paths)]), *found.report.notes)
-            self._read[what] = read, found
-        return self._read[what][1]  # type: ignore[no-any-return]
+    def _read_once(self, kind: str, read: Callable[[Sequence[TextFile]], Corpus]) -> Corpus:
+        if kind not in self._readings:
+            corpus = read(self.files)
+            self._add_notes(corpus.report)
+            self._readings[kind] = _Reading(read, corpus)
+        return self._readings[kind].corpus  # type: ignore[no-any-return]
+
+    def _add_notes(self, report: CleaningReport) -> None:
+        unread = not_read(self.paths)
+        notes = (*self.notes, unread) if unread else self.notes
+        report.notes = (*notes, *report.notes)
 
     def check(self) -> None:
-        """Raise UserError if the files have changed. They are read again only if somebody has
-        touched them.
+        """Raise UserError if the files have changed.
+
+        They are read again only if somebody has touched them.
         """
-        now = self._find()
-        if now != self.files and (
-            not self._read or any(read(now).key != one.key for read, one in self._read.values())
-        ):
-            problem = f"{self.name} changed while the work was going on"
-            raise UserError(problem, "begin anew with --restart, or name another output")
+        files = self._find()
+        if files == self.files:
+            return
+        readings = self._readings.values()
+        if readings and all(again.read(files).key == again.corpus.key for again in readings):
+            return
+        raise UserError(
+            f"{self.name} changed while the work was going on",
+            "begin anew with --restart, or name another output",
+            "text-changed",
+        )
 
     def _find(self) -> tuple[TextFile, ...]:
-        found = find_sources(self.paths, self.split)
-        return (
-            tuple(replace(file, name=self.name) for file in found)
-            if self.in_memory
-            else tuple(found)
-        )
+        files = find_sources(self.paths, self.split)
+        if self.in_memory:
+            files = [replace(file, name=self.name) for file in files]
+        return tuple(files)
 
 
 def read_text(
@@ -123,88 +163,111 @@ def read_text(
     split: str | None = None,
     keep_duplicates: bool = False,
 ) -> TextSource:
-    """Open text of any kind. Files are not read yet.
+    """Take text of any kind. Files are not read yet.
 
     Args:
-        source: a file, a folder or a URL (see `isotrope.text.files.SUPPORTED`), or a list of these;
-            a list of texts; a `datasets.Dataset`; a pandas DataFrame or Series; or what this
-            function gave.
-        text_column: the column of the texts in tables; None: ``text``, or the only column of strings.
+        source: a `Path` or a list of Paths (files and folders, see
+            `isotrope.text.files.SUPPORTED`); a list, an array or a column of strings, which are
+            always texts; a DataFrame, a Dataset or a list of dicts; or what this function returned.
+            A single string is a path if it is a URL, exists, or looks like a path; otherwise it is
+            a text. docs/data.md has a table of all forms.
+        text_column: the column of the texts in tables; None: ``text``, or the only column of
+            strings.
         title_column: the column of the documents' titles; None: ``title`` if there is one.
         positive: the column of a positive for each text.
         negatives: columns of hard negatives.
         split: ``sentences`` makes a row of each sentence; ``sentences:de`` for German.
         keep_duplicates: keep rows that occurred before.
 
-    UserError if the source is none of these, the split is unknown, or there are negatives without
-    positives.
+    Raises:
+        UserError: the source is none of these, the split is unknown, or there are negatives without
+            positives.
     """
     if isinstance(source, TextSource):
         return source
     if split is not None:
         language_of(split)
     columns = Columns(text_column, positive, tuple(negatives))
-    opened = TextSource(
-        (), "", text_column, title_column, positive, columns.negatives, split, keep_duplicates
+    options = TextSource(
+        paths=(),
+        name="",
+        text_column=text_column,
+        title_column=title_column,
+        positive=positive,
+        negatives=columns.negatives,
+        split=split,
+        keep_duplicates=keep_duplicates,
     )
-    given = [source] if isinstance(source, str | Path) else source
-    are_strings = (
-        isinstance(given, list | tuple)
-        and given
-        and all(isinstance(one, str | Path) for one in given)
-    )
-    if are_strings and (given is not source or all(map(_is_path, given))):
-        paths = tuple(map(str, given))
-        name = without_secrets(paths[0]) if len(paths) == 1 else f"{len(paths):,} files and folders"
-        return replace(opened, paths=paths, name=name)
-    # as bytes: Arrow refuses lone surrogates, which cleaning counts, as it does in files
-    if are_strings:
-        encoded = [str(each).encode("utf-8", "surrogatepass") for each in given]
-        table = pa.table({"text": pa.array(encoded, pa.large_binary()).view(pa.large_string())})
-    else:
-        table = _table_of(source)
-    name = (
-        f"a list of {len(table):,} texts"
-        if are_strings
-        else f"a {type(source).__name__} of {len(table):,} rows"
-    )
-    return replace(opened, paths=(str(_written(table)),), name=name, in_memory=True)
+
+    if isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
+        return _with_paths(options, [source])
+    if isinstance(source, str):
+        note = f"{source[:60]!r} is read as a text, since no file or folder has this name"
+        return _with_table(options, table_of([source]), note)
+    if isinstance(source, list | tuple) and any(
+        isinstance(item, Path | TextPath) for item in source
+    ):
+        return _with_paths(options, source)
+    if isinstance(source, list | tuple):
+        return _with_table(options, table_of(source), _note_on_names(source))
+    return _with_table(options, table_of(source))
 
 
-def _is_path(one: str | Path) -> bool:
-    """Whether an item of a list is a file rather than a text: texts have blanks, and do not end as
-    files do.
-    """
-    named = (
-        isinstance(one, Path)
-        or is_url(one)
-        or (len(one.split()) == 1 and Path(one).suffix.lower() in ENDINGS)
-    )
-    return named or os.path.exists(one)  # noqa: PTH110 (a Path's raises for what cannot be a name)
+def _is_path(source: str) -> bool:
+    """Whether a single string names a file or folder: it exists, or looks like a path."""
+    if isinstance(source, TextPath) or not source or is_url(source) or _exists(source):
+        return True
+    is_one_word = len(source.split()) == 1
+    has_ending = Path(source).suffix.lower() in ENDINGS
+    return is_one_word and (has_ending or "/" in source or source.startswith(_PATH_BEGINS))
 
 
-def _table_of(source: TextLike) -> pa.Table:
-    """A Dataset, a DataFrame or a Series as a table. pandas need not be there."""
-    try:
-        if hasattr(source, "iloc"):
-            frame = source.to_frame("text") if hasattr(source, "to_frame") else source
-            return pa.Table.from_pandas(frame, preserve_index=False)
-        if hasattr(source, "with_format") and hasattr(source, "column_names"):
-            return source.with_format("arrow")[:]
-        raise TypeError("there are no strings in it")
-    except (pa.ArrowException, UnicodeEncodeError, TypeError) as error:
-        remedy = "give files, folders, URLs, a list of strings, a Dataset, a DataFrame or a Series of strings"
-        raise UserError(
-            f"the {type(source).__name__} cannot be opened as text ({error})", remedy
-        ) from error
+def _exists(name: str) -> bool:
+    return os.path.exists(name)  # noqa: PTH110 (a Path's raises for what cannot be a name)
 
 
-def _written(table: pa.Table) -> Path:
+def _note_on_names(items: Sequence[Any]) -> str:
+    """A line for a list of strings all of which are names of files; else ""."""
+    if not items or not all(isinstance(item, str) and _exists(item) for item in items):
+        return ""
+    return f"the strings are read as texts, though files have these names: give Path({items[0]!r})"
+
+
+def _with_paths(options: TextSource, paths: Sequence[Any]) -> TextSource:
+    for place, path in enumerate(paths):
+        if not isinstance(path, str | Path):
+            raise UserError(
+                f"item {place} of a list of paths is a {type(path).__name__}",
+                "give Paths only, or strings only, which are texts",
+                "not-a-path",
+            )
+    names = tuple(map(str, paths))
+    shown = without_secrets(names[0]) if len(names) == 1 else f"{len(names):,} files and folders"
+    return replace(options, paths=names, name=shown)
+
+
+def _with_table(options: TextSource, table: TextTable, note: str = "") -> TextSource:
+    """Text in memory, written as a file of the cache."""
+    named = (options.text_column, options.title_column, options.positive, *options.negatives)
+    for column in filter(None, named):
+        if column in table.left_out:
+            raise UserError(
+                f"the column {column!r} cannot be read: {table.left_out[column]}",
+                "rename it, or make its values strings",
+                "column-not-readable",
+            )
+    notes = [note] if note else []
+    if table.left_out:
+        notes.append(f"columns not read: {', '.join(table.left_out)}")
+    path = _write(table.rows)
+    return replace(options, paths=(str(path),), name=table.name, notes=tuple(notes), in_memory=True)
+
+
+def _write(table: pa.Table) -> Path:
     """The table as a file in the cache."""
-    total = xxhash.xxh3_128(
-        json.dumps([table.column_names, [str(kind) for kind in table.schema.types]]).encode()
-    )
-    # however the table was put together
+    types = [str(kind) for kind in table.schema.types]
+    total = xxhash.xxh3_128(json.dumps([table.column_names, types]).encode())
+    # However the table was put together.
     for batch in table.combine_chunks().to_batches(max_chunksize=4096):
         total.update(batch.serialize())
     folder = cached(

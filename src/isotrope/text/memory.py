@@ -1,0 +1,143 @@
+"""Texts in memory as an Arrow table: lists, arrays, DataFrames, data sets and their columns."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
+
+from isotrope.errors import UserError, one_of
+
+_REMEDY = (
+    "give a Path or URL, a list of strings, an array, a Series, a DataFrame, a Dataset, "
+    "or a column of one of these"
+)
+_AT_ONCE = 1000  # rows of an IterableDataset
+# What Arrow raises for a column of mixed types, or of numbers that it cannot hold.
+_UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table, and what its reader should know."""
+
+    rows: pa.Table
+    name: str  # what it was: "a list of 5 texts"
+    left_out: Mapping[str, str]  # columns that no table can hold -> why
+
+
+def table_of(source: Any) -> TextTable:
+    """An object in memory as a table, whose column is ``text`` if the object has no columns.
+
+    None, NaN and ``pd.NA`` are null. UserError if the object holds no texts.
+    """
+    kind = type(source).__name__
+    if isinstance(source, DatasetDict | IterableDatasetDict):
+        source = _only_split(source)
+
+    if isinstance(source, Dataset):
+        return _named(source.with_format("arrow")[:], kind)
+    if isinstance(source, IterableDataset):
+        batches = [pa.table(batch) for batch in source.iter(_AT_ONCE)]
+        return _named(pa.concat_tables(batches, promote_options="permissive"), kind)
+    if isinstance(source, pa.Table):
+        return _named(source, kind)
+    if hasattr(source, "iloc") and hasattr(source, "columns"):
+        return _columns_of(
+            kind, [(str(name), source.iloc[:, at]) for at, name in enumerate(source.columns)]
+        )
+    return _table_of_items(items_of(source), kind)
+
+
+def items_of(source: Any) -> list[Any]:
+    """What an array, a Series, a column or another iterable holds; UserError if it is none."""
+    if isinstance(source, pa.Array | pa.ChunkedArray):
+        return list(source.to_pylist())
+    if isinstance(source, np.ndarray) and source.ndim != 1:
+        shape = " × ".join(map(str, source.shape)) or "no"
+        raise _no_texts(f"an array of {shape} entries has not one text a row")
+    is_unordered = isinstance(source, AbstractSet) and not isinstance(source, Mapping)
+    is_iterable = isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping)
+    if is_unordered or not is_iterable:
+        why = "has no order" if is_unordered else "holds no texts"
+        raise _no_texts(f"a {type(source).__name__} {why}")
+    return source.tolist() if isinstance(source, np.ndarray) else list(source)
+
+
+def _only_split(source: Mapping[str, Any]) -> Any:
+    """The one data set of a dictionary of splits; UserError if there are several."""
+    if len(source) != 1:
+        splits = ", ".join(source)
+        raise UserError(
+            f"the {type(source).__name__} has {len(source)} splits ({splits})",
+            one_of("", source, ", such as data['train']"),
+            "several-splits",
+        )
+    return next(iter(source.values()))
+
+
+def _table_of_items(items: Sequence[Any], kind: str) -> TextTable:
+    """Strings, or records with the same keys, one a row."""
+    if not items:
+        raise _no_texts(f"an empty {kind} has no texts")
+    if all(isinstance(item, Mapping) for item in items):
+        names = dict.fromkeys(str(name) for item in items for name in item)
+        return _columns_of(kind, [(name, [item.get(name) for item in items]) for name in names])
+
+    texts = [_text_or_null(item, place, kind) for place, item in enumerate(items)]
+    rows = pa.table({"text": _string_array(texts)})
+    return TextTable(rows, f"{_article(kind)} {kind} of {len(texts):,} texts", {})
+
+
+def _columns_of(kind: str, columns: Sequence[tuple[str, Any]]) -> TextTable:
+    """Named columns as a table, without those that it cannot hold."""
+    names = [name for name, _ in columns]
+    arrays, left_out = dict[str, pa.Array](), dict[str, str]()
+    for name, values in columns:
+        if names.count(name) > 1:
+            left_out[name] = "there are several of this name"
+            continue
+        try:
+            arrays[name] = pa.array(values, from_pandas=True)
+        except UnicodeEncodeError:  # lone surrogates, which cleaning counts
+            arrays[name] = _string_array(list(values))
+        except _UNFIT:
+            left_out[name] = "it holds mixed types"
+    rows = pa.table(arrays)
+    return TextTable(rows, f"{_article(kind)} {kind} of {len(rows):,} rows", left_out)
+
+
+def _text_or_null(item: Any, place: int, kind: str) -> str | None:
+    if isinstance(item, str):
+        return str(item)
+    if item is None or _is_missing(item):
+        return None
+    raise _no_texts(f"item {place} of the {kind} is a {type(item).__name__}, not a string")
+
+
+def _is_missing(item: Any) -> bool:
+    """Whether it is NaN, ``pd.NA`` or ``pd.NaT``."""
+    import pandas as pd
+
+    return bool(np.ndim(item) == 0 and pd.isna(item))
+
+
+def _string_array(texts: Sequence[str | None]) -> pa.Array:
+    """Strings that may hold lone surrogates, which Arrow takes as bytes only."""
+    encoded = [None if text is None else text.encode("utf-8", "surrogatepass") for text in texts]
+    return pa.array(encoded, pa.large_binary()).view(pa.large_string())
+
+
+def _named(rows: pa.Table, kind: str) -> TextTable:
+    return TextTable(rows, f"{_article(kind)} {kind} of {len(rows):,} rows", {})
+
+
+def _article(kind: str) -> str:
+    return "an" if kind.startswith(("n", "I", "A")) else "a"
+
+
+def _no_texts(problem: str) -> UserError:
+    return UserError(problem, _REMEDY, "no-texts")

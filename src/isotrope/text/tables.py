@@ -1,0 +1,319 @@
+"""The rows of tables: JSON lines, CSV, TSV, Parquet."""
+
+import csv
+import io
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from isotrope.errors import UserError
+from isotrope.text.files import LONGEST_LINE, TextFile, lines, reading_errors
+
+# a header of one column that holds one of them is a table with another separator
+SEPARATORS = ",;\t|"
+# a quoted field of so many lines may be rows that a stray quotation mark has swallowed
+MANY_LINES = 20
+_BATCH_ROWS = 1024  # of a Parquet file
+# Python's own limit is 131,072: too long is for the cleaning to say
+csv.field_size_limit(LONGEST_LINE)
+
+# the columns of a table: their names, each with "string" or another type's name
+Kinds = Sequence[tuple[str, str]]
+Choose = Callable[[Kinds], tuple[str, ...]]
+# line number from 1 (Parquet: row number), the fields, strings; None = null
+NumberedRow = tuple[int, tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns of a table are read: `text` (None = found out), a positive for it, and hard
+    negatives.
+    """
+
+    text: str | None = None
+    positive: str | None = None
+    negatives: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.negatives and self.positive is None:
+            raise UserError(
+                "negatives are named but no positive",
+                "name the column of the positives too",
+                "negatives-without-positive",
+            )
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Those besides the text."""
+        return () if self.positive is None else (self.positive, *self.negatives)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What they are called when they are read: text, positive, negative_0, … All hold strings."""
+        if self.positive is None:
+            return ("text",)
+        negatives = (f"negative_{number}" for number in range(len(self.negatives)))
+        return ("text", "positive", *negatives)
+
+    def choose(self, path: object, columns: Kinds, kept: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Their names in one file, whose columns are these. ``kept`` names further columns, of any
+        type, which follow.
+
+        Without a named text column: the only column of strings besides those named, else "text",
+        else "sentence".
+        """
+        text = self.text or self._only_text_column(columns)
+        return pick_columns(path, columns, (text, *self.chosen, *kept), strings=len(self.names))
+
+    def _only_text_column(self, columns: Kinds) -> str | None:
+        of_strings = dict.fromkeys(
+            name for name, kind in columns if kind == "string" and name not in self.chosen
+        )
+        if len(of_strings) == 1:
+            return next(iter(of_strings))
+        return next((name for name in ("text", "sentence") if name in of_strings), None)
+
+
+def pick_columns(
+    path: object, columns: Kinds, chosen: Sequence[str | None], strings: int
+) -> tuple[str, ...]:
+    """The chosen columns, each of them once in the file, and the first ``strings`` of them with
+    strings.
+    """
+    names = [name for name, _ in columns]
+    kinds = dict(columns)
+    picked = list[str]()
+    for name in chosen:
+        if name is None:
+            raise _no_column(path, columns, "no single text column")
+        if name not in names:
+            raise _no_column(path, columns, f"no column {name!r}")
+        must_be_string = len(picked) < strings
+        if names.count(name) > 1 or (must_be_string and kinds[name] != "string"):
+            raise _no_column(path, columns, f"no single column {name!r} of strings")
+        picked.append(name)
+    return tuple(picked)
+
+
+def _no_column(path: object, columns: Kinds, problem: str) -> UserError:
+    described = [name if kind == "string" else f"{name} ({kind})" for name, kind in columns]
+    listed = ", ".join(described) or "none"
+    return UserError(
+        f"{path} has {problem} (columns: {listed})",
+        "name one of its columns: that of the text is --text-column",
+        "no-such-column",
+    )
+
+
+def _read_jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
+    chosen = tuple[str, ...]()
+    for number, line in enumerate(lines(source), start=1):
+        if not line.strip():
+            yield number, ()
+            continue
+        record = _json_object(source, number, line)
+        # The first object says which columns there are; a null there may become a string later.
+        if not chosen:
+            chosen = choose([(name, _kind(value)) for name, value in record.items()])
+        for place, name in enumerate(chosen):
+            _check_like_first(source, number, record, name, must_be_string=place < strings)
+        yield number, tuple(record[name] for name in chosen)
+
+
+def _json_object(source: TextFile, number: int, line: str) -> dict[str, Any]:
+    record, reason = None, ""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = f" ({error})"
+    if not isinstance(record, dict):
+        raise _not_jsonl(f"{source}:{number} is not a JSON object{reason}")
+    return record
+
+
+def _check_like_first(
+    source: TextFile, number: int, record: dict[str, Any], name: str, must_be_string: bool
+) -> None:
+    problem = f"{source}:{number} is not as the first object: {name!r}"
+    if name not in record:
+        raise _not_jsonl(f"{problem} is missing")
+    if must_be_string and _kind(record[name]) != "string":
+        raise _not_jsonl(f"{problem} holds {_kind(record[name])}, not a string")
+
+
+def _not_jsonl(problem: str) -> UserError:
+    remedy = "put one JSON object on each line, with the same columns"
+    return UserError(problem, remedy, "table-not-readable")
+
+
+def _kind(value: object) -> str:
+    return "string" if value is None or isinstance(value, str) else type(value).__name__
+
+
+def _read_delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
+    """The rows of a .csv (RFC 4180) or a .tsv (see `tab_separated`)."""
+    separator = "\t" if source.format == ".tsv" else ","
+    begin = 1  # the line where a row begins: a quoted field may hold line ends
+    try:
+        table = SEPARATED[source.format](lines(source))
+        end, header = next(table)
+        _refuse_other_separator(header, separator)
+        places = [header.index(name) for name in choose([(name, "string") for name in header])]
+        begin = end + 1
+        for end, fields in table:
+            if fields and len(fields) != len(header):
+                raise csv.Error(f"{len(fields)} columns, its header has {len(header)}")
+            if _has_swallowed_rows(end - begin, fields, separator):
+                raise csv.Error(f"a quoted field of {end - begin + 1} lines, which look like rows")
+            yield begin, tuple(fields[place] for place in places) if fields else ()
+            begin = end + 1
+    except csv.Error as error:
+        raise UserError(
+            f"{source}:{begin} cannot be read as a table ({error})",
+            "correct the line: close quotation marks, and put a field that holds the separator in "
+            "quotes",
+            "table-not-readable",
+        ) from error
+
+
+def _comma_separated(found: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """The number of each row's last line, and its fields; a blank line has none."""
+    table = csv.reader(found, strict=True)
+    for fields in table:
+        yield table.line_num, fields
+
+
+def tab_separated(found: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """The number of each row's last line, and its fields; a blank line has none.
+
+    A tab and a line end separate, and quotation marks are text (IANA text/tab-separated-values).
+    But pandas and the csv module put a field with a tab, a line end or a quotation mark in quotes.
+    A row is read their way if they would write it exactly so.
+    """
+    rest, number = iter(found), 0
+    waiting = deque[str]()  # lines that were looked at and belong to later rows
+    width = 0  # fields of the header
+
+    def next_line() -> str | None:
+        return waiting.popleft() if waiting else next(rest, None)
+
+    while (line := next_line()) is not None:
+        block = [line]
+        if line.startswith('"') or '\t"' in line:
+            while "".join(block).count('"') % 2 and len(block) < MANY_LINES:
+                further = next_line()
+                if further is None:
+                    break
+                block.append(further)
+        fields = _quoted_fields(block, width)
+        if fields is None:
+            waiting.extendleft(reversed(block[1:]))
+            block = block[:1]
+            plain = line.rstrip("\r\n")
+            fields = plain.split("\t") if plain else []
+        number += len(block)
+        width = width or len(fields)
+        yield number, fields
+
+
+SEPARATED = {".csv": _comma_separated, ".tsv": tab_separated}
+
+
+def _quoted_fields(block: Sequence[str], width: int) -> list[str] | None:
+    """The fields of the lines of one row if the csv module writes it exactly so, else None.
+
+    Several lines, each with as many fields as the header, are as many rows.
+    """
+    content = "".join(block).rstrip("\r\n")
+    if '"' not in content:
+        return None
+    looks_like_rows = all(line.count("\t") == width - 1 for line in block)
+    if len(block) > 1 and width > 1 and looks_like_rows:
+        return None
+    try:
+        rows = list(csv.reader(io.StringIO(content, newline=""), delimiter="\t", strict=True))
+    except csv.Error:
+        return None
+    written = io.StringIO(newline="")
+    csv.writer(written, delimiter="\t", lineterminator="\n").writerows(rows)
+    return rows[0] if len(rows) == 1 and written.getvalue() == f"{content}\n" else None
+
+
+def _refuse_other_separator(header: Sequence[str], separator: str) -> None:
+    """Refuse a header of one column that holds another separator."""
+    if len(header) != 1:
+        return
+    other = next((sign for sign in SEPARATORS if sign in header[0]), None)
+    if other:
+        column = f"its only column {header[0][:80]!r} holds {other!r}"
+        raise csv.Error(f"{column}, and {separator!r} separates columns")
+
+
+def _has_swallowed_rows(further_lines: int, fields: Sequence[str], separator: str) -> bool:
+    """Whether a stray quotation mark has made one field of all rows up to the next one.
+
+    Then a field has many lines, most of which have as many separators as a row.
+    """
+    if further_lines < MANY_LINES:
+        return False
+    for field in fields:
+        counts = [line.count(separator) for line in field.splitlines()[1:-1] if line.strip()]
+        like_rows = counts.count(len(fields) - 1)
+        if len(counts) >= MANY_LINES - 2 and like_rows >= 0.75 * len(counts):
+            return True
+    return False
+
+
+def _read_parquet(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
+    with reading_errors(source), source.open() as raw:
+        if source.total is not None:  # the whole file, of which only some columns are read
+            deque(source.blocks(raw), maxlen=0)
+            raw.seek(0)
+        file = pq.ParquetFile(io.BufferedReader(raw))
+        chosen = choose([(column.name, kind_of(column.type)) for column in file.schema_arrow])
+        number = 0
+        for batch in file.iter_batches(_BATCH_ROWS, columns=list(dict.fromkeys(chosen))):
+            columns = [_values(batch.column(name)) for name in chosen]
+            for row in zip(*columns, strict=True):
+                number += 1
+                yield number, row
+
+
+# The rows of a table, with the columns that ``choose`` takes, of which the first ``strings`` must
+# hold strings. A blank line has no fields, so that it is counted. A row that does not fit its table
+# is an error.
+TABLES = {
+    ".jsonl": _read_jsonl,
+    ".csv": _read_delimited,
+    ".tsv": _read_delimited,
+    ".parquet": _read_parquet,
+}
+
+
+def kind_of(column_type: pa.DataType) -> str:
+    """The name of a column's type; "string" for all kinds of strings."""
+    return "string" if is_string(column_type) else str(column_type)
+
+
+def is_string(column_type: pa.DataType) -> bool:
+    """Whether a column of this type holds strings."""
+    if pa.types.is_dictionary(column_type):
+        column_type = column_type.value_type
+    return bool(
+        pa.types.is_string(column_type)
+        or pa.types.is_large_string(column_type)
+        or pa.types.is_string_view(column_type)
+    )
+
+
+def _values(column: pa.Array) -> list[Any]:
+    if not is_string(column.type):
+        return list(column.to_pylist())
+    # as bytes: Arrow does not check that a string is UTF-8, and to_pylist fails on one that is not
+    encoded = column.cast(pa.large_binary()).to_pylist()
+    return [None if text is None else text.decode("utf-8", "surrogateescape") for text in encoded]
