@@ -167,7 +167,7 @@ def train_theirs(method: str, rate: float, corpus: Path, folder: Path) -> Path:
 
 def dev_corpus(domain: RetrievalSet) -> RetrievalSet:
     """Only what somebody finds relevant: a smaller search, for choosing settings."""
-    if domain.searches_itself:
+    if domain.own:
         return domain
     cited = np.unique(domain.grades.indices)
     return RetrievalSet(

@@ -95,9 +95,9 @@ def collection(data: str, name: str) -> tuple[RetrievalSet, list[str]]:
             .splitlines()
         )
         titles = [json.loads(row)["title"] or "" for row in rows]
-    if domain.searches_itself:  # one half of the texts searches the other
-        assert domain.classes is not None
-        domain, titles = halves(name, domain.queries, [str(label) for label in domain.classes]), []
+    if domain.own:  # one half of the texts searches the other
+        assert domain.labels is not None
+        domain, titles = halves(name, domain.queries, [str(label) for label in domain.labels]), []
     return domain, titles
 
 
@@ -123,7 +123,7 @@ def part_of(domain: RetrievalSet, titles: list[str]) -> tuple[RetrievalSet, list
     kept = generator.permutation(order[:DOCUMENTS])
     queries, corpus = [domain.queries[i] for i in asked], [domain.corpus[i] for i in kept]
     cut_down = replace(
-        domain, queries=queries, corpus=corpus, grades=csr_array(grades[:, kept]), classes=None
+        domain, queries=queries, corpus=corpus, grades=csr_array(grades[:, kept]), labels=None
     )
     return cut_down, [titles[i] for i in kept] if titles else [""] * len(kept)
 

@@ -29,7 +29,7 @@ from isotrope.encoder.embed import vectors_of
 from isotrope.evaluation.document_tasks import compare_on_documents, tasks_of_texts
 from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.retrieval import evaluate_retrieval
-from isotrope.evaluation.sets.labels import read_judged
+from isotrope.evaluation.sets.judged_folder import read_judged_folder
 from isotrope.evaluation.sets.public import load_retrieval_set
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.senteval import load_sts
@@ -134,7 +134,9 @@ def main() -> None:
         )
     )
     domains = [load_retrieval_set(arguments.data, "SciFact", "test")]
-    domains += [read_judged(Path(arguments.data) / "domain" / name) for name in ("cacm", "npl")]
+    domains += [
+        read_judged_folder(Path(arguments.data) / "domain" / name) for name in ("cacm", "npl")
+    ]
     TARGET.parent.mkdir(parents=True, exist_ok=True)
     result = []
     for name, pooling in MODELS.items():

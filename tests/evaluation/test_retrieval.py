@@ -155,7 +155,7 @@ def test_a_part_has_fewer_queries_with_all_that_they_shall_find(tmp_path: Path) 
     assert part.grades.shape == (1, len(part.corpus))
     (tmp_path / "mine.tsv").write_text("".join(f"text {i}\t{i // 4}\n" for i in range(8)))
     own = read_labels(tmp_path / "mine.tsv").part(4)
-    assert own.searches_itself
+    assert own.own
     assert own.corpus == own.queries == ["text 0", "text 2", "text 4", "text 6"]
     assert own.grades.toarray().tolist() == [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
 

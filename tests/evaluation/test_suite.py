@@ -242,3 +242,19 @@ def test_mteb_takes_any_encoder_with_its_prompts(prompted_model: Path) -> None:
     for kind, words in ((None, "song of "), (query, "song of "), (document, "a short book on ")):
         found = wrapped.encode([{"text": texts}], prompt_type=kind)
         np.testing.assert_allclose(found, own.encode(texts, prompt=words), atol=1e-5)
+
+
+@pytest.mark.parametrize("given", [{}, {"setting": "test"}, {"tasks": None}])
+def test_the_evaluator_takes_labels_of_the_user_s_own(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.tsv").write_text(as_lines(own_pairs()))
+    evaluator = SuiteEvaluator("sts", tmp_path / "mine.tsv", **given)
+    expected = suite.run(HashEncoder(), "sts", tmp_path / "mine.tsv")["mine"]["spearman"]["test"]
+    assert evaluator(HashEncoder()) == {"sts_mine": expected, "sts_score": expected}
+
+
+def test_a_result_on_own_labels_says_what_they_were_taken_for(tmp_path: Path) -> None:
+    (tmp_path / "mine.tsv").write_text(as_lines(own_pairs()))
+    result = suite.run(HashEncoder(), "sts", tmp_path / "mine.tsv")["mine"]
+    assert result["read_as"].startswith("40 graded pairs: column 1, column 2, column 3")

@@ -63,6 +63,7 @@ class AskedPart:
             "setting": self.setting,
             "data": self.checksum,
             "name": name,
+            "read_as": None if isinstance(self.data, Path) else self.data.read_as,
         }
         return dict(remembered("results", {**key, **model, "code": code_checksum()}, compute))
 

@@ -41,9 +41,9 @@ def evaluate_retrieval(encoder: Encoder, searches: RetrievalSet) -> dict[str, An
     measures = per_query(queries, corpus, searches)
     result: dict[str, Any] = {name: float(values.mean()) for name, values in measures.items()}
 
-    if searches.classes is not None:
+    if searches.labels is not None:
         tell("clustering")
-        scores = v_measures(queries, searches.classes)
+        scores = v_measures(queries, searches.labels)
         result["v_measure"] = float(scores.mean())
         result["v_measure_sd"] = float(scores.std(ddof=1))
 

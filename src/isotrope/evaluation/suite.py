@@ -15,8 +15,9 @@ from isotrope.errors import UserError, check_known
 from isotrope.evaluation.geometry import pair_geometry
 from isotrope.evaluation.ranking import RANKING_SETTINGS, rank_sets
 from isotrope.evaluation.retrieval import evaluate_retrieval
+from isotrope.evaluation.sets.columns import ColumnChoice
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
-from isotrope.evaluation.sets.labels import Labels, in_words, read_labels, texts_of
+from isotrope.evaluation.sets.labels import Labels, LabelsLike, in_words, read_labels, texts_of
 from isotrope.evaluation.sets.public import PUBLIC_SETS, RETRIEVAL_TASKS, load_retrieval_set
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.senteval import (
@@ -154,7 +155,7 @@ def run(
     data: Any,
     tasks: Sequence[str] | None = None,
     setting: str = "test",
-    columns: str | Sequence[str] | None = None,
+    columns: ColumnChoice | None = None,
 ) -> dict[str, Any]:
     """Evaluate a model on a suite: task -> result, in fractions, ready for JSON.
 
@@ -198,7 +199,10 @@ def run(
         else []
     )
     try:
-        return SUITES[suite].judge(opened, asked, setting)
+        results = SUITES[suite].judge(opened, asked, setting)
+        if own is not None:
+            results[own.name]["read_as"] = own.read_as
+        return results
     finally:  # each as it was, also of a model that is half in training
         for part, mode in modes:
             part.training = mode
@@ -259,13 +263,18 @@ class SuiteEvaluator(BaseEvaluator):
     def __init__(
         self,
         suite: str = "sts",
-        data: str | Path | None = None,
+        data: str | Path | LabelsLike | None = None,
         tasks: Sequence[str] | None = None,
         setting: str = "dev",
+        columns: ColumnChoice | None = None,
     ) -> None:
         super().__init__()
-        self.suite, self.data, self.setting = suite, data, setting
-        self.tasks = checked_tasks(suite, tasks, setting)
+        self.suite = suite
+        self.setting = setting
+        self.tasks = tasks
+        # Labels are read once, and not at each evaluation.
+        self.data = read_labels(data, columns) if _are_labels(data) else data
+        checked_tasks(suite, tasks, setting)
         self.primary_metric = f"{suite}_score"
 
     def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> dict[str, float]:

@@ -189,10 +189,10 @@ def test_the_known_domains(
     assert (domain.name, len(domain.queries), len(domain.corpus)) == (task, queries, corpus)
     assert (domain.grades.shape, domain.grades.nnz) == ((queries, corpus), relevant)
     assert all(text.strip() for text in [*domain.queries, *domain.corpus])
-    if domain.searches_itself:
+    if domain.own:
         assert domain.grades.diagonal().sum() == 0
-    if domain.classes is not None:
-        assert len(set(domain.classes)) == {"Banking77": 77, "StackOverflow": 20}[task]
+    if domain.labels is not None:
+        assert len(set(domain.labels)) == {"Banking77": 77, "StackOverflow": 20}[task]
     if (task, setting) == ("SciFact", "test"):
         claim = domain.queries.index("0-dimensional biomaterials show inductive properties.")
         (found,) = domain.grades[[claim]].indices

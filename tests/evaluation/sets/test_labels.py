@@ -113,39 +113,47 @@ def test_a_folder_has_queries_and_judgements(tmp_path: Path, layout: dict[str, s
     assert domain.queries == ["fruit", "mineral", "nothing"]
     assert domain.corpus == ["an apple", "a pear", "a stone"]
     np.testing.assert_array_equal(domain.grades.toarray(), [[2, 1, 0], [0, 0, 1], [0, 0, 0]])
-    assert not domain.searches_itself
-    assert domain.classes is None
+    assert not domain.own
+    assert domain.labels is None
 
 
-def test_texts_with_classes_and_questions_with_answers(tmp_path: Path) -> None:
+def test_texts_find_those_of_their_class(tmp_path: Path) -> None:
     write(
         tmp_path,
         mine__tsv="a\tx\nb\tx\nc\ty\nd\tx\n",
         mine__csv='label,text\nx,"a, b"\nx,b\ny,c\nx,d\n',
     )
     for name, first in (("mine.tsv", "a"), ("mine.csv", "a, b")):
-        domain = read_labels(tmp_path / name)
-        assert (domain.name, domain.queries, domain.searches_itself) == (
+        searches = read_labels(tmp_path / name)
+        assert (searches.name, searches.queries, searches.own) == (
             "mine",
             [first, "b", "c", "d"],
             True,
         )
-        np.testing.assert_array_equal(domain.grades.toarray()[0], [0, 1, 0, 1])
-    with pytest.raises(UserError, match="4 queries of mine"):
-        read_pairs(tmp_path / "mine.csv")
-    write(
-        tmp_path,
-        mine__tsv="q1\ta1\nq2\ta2\nq3\ta1\n",
-        named__csv="answer,n,question\na1,1,q1\na1,2,q2\na2,3,q3\n",
-    )
-    domain = read_labels(tmp_path / "mine.tsv")
-    assert (domain.queries, domain.corpus, domain.classes) == (
-        ["q1", "q2", "q3"],
-        ["a1", "a2"],
-        None,
-    )
-    np.testing.assert_array_equal(domain.grades.toarray(), [[1, 0], [0, 1], [1, 0]])
-    assert read_labels(tmp_path / "named.csv").corpus == ["a1", "a2"]
+        np.testing.assert_array_equal(searches.grades.toarray()[0], [0, 1, 0, 1])
+
+
+def test_other_labels_are_no_graded_pairs(tmp_path: Path) -> None:
+    write(tmp_path, mine__tsv="a\tx\nb\tx\nc\ty\nd\tx\n")
+    with pytest.raises(UserError) as error:
+        read_pairs(tmp_path / "mine.tsv")
+    assert error.value.code == "no-graded-pairs"
+
+
+def test_questions_find_their_answers_among_all(tmp_path: Path) -> None:
+    write(tmp_path, named__csv="answer,n,question\na1,1,q1\na1,2,q2\na2,3,q3\n")
+    searches = read_labels(tmp_path / "named.csv")
+    assert (searches.queries, searches.corpus) == (["q1", "q2", "q3"], ["a1", "a2"])
+    np.testing.assert_array_equal(searches.grades.toarray(), [[1, 0], [1, 0], [0, 1]])
+
+
+def test_a_question_that_is_an_answer_need_not_find_itself() -> None:
+    rows = [("one", "two"), ("two", "three"), ("four", "five")]
+    searches = read_labels(rows)
+    assert searches.corpus == ["two", "three", "five"]
+    assert searches.own_documents is not None
+    assert searches.own_documents.tolist() == [-1, 0, -1]
+    assert "1 queries are documents" in searches.read_as
 
 
 def test_triples_and_columns_of_any_name(tmp_path: Path) -> None:
@@ -162,72 +170,67 @@ def test_triples_and_columns_of_any_name(tmp_path: Path) -> None:
     assert read_pairs(read_labels(pandas.DataFrame(rows), "links,rechts,Note")).gold.tolist() == [
         *range(12)
     ]
-    with pytest.raises(
-        UserError, match=r"has no column 'Fragen': choose from n, Frage, Antwort, falsch, Note"
-    ):
+    with pytest.raises(UserError, match="choose from n, Frage, Antwort, falsch, Note") as error:
         read_labels(tmp_path / "faq.csv", "Fragen,Antwort")
+    assert error.value.code == "unknown-column"
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("lines", "code", "place"),
     [
-        ([], r"0 column\(s\) instead of 2 or 3"),
-        (LINES[:9], "9 pair.*at least 10"),
-        ([*LINES, "only\ttwo"], "line 13: 2 column"),
-        (["a\tb\t4,5", *LINES], "line 1: the score '4,5'"),
-        (["a\tb\tnan", *LINES], "line 1: the score 'nan'"),
-        ([*LINES, "\tb\t1"], "line 13: the first cell is empty"),
-        (["a\tb\t3"] * 20, r"20 pair\(s\) with 1 score"),
-        ("\n".join(LINES).encode() + b"\ncaf\xe9\tb\t1\n", "line 13: not UTF-8"),
-        (b"\0" * 50, "line 1: not UTF-8 text"),
-        (["one\tx", "two\tx"], r"2 texts of 1 class\(es\)"),
-        (
-            ["text\tlabel", "one\tx", "two\ty"],
-            r"2 texts of 2 class\(es\): give .* several texts of a class",
-        ),
-        (["question\tanswer", "one\tx", "two\tx"], r"1 answer\(s\)"),
-        (["text\tlabel", "one\t"], "line 2: the label cell is empty"),
+        ([], "wrong-columns", "own.tsv"),
+        (LINES[:9], "too-few-pairs", "own.tsv"),
+        ([*LINES, "only\ttwo"], "wrong-columns", "line 13"),
+        (["a\tb\t4,5", *LINES], "bad-score", "line 1"),
+        (["a\tb\tnan", *LINES], "bad-score", "line 1"),
+        ([*LINES, "\tb\t1"], "empty-cell", "line 13"),
+        (["a\tb\t3"] * 20, "too-few-pairs", "own.tsv"),
+        ("\n".join(LINES).encode() + b"\ncaf\xe9\tb\t1\n", "not-utf-8", "line 13"),
+        (b"\0" * 50, "not-utf-8", "line 1"),
+        (["one\tx", "two\tx"], "too-few-classes", "own"),
+        (["text\tlabel", "one\tx", "two\ty"], "too-few-classes", "own"),
+        (["question\tanswer", "one\tx", "two\tx"], "too-few-answers", "own.tsv"),
+        (["text\tlabel", "one\t"], "empty-cell", "line 2"),
     ],
 )
 def test_each_mistake_in_a_file_is_named(
-    tmp_path: Path, lines: list[str] | bytes, words: str
+    tmp_path: Path, lines: list[str] | bytes, code: str, place: str
 ) -> None:
-    with pytest.raises(UserError, match=f"own.*{words}"):
+    with pytest.raises(UserError) as error:
         read_labels(write_file(tmp_path, lines))
+    assert error.value.code == code
+    assert place in error.value.problem
 
 
 @pytest.mark.parametrize(
-    ("changed", "problem"),
+    ("changed", "code", "place"),
     [
-        ({"corpus__tsv": ""}, r"the text 'd1' is not in bad"),
-        ({"qrels__txt": "query text grade\n"}, r"qrels\.txt marks no text as relevant"),
-        ({"qrels__txt": "q1 0 d9 1\n"}, r"qrels\.txt, line 1: the text 'd9' is not in bad"),
+        ({"corpus__tsv": ""}, "unknown-id", "qrels.txt, line 1"),
+        ({"qrels__txt": "query text grade\n"}, "nothing-relevant", "qrels.txt"),
+        ({"qrels__txt": "q1 0 d9 1\n"}, "unknown-id", "qrels.txt, line 1: the text 'd9'"),
         (
             {"qrels__txt": "q1 0 d1 1\nq9 0 d1 1\n"},
-            r"qrels\.txt, line 2: the query 'q9' is not in bad",
+            "unknown-id",
+            "qrels.txt, line 2: the query 'q9'",
         ),
-        (
-            {"qrels__txt": "q1 0 d1 high\nq1 0 d2 much\n"},
-            r"line 2: the grade 'much' is not a whole number",
-        ),
-        ({"qrels__txt": "q1 d1\n"}, r"line 1: 2 column\(s\) instead of 3 or 4"),
-        ({"corpus__tsv": "d1\tone\nd1\ttwo\n"}, r"corpus\.tsv, line 2: .* id 'd1' occurs twice"),
-        ({"corpus__tsv": "d1\t\n"}, r"corpus\.tsv, line 1: .* text is empty"),
-        ({"corpus__tsv": None}, r"none of corpus\.tsv, corpus\.jsonl"),
-        ({**BEIR, "corpus__jsonl": '{"text": "a"}\n'}, "line 1: the id .* is empty"),
-        ({**BEIR, "corpus__jsonl": "[1]\n"}, "line 1: not a JSON object"),
+        ({"qrels__txt": "q1 0 d1 high\nq1 0 d2 much\n"}, "bad-grade", "line 2"),
+        ({"qrels__txt": "q1 d1\n"}, "wrong-columns", "line 1"),
+        ({"corpus__tsv": "d1\tone\nd1\ttwo\n"}, "bad-id", "corpus.tsv, line 2"),
+        ({"queries__tsv": "q1\t\nq2\tb\n"}, "empty-query", "queries.tsv"),
+        ({"corpus__tsv": None}, "missing-file", "corpus.tsv, corpus.jsonl"),
+        ({**BEIR, "corpus__jsonl": '{"text": "a"}\n'}, "bad-id", "line 1"),
+        ({**BEIR, "corpus__jsonl": "[1]\n"}, "bad-json", "line 1"),
     ],
 )
 def test_each_mistake_in_a_folder_is_named(
-    tmp_path: Path, changed: dict[str, str | None], problem: str
+    tmp_path: Path, changed: dict[str, str | None], code: str, place: str
 ) -> None:
     files = changed if changed.keys() == BEIR.keys() else {**TREC, **changed}
-    with pytest.raises(UserError, match=problem):
-        read_labels(
-            write(
-                tmp_path / "bad", **{name: text for name, text in files.items() if text is not None}
-            )
-        )
+    written = {name: text for name, text in files.items() if text is not None}
+    with pytest.raises(UserError) as error:
+        read_labels(write(tmp_path / "bad", **written))
+    assert error.value.code == code
+    assert place in error.value.problem
 
 
 def test_columns_of_objects_are_those_of_all_lines(tmp_path: Path) -> None:
@@ -235,7 +238,7 @@ def test_columns_of_objects_are_those_of_all_lines(tmp_path: Path) -> None:
         {"note": "x", "anchor": "q0", "positive": "a0"},
         {"anchor": "q1", "positive": "a1", "negative": "w1"},
     ]
-    with pytest.raises(UserError, match="line 1: the negative cell is empty"):
+    with pytest.raises(UserError, match="line 1: the negative cell"):
         read_labels(write_file(tmp_path, [json.dumps(row) for row in rows], "own.jsonl"))
     filled = [json.dumps(row | {"negative": "w"}) for row in rows]
     found = read_labels(write_file(tmp_path, filled, "own.jsonl"))
@@ -245,12 +248,12 @@ def test_columns_of_objects_are_those_of_all_lines(tmp_path: Path) -> None:
 def test_same_class_among_themselves_and_in_another_corpus() -> None:
     domain = same_class("toy", ["a", "b", "c"], ["x", "x", "y"])
     np.testing.assert_array_equal(domain.grades.toarray(), [[0, 1, 0], [1, 0, 0], [0, 0, 0]])
-    assert domain.searches_itself
+    assert domain.own
     other = same_class("toy", ["a", "b"], ["y", "z"], ["c", "d"], ["y", "x"])
     np.testing.assert_array_equal(other.grades.toarray(), [[1, 0], [0, 0]])
-    assert not other.searches_itself
-    assert other.classes is not None
-    assert list(other.classes) == [1, 2]
+    assert not other.own
+    assert other.labels is not None
+    assert list(other.labels) == [1, 2]
 
 
 @settings(deadline=None)

@@ -23,6 +23,7 @@ class GradedPairs:
     first: list[str]  # (N,)
     second: list[str]  # (N,)
     gold: npt.NDArray[np.float64]  # (N,)
+    read_as: str = ""  # what a file or a table was taken for
 
     def __len__(self) -> int:
         return len(self.first)

@@ -1,81 +1,106 @@
-"""The user's labels, which judge models: `read_labels` is the one door, and it looks at what it is
-given.
+"""The user's labels, which judge models: `read_labels` is the one door.
 
-    three columns, the last a number    graded pairs: first, second, score
-    three columns else                  triples: a question, its answer, and a text that is no answer
-    two columns, few values in the last texts and their classes: text, label
-    two columns else                    questions and their answers
-    a folder                            corpus, queries and judgements (qrels), in the layout of TREC or of BEIR
+    graded pairs                first, second, score
+    triples                     a question, its answer, and a text that is no answer
+    texts and their classes     text, label
+    questions and their answers question, answer
+    a folder                    corpus, queries and judgements (qrels), in the layout of TREC or BEIR
 
-A table is a file (.tsv, .csv, .jsonl), a pandas DataFrame, a `datasets.Dataset` or a list of rows.
-A first line of a file may name the columns. Where the caller names columns, or where the line holds
-names of `NAMED`, these columns are read and all others are passed over.
+A table is a file (.tsv, .csv, .jsonl), a pandas DataFrame, a `datasets.Dataset`, a dictionary of
+columns or a list of rows. What is read how is in docs/labels.md, and what was decided is said in one
+line and kept in the labels (``read_as``).
 """
 
-import csv
-import json
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from isotrope.console.plain import plain_console
+from isotrope.console.processes import process_number
 from isotrope.errors import UserError
+from isotrope.evaluation.sets.columns import (
+    IN_WORDS,
+    ColumnChoice,
+    LabelTable,
+    decide_columns,
+    score_of,
+)
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.sets.judged_folder import from_dictionaries, read_judged_folder
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet, from_judgements, same_class
+from isotrope.evaluation.sets.tables import IN_MEMORY, LINE_REMEDY, TableLike, read_table
 
 Labels: TypeAlias = GradedPairs | RetrievalSet
-Row = tuple[str, Sequence[str]]  # its place, its cells
+LabelsLike: TypeAlias = Labels | TableLike
 
-FEWEST_PAIRS = 10  # below this many pairs a rank correlation is noise
-NAMED = (
-    ("first", "second", "score"), ("sentence1", "sentence2", "score"), ("anchor", "positive", "negative"),
-    ("text", "label"), ("question", "answer"), ("query", "answer"), ("anchor", "positive"),
-)  # fmt: skip
-
-_TABLE = (
-    "give a line for each pair (first, second, score), text (text, label), question (question, answer) or triple "
-    "(anchor, positive, negative), or name the columns (columns)"
-)
-_FOLDER = (
-    "give corpus.tsv and queries.tsv (id, tab, text) or .jsonl (_id, text, perhaps title), and qrels.txt "
-    "(query, 0, text, grade) or qrels/test.tsv (query, text, grade)"
-)
-_FILL = "correct or delete the line"
+FEWEST_PAIRS = 10  # with fewer, a rank correlation is noise
+_SHOWN = 30  # characters of the first row's cells
 
 
-def read_labels(source: Any, columns: str | Sequence[str] | None = None) -> Labels:
+def say_on_stderr(line: str) -> None:
+    """Print a line for the user, once however many processes there are."""
+    plain_console(stderr=True, quiet=process_number() > 0).print(line)
+
+
+def read_labels(
+    source: LabelsLike,
+    columns: ColumnChoice | None = None,
+    say: Callable[[str], None] = say_on_stderr,
+) -> Labels:
     """Read labels of any kind from a file, a folder or a table in memory. Labels that are read
     already come back.
 
     They are named after the file or folder; a table in memory is called "labels".
 
-    ``columns`` are names of the two or three columns of a table, in their order; a string names
-    them with commas.
+    Args:
+        source: what to read.
+        columns: names of the two or three columns of a table, in their order: "question,answer", a
+            list, or {"question": "Frage", "answer": "Antwort"}.
+        say: is told in one line what the source was taken for.
+
+    Raises:
+        UserError: the source is missing, broken, or could be two things.
     """
     if isinstance(source, GradedPairs | RetrievalSet):
         return source
-    named = [
-        name.strip() for name in (columns.split(",") if isinstance(columns, str) else columns or ())
-    ]
-    if not isinstance(source, str | Path):
-        return _of_table("labels", [*_rows_of(source)], named)
-    path = Path(source)
-    if not path.exists():
-        raise UserError(
-            f"{path} does not exist",
-            "name a table of labels, or a folder with corpus, queries and qrels",
-        )
-    return read_judged(path) if path.is_dir() else _of_table(str(path), _table(path), named)
+
+    labels = _read(source, columns)
+    say(f"{labels.name}: {labels.read_as}")
+    return labels
 
 
-def read_pairs(source: Any) -> GradedPairs:
-    """`read_labels`, where only graded pairs will do; UserError for other labels."""
-    labels = read_labels(source)
+def _read(source: TableLike, columns: ColumnChoice | None) -> Labels:
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if not path.exists():
+            raise UserError(
+                f"{path} does not exist",
+                "name a table of labels, or a folder with corpus, queries and qrels",
+                code="missing-file",
+            )
+        if path.is_dir():
+            return read_judged_folder(path)
+    if isinstance(source, Mapping) and {"queries", "corpus"} <= source.keys():
+        return from_dictionaries(IN_MEMORY, source)
+
+    table = decide_columns(read_table(source), columns)
+    if table.kind == "pairs":
+        return _graded_pairs(table)
+    if table.kind == "classes":
+        return _classes(table)
+    return _searches(table)
+
+
+def read_pairs(source: LabelsLike, columns: ColumnChoice | None = None) -> GradedPairs:
+    """`read_labels` for graded pairs; UserError for other labels."""
+    labels = read_labels(source, columns)
     if not isinstance(labels, GradedPairs):
         raise UserError(
-            f"{source} holds {in_words(labels)}", "give graded pairs: first, second, score"
+            f"{labels.name} holds {in_words(labels)}",
+            "give graded pairs: first, second, score",
+            code="no-graded-pairs",
         )
     return labels
 
@@ -87,196 +112,69 @@ def texts_of(labels: Labels) -> list[str]:
 
 def in_words(labels: Labels) -> str:
     """What judges, for a reader: "1,379 graded pairs of mine"."""
-    count = (
-        f"{len(labels):,} graded pairs"
-        if isinstance(labels, GradedPairs)
-        else f"{len(labels.queries):,} queries"
-    )
-    return f"{count} of {labels.name}"
+    kind = "graded pairs" if isinstance(labels, GradedPairs) else "queries"
+    return f"{labels.size:,} {kind} of {labels.name}"
 
 
-def read_judged(folder: Path) -> RetrievalSet:
-    """A corpus, queries, and what is relevant to what, in the layout of TREC or of BEIR; named
-    after the folder.
+def _graded_pairs(table: LabelTable) -> GradedPairs:
+    gold = np.array([score_of(row, table.columns) for row in table.rows], dtype=np.float64)
+    if len(table.rows) < FEWEST_PAIRS or not np.ptp(gold):
+        raise UserError(
+            f"{table.source}: {len(gold)} pair(s) with {len(np.unique(gold))} score(s)",
+            f"give at least {FEWEST_PAIRS} graded pairs, with scores that differ",
+            code="too-few-pairs",
+        )
+    first = [row.cells[0] for row in table.rows]
+    second = [row.cells[1] for row in table.rows]
+    return GradedPairs(table.name, first, second, gold, _read_as(table, IN_WORDS["pairs"]))
 
-    A grade of 0 or below says "not relevant"; what nobody judged is not relevant either. Queries
-    without a relevant text stay in the domain and out of the means. A first line of judgements
-    whose grade is a word is a header.
+
+def _classes(table: LabelTable) -> RetrievalSet:
+    texts = [row.cells[0] for row in table.rows]
+    labels = [row.cells[1] for row in table.rows]
+    searches = same_class(table.name, texts, labels)
+    return searches.described_as(_read_as(table, f"texts of {len(set(labels)):,} classes"))
+
+
+def _searches(table: LabelTable) -> RetrievalSet:
+    """Questions that should find their answers among all answers and wrong answers.
+
+    A question that is also a text of the corpus need not find itself.
     """
-    corpus, queries = _texts(folder, "corpus"), _texts(folder, "queries")
-    path = _first_of(folder, ("qrels.txt", "qrels.tsv", "qrels/test.tsv"))
-    judged: dict[tuple[str, str], int] = {}
-    for number, (place, cells) in enumerate(_rows(path, None)):
-        _check_columns(place, cells, (3, 4), _FOLDER)
-        query, text, grade = cells[0], cells[-2], cells[-1]
-        if number == 0 and grade.isalpha():
-            continue  # query-id, corpus-id, score
-        if not grade.lstrip("+-").isdecimal():
-            raise UserError(f"{place}: the grade {grade[:40]!r} is not a whole number", _FOLDER)
-        for kind, key, known in (("query", query, queries), ("text", text, corpus)):
-            if key not in known:
-                raise UserError(f"{place}: the {kind} {key!r} is not in {folder.name}", _FILL)
-        judged[query, text] = max(0, int(grade))
-    if not any(judged.values()):
-        raise UserError(f"{path} marks no text as relevant", _FOLDER)
-    return from_judgements(folder.name, queries, corpus, judged)
+    queries = [row.cells[0] for row in table.rows]
+    answers = [row.cells[1] for row in table.rows]
+    wrong = [cell for row in table.rows for cell in row.cells[2:]]
 
-
-def _texts(folder: Path, stem: str) -> dict[str, str]:
-    """Id -> text of corpus or queries."""
-    path = _first_of(folder, (f"{stem}.tsv", f"{stem}.jsonl"))
-    if path.suffix == ".jsonl":
-        named = (
-            (place, [_cell(row.get(name)) for name in ("_id", "title", "text")])
-            for place, row in _objects(path)
-        )
-        rows: list[Row] = [(place, [key, f"{title} {text}"]) for place, (key, title, text) in named]
-    else:
-        rows = _rows(path, "\t")
-    texts: dict[str, str] = {}
-    for place, cells in rows:
-        _check_columns(place, cells, (2,), _FOLDER)
-        key, text = (cell.strip() for cell in cells)
-        if not key or not text or key in texts:
-            raise UserError(
-                f"{place}: the id or the text is empty, or the id {key!r} occurs twice", _FILL
-            )
-        texts[key] = text
-    return texts
-
-
-def _first_of(folder: Path, names: Sequence[str]) -> Path:
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise UserError(f"{folder} holds none of {', '.join(names)}", _FOLDER)
-
-
-def _of_table(source: str, rows: Sequence[Row], asked: Sequence[str]) -> Labels:
-    """What the rows are, by their columns."""
-    name, (top, first) = Path(source).stem, rows[0] if rows else (source, ())
-    head = [cell.strip().lower() for cell in first]
-    if missing := [column for column in asked if column.lower() not in head]:
-        raise UserError(f"{top} has no column {missing[0]!r}", f"choose from {', '.join(first)}")
-    known = next((each for each in NAMED if {*each} <= {*head}), ())
-    names = [column.lower() for column in asked] or list(known)
-    chosen = [head.index(column) for column in names] if names else range(len(head))
-    _check_columns(top, chosen, (2, 3), _TABLE)
-    cut: list[Row] = []
-    # A score may be a name, "score", but neither "nan" (a bad score) nor "4,5" (a typing error).
-    headed = bool(names) or (len(head) == 3 and head[2][:1].isalpha() and not _is_number(head[2]))
-    for place, cells in rows[headed:]:
-        _check_columns(place, cells, (len(head),), _TABLE)
-        cut.append((place, [cells[column].strip() for column in chosen]))
-        for column, cell in zip(names or ("first", "second"), cut[-1][1], strict=False):
-            if not cell and column != "score":
-                raise UserError(f"{place}: the {column} cell is empty", _FILL)
-    if len(chosen) == 3:
-        graded = bool(cut) and _is_number(cut[0][1][2])
-        if not names or not (names[2] == "negative" or (asked and not graded)):
-            return _graded(source, cut)
-    texts, others, wrong = (
-        [cells[place] for _, cells in cut if place < len(cells)] for place in range(3)
-    )
-    classes = names[1] == "label" if names else 2 * len({*others}) <= len(others)
-    if classes and not wrong:
-        return same_class(name, texts, others)
-    # each question finds its answers among all
-    searched = {text: text for text in [*others, *wrong]}
-    if len(searched) < 2:
+    corpus = {text: text for text in [*answers, *wrong]}
+    if len(corpus) < 2:
         raise UserError(
-            f"{source}: {len(searched)} answer(s)",
+            f"{table.source}: {len(corpus)} answer(s)",
             "give at least two, or there is nothing to search",
+            code="too-few-answers",
         )
-    grades = dict.fromkeys(zip(texts, others, strict=True), 1)
-    return from_judgements(name, {text: text for text in texts}, searched, grades)
-
-
-def _check_columns(place: str, cells: Sequence[object], wanted: Sequence[int], remedy: str) -> None:
-    if len(cells) not in wanted:
+    judged = {
+        (query, answer): 1
+        for query, answer in zip(queries, answers, strict=True)
+        if query != answer
+    }
+    if not judged:
         raise UserError(
-            f"{place}: {len(cells)} column(s) instead of {' or '.join(map(str, wanted))}", remedy
+            f"{table.source}: every question is its own answer", LINE_REMEDY, code="no-answers"
         )
+    by_text = {query: query for query in queries}
+    searches = from_judgements(table.name, by_text, corpus, judged, leave_out_own=True)
+    what = f"{IN_WORDS[table.kind]} ({len(by_text):,} questions, {len(corpus):,} texts to search)"
+    return searches.described_as(_read_as(table, what))
 
 
-def _graded(source: str, rows: list[Row]) -> GradedPairs:
-    for place, cells in rows:
-        if not (_is_number(cells[2]) and math.isfinite(float(cells[2]))):
-            raise UserError(f"{place}: the score {cells[2][:40]!r} is not a finite number", _FILL)
-    first, second, scores = ([cells[column] for _, cells in rows] for column in range(3))
-    gold = np.array(scores, dtype=np.float64)
-    if len(rows) < FEWEST_PAIRS or not np.ptp(gold):
-        remedy = f"give at least {FEWEST_PAIRS} graded pairs, with scores that differ"
-        raise UserError(f"{source}: {len(rows)} pair(s) with {len({*scores})} score(s)", remedy)
-    return GradedPairs(Path(source).stem, first, second, gold)
+def _read_as(table: LabelTable, what: str) -> str:
+    """What a table was taken for: "200 graded pairs: text_a, text_b, score"."""
+    line = f"{len(table.rows):,} {what}: {', '.join(table.columns)}"
+    if table.columns[0] != "column 1":
+        return line
+    first = ", ".join(repr(_shortened(cell)) for cell in table.rows[0].cells)
+    return f"{line}, without a header; the first row is {first}"
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _rows_of(table: Any) -> Iterator[Row]:
-    """The names of a table's columns if it has them, and its rows, as text."""
-    columns = list(getattr(table, "column_names", getattr(table, "columns", ())))
-    if columns:
-        yield "the columns", [str(column) for column in columns]
-    for number, row in enumerate(
-        zip(*(table[c] for c in columns), strict=True) if columns else table, start=1
-    ):
-        yield f"row {number}", [_cell(cell) for cell in row]
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None or value != value else str(value)
-
-
-def _table(path: Path) -> list[Row]:
-    """The same of a file."""
-    if path.suffix.lower() != ".jsonl":
-        return _rows(path, "\t")
-    objects = list(_objects(path))
-    # a row may lack some of them
-    names = list(dict.fromkeys(name for _, row in objects for name in row))
-    rows = [(place, [_cell(row.get(name)) for name in names]) for place, row in objects]
-    return [*[(place, names) for place, _ in rows[:1]], *rows]
-
-
-def _rows(path: Path, separator: str | None) -> list[Row]:
-    """The cells of each line that is not blank. Quotes mean something in a .csv only."""
-    raw = path.read_bytes().replace(b"\0", b"\xff")  # no text has zeros
-    try:
-        # Not str.splitlines, which would also cut a sentence at U+2028 or U+0085.
-        lines = raw.decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        problem = f"{path}, line {raw[: error.start].count(10) + 1}: not UTF-8 text"
-        raise UserError(problem, "save the file as UTF-8") from None
-    if path.suffix.lower() != ".csv":
-        numbered = enumerate((line.rstrip("\r") for line in lines), start=1)
-        return [
-            (f"{path}, line {number}", line.split(separator))
-            for number, line in numbered
-            if line.strip()
-        ]
-    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
-    try:
-        return [
-            (f"{path}, line {reader.line_num}", cells) for cells in reader if "".join(cells).strip()
-        ]
-    except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: {error}", _TABLE) from None
-
-
-def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The JSON object of each line, and its place."""
-    for place, (line,) in _rows(path, "\0"):
-        try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict):
-            raise UserError(f"{place}: not a JSON object", "write an object on each line")
-        yield place, row
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

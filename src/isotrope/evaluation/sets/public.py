@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from isotrope.evaluation.sets.files import counted, data_folder, downloaded, lines_of
-from isotrope.evaluation.sets.labels import read_judged
+from isotrope.evaluation.sets.judged_folder import read_judged_folder
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet, from_judgements, same_class
 
 _CLAIMS = {"dev": ("claims_train.csv", 809), "test": ("claims_validation.csv", 300)}
@@ -55,7 +55,7 @@ def load_retrieval_set(data: str | Path | None, task: str, setting: str = "test"
         )
         first = 0 if setting == "dev" else 1  # odd lines, counted from 1, or even ones
         return same_class(task, titles[first::2], topics[first::2])
-    domain = replace(read_judged(folder / task.lower()), name=task)
+    domain = replace(read_judged_folder(folder / task.lower()), name=task)
     with downloaded(folder / task.lower()):
         for texts, expected in zip(
             (domain.queries, domain.corpus), _COLLECTIONS[task], strict=True

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,8 @@ class RetrievalSet:
     grades: csr_array  # (Q, M); 0 = not relevant, and most sets have no grade but 1
     # (Q,) the place in the corpus of the query itself, which it should not find; -1: not there
     own_documents: Indices | None = None
-    classes: Indices | None = None  # (Q,) of the queries, if there are any
+    labels: Indices | None = None  # (Q,) classes of the queries, if there are any
+    read_as: str = ""  # what a file or a table was taken for
 
     @property
     def size(self) -> int:
@@ -41,9 +42,22 @@ class RetrievalSet:
         return [*self.queries, *self.corpus]
 
     @property
-    def searches_itself(self) -> bool:
+    def own(self) -> bool:
         """Whether the corpus is the queries."""
         return self.corpus == self.queries
+
+    def described_as(self, read_as: str) -> "RetrievalSet":
+        """The same searches, with what their source was taken for.
+
+        What is not obvious is added: empty documents, and queries that are documents.
+        """
+        empty = sum(not text for text in self.corpus)
+        if empty:
+            read_as += f"; {empty:,} documents are empty"
+        own = 0 if self.own_documents is None else int((self.own_documents >= 0).sum())
+        if own and not self.own:
+            read_as += f"; {own:,} queries are documents, which they need not find"
+        return replace(self, read_as=read_as)
 
     def part(self, count: int) -> "RetrievalSet":
         """At most ``count`` queries that have something to find, what is relevant to them, and as
@@ -54,17 +68,17 @@ class RetrievalSet:
 
         answerable = np.flatnonzero(np.diff(self.grades.indptr))
         rows = answerable[evenly(len(answerable), count)]
-        columns = rows if self.searches_itself else self._columns_for(rows)
+        columns = rows if self.own else self._columns_for(rows)
 
         queries = [self.queries[row] for row in rows]
         corpus = [self.corpus[column] for column in columns]
         return RetrievalSet(
             self.name,
             queries,
-            queries if self.searches_itself else corpus,
+            queries if self.own else corpus,
             csr_array(self.grades[rows][:, columns]),
             _renumbered(self.own_documents, rows, columns),
-            None if self.classes is None else self.classes[rows],
+            None if self.labels is None else self.labels[rows],
         )
 
     def _columns_for(self, rows: Indices) -> Indices:
@@ -88,9 +102,9 @@ class RetrievalSet:
         digest = xxhash.xxh3_128(json.dumps([self.queries, self.corpus]).encode())
         nothing = np.array([-1])
         own_documents = nothing if self.own_documents is None else self.own_documents
-        classes = nothing if self.classes is None else self.classes
+        labels = nothing if self.labels is None else self.labels
         grades = self.grades.sorted_indices()  # the order of entries says nothing
-        for part in (grades.indptr, grades.indices, grades.data, own_documents, classes):
+        for part in (grades.indptr, grades.indices, grades.data, own_documents, labels):
             digest.update(np.ascontiguousarray(part, "<f8").tobytes())
         return digest.hexdigest()
 
@@ -151,9 +165,13 @@ def from_judgements(
     queries: Mapping[str, str],
     corpus: Mapping[str, str],
     judged: Mapping[tuple[str, str], int],
+    leave_out_own: bool = False,
 ) -> RetrievalSet:
     """Queries and texts by their ids, and the grade of each (query, text) that somebody judged;
     others are 0.
+
+    With ``leave_out_own``, a text with the id of a query is this query, and is left out of what it
+    finds.
     """
     row_of = {key: row for row, key in enumerate(queries)}
     column_of = {key: column for column, key in enumerate(corpus)}
@@ -164,4 +182,7 @@ def from_judgements(
     grades = csr_array((values, (rows, columns)), shape=(len(queries), len(corpus)))
     grades.eliminate_zeros()
 
-    return RetrievalSet(name, list(queries.values()), list(corpus.values()), grades)
+    own_documents = None
+    if leave_out_own and not row_of.keys().isdisjoint(column_of):
+        own_documents = np.array([column_of.get(key, -1) for key in queries], dtype=np.int64)
+    return RetrievalSet(name, list(queries.values()), list(corpus.values()), grades, own_documents)

@@ -1,0 +1,212 @@
+"""Tables of labels, as text: from a file, or from what libraries keep in memory."""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from isotrope.errors import UserError
+
+# A file, a pandas DataFrame, a datasets.Dataset or DatasetDict, a dictionary of columns, or a list
+# of rows, each of which is a dictionary or a sequence.
+TableLike: TypeAlias = Any
+
+IN_MEMORY = "labels"  # the name of a table that is no file
+TEST_SPLIT = "test"
+
+ROWS_REMEDY = (
+    "give a line for each pair (first, second, score), text (text, label), question (question, "
+    "answer) or triple (anchor, positive, negative), or name the columns (columns)"
+)
+LINE_REMEDY = "correct or delete the line"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The cells of a row, and where it is, for messages."""
+
+    place: str  # "pairs.tsv, line 3"
+    cells: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows, and the names of their columns if the source has names."""
+
+    name: str  # "labels", or that of the file without its ending
+    source: str  # for messages
+    columns: list[str] | None  # None: lines of text, of which the first may be a header
+    rows: list[Row]
+
+
+def read_table(source: TableLike) -> Table:
+    """A table from a file (.tsv, .csv, .jsonl) or from memory.
+
+    Raises UserError for what is no table, text that is not UTF-8, and broken lines.
+    """
+    if isinstance(source, str | Path):
+        return _read_file(Path(source))
+
+    if isinstance(source, Mapping):
+        splits = {str(name): part for name, part in source.items()}
+        if all(_column_names(part) for part in splits.values()):
+            return _read_split(splits)
+        return _from_columns(splits)
+
+    columns = _column_names(source)
+    if columns:
+        return _from_rows(columns, _named_rows(source, columns))
+    return _from_list(list(source))
+
+
+def _read_file(path: Path) -> Table:
+    if path.suffix.lower() != ".jsonl":
+        return Table(path.stem, str(path), None, split_lines(path, "\t"))
+
+    objects = list(json_objects(path))
+    columns = _names_in([item for _, item in objects])
+    rows = [Row(place, [cell_text(item.get(name)) for name in columns]) for place, item in objects]
+    return Table(path.stem, str(path), columns, rows)
+
+
+def _read_split(splits: Mapping[str, TableLike]) -> Table:
+    """The only split of a DatasetDict, or its test split, which is what benchmarks report."""
+    if len(splits) == 1:
+        return read_table(next(iter(splits.values())))
+    if TEST_SPLIT not in splits:
+        raise UserError(
+            f"the labels have the splits {', '.join(splits)}",
+            f"give one of them: labels[{next(iter(splits))!r}]",
+            code="several-splits",
+        )
+    return read_table(splits[TEST_SPLIT])
+
+
+def _from_columns(columns: Mapping[str, Iterable[Any]]) -> Table:
+    """A table from name -> values."""
+    return _from_rows(list(columns), zip(*columns.values(), strict=True))
+
+
+def _from_list(items: Sequence[Any]) -> Table:
+    """A table from rows, which are dictionaries or sequences of cells."""
+    if items and all(isinstance(item, Mapping) for item in items):
+        columns = _names_in(items)
+        return _from_rows(columns, ([item.get(name) for name in columns] for item in items))
+    if any(isinstance(item, str) or not isinstance(item, Iterable) for item in items):
+        raise UserError(
+            f"labels is a list of single values, such as {items[0]!r:.60}",
+            ROWS_REMEDY,
+            code="no-table",
+        )
+    return Table(IN_MEMORY, IN_MEMORY, None, _numbered(items))
+
+
+def _from_rows(columns: Sequence[Any], rows: Iterable[Iterable[Any]]) -> Table:
+    return Table(IN_MEMORY, IN_MEMORY, [str(column) for column in columns], _numbered(rows))
+
+
+def _numbered(rows: Iterable[Iterable[Any]]) -> list[Row]:
+    return [
+        Row(f"row {number}", [cell_text(cell) for cell in cells])
+        for number, cells in enumerate(rows, start=1)
+    ]
+
+
+def _column_names(table: TableLike) -> list[Any]:
+    """The names of a table's columns; [] for what has none. A DatasetDict has them by split."""
+    names: Any = getattr(table, "column_names", None)
+    if names is None:
+        names = getattr(table, "columns", ())
+    if isinstance(names, Mapping) or callable(names):
+        return []
+    return list(names)
+
+
+def _named_rows(table: TableLike, columns: Sequence[Any]) -> Iterator[Iterable[Any]]:
+    """The rows of a DataFrame or a Dataset."""
+    if hasattr(table, "itertuples"):  # pandas, where two columns may have one name
+        return iter(table.itertuples(index=False, name=None))
+    return ([row[name] for name in columns] for row in _dictionaries(table, columns))
+
+
+def _dictionaries(table: TableLike, columns: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+    """The rows of a table as dictionaries: a Dataset's or IterableDataset's are, polars' are not."""
+    if hasattr(table, "iter_rows"):
+        yield from table.iter_rows(named=True)
+    elif hasattr(table, "to_pylist"):  # pyarrow
+        yield from table.to_pylist()
+    else:
+        yield from table
+
+
+def _names_in(items: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The keys of dictionaries, in order of first occurrence: one may lack some of them."""
+    return list(dict.fromkeys(name for item in items for name in item))
+
+
+def cell_text(value: Any) -> str:
+    """A cell as text; "" for None, NaN and pandas' NA."""
+    if value is None:
+        return ""
+    try:
+        is_missing = bool(value != value)
+    except (TypeError, ValueError):  # NA has no truth value, and neither has an array
+        is_missing = type(value).__name__ == "NAType"
+    return "" if is_missing else str(value)
+
+
+def split_lines(path: Path, separator: str | None) -> list[Row]:
+    """The cells of each line that is not blank. Quotes mean something in a .csv only.
+
+    ``separator`` None: a tab if the first line has one, else any white space.
+    """
+    lines = [f"{line}\n" for line in _decode(path).split("\n")]
+    if path.suffix.lower() == ".csv":
+        return _csv_rows(path, lines)
+
+    numbered = [(number, line.rstrip("\r\n")) for number, line in enumerate(lines, start=1)]
+    filled = [(number, line) for number, line in numbered if line.strip()]
+    if separator is None and filled and "\t" in filled[0][1]:
+        separator = "\t"
+    return [Row(f"{path}, line {number}", line.split(separator)) for number, line in filled]
+
+
+def _csv_rows(path: Path, lines: Iterable[str]) -> list[Row]:
+    reader = csv.reader(lines, strict=True)
+    rows = []
+    try:
+        for cells in reader:
+            if "".join(cells).strip():
+                rows.append(Row(f"{path}, line {reader.line_num}", cells))
+    except csv.Error as error:
+        place = f"{path}, line {reader.line_num}"
+        raise UserError(f"{place}: {error}", ROWS_REMEDY, code="bad-csv") from None
+    return rows
+
+
+def _decode(path: Path) -> str:
+    """The text of a file; its lines end at a newline only, not at U+2028 or U+0085."""
+    raw = path.read_bytes().replace(b"\0", b"\xff")  # no text has zeros
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise UserError(
+            f"{path}, line {line}: not UTF-8 text", "save the file as UTF-8", code="not-utf-8"
+        ) from None
+
+
+def json_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The place of each line, and the JSON object that it holds."""
+    for row in split_lines(path, "\0"):
+        try:
+            item = json.loads(row.cells[0])
+        except ValueError:
+            item = None
+        if not isinstance(item, dict):
+            raise UserError(
+                f"{row.place}: not a JSON object", "write an object on each line", code="bad-json"
+            )
+        yield row.place, item
