@@ -35,13 +35,18 @@ def test_suite_result_has_the_fixed_shape():
     assert suite.run(HashEncoder(), "sts", DATA, tasks="STS13") == {"STS13": result["STS13"]}
 
 
+def scores_of(result: dict[str, Any]) -> dict[str, Any]:
+    """A result on labels without the line on their form."""
+    return {name: value for name, value in result["labels"].items() if name != "read_as"}
+
+
 def test_models_and_labels_of_any_form_give_the_same_result(tiny_model, tmp_path):
     pairs = own_pairs()
     (tmp_path / "labels.tsv").write_text(as_lines(pairs))
     loaded = load(tiny_model).train()
     loaded[0].eval()
     columns = {"first": pairs.first, "second": pairs.second, "score": pairs.gold}
-    wanted = suite.run(loaded, "sts", tmp_path / "labels.tsv")
+    wanted = scores_of(suite.run(loaded, "sts", tmp_path / "labels.tsv"))
     assert (loaded.training, loaded[0].training) == (True, False), "a model is left as it was"
     for model in (str(tiny_model), tiny_model):
         tables = (
@@ -50,7 +55,7 @@ def test_models_and_labels_of_any_form_give_the_same_result(tiny_model, tmp_path
             [*zip(*columns.values(), strict=True)],
         )
         for labels in tables:
-            assert suite.run(model, "sts", labels) == wanted
+            assert scores_of(suite.run(model, "sts", labels)) == wanted
     answered = suite.run(
         loaded, "retrieval", [(f"{text}?", text) for text in dict.fromkeys(pairs.first)]
     )
