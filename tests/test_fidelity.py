@@ -198,7 +198,8 @@ def known(name: str) -> bool:
         return any(
             known_command([command, *name.split()]) for command in ("train", "study", "evaluate")
         )
-    name = name.removeprefix("python ")
+    if name.startswith("python -m "):
+        name = name.removeprefix("python -m ").split()[0].replace(".", "/") + ".py"
     if "/" in name:
         return any((place / name).exists() for place in (ROOT, ROOT / "src" / "isotrope"))
     settings = [part.partition(" = ") for part in name.split(", ")]

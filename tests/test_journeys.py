@@ -75,7 +75,7 @@ def user(
     ):
         Path(name).symlink_to(there)
     if "test_1_" not in request.node.name:  # one journey waits for its report
-        monkeypatch.setattr("isotrope.cli.models.show_report", lambda folder: None)
+        monkeypatch.setattr("isotrope.cli.show.draw_report", lambda folder: None)
     return User(shell, monkeypatch)
 
 

@@ -85,7 +85,7 @@ def workplace(tmp_path: Path, stand_ins: Path, monkeypatch: pytest.MonkeyPatch) 
     for name in SHIPPED:
         monkeypatch.setitem(SHIPPED, name, ("isotrope", str(stand_ins / "small"), ""))
     # test_journeys waits for one
-    monkeypatch.setattr("isotrope.cli.models.show_report", lambda folder: None)
+    monkeypatch.setattr("isotrope.cli.show.draw_report", lambda folder: None)
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.delenv("ISOTROPE_DATA", raising=False)

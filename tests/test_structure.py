@@ -31,7 +31,6 @@ ONE_NAME_FOR_TWO = {
 }
 # A module outside of the store that writes files -> why it may.
 WRITERS: dict[str, str] = {
-    "cli/main.py": "a stream that the shell has closed leads to /dev/null",
     "encoding/rows.py": "a draft of the store's, which pyarrow fills",
 }
 

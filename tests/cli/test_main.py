@@ -143,3 +143,14 @@ def test_it_ends_with_its_exit_code_and_all_is_said(last: str, code: int, error:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (code, "said sent\n")
     assert error in done.stderr
+
+
+def test_a_rank_without_other_processes_is_not_silent(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch systems set RANK, also for a single process."""
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    said = shell("presets", "show", "nothing")
+    assert said.code == 2
+    assert said.err.startswith("isotrope: preset 'nothing' is unknown")

@@ -2,20 +2,28 @@
 nothing.
 """
 
+import importlib
+import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
-from isotrope.cli.study import _rows
+from helpers.commands import Shell
+from isotrope.cli import main as cli
+from isotrope.cli.old_options import OLD_COMMANDS, OLD_OPTIONS
+from isotrope.cli.options import command
+from isotrope.cli.study import row_names
 from isotrope.errors import UserError, needs
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "isotrope"]
 
 
-def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def in_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     line = command.replace("isotrope", " ".join(COMMAND))
     return subprocess.run(
         ["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=60, check=False
@@ -23,18 +31,18 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_whoever_reads_the_output_may_leave(tmp_path: Path) -> None:
-    for command in ("isotrope presets list", "isotrope --help"):
-        done = shell(f"{command} | true; exit ${{PIPESTATUS[0]}}", tmp_path)
+    for line in ("isotrope presets list", "isotrope --help"):
+        done = in_shell(f"{line} | true; exit ${{PIPESTATUS[0]}}", tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_closed_stream_leads_nowhere(tmp_path: Path) -> None:
-    assert shell("isotrope presets list >&-", tmp_path).returncode == 0
-    assert shell("isotrope presets nothing >&- 2>&-", tmp_path).returncode == 2
+    assert in_shell("isotrope presets list >&-", tmp_path).returncode == 0
+    assert in_shell("isotrope presets nothing >&- 2>&-", tmp_path).returncode == 2
 
 
 def test_a_deleted_folder_is_one_line(tmp_path: Path) -> None:
-    done = shell(
+    done = in_shell(
         f"cd {tmp_path} && mkdir gone && cd gone && rmdir {tmp_path}/gone && isotrope presets list",
         tmp_path,
     )
@@ -69,9 +77,88 @@ def test_rows_are_named_with_commas_and_in_full(tmp_path: Path) -> None:
     file.write_text(
         'title = "t"\n[rows.A]\nsweep = {"train.epochs" = [1, 2]}\n[rows."B, small"]\n[rows.C]'
     )
-    assert _rows(str(file), ["A, C", "B, small", "A, epochs = 2"]) == [
+    assert row_names(str(file), ["A, C", "B, small", "A, epochs = 2"]) == [
         "A",
         "C",
         "B, small",
         "A, epochs = 2",
     ]
+
+
+FUNCTIONS = {
+    cli.quickstart: "isotrope.quickstart.run:quickstart",
+    cli.improve: "isotrope.improvement.improve:improve",
+    cli.compress: "isotrope.compression.compress:compress",
+    cli.train: "isotrope.training.train:train",
+    cli.report: "isotrope.compression.page:write_student_report",
+    cli.encode: "isotrope.encoding.encode:encode",
+    cli.search: "isotrope.encoding.search:search",
+    cli.whiten: "isotrope.improvement.whiten:whiten",
+    cli.export: "isotrope.training.onnx:export_onnx",
+}
+ONLY_ON_THE_COMMAND_LINE = {"json_file"}
+# Of Python only: objects, and what tests and experiments change.
+ONLY_IN_PYTHON = {
+    "quickstart": {"model", "plan", "collection"},
+    "encode": {"shard", "normalize", "device", "progress"},
+    "search": {"device"},
+}
+
+
+@pytest.mark.parametrize("run", FUNCTIONS, ids=lambda run: run.__name__)
+def test_a_command_has_the_options_of_its_function(run: Any) -> None:
+    module, _, name = FUNCTIONS[run].partition(":")
+    function = getattr(importlib.import_module(module), name)
+    expected = inspect.signature(function).parameters.keys() - {"console"}
+    options = inspect.signature(run).parameters.keys() - ONLY_ON_THE_COMMAND_LINE
+    assert options == expected - ONLY_IN_PYTHON.get(run.__name__, set())
+
+
+def test_a_parameter_becomes_an_argument_or_an_option_with_its_help() -> None:
+    @command
+    def show(model: str, *, top: int = 3, whole: bool = False) -> None:
+        """Show a model.
+
+        Args:
+            top: Rows.
+            whole: All of it,
+                in full.
+        """
+
+    app = typer.Typer()
+    app.command()(show)
+    shown: Any = typer.main.get_command(app)
+    model, top, whole = shown.params[:3]
+    assert (model.param_type_name, model.required) == ("argument", True)
+    assert (top.opts, top.default, top.required) == (["--top"], 3, False)
+    assert (whole.opts, whole.secondary_opts) == (["--whole"], [])
+    assert whole.help == "All of it, in full."
+    assert shown.help == "Show a model."
+
+
+@pytest.mark.parametrize("option", OLD_OPTIONS)
+def test_an_old_option_is_answered_with_the_new_one(option: str, shell: Shell) -> None:
+    said = shell("export", "a", option, "c")
+    assert said.code == 2
+    assert said.err == f"isotrope: {option} is no option any more: {OLD_OPTIONS[option]}\n"
+
+
+@pytest.mark.parametrize("name", OLD_COMMANDS)
+def test_an_old_command_is_answered_with_what_to_use(name: str, shell: Shell) -> None:
+    said = shell(name, "somewhere")
+    assert said.code == 2
+    assert said.err == f"isotrope: isotrope {name} is gone: {OLD_COMMANDS[name]}\n"
+
+
+@pytest.mark.parametrize("words", ["--help", "improve --help", "study --help"])
+def test_help_does_not_wait_for_torch(words: str) -> None:
+    code = f"""
+import sys
+sys.argv = ["isotrope", *{words.split()}]
+from isotrope.cli.main import main
+try:
+    main()
+finally:
+    assert not {{"torch", "transformers", "pyarrow"}} & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)

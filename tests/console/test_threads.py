@@ -47,7 +47,7 @@ def test_threads_sleep_while_they_wait_unless_the_user_wants_otherwise(
     """Busy waiting makes a step four times as long on shared cores. It must be said before torch is
     loaded.
     """
-    code = "import os, sys; from isotrope.cli import main; main._quiet()\n"
+    code = "import os, sys; from isotrope.cli import main; main._quieten_libraries()\n"
     code += "print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
     for given, expected in ((None, "PASSIVE"), ("active", "active")):
         environment = {key: value for key, value in os.environ.items() if key != "OMP_WAIT_POLICY"}

@@ -21,10 +21,14 @@ def in_process(command: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def check_line(err: str, expected: str) -> None:
-    """One line, in which the parts between … occur in this order."""
-    assert err.count("\n") == 1, err
-    assert err.startswith("isotrope: "), err
-    assert re.search(".*".join(re.escape(part.strip()) for part in expected.split("…")), err), err
+    """A refusal is one line, in which the parts between … occur in this order.
+
+    Before it, a command may say what it took the labels for.
+    """
+    *notes, line = err.splitlines()
+    assert all(note.startswith("pairs: ") for note in notes), err
+    assert line.startswith("isotrope: "), err
+    assert re.search(".*".join(re.escape(part.strip()) for part in expected.split("…")), line), err
 
 
 class Said(NamedTuple):

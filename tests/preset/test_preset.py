@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import isotrope
-from isotrope.cli.groups import presets as app
+from isotrope.cli.presets import presets as app
 from isotrope.errors import UserError
 from isotrope.preset.preset import (
     build_objective,

@@ -160,8 +160,8 @@ def test_a_folder_that_is_no_whole_run_is_refused(run: Path, spoil: object, mess
 def test_a_report_that_fails_does_not_fail_the_run(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from isotrope.cli.models import show_report
+    from isotrope.cli.show import draw_report
 
     (run / "before.npz").write_text("no zip")
-    show_report(run)
+    draw_report(run)
     assert "the run itself is complete" in capsys.readouterr().out

@@ -1,39 +1,29 @@
-"""The commands that compare vectors: ``isotrope evaluate``, ``case`` and ``search``."""
+"""``isotrope evaluate`` and ``isotrope case``: how models compare."""
 
-import json
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from isotrope.cli.options import Word, command
+from isotrope.cli.call import load_function
+from isotrope.cli.options import command
+from isotrope.cli.show import console
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.errors import UserError
 from isotrope.report.tables import Table, print_table
-from isotrope.store.files import check_file, write_json, write_text, writing
-
-if TYPE_CHECKING:
-    from isotrope.encoding.search import Hit
-
-SHOWN = 200  # characters of a text that was found
-JSON = Word("Write all results to this .json file.", "json")
-MODELS = Word(
-    "Folders, hub names, isotrope/small, MODEL@cls, MODEL+whitening:k=256, or a file of word vectors."
-)
+from isotrope.store.files import check_file, write_json, writing
 
 
-@command(models=MODELS, json_file=JSON)
+@command
 def evaluate(
     models: list[str],
     *,
     suite: str | None = None,
     tasks: str | None = None,
     data: str | None = None,
-    labels: Sequence[str] = (),
+    labels: list[str] | None = None,
     columns: str | None = None,
     pooling: str | None = None,
     prompt: str | None = None,
@@ -45,71 +35,89 @@ def evaluate(
     compare: bool = False,
     intervals: bool = False,
     json_file: str | None = None,
-    table: Sequence[str] = (),
+    table: list[str] | None = None,
 ) -> None:
     """Score models on the papers' tasks or on your own data.
 
     The tables show correlations, accuracies and nDCG times 100.
 
     Args:
-        suite: `sts`, transfer, transfer:fast, ranking, geometry, retrieval; several with commas.
+        suite: sts, transfer, transfer:fast, ranking, geometry, retrieval; several with commas.
             Default: sts; with --labels, those alone.
         tasks: Only these tasks of the suites, such as STS12,MR; several with commas.
+        labels: Labels of your own: a file of graded pairs, questions, triples or texts with
+            classes, or a folder with queries and qrels; again for more.
         truncate: Also score the first dimensions of the vectors: 64,128.
         precision: Also score vectors of 8-bit numbers or of bits: int8,binary.
         compare: A verdict on each model against the first.
         intervals: Show 95 % intervals of the STS scores.
         table: Write the tables to this file: .md, .tex or .html; again for more.
     """
+    evaluate_models = load_function("isotrope.evaluation.models:evaluate_models")
     from isotrope.encoder.prompts import Prompts
-    from isotrope.evaluation.models import asked_parts, evaluate_models
+    from isotrope.evaluation.models import asked_parts
     from isotrope.evaluation.sets.labels import read_labels
     from isotrope.post.shortened import shortenings
     from isotrope.report import scores
 
-    steps, prompts = (
-        shortenings(truncate, precision),
-        Prompts(prompt, prompt_name, query_prompt, document_prompt),
-    )
-    targets = [scores.check_table_file(path) for path in table]
-    target = check_file(Path(json_file)) if json_file else None
+    steps = shortenings(truncate, precision)
     if compare and len(set(models)) + len(steps) < 2:
-        raise UserError(
-            "--compare with one model", "name at least two, the one to compare with first"
-        )
-    asked = asked_parts(suite, tasks, data, [read_labels(path, columns) for path in labels])
-    count, errors = len(models) * (1 + len(steps)) * len(asked), plain_console(stderr=True)
+        remedy = "name at least two, the one to compare with first"
+        raise UserError("--compare with one model", remedy, "too-few-models")
+    table_files = [scores.check_table_file(path) for path in table or ()]
+    target = check_file(Path(json_file)) if json_file else None
+    own_labels = [read_labels(path, columns) for path in labels or ()]
+    parts = asked_parts(suite, tasks, data, own_labels)
+    prompts = Prompts(prompt, prompt_name, query_prompt, document_prompt)
+    count = len(models) * (1 + len(steps)) * len(parts)
+    errors = plain_console(stderr=True)
     with watch("loading", errors) as bar:
 
-        def comes(done: int, doing: str) -> None:
+        def show_progress(done: int, doing: str) -> None:
             bar.update(note=f"{doing}, result {done + 1} of {count}")
 
-        begins = cache(lambda: errors.print(threads_line()))  # once
+        show_threads_once = cache(lambda: errors.print(threads_line()))
         results = evaluate_models(
-            models, asked, pooling, prompts, comes, errors.print, begins, steps
+            models, parts, pooling, prompts, show_progress, errors.print, show_threads_once, steps
         )
-    if target:  # before anything is drawn: nothing that was computed is lost
+
+    # The file comes before the tables, so that nothing is lost if a table cannot be drawn.
+    if target:
         with writing(target.parent, again="run the same command again; results are remembered"):
             write_json(target, _without_cases(results))
-    shown, console = scores.all_tables(results, compare, intervals), plain_console()
-    for path in targets:
-        scores.write_tables(shown, path)
-    for one in shown:
-        print_table(one, console)
-    for written in filter(None, (*targets, target)):
-        console.print(f"written to {written}")
+    tables = scores.all_tables(results, compare, intervals)
+    for file in table_files:
+        scores.write_tables(tables, file)
+    for shown in tables:
+        print_table(shown, console)
+    for written in [*table_files, target]:
+        if written:
+            console.print(f"written to {written}")
 
 
-@command(
-    models=MODELS,
-    query=Word("A sentence of the task. With --candidate: any sentence.", required=True),
-)
+def _without_cases(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Model -> suite -> task -> result, without the single cases, which are a hundred times the
+    rest.
+    """
+    plain: dict[str, Any] = {}
+    for model, suites in results.items():
+        plain[model] = {}
+        for suite, tasks in suites.items():
+            plain[model][suite] = {name: _summary(result) for name, result in tasks.items()}
+    return plain
+
+
+def _summary(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in result.items() if not key.startswith("per_")}
+
+
+@command
 def case(
     models: list[str],
     *,
     query: str,
     task: str = "SICKRelatedness",
-    candidate: Sequence[str] = (),
+    candidate: list[str] | None = None,
     data: str | None = None,
     pooling: str | None = None,
     query_prompt: str | None = None,
@@ -121,137 +129,37 @@ def case(
     --candidate.
 
     Args:
-        task: The task that has the query: STS12 to STS16, STSBenchmark or SICKRelatedness.
+        query: A sentence of the task. With --candidate: any sentence.
+        task: The task that has the query: STS12 to STS16, STSBenchmark, SICKRelatedness.
         candidate: A sentence to rank; again for more.
     """
+    case_table = load_function("isotrope.evaluation.ranking:case_table")
     from isotrope.encoder.prompts import Prompts
-    from isotrope.evaluation.ranking import case_table, find_list, ranking_lists
-    from isotrope.evaluation.sets.senteval import load_sts
-    from isotrope.evaluation.suite import checked_tasks
     from isotrope.post.names import check_name, open_encoder
 
-    gold = None
-    if not candidate:
-        (name,) = checked_tasks("ranking", task)
-        found = find_list(
-            ranking_lists(load_sts(data, name, ("train", "dev", "test")).values()), query
-        )
-        query, candidate, gold = found.name, found.second, found.gold.tolist()
+    sentences, gold = candidate, None
+    if not sentences:
+        query, sentences, gold = _list_of_task(query, task, data)
     prompts = Prompts(query=query_prompt, document=document_prompt)
     for name in models:
         check_name(name, prompts)
-    rows = case_table(
-        {name: open_encoder(name, pooling, prompts) for name in models}, query, candidate, gold
-    )
-    people = [] if gold is None else ["people"]
-    cells = [
-        [row["sentence"], *(f"{row['gold']:g} ({row['gold_rank']})" for _ in people)]
-        + [f"{of['cosine']:.3f} ({of['rank']})" for of in row["models"].values()]
-        for row in rows
-    ]
-    print_table(
-        Table(f"{query} (rank in brackets)", ["sentence", *people, *models], cells), plain_console()
-    )
+    encoders = {name: open_encoder(name, pooling, prompts) for name in models}
+    header = ["sentence", *models] if gold is None else ["sentence", "people", *models]
+    rows = []
+    for row in case_table(encoders, query, sentences, gold):
+        people = [] if gold is None else [f"{row['gold']:g} ({row['gold_rank']})"]
+        ranks = [f"{rank['cosine']:.3f} ({rank['rank']})" for rank in row["models"].values()]
+        rows.append([row["sentence"], *people, *ranks])
+    print_table(Table(f"{query} (rank in brackets)", header, rows), console)
 
 
-def _without_cases(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Model -> suite -> task -> result, without the single cases, which would be a hundred times
-    the rest.
-    """
+def _list_of_task(query: str, task: str, data: str | None) -> tuple[str, list[str], list[float]]:
+    """The query as the task writes it, the sentences compared with it, and people's scores."""
+    from isotrope.evaluation.ranking import find_list, ranking_lists
+    from isotrope.evaluation.sets.senteval import load_sts
+    from isotrope.evaluation.suite import checked_tasks
 
-    def plain(result: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in result.items() if not key.startswith("per_")}
-
-    return {
-        model: {
-            suite: {task: plain(result) for task, result in of.items()}
-            for suite, of in suites.items()
-        }
-        for model, suites in results.items()
-    }
-
-
-@command(
-    model=Word("The model that encoded the texts; default: the one that the index names."),
-    top=Word("Rows for each query.", low=1),
-    hybrid=Word("BM25's share of the score, from 0 to 1; the cosine is the rest.", low=0, high=1),
-    json_file=JSON,
-)
-def search(
-    index: str,
-    queries: list[str] | None = None,
-    *,
-    model: str | None = None,
-    top: int = 10,
-    engine: str = "exact",
-    hybrid: float = 0.0,
-    texts: Sequence[str] = (),
-    text: str | None = None,
-    query_prompt: str | None = None,
-    json_file: str | None = None,
-) -> None:
-    """Show the encoded texts that are nearest to a query.
-
-    Every vector is compared. The memory does not grow with their number.
-
-    Args:
-        index: What isotrope encode wrote: OUT.npy, OUT.parquet or a folder.
-        queries: Default: the lines of the standard input.
-        engine: `exact` (torch), or faiss (needs isotrope[faiss]).
-        texts: For OUT.npy: a file that was encoded; again for more, in their order.
-    """
-    from isotrope.encoding.search import search as run
-
-    target, console = check_file(Path(json_file)) if json_file else None, plain_console()
-    queries = queries or _lines()
-    hits = run(
-        index,
-        queries,
-        model=model,
-        top=top,
-        engine=engine,
-        hybrid=hybrid,
-        texts=list(texts) or None,
-        text=text,
-        query_prompt=query_prompt,
-        console=plain_console(stderr=True),
-    )
-    found = list(zip(queries, hits, strict=True))
-    for query, rows in found:
-        print_table(_table(query, rows, bool(hybrid)), console)
-    if target:
-        record = [{"query": query, "hits": list(map(asdict, rows))} for query, rows in found]
-        with writing(target.parent, again="run the same command again"):
-            # dates of kept columns as words
-            write_text(target, json.dumps(record, indent=2, default=str) + "\n")
-        console.print(f"written to {target}")
-
-
-def _lines() -> list[str]:
-    """The queries of the standard input. Bytes that are not UTF-8 are refused later, with the
-    query.
-    """
-    if sys.stdin.isatty():
-        raise UserError(
-            "there is no query", "write one behind the index, or pipe lines into the command"
-        )
-    lines = (line.decode("utf-8", "surrogateescape").strip() for line in sys.stdin.buffer)
-    return list(filter(None, lines))
-
-
-def _table(query: str, hits: "Sequence[Hit]", scored: bool) -> Table:
-    names = sorted(hits[0].fields if hits else (), key=lambda name: name == "text")  # the text last
-    score = ["score"] if scored else []
-    cells = [
-        [str(rank), *(f"{hit.score:.3f}" for _ in score), f"{hit.cosine:.3f}", str(hit.row)]
-        + [_cell(hit.fields[name]) for name in names]
-        for rank, hit in enumerate(hits, start=1)
-    ]
-    header = ["rank", *score, "cosine", "row", *names]
-    return Table(query, header, cells, words=len(header))
-
-
-def _cell(value: object) -> str:
-    """On one line, and cut."""
-    line = "" if value is None else " ".join(str(value).split())
-    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+    (name,) = checked_tasks("ranking", task)
+    pairs = load_sts(data, name, ("train", "dev", "test"))
+    ranked = find_list(ranking_lists(pairs.values()), query)
+    return ranked.name, ranked.second, ranked.gold.tolist()

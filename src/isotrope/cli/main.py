@@ -13,52 +13,55 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from isotrope.cli.evaluate import case, evaluate, search
-from isotrope.cli.groups import data, presets
-from isotrope.cli.models import (
-    compress,
-    encode,
-    export,
-    improve,
-    quickstart,
-    report,
-    train,
-    whiten,
-)
+from isotrope.cli.compress import compress
+from isotrope.cli.data import data
+from isotrope.cli.encode import encode, search
+from isotrope.cli.evaluate import case, evaluate
+from isotrope.cli.export import export
+from isotrope.cli.improve import improve
+from isotrope.cli.old_options import OLD_COMMANDS, OLD_OPTIONS
+from isotrope.cli.presets import presets
+from isotrope.cli.quickstart import quickstart
 from isotrope.cli.study import study
+from isotrope.cli.train import report, train
+from isotrope.cli.whiten import whiten
 from isotrope.console.plain import plain_console
 from isotrope.console.processes import process_count, process_number
 from isotrope.errors import Stopped, UserError
 from isotrope.store.files import FULL
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.add_typer(presets, name="presets")
-app.add_typer(data, name="data")
 COMMANDS = (
     quickstart, improve, compress, train, report, encode, search, evaluate, case, whiten, export, study,
 )  # fmt: skip
+errors = plain_console(stderr=True)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.add_typer(presets, name="presets")
+app.add_typer(data, name="data")
+
+
 for command in COMMANDS:
     app.command()(command)
-errors = plain_console(stderr=True)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _show_version(is_given: bool) -> None:
+    if is_given:
+        from importlib.metadata import version
+
         typer.echo(f"isotrope {version('isotrope')}")
         raise typer.Exit
 
 
 @app.callback()
-def _about(
+def about(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it, and end.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show it, and end."),
     ] = False,
 ) -> None:
     """isotrope: text without labels in, a better sentence-embedding model out, and a verdict on it."""
@@ -66,27 +69,47 @@ def _about(
 
 def main() -> None:
     """Run the command line; every outcome has its exit code."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if (
-            getattr(sys, name) is None
-        ):  # closed by the shell (``>&-``): the next file that is opened would get its number
-            os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w"))
+    _open_closed_streams()
     if process_count() == 1:
-        _run()
+        run()
         return
-    # torchrun sends it to the others when one process has ended
-    signal.signal(signal.SIGTERM, _told_to_end)
+    # torchrun sends SIGTERM to the other processes when one has ended.
+    signal.signal(signal.SIGTERM, _stop)
     with end_at_once():
-        _run()
+        run()
+
+
+def run() -> None:
+    """Run the command that the words name, and end with its exit code and at most one line."""
+    _quieten_libraries()
+    try:
+        _check_current_folder()
+        _refuse_old_command()
+        exit_code = app(prog_name="isotrope", standalone_mode=False)
+        if exit_code == 130:  # typer's for Ctrl-C
+            raise KeyboardInterrupt
+        sys.stdout.flush()
+    except UserError as error:
+        _end(str(error), 2)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except typer.TyperException as error:
+        _end(_usage_line(error), 2)
+    except (BrokenPipeError, SystemExit) as end:
+        _end_without_reader(end)
+    except OSError as error:
+        _end(_disk_line(error), 2)
+    except Stopped as stopped:
+        _end(_stopped_line(stopped), stopped.code)
+    except (KeyboardInterrupt, typer.Abort):
+        _end("stopped; nothing finished is lost: give the same command again", 130)
 
 
 @contextmanager
 def end_at_once() -> Iterator[None]:
-    """End the process behind the block, with the block's exit code, before Python takes its objects
-    apart.
+    """Exit right after the block, with its exit code, before interpreter shutdown.
 
-    There the main thread may wait for a thread of gloo, which waits for the lock that the main
+    There the main thread may wait for a thread of gloo, which waits for a lock that the main
     thread holds.
     """
     code: object = 0
@@ -107,62 +130,82 @@ def end_at_once() -> Iterator[None]:
     os._exit(code if isinstance(code, int) else 1)
 
 
-def _told_to_end(number: int, frame: FrameType | None) -> None:
+def _open_closed_streams() -> None:
+    """Open the streams that the shell has closed (``>&-``), or the next file would get the number of
+    one of them.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115, it stays open
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    raise Stopped(
-        "another process of this run has ended, or its launcher was stopped", code=128 + number
-    )
+    message = "another process of this run has ended, or its launcher was stopped"
+    raise Stopped(message, code=128 + number)
 
 
-def _run() -> None:
-    _quiet()
+def _quieten_libraries() -> None:
+    """Keep other libraries' messages away from what the user has to read, and let waiting threads
+    sleep.
+
+    The environment is read when torch is imported. What the user has set stays.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    logging.disable(logging.WARNING)
+    warnings.filterwarnings("ignore")
+
+
+def _check_current_folder() -> None:
     try:
         Path.cwd()
-    except FileNotFoundError:
-        _fail("the folder that you are in was deleted: change to another one", 2)
-    try:
-        if app(prog_name="isotrope", standalone_mode=False) == 130:  # what typer makes of Ctrl-C
-            raise KeyboardInterrupt
-        sys.stdout.flush()
-    except UserError as error:
-        _fail(str(error), 2)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
-    except typer.TyperException as error:
-        context, problem = getattr(error, "ctx", None), error.format_message()
-        if problem.startswith("Usage: "):  # a command without a word more gets its help
-            errors.print(problem)
-            sys.exit(2)
-        _fail(
-            f"{problem.rstrip('.')}: see {context.command_path if context else 'isotrope'} --help",
-            2,
-        )
-    except (BrokenPipeError, SystemExit) as end:
-        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
-            raise
-        # the reader has gone, as head does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except OSError as error:
-        if error.errno in FULL:
-            place = f" ({error.filename})" if error.filename else ""
-            _fail(f"no space left on the disk{place}: free some, then go on", 2)
-        if error.filename is None:
-            raise
-        _fail(f"{error.filename} cannot be used ({error.strerror}): check its name and the file", 2)
-    except Stopped as stopped:
-        line = str(stopped)
-        _fail(line if "goes on" in line else f"{line}; the same command goes on", stopped.code)
-    except (KeyboardInterrupt, typer.Abort):
-        _fail("stopped; nothing finished is lost: give the same command again", 130)
+    except FileNotFoundError as error:
+        problem = "the folder that you are in was deleted"
+        raise UserError(problem, "change to another one", "no-current-folder") from error
 
 
-def _fail(line: str, code: int) -> None:
-    """End with one line. Of several processes the first speaks, because a mistake of the user's is
-    found by all.
-    """
+def _refuse_old_command() -> None:
+    for command in sys.argv[1:2]:
+        if command in OLD_COMMANDS:
+            raise UserError(f"isotrope {command} is gone", OLD_COMMANDS[command], "old-command")
+
+
+def _usage_line(error: typer.TyperException) -> str:
+    """The line for words that typer does not understand; an old option names the new one."""
+    option = getattr(error, "option_name", "")
+    if option in OLD_OPTIONS:
+        return f"{option} is no option any more: {OLD_OPTIONS[option]}"
+    problem = error.format_message()
+    if problem.startswith("Usage: "):  # a command without a word more gets its help
+        errors.print(problem)
+        sys.exit(2)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "isotrope"
+    return f"{problem.rstrip('.')}: see {command} --help"
+
+
+def _disk_line(error: OSError) -> str:
+    if error.errno in FULL:
+        place = f" ({error.filename})" if error.filename else ""
+        return f"no space left on the disk{place}: free some, then go on"
+    if error.filename is None:
+        raise error
+    return f"{error.filename} cannot be used ({error.strerror}): check its name and the file"
+
+
+def _stopped_line(stopped: Stopped) -> str:
+    line = str(stopped)
+    return line if "goes on" in line else f"{line}; the same command goes on"
+
+
+def _end(line: str, code: int) -> None:
+    """End with one line. Of several processes the first speaks, because all find the same mistake."""
     if process_number() > 0:
-        if code == 2:  # the first to end decides the exit code, and has torchrun end the others
+        # The first process to end decides the exit code, and has torchrun end the others.
+        if code == 2:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             time.sleep(120)
         sys.exit(code)
@@ -170,18 +213,10 @@ def _fail(line: str, code: int) -> None:
     sys.exit(code)
 
 
-def _quiet() -> None:
-    """Other libraries' chatter hides what the user has to read. Threads that wait shall not take
-    the user's cores.
-
-    All of it must be said before torch is imported; what the user has set stays.
-    """
-    quiet = {
-        "TOKENIZERS_PARALLELISM": "false",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "TRANSFORMERS_VERBOSITY": "error",
-    }
-    for name, value in {"OMP_WAIT_POLICY": "PASSIVE", **quiet}.items():
-        os.environ.setdefault(name, value)
-    logging.disable(logging.WARNING)
-    warnings.filterwarnings("ignore")
+def _end_without_reader(end: BaseException) -> None:
+    """End with exit code 0 if whoever reads the output has gone, as head does."""
+    if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
+        raise end
+    # Python flushes the standard output once more at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)

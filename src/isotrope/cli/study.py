@@ -3,76 +3,37 @@
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from isotrope.cli.options import Word, command, named
-from isotrope.console.plain import plain_console
+from isotrope.cli.call import load_function
+from isotrope.cli.options import command, named_values
+from isotrope.cli.show import console
 from isotrope.errors import UserError, check_known
 
-console = plain_console()
+if TYPE_CHECKING:
+    from isotrope.study.study import Study
+
+VERIFY = "verify"
 
 
-def _sweeps(given: list[str]) -> dict[str, list[Any]]:
-    """``key=0.8,0.9`` -> {key: [0.8, 0.9]}; values that are not TOML are names."""
-    found: dict[str, list[Any]] = {}
-    for key, values in named(
-        "--sweep", given, "key=value,value", "write, for example, train.epochs=1,2"
-    ):
-        try:
-            found[key] = tomllib.loads(f"values = [{values}]")["values"]
-        except tomllib.TOMLDecodeError:
-            found[key] = [value.strip() for value in values.split(",")]
-    return found
-
-
-def _files(given: list[str]) -> dict[str, str]:
-    """``nli=nli.txt`` -> {nli: nli.txt}."""
-    found: dict[str, str] = {}
-    for name, file in named(
-        "--row-documents", given, "NAME=FILE", "write, for example, nli=nli.txt"
-    ):
-        if name in found:
-            raise UserError(f"--row-documents {name} is named twice", "name one file or folder")
-        found[name] = file
-    return found
-
-
-@command(
-    overrides=Word(
-        "key=value: change a setting, in every row that has the key; again for more.",
-        "set",
-        many=True,
-    ),
-    sentences=Word("Texts of each run; default: the study's.", low=2),
-    output=Word("Folder for the runs, the table and the figures.", required=True),
-    documents=Word("File or folder of text, instead of the study's; again for more."),
-    model=Word("Model to begin with, in every row."),
-    labels=Word("Labelled pairs that judge: sts, stsb, stsb-dev, dev-half, none."),
-    seeds=Word("Seeds of each row: 0, 1, 2, …; default: the study's.", low=1),
-    sweep=Word("key=value,value: every row with each value.", read=_sweeps),
-    row_documents=Word(
-        "NAME=FILE: text for the rows with documents = NAME; again for more.", read=_files
-    ),
-    threads=Word("Processor threads for each run.", low=1),
-    seed=Word("Of verify: the seed that draws the cell.", low=0),
-)
+@command
 def study(
     file: str,
     name: str = "",
     *,
     output: str,
-    documents: Sequence[str] = (),
+    documents: list[str] | None = None,
     data: str | None = None,
     model: str | None = None,
     vectors: str | None = None,
-    row_documents: Mapping[str, str] | None = None,
+    row_documents: list[str] | None = None,
     sentences: int | None = None,
     seeds: int | None = None,
-    dev: Sequence[str] = (),
+    dev: list[str] | None = None,
     labels: str | None = None,
-    rows: Sequence[str] = (),
-    overrides: Sequence[str] = (),
-    sweep: Mapping[str, Sequence[Any]] | None = None,
+    rows: list[str] | None = None,
+    overrides: list[str] | None = None,
+    sweep: list[str] | None = None,
     tuned: str | None = None,
     workers: int = 1,
     threads: int | None = None,
@@ -90,87 +51,130 @@ def study(
     Args:
         file: A .toml file, or the name of a study that comes with isotrope; or the word verify.
         name: After verify: the study.
+        output: Folder for the runs, the table and the figures.
+        documents: File or folder of text, instead of the study's; again for more.
+        model: Model to begin with, in every row.
         vectors: File of word vectors (GloVe, word2vec), for rows with vectors = true.
+        row_documents: NAME=FILE: text for the rows with documents = NAME; again for more.
+        sentences: Texts of each run; default: the study's.
+        seeds: Seeds of each row: 0, 1, 2, …; default: the study's.
+        labels: Labelled pairs that judge: sts, stsb, stsb-dev, dev-half, none.
         rows: Only this row; several with commas, or again.
+        overrides: key=value: change a setting, in every row that has the key; again for more.
+        sweep: key=value,value: every row with each value.
         tuned: A search.toml, made by --search: use its best settings, also for tuned teachers.
+        workers: How many work at the same time; the result is the same.
+        threads: Processor threads for each run.
         search: Search for the best values of the keys in [search], on the dev pairs.
         cell: Of verify: which one, as the log calls it; default: one is drawn by the seed.
+        seed: Of verify: the seed that draws the cell.
     """
-    from isotrope.study.study import Options
-    from isotrope.study.study import study as run
-
     if name:
-        check_known("before the name of a study, the word", file, ["verify"])
-        file = name
-    options = Options(
-        output=output,
-        documents=documents,
-        data=data,
-        model=model,
-        vectors=vectors,
-        sentences=sentences,
-        dev=dev,
-        rows=_rows(file, rows, vectors=vectors, row_documents=row_documents),
-        overrides=overrides,
-        workers=workers,
-        threads=threads,
-        restart=restart,
-        console=console,
-        seeds=seeds,
-        labels=labels,
-        sweep=sweep,
-        tuned=tuned,
-        row_documents=row_documents,
-    )
-    idle: dict[str, Any] = (
-        {"--seeds": seeds, "--labels": labels, "--sweep": sweep} if search else {}
-    )
-    idle |= (
-        {"--seeds": seeds, "--rows": rows, "--search": search}
-        if name
-        else {"--cell": cell, "--seed": seed}
-    )
-    for option, value in idle.items():
-        if value:
-            raise UserError(
-                f"{option} has no effect here", "leave it out: see isotrope study --help"
-            )
-    if name:
-        from isotrope.study.verify import verify
-
-        found = verify(file, cell=cell, seed=seed, **options)
-        console.print(str(found))
-        sys.exit(1 if found.beyond else 0)
+        check_known("before the name of a study, the word", file, [VERIFY])
+        _refuse_idle({"--seeds": seeds, "--rows": rows, "--search": search})
+    else:
+        _refuse_idle({"--cell": cell, "--seed": seed})
     if search:
+        _refuse_idle({"--seeds": seeds, "--labels": labels, "--sweep": sweep})
+    run_study = load_function("isotrope.study.study:study")
+    study_file = name or file
+    files = _files(row_documents)
+    options: dict[str, Any] = {
+        "output": output,
+        "documents": documents or (),
+        "data": data,
+        "model": model,
+        "vectors": vectors,
+        "row_documents": files,
+        "sentences": sentences,
+        "seeds": seeds,
+        "dev": dev or (),
+        "labels": labels,
+        "rows": row_names(study_file, rows or (), vectors=vectors, row_documents=files),
+        "overrides": overrides or (),
+        "sweep": _sweeps(sweep),
+        "tuned": tuned,
+        "workers": workers,
+        "threads": threads,
+        "restart": restart,
+        "console": console,
+    }
+    if name:
+        _verify(study_file, cell, seed, options)
+    elif search:
         from isotrope.study.study import search_settings
 
-        console.print(f"best settings of each row: {search_settings(file, **options)}")
-        return
-    done = run(file, **options)
+        console.print(f"best settings of each row: {search_settings(study_file, **options)}")
+    else:
+        _show(run_study(study_file, **options))
+
+
+def _verify(file: str, cell: str, seed: int, options: Mapping[str, Any]) -> None:
+    """Run one recorded cell again, and end with exit code 1 if it gives another result."""
+    from isotrope.study.verify import verify
+
+    verification = verify(file, cell=cell, seed=seed, **options)
+    console.print(str(verification))
+    sys.exit(1 if verification.beyond else 0)
+
+
+def _show(study: "Study") -> None:
+    """Print the page of a study, and refuse one whose cells are not all finished."""
     if console.is_terminal:
         from rich.markdown import Markdown
 
-        console.print(Markdown(done.pages[0].read_text(encoding="utf-8")))
-    for page in done.pages:
+        console.print(Markdown(study.pages[0].read_text(encoding="utf-8")))
+    for page in study.pages:
         console.print(f"written to {page}")
-    if done.failed:
-        problem = f"{len(done.failed)} of {done.record['scale']['cells']} cells are not finished"
-        raise UserError(
-            problem, f"see {done.pages[0]}; when that is fixed, the same command runs them"
-        )
+    if study.failed:
+        cells = study.record["scale"]["cells"]
+        problem = f"{len(study.failed)} of {cells} cells are not finished"
+        remedy = f"see {study.pages[0]}; when that is fixed, the same command runs them"
+        raise UserError(problem, remedy, "unfinished-cells")
 
 
-def _rows(file: str, given: Sequence[str], **files: Any) -> list[str]:
-    """The names given, whole where the study has such a row, else separated by commas."""
+def _refuse_idle(options: Mapping[str, Any]) -> None:
+    """Refuse options that have no effect here."""
+    for option, value in options.items():
+        if value:
+            remedy = "leave it out: see isotrope study --help"
+            raise UserError(f"{option} has no effect here", remedy, "idle-option")
+
+
+def _sweeps(words: Sequence[str] | None) -> dict[str, list[Any]] | None:
+    """``key=0.8,0.9`` -> {key: [0.8, 0.9]}; values that are not TOML are names."""
+    sweeps: dict[str, list[Any]] = {}
+    for key, values in named_values("--sweep", words, "key=value,value", "train.epochs=1,2"):
+        try:
+            sweeps[key] = tomllib.loads(f"values = [{values}]")["values"]
+        except tomllib.TOMLDecodeError:
+            sweeps[key] = [value.strip() for value in values.split(",")]
+    return sweeps or None
+
+
+def _files(words: Sequence[str] | None) -> dict[str, str] | None:
+    """``nli=nli.txt`` -> {nli: nli.txt}."""
+    files: dict[str, str] = {}
+    for name, file in named_values("--row-documents", words, "NAME=FILE", "nli=nli.txt"):
+        if name in files:
+            problem = f"--row-documents {name} is named twice"
+            raise UserError(problem, "name one file or folder", "named-twice")
+        files[name] = file
+    return files or None
+
+
+def row_names(file: str, words: Sequence[str], **files: Any) -> list[str]:
+    """The rows that were asked for: a word is the name of a row, or several names with commas."""
     from isotrope.study.rows import expand_rows
     from isotrope.study.spec import read_study
 
-    if not given:
+    if not words:
         return []
     spec = read_study(file, files)
-    known = {
-        name for entry in expand_rows(spec).values() for name in (entry.label, entry.base)
-    } | spec.reference.keys()
-    return [
-        name.strip() for text in given for name in ([text] if text in known else text.split(","))
-    ]
+    known = {*spec.reference}
+    for entry in expand_rows(spec).values():
+        known |= {entry.label, entry.base}
+    names: list[str] = []
+    for word in words:
+        names += [word] if word in known else [part.strip() for part in word.split(",")]
+    return names

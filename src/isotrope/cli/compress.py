@@ -1,0 +1,52 @@
+"""``isotrope compress``: a small model that follows a large one."""
+
+from isotrope.cli.call import call
+from isotrope.cli.options import command, text_sources
+from isotrope.cli.show import show_outcome
+
+
+@command
+def compress(
+    model: str,
+    documents: list[str],
+    *,
+    output: str,
+    student: str = "layers:3",
+    side: str | None = None,
+    seed: int = 0,
+    preset: str | None = None,
+    sentences: int | None = None,
+    dev: list[str] | None = None,
+    labels: str | None = None,
+    columns: str | None = None,
+    data: str | None = None,
+    overrides: list[str] | None = None,
+    text: str | None = None,
+    title: str | None = None,
+    split: str | None = None,
+    minutes: float | None = None,
+    restart: bool = False,
+) -> None:
+    """Make a small fast model that follows a large one, on your own text, without labels.
+
+    The student is compared with its teacher and with itself before training: points kept, speed,
+    size.
+
+    Args:
+        model: The large model: folder, hub name, or isotrope/minilm.
+        student: tiny (isotrope/tiny), layers:3 (some of the teacher's),
+            layers:2,vocabulary:27000,inner:768,embeddings:256 (smaller still), static (one vector a
+            token), vocabulary:30000 (only fewer tokens, no training), or a model.
+        side: query: the student reads queries only, and documents keep the teacher's vectors;
+            default: both.
+        preset: Method: a preset with a teacher, or a .toml file; default: distil.
+        minutes: Then improve the student for so long; its teacher also teaches rankings.
+    """
+    options = {**locals(), "documents": text_sources(documents)}
+    outcome = call("isotrope.compression.compress:compress", options)
+    from isotrope.compression.page import compression_tables
+    from isotrope.compression.vocabulary import cut_table
+
+    compression = outcome.record.get("compression")
+    tables = compression_tables(compression) if compression else [cut_table(outcome.record)]
+    show_outcome(outcome, tables, [f"verdict: {outcome.verdict}"])

@@ -1,0 +1,16 @@
+"""Commands and options of earlier releases: each is answered with one line that names what to use
+now.
+"""
+
+OLD_COMMANDS = {
+    "pretrain": "begin with a model from the hub, or train one as benchmarks/models shows",
+}
+OLD_OPTIONS = {
+    "--or": "write --other-model",
+    "--text": "write --text-column",
+    "--title": "write --title-column",
+    "--sentences": "write --max-texts",
+    "--resume": "leave it out: the same command goes on",
+    "--format": "leave it out: the name of the output says it (OUT.parquet, or a folder)",
+    "--checkpoint-minutes": "leave it out, or set train.save_steps",
+}
