@@ -312,12 +312,12 @@ FORMS = [
         "BEIR: a document without text", beir(QUERIES, {**CORPUS, "d2": ""}, QRELS), SEARCHES_READ
     ),
     Form(
-        "BEIR: a query that is a document, by its id",
+        "BEIR: a query that is a document, by its id and words",
         beir({**QUERIES, "d3": "a stone"}, CORPUS, [*QRELS, ("d3", "d1", 1)]),
         "3 queries, 3 texts, 4 judged, 1 finds not itself",
     ),
     Form(
-        "TREC: a query with the number of a document",
+        "a query with the number of another document",
         folder(
             queries_tsv="1\tfruit\n2\tmineral\n",
             corpus_tsv="1\tan apple\n2\ta pear\n3\ta stone\n",

@@ -38,9 +38,8 @@ def read_judged_folder(folder: Path) -> RetrievalSet:
     """The searches of a folder, named after it.
 
     A grade of 0 or below says "not relevant"; what nobody judged is not relevant either. Queries
-    without a relevant text are left out of means. A document may be empty. In BEIR's layout, a
-    document with the id of a query is that query, and is left out of what it finds, as BEIR and
-    mteb do; in TREC's, queries and documents are numbered independently.
+    without a relevant text are left out of means. A document may be empty. A document with the id
+    and the words of a query is that query, and is left out of what it finds.
 
     Raises UserError for a missing or broken file, and for a judgement of what is not there.
     """
@@ -57,8 +56,7 @@ def read_judged_folder(folder: Path) -> RetrievalSet:
                 f"{queries_path}: the query {key!r} is empty", LINE_REMEDY, code="empty-query"
             )
 
-    are_shared_ids = corpus_path.suffix == ".jsonl"
-    searches = from_judgements(folder.name, queries, corpus, judged, leave_out_own=are_shared_ids)
+    searches = from_judgements(folder.name, queries, corpus, judged)
     return searches.described_as(
         f"{len(queries):,} queries, {len(corpus):,} documents, {len(judged):,} judgements: "
         f"{corpus_path.name}, {queries_path.name}, {qrels_path.relative_to(folder)}"
@@ -157,7 +155,7 @@ def from_dictionaries(name: str, searches: Mapping[str, Mapping[str, object]]) -
             _check_known(row, "text", str(text), corpus, name)
             judged[str(query), str(text)] = max(0, int(grade))
 
-    found = from_judgements(name, queries, corpus, judged, leave_out_own=True)
+    found = from_judgements(name, queries, corpus, judged)
     return found.described_as(
         f"{len(queries):,} queries, {len(corpus):,} documents, {len(judged):,} judgements"
     )

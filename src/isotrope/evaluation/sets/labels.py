@@ -162,7 +162,7 @@ def _searches(table: LabelTable) -> RetrievalSet:
             f"{table.source}: every question is its own answer", LINE_REMEDY, code="no-answers"
         )
     by_text = {query: query for query in queries}
-    searches = from_judgements(table.name, by_text, corpus, judged, leave_out_own=True)
+    searches = from_judgements(table.name, by_text, corpus, judged)
     what = f"{IN_WORDS[table.kind]} ({len(by_text):,} questions, {len(corpus):,} texts to search)"
     return searches.described_as(_read_as(table, what))
 

@@ -165,13 +165,13 @@ def from_judgements(
     queries: Mapping[str, str],
     corpus: Mapping[str, str],
     judged: Mapping[tuple[str, str], int],
-    leave_out_own: bool = False,
 ) -> RetrievalSet:
     """Queries and texts by their ids, and the grade of each (query, text) that somebody judged;
     others are 0.
 
-    With ``leave_out_own``, a text with the id of a query is this query, and is left out of what it
-    finds.
+    A text with the id of a query that holds its words is this query, and is left out of what it
+    finds, as in BEIR and mteb. The words are compared because some collections, such as CACM, number
+    queries and documents independently.
     """
     row_of = {key: row for row, key in enumerate(queries)}
     column_of = {key: column for column, key in enumerate(corpus)}
@@ -182,7 +182,14 @@ def from_judgements(
     grades = csr_array((values, (rows, columns)), shape=(len(queries), len(corpus)))
     grades.eliminate_zeros()
 
-    own_documents = None
-    if leave_out_own and not row_of.keys().isdisjoint(column_of):
-        own_documents = np.array([column_of.get(key, -1) for key in queries], dtype=np.int64)
-    return RetrievalSet(name, list(queries.values()), list(corpus.values()), grades, own_documents)
+    own_columns = [
+        column_of[key] if query in corpus.get(key, "") else -1 for key, query in queries.items()
+    ]
+    own_documents = np.array(own_columns, dtype=np.int64)
+    return RetrievalSet(
+        name,
+        list(queries.values()),
+        list(corpus.values()),
+        grades,
+        own_documents if (own_documents >= 0).any() else None,
+    )
