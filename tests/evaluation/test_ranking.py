@@ -59,7 +59,7 @@ def test_each_list_is_measured_by_the_cosines_of_its_query(choices):
     for one, tau, gain in zip(
         lists, got["per_list"]["kendall"], got["per_list"]["ndcg"], strict=True
     ):
-        cosines = one.cosines(known)
+        cosines = one.similarities(known)
         assert tau == pytest.approx(
             naive.kendall(cosines.tolist(), one.gold.tolist(), choices.tau), abs=1e-12
         )

@@ -11,8 +11,8 @@ from scipy.stats import spearmanr
 from helpers.wordbag import minilm, own_pairs
 from isotrope.evaluation import sts, suite
 from isotrope.evaluation.correlation import pearson, spearman
-from isotrope.evaluation.embed import row_cosines
 from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS, SUBSETS, load_sts
+from isotrope.evaluation.similarity import row_similarities
 from oracle.similarity import DATA, GOLDEN, HashEncoder, needs_data, needs_golden
 from oracle.similarity import spearman as naive_spearman
 
@@ -109,8 +109,8 @@ def test_a_constant_encoder_scores_zero_without_a_warning(vector):
 
 def test_pairs_of_equal_sentences_are_ties():
     vectors = np.random.default_rng(0).standard_normal((200, 64)).astype(np.float32)
-    assert set(row_cosines(vectors, vectors)) == {1.0}
+    assert set(row_similarities(vectors, vectors)) == {1.0}
 
 
 def test_a_vector_of_zeros_has_cosine_0():
-    assert row_cosines(np.zeros((1, 3)), np.ones((1, 3)))[0] == 0
+    assert row_similarities(np.zeros((1, 3)), np.ones((1, 3)))[0] == 0

@@ -14,10 +14,11 @@ from isotrope.compression.cost import COST_LENGTH
 from isotrope.compression.page import PAIRS, PARTS, QUERIES
 from isotrope.encoder.embed import search_vectors
 from isotrope.evaluation.document_tasks import compare_on_documents, make_document_tasks
-from isotrope.evaluation.embed import Embeddings, embed_texts, row_cosines
+from isotrope.evaluation.embed import Embeddings, embed_texts
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import Comparison, compare
+from isotrope.evaluation.similarity import row_similarities, similarity_of
 from isotrope.evaluation.sts import Cosines, SimilaritySets, main_pairs, similarities
 from isotrope.report.examples import compare_searches
 from isotrope.store.files import Record
@@ -92,13 +93,14 @@ def compare_quality(
 def _one_asks(
     model: SentenceTransformer, asking: SentenceTransformer, sets: SimilaritySets
 ) -> Cosines:
-    """The cosines of pairs whose first text another model reads, as a query."""
+    """The similarities of pairs whose first text another model reads, as a query."""
     return {
         task: {
-            part: row_cosines(
+            part: row_similarities(
                 *search_vectors(
                     embed_texts(model, of.first, of.second, None, asking), of.first, of.second
-                )
+                ),
+                similarity_of(model),
             )
             for part, of in parts.items()
         }

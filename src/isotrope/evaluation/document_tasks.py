@@ -29,17 +29,16 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
-from isotrope.encoder.embed import search_vectors
-from isotrope.evaluation.embed import DECIMALS
 from isotrope.evaluation.search import (
     CUTOFF,
     Search,
-    by_cosine,
+    encoder_search,
     rank_search,
     reciprocal_rank,
 )
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import Comparison, compare_documents
+from isotrope.evaluation.similarity import DECIMALS
 from isotrope.text.corpus import Document
 from isotrope.text.permutation import evenly
 from isotrope.text.split import words_of
@@ -128,13 +127,13 @@ class DocumentTask:
         )
 
     def score(self, encoder: Encoder) -> Vector:
-        """1 / place of a query's answer by cosine, 0 beyond the tenth place; the mean over each
+        """1 / place of a query's answer by similarity, 0 beyond the tenth place; the mean over each
         answer's queries: (M,).
 
         With ``all_places``, it is the share of the other texts that come behind the answer: 0.5 is
         chance.
         """
-        return self.score_search(by_cosine(*search_vectors(encoder, self.queries, self.corpus)))
+        return self.score_search(encoder_search(encoder, self.queries, self.corpus))
 
     def score_search(self, search: Search) -> Vector:
         """`score` of any search (M,). Ties count against it."""

@@ -104,7 +104,7 @@ def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
         "effective_rank": effective_rank(shares),
         "positives": int(close.sum()),
         "sentences": len(known.texts),
-        "bands": cosine_bands(pairs.gold, pairs.cosines(known)),
+        "bands": cosine_bands(pairs.gold, pairs.similarities(known)),
         "spectrum": shares.tolist(),
     }
 

@@ -21,6 +21,7 @@ from isotrope.evaluation.ranking import lists_to_rank
 from isotrope.evaluation.sets.files import data_checksum, data_folder
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, texts_of
+from isotrope.evaluation.similarity import similarity_of
 from isotrope.evaluation.suite import SUITES, check_takes, checked_tasks, run
 from isotrope.post.names import check_name, open_encoder
 from isotrope.post.shortened import Shortened
@@ -120,6 +121,7 @@ class RememberingEncoder(ByRole):
 
     def __init__(self, encoder: Encoder, begins: Callable[[], None] = lambda: None) -> None:
         self._encoder, self.has_roles, self._begins = encoder, has_roles(encoder), begins
+        self.similarity_fn_name = similarity_of(encoder)
         # role -> sentence -> (D,)
         self._known: dict[Role | None, dict[str, Vectors]] = defaultdict(dict)
 

@@ -18,8 +18,9 @@ from sklearn.metrics import ndcg_score
 
 from isotrope.encoder.embed import search_vectors
 from isotrope.errors import UserError, nearest
-from isotrope.evaluation.embed import Embeddings, row_cosines
+from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.similarity import similarities, similarity_of
 from isotrope.types import Encoder, Vector
 
 Tau = Literal["a", "b", "c"]
@@ -78,7 +79,7 @@ def rank_sets(
         kept = some if choices.constant == "zero" else ordered
         taus, gains = [], []
         for one in kept:
-            cosines = one.cosines(known)
+            cosines = one.similarities(known)
             taus.append(kendall(cosines, one.gold, choices.tau))
             gains.append(
                 ndcg_of(cosines, one.gold, choices.gain, choices.at)
@@ -190,7 +191,7 @@ def case_table(
     ]
     for name, encoder in encoders.items():
         asked, found = search_vectors(encoder, [query], candidates)  # (1, D), (N, D)
-        cosines = row_cosines(np.repeat(asked, len(found), axis=0), found)
+        cosines = similarities(asked, found, similarity_of(encoder))[0]
         for row, cosine, rank in zip(rows, cosines.tolist(), _ranks(cosines), strict=True):
             row["models"][name] = {"cosine": cosine, "rank": rank}
     if gold is None:

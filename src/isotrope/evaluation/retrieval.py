@@ -16,13 +16,14 @@ from isotrope.encoder.embed import Vectors, search_vectors
 from isotrope.evaluation.search import (
     CUTOFF,
     RECALLS,
-    by_cosine,
+    by_similarity,
     ndcg_at,
     rank_search,
     recall_at,
     reciprocal_rank,
 )
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
+from isotrope.evaluation.similarity import Similarity, similarity_of
 from isotrope.types import Encoder, Vector
 
 CLUSTERINGS = 5  # k-means depends on where it starts
@@ -38,7 +39,7 @@ def evaluate_retrieval(encoder: Encoder, searches: RetrievalSet) -> dict[str, An
     find.
     """
     queries, corpus = search_vectors(encoder, searches.queries, searches.corpus)  # (Q, D), (M, D)
-    measures = per_query(queries, corpus, searches)
+    measures = per_query(queries, corpus, searches, similarity_of(encoder))
     result: dict[str, Any] = {name: float(values.mean()) for name, values in measures.items()}
 
     if searches.labels is not None:
@@ -53,11 +54,13 @@ def evaluate_retrieval(encoder: Encoder, searches: RetrievalSet) -> dict[str, An
     return result
 
 
-def per_query(queries: Vectors, corpus: Vectors, searches: RetrievalSet) -> dict[str, Vector]:
+def per_query(
+    queries: Vectors, corpus: Vectors, searches: RetrievalSet, similarity: Similarity = "cosine"
+) -> dict[str, Vector]:
     """Each measure of each query with something to find (Q',): what `significance.compare_means`
     compares.
     """
-    search = by_cosine(queries, corpus)
+    search = by_similarity(queries, corpus, similarity)
     ranked = rank_search(search, searches.grades, max(RECALLS), searches.own_documents)
 
     measures = {

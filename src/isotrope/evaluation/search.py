@@ -17,13 +17,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from scipy.sparse import csr_array
 
 from isotrope.console.progress import tell
-from isotrope.encoder.embed import Vectors
-from isotrope.evaluation.embed import DECIMALS
-from isotrope.types import Vector
+from isotrope.encoder.embed import Vectors, search_vectors
+from isotrope.evaluation.similarity import DECIMALS, Similarity, similarities, similarity_of
+from isotrope.types import Encoder, Vector
 
 CUTOFF = 10  # places that nDCG and MRR look at
 RECALLS = (10, 100)  # places of the recalls
@@ -54,11 +53,18 @@ class RankedLists(NamedTuple):
 
 
 def by_cosine(queries: Vectors, corpus: Vectors) -> Search:
-    """The search of a model, from vectors (Q, D) and (M, D). A vector of zeros is at 0 from all."""
-    query_units = F.normalize(torch.from_numpy(np.asarray(queries, dtype=np.float64)))
-    corpus_units = F.normalize(torch.from_numpy(np.asarray(corpus, dtype=np.float64)))
+    """The search of vectors (Q, D) and (M, D) by their cosine."""
+    return by_similarity(queries, corpus, "cosine")
 
-    return lambda rows: (query_units[rows] @ corpus_units.T).numpy()
+
+def by_similarity(queries: Vectors, corpus: Vectors, similarity: Similarity) -> Search:
+    """The search of vectors (Q, D) and (M, D) by any similarity."""
+    return lambda rows: similarities(queries[rows], corpus, similarity)
+
+
+def encoder_search(encoder: Encoder, queries: Sequence[str], corpus: Sequence[str]) -> Search:
+    """The search of an encoder, by the similarity that it was made for: Q queries, M texts."""
+    return by_similarity(*search_vectors(encoder, queries, corpus), similarity_of(encoder))
 
 
 def rank_search(

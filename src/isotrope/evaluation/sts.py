@@ -45,7 +45,8 @@ def similarities(encoder: Encoder, sets: SimilaritySets) -> dict[str, dict[str, 
         encoder, (s for pairs in everything for s in (*pairs.first, *pairs.second))
     )
     return {
-        task: {part: p.cosines(known) for part, p in parts.items()} for task, parts in sets.items()
+        task: {part: p.similarities(known) for part, p in parts.items()}
+        for task, parts in sets.items()
     }
 
 

@@ -162,13 +162,18 @@ class Fitted:
 
     def searching(self, known: Embeddings) -> Embeddings:
         """The known texts as the model with this step has them."""
-        moved = Embeddings(known.texts, self._moved(known.vectors))
+        moved = Embeddings(
+            known.texts, self._moved(known.vectors), similarity=known.similarity_fn_name
+        )
         if not (self.queries_only or known.queries):
             return moved
         asked = known.queries or known
         documents = known if self.queries_only else moved
         return Embeddings(
-            documents.texts, documents.vectors, Embeddings(asked.texts, self._moved(asked.vectors))
+            documents.texts,
+            documents.vectors,
+            Embeddings(asked.texts, self._moved(asked.vectors)),
+            known.similarity_fn_name,
         )
 
     def after(self, encoder: SentenceTransformer) -> SentenceTransformer:

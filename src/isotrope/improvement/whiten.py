@@ -34,6 +34,7 @@ from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, in_words, read_labels
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare as compare_cases
+from isotrope.evaluation.similarity import similarity_of
 from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.improve import Improvement
@@ -179,10 +180,11 @@ def whiten(
         job.begin()
         console.print(threads_line())
         with watch("encoding", console):
-            old = Embeddings(texts, vectors_of(encoder, texts, batch_size=32))
+            vectors = vectors_of(encoder, texts, batch_size=32)
+            old = Embeddings(texts, vectors, similarity=similarity_of(encoder))
         mean, matrix = whitening(np.asarray(old.encode(fitted_on), dtype=np.float64), k, exponent)
         new, encoder = (
-            Embeddings(texts, (old.vectors - mean) @ matrix),
+            Embeddings(texts, (old.vectors - mean) @ matrix, similarity=old.similarity_fn_name),
             with_linear(encoder, mean, matrix),
         )
         record = {

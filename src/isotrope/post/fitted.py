@@ -87,6 +87,7 @@ class FittedEncoder(ByRole):
 
     def __init__(self, base: Encoder, step: PostStep) -> None:
         self.base, self.step = base, step
+        self.similarity_fn_name = getattr(base, "similarity_fn_name", "cosine")
         self._transform: Transform | None = None
 
     def fit(self, sentences: Sequence[str]) -> Self:

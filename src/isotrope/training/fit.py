@@ -142,7 +142,7 @@ class DevScore(BaseEvaluator):
             known = Embeddings.of(
                 model, (s for pairs in sets.values() for s in (*pairs.first, *pairs.second))
             )
-            cosines = {name: pairs.cosines(known) for name, pairs in sets.items()}
+            cosines = {name: pairs.similarities(known) for name, pairs in sets.items()}
             scores = {name: spearman(cosines[name], pairs.gold) for name, pairs in sets.items()}
             name, first = next(iter(sets.items()))
             own = len({*first.first, *first.second})  # its sentences were embedded first

@@ -8,7 +8,8 @@ import numpy.typing as npt
 import xxhash
 
 from isotrope.evaluation.correlation import rank_products
-from isotrope.evaluation.embed import Embeddings, row_cosines
+from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.similarity import row_similarities
 from isotrope.text.permutation import evenly
 from isotrope.types import Encoder, Vector
 
@@ -48,16 +49,17 @@ class GradedPairs:
         """At most ``count`` pairs, evenly spread."""
         return self.rows(np.array(evenly(self.size, count)))
 
-    def cosines(self, embeddings: Embeddings) -> Vector:
-        """The cosine of each pair (N,); 0 where a vector is zero."""
-        return row_cosines(embeddings.encode(self.first), embeddings.encode(self.second))
+    def similarities(self, embeddings: Embeddings) -> Vector:
+        """The similarity of each pair (N,) that the model was made for, mostly the cosine."""
+        first, second = embeddings.encode(self.first), embeddings.encode(self.second)
+        return row_similarities(first, second, embeddings.similarity_fn_name)
 
     def score(self, encoder: Encoder) -> Vector:
-        """The product of each pair's two ranks in standard units, by cosine and by grade: (N,).
+        """The product of each pair's two ranks in standard units, by similarity and by grade: (N,).
 
         Their mean is Spearman's correlation.
         """
-        return rank_products(self.cosines(Embeddings.of(encoder, self.texts)), self.gold)
+        return rank_products(self.similarities(Embeddings.of(encoder, self.texts)), self.gold)
 
     def checksum(self) -> str:
         """xxh3 (128 bits, hexadecimal) of the sentences and scores, in their order."""

@@ -9,9 +9,8 @@ import numpy.typing as npt
 import xxhash
 from scipy.sparse import csr_array
 
-from isotrope.encoder.embed import search_vectors
 from isotrope.errors import UserError
-from isotrope.evaluation.search import CUTOFF, Search, by_cosine, ndcg_at, rank_search
+from isotrope.evaluation.search import CUTOFF, Search, encoder_search, ndcg_at, rank_search
 from isotrope.text.permutation import evenly
 from isotrope.types import Encoder, Vector
 
@@ -90,7 +89,7 @@ class RetrievalSet:
 
     def score(self, encoder: Encoder) -> Vector:
         """nDCG@10 of each query that has something to find: (Q',)."""
-        return self.score_search(by_cosine(*search_vectors(encoder, self.queries, self.corpus)))
+        return self.score_search(encoder_search(encoder, self.queries, self.corpus))
 
     def score_search(self, search: Search) -> Vector:
         """`score` of any search (Q',)."""
