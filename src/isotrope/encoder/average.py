@@ -12,6 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 
+@torch.no_grad()
 def average(
     start: SentenceTransformer, trained: SentenceTransformer, alpha: float
 ) -> SentenceTransformer:
@@ -22,13 +23,13 @@ def average(
     that is no weight (tokenizer, prompts, settings, buffers of whole numbers) is that of
     ``trained``.
     """
-    found = deepcopy(trained)
-    before = start.state_dict()
-    with torch.no_grad():
-        # views of the weights: what is copied there stays
-        for name, weights in found.state_dict().items():
-            if weights.is_floating_point():
-                wide = torch.promote_types(weights.dtype, torch.float32)
-                old = before[name].to(weights.device, wide)
-                weights.copy_(torch.lerp(old, weights.to(wide), alpha))
-    return found
+    averaged = deepcopy(trained)
+    start_weights = start.state_dict()
+    for name, weights in averaged.state_dict().items():
+        if not weights.is_floating_point():
+            continue
+        wide = torch.promote_types(weights.dtype, torch.float32)
+        before = start_weights[name].to(weights.device, wide)
+        # A state's tensors are views of the model's weights, so what is copied there stays.
+        weights.copy_(torch.lerp(before, weights.to(wide), alpha))
+    return averaged

@@ -16,6 +16,7 @@ from isotrope.encoder.locate import locate
 from isotrope.store.cache import cache_folder, cached
 
 GivenModel: TypeAlias = str | Path | SentenceTransformer  # as the user gives it
+_ENDINGS = {".safetensors", ".json", ".txt", ".model"}  # of the files that decide the vectors
 
 
 def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
@@ -24,28 +25,39 @@ def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
 
     The folder of the model does not count, nor what its latest batch has set (truncation, padding).
     """
-    config = getattr(getattr(encoder[0], "auto_model", None), "config", None)
-    settings = (
-        {}
-        if config is None
-        else {k: v for k, v in config.to_dict().items() if k != "_name_or_path"}
-    )
-    words: Any = getattr(encoder, "tokenizer", None)
-    words = getattr(words, "backend_tokenizer", words)
-    if hasattr(words, "to_str"):
-        words = {
-            k: v
-            for k, v in json.loads(words.to_str()).items()
-            if k not in {"truncation", "padding"}
-        }
-    prompts = [encoder.prompts, encoder.default_prompt_name, encoder.truncate_dim]
-    described = [repr(encoder), settings, words, prompts, encoder.max_seq_length, *further]
+    described = [
+        repr(encoder),
+        _settings(encoder),
+        _tokenizer_state(encoder),
+        [encoder.prompts, encoder.default_prompt_name, encoder.truncate_dim],
+        encoder.max_seq_length,
+        *further,
+    ]
     total = xxhash.xxh3_128(json.dumps(described, sort_keys=True, default=repr).encode())
+    is_widened = getattr(encoder, "widened", False)  # its words are held in 16 bits
     for name, stored in sorted(encoder.state_dict().items()):
-        tensor: Any = stored.float() if getattr(encoder, "widened", False) else stored
-        total.update(f"|{name} {tensor.dtype} {tuple(tensor.shape)}|".encode())
-        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        weights = stored.float() if is_widened else stored
+        total.update(f"|{name} {weights.dtype} {tuple(weights.shape)}|".encode())
+        flat = weights.detach().cpu().contiguous().reshape(-1)
+        total.update(flat.view(torch.uint8).numpy())
     return total.hexdigest()
+
+
+def _settings(encoder: SentenceTransformer) -> dict[str, Any]:
+    config = getattr(getattr(encoder[0], "auto_model", None), "config", None)
+    if config is None:
+        return {}
+    return {key: value for key, value in config.to_dict().items() if key != "_name_or_path"}
+
+
+def _tokenizer_state(encoder: SentenceTransformer) -> Any:
+    tokenizer: Any = getattr(encoder, "tokenizer", None)
+    tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not hasattr(tokenizer, "to_str"):
+        return tokenizer
+    state = json.loads(tokenizer.to_str())
+    of_latest_batch = {"truncation", "padding"}
+    return {key: value for key, value in state.items() if key not in of_latest_batch}
 
 
 def files_checksum(model: str) -> str:
@@ -59,7 +71,7 @@ def files_checksum(model: str) -> str:
     if base := base_model(str(folder), model):
         total.update(files_checksum(base).encode())
     for path in sorted(folder.rglob("*")):
-        if path.suffix in {".safetensors", ".json", ".txt", ".model"}:
+        if path.suffix in _ENDINGS:
             total.update(f"|{path.relative_to(folder)}|".encode())
             total.update(path.read_bytes())
     return total.hexdigest()
@@ -71,7 +83,6 @@ def located(model: GivenModel) -> str:
     """
     if not isinstance(model, SentenceTransformer):
         return str(model)
-    folder = cached(
-        cache_folder("models", model_checksum(model)), lambda draft: save(model, draft / "model")
-    )
+    key = model_checksum(model)
+    folder = cached(cache_folder("models", key), lambda draft: save(model, draft / "model"))
     return str(folder / "model")

@@ -24,32 +24,38 @@ from isotrope.types import Encoder
 LARGEST = 1e15  # the squares of larger values overflow float32
 # of a forward pass, for each thread of the processor: twice as many save 3 % of the time at most
 TOKENS = 1024
-GPU_TOKENS, GPU_TEXTS = 16384, 1024  # of a pass on a GPU: as many as 32 texts of 512 tokens have
-_BYTES = 4  # of a token, about
+GPU_TOKENS = 16384  # of a pass on a GPU: as many as 32 texts of 512 tokens have
+GPU_TEXTS = 1024  # of a pass on a GPU, at most
+BATCH_SIZE = 32  # texts of a pass of a sentence-transformers model
+BYTES_A_TOKEN = 4  # about
+GROWTH = 100e6  # bytes: giving back more often costs time, less often memory
 
 Vectors = npt.NDArray[np.floating[Any]]  # (N, D) float32; float64 where the encoder gives float64
 
 
 class FreedMemory:
-    """Gives freed memory back to the system: glibc keeps what batches of many lengths have left in
-    pieces.
+    """Gives freed memory back to the system.
+
+    glibc holds the pieces that batches of many lengths have left.
     """
 
-    _held: int | None = None  # by this process, at the first check since the last time
+    _bytes_before: int | None = None  # of this process, at the first check since the last time
 
     def give_back(self) -> None:
         """Call this where one kind of work ends, such as training."""
         gc.collect()
-        self._held = None
-        # musl has none
-        if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
-            trim(0)
+        self._bytes_before = None
+        if sys.platform == "linux":
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
+            if trim:
+                trim(0)
 
     def check(self) -> None:
         """Call this between batches. It gives back if this process has grown by 100 MB."""
         held = psutil.Process().memory_info().rss
-        self._held = self._held or held
-        if held > self._held + 100e6:  # less costs time, more costs memory
+        if self._bytes_before is None:
+            self._bytes_before = held
+        if held > self._bytes_before + GROWTH:
             self.give_back()
 
 
@@ -77,8 +83,8 @@ def vectors_of(
         batch_size: texts a forward pass; the longest come first, so that little is padding. On the
             processor, a pass has fewer where they are long: about `TOKENS` tokens for each thread.
             None: 32 for a sentence-transformers model, on a GPU more where they are short; others
-                get all distinct texts in one call, in the order in
-            which they first occur, as a step needs that is fitted on them.
+            get all distinct texts in one call, in the order in which they first occur, as a step
+            needs that is fitted on them.
         first_row: the number of the first text, for messages.
         progress: called with the number of texts done, after each forward pass; by default a bar
             that watches is told (`isotrope.console.progress.watch`).
@@ -89,54 +95,74 @@ def vectors_of(
         UserError: there is no encoder, its output is not (n, D), or it holds NaN or infinity (names
             the text).
     """
-    distinct = list(dict.fromkeys(texts))
     model = encoder if isinstance(encoder, SentenceTransformer) else None
-    training = model is not None and model.training
+    was_training = model is not None and model.training
     widen = model is not None and batch_size is None and model.device.type != "cpu"
-    if model is not None:
-        batch_size = batch_size or 32
+    if model is not None and batch_size is None:
+        batch_size = BATCH_SIZE
+    report = progress or (lambda done: tell("encoded", done, len(texts)))
+
+    distinct = list(dict.fromkeys(texts))
     if batch_size is not None:
         distinct.sort(key=lambda text: (-len(text), text))
-    report = progress or (lambda count: tell("encoded", count, len(texts)))
-    parts: list[Vectors] = []
+
+    batches: list[Vectors] = []
     start = 0
-    while start < len(distinct) or not parts:
+    while start < len(distinct) or not batches:
         report(len(texts) * start // max(1, len(distinct)))
-        step = batch_size or max(1, len(distinct))
+        size = batch_size or max(1, len(distinct))
         if model is not None and distinct:
-            step = _fitting(model, distinct[start], step, widen)
-        chunk = distinct[start : start + step]
-        parts.append(_encoded(encoder, chunk, role))
-        start += step
-        wrong = np.flatnonzero(~(np.abs(parts[-1]) < LARGEST).all(axis=1))  # NaN compares false
-        if len(wrong):
-            text = chunk[wrong[0]]
-            where = f"row {first_row + texts.index(text)} (counted from 0), {text[:80]!r}"
-            problem = f"encode() gave NaN, infinity or values beyond {LARGEST:g} for {len(wrong)} of {len(chunk)}"
-            raise UserError(
-                f"{problem} sentences, first for {where}", "check the model's weights and precision"
-            )
+            size = _texts_a_pass(model, distinct[start], size, widen)
+        batch = distinct[start : start + size]
+        vectors = _encode_batch(encoder, batch, role)
+        _refuse_not_finite(vectors, batch, texts, first_row)
+        batches.append(vectors)
+        start += size
         if model is not None:
             freed_memory.check()
-    if model is not None and training:  # its encode ends training
+    if model is not None and was_training:  # its encode ends training
         model.train()
     report(len(texts))
-    place = {text: row for row, text in enumerate(distinct)}
-    return np.asarray(np.concatenate(parts)[[place[text] for text in texts]])
+
+    row_of_text = {text: row for row, text in enumerate(distinct)}
+    rows = [row_of_text[text] for text in texts]
+    return np.asarray(np.concatenate(batches)[rows])
 
 
-def _fitting(model: SentenceTransformer, longest: str, batch_size: int, widen: bool) -> int:
-    """How many texts a forward pass may have, where none is longer than this one; on a GPU more,
-    with ``widen``.
+def _refuse_not_finite(
+    vectors: Vectors, batch: Sequence[str], texts: Sequence[str], first_row: int
+) -> None:
+    """Refuse vectors with NaN, infinity or values whose squares overflow, and name the first text."""
+    is_finite = (np.abs(vectors) < LARGEST).all(axis=1)  # NaN compares false
+    wrong = np.flatnonzero(~is_finite)
+    if len(wrong) == 0:
+        return
+    text = batch[wrong[0]]
+    row = first_row + texts.index(text)
+    raise UserError(
+        f"encode() gave NaN, infinity or values beyond {LARGEST:g} for {len(wrong)} of "
+        f"{len(batch)} sentences, first for row {row} (counted from 0), {text[:80]!r}",
+        "check the model's weights and precision",
+        "vectors-not-finite",
+    )
+
+
+def _texts_a_pass(model: SentenceTransformer, longest: str, batch_size: int, widen: bool) -> int:
+    """How many texts a forward pass takes if none is longer than ``longest``.
+
+    On a processor it takes ``batch_size`` at most, on a GPU more where ``widen`` is set.
     """
     if isinstance(model[0], StaticEmbedding):
         return 16 * batch_size  # it takes no memory, and the call itself takes the time
-    if (model.device.type != "cpu" and not widen) or not isinstance(model[0], Transformer):
+    on_processor = model.device.type == "cpu"
+    if not isinstance(model[0], Transformer) or not (on_processor or widen):
         return batch_size
-    tokens = min(len(longest.encode(errors="replace")) / _BYTES, model.max_seq_length or inf)
+
+    tokens = len(longest.encode(errors="replace")) / BYTES_A_TOKEN
+    tokens = max(1, min(tokens, model.max_seq_length or inf))
     if widen:
-        return max(batch_size, min(GPU_TEXTS, int(GPU_TOKENS / max(tokens, 1))))
-    return max(1, min(batch_size, int(TOKENS * torch.get_num_threads() / max(tokens, 1))))
+        return max(batch_size, min(GPU_TEXTS, int(GPU_TOKENS / tokens)))
+    return max(1, min(batch_size, int(TOKENS * torch.get_num_threads() / tokens)))
 
 
 def search_vectors(
@@ -159,25 +185,40 @@ def search_vectors(
     )
 
 
-def _encoded(encoder: Encoder, texts: list[str], role: Role | None) -> Vectors:
+def _encode_batch(encoder: Encoder, texts: list[str], role: Role | None) -> Vectors:
     """One call of the encoder: texts (n,) -> (n, D), D > 0."""
     # A string has an encode() of its own: someone gave a model's name.
     if isinstance(encoder, str) or not callable(getattr(encoder, "encode", None)):
-        remedy = "give an object with encode(list[str]), as from isotrope.load"
-        raise UserError(f"{encoder!r:.80} is not an encoder", remedy)
-    own = role if role and has_roles(encoder) else None
-    call: Callable[..., Any] = getattr(encoder, f"encode_{own}" if own else "encode")
+        raise UserError(
+            f"{encoder!r:.80} is not an encoder",
+            "give an object with encode(list[str]), as from isotrope.load",
+            "not-an-encoder",
+        )
+    role = role if role and has_roles(encoder) else None
+    encode: Callable[..., Any] = getattr(encoder, f"encode_{role}" if role else "encode")
     options: dict[str, Any] = {}
     if isinstance(encoder, SentenceTransformer):
         options = {"batch_size": max(1, len(texts)), "show_progress_bar": False}
-        options |= {"prompt": role_prompt(encoder, own)} if own else {}
-    output = call(texts, **options)
+        if role:
+            options["prompt"] = role_prompt(encoder, role)
+
+    vectors = _as_array(encode(texts, **options))
+    if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] == 0:
+        raise UserError(
+            f"encode() gave shape {vectors.shape} for {len(texts)} sentences",
+            f"return one vector a sentence: shape ({len(texts)}, dimensions)",
+            "vectors-of-wrong-shape",
+        )
+    return vectors
+
+
+def _as_array(output: Any) -> Vectors:
+    """An array, a tensor, or a list of vectors or tensors, as float32 or float64."""
     if isinstance(output, list | tuple) and output and isinstance(output[0], torch.Tensor):
         output = torch.stack(list(output))
-    if isinstance(output, torch.Tensor):  # numpy has no bfloat16
-        output = output.detach().cpu().to(torch.promote_types(output.dtype, torch.float32)).numpy()
+    if isinstance(output, torch.Tensor):
+        numpy_has_it = torch.promote_types(output.dtype, torch.float32)  # it has no bfloat16
+        output = output.detach().cpu().to(numpy_has_it).numpy()
     vectors: Vectors = np.asarray(output)
-    if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
-        remedy = f"return one vector a sentence: shape ({len(texts)}, dimensions)"
-        raise UserError(f"encode() gave shape {vectors.shape} for {len(texts)} sentences", remedy)
-    return vectors if vectors.dtype in (np.float32, np.float64) else vectors.astype(np.float32)
+    is_float = vectors.dtype in (np.float32, np.float64)
+    return vectors if is_float else vectors.astype(np.float32)

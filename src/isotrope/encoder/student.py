@@ -10,6 +10,8 @@ token's frequency, which its place in the vocabulary tells (Zipf).
 
 import re
 from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,18 +27,20 @@ from sentence_transformers.sentence_transformer.modules import (
 from sklearn.decomposition import PCA
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import ElectraConfig, ElectraModel, PreTrainedConfig
+from transformers import ElectraConfig, ElectraModel, PreTrainedConfig, PreTrainedModel
 
 from isotrope.console.progress import tell
 from isotrope.encoder.adapters import has_adapter, merge_adapter
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.fast.packed import pack
 from isotrope.encoder.pooling import frame_size
+from isotrope.encoder.similarity import similarity_of
 from isotrope.encoder.vocabulary import keep_tokens
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 
-STATIC, IN_PLACE = "static", "static:in-place"  # the second has its teacher's width and directions
+STATIC = "static"
+IN_PLACE = "static:in-place"  # it has its teacher's width and directions
 PLACES = ("spread", "first", "last")
 _COUNT = r"([1-9]\d{0,6})"
 _VOCABULARY = re.compile(rf"vocabulary:{_COUNT}")
@@ -46,9 +50,10 @@ _LAYERS = re.compile(
 WIDTH = 256  # model2vec's
 SMOOTH = 1e-4  # model2vec's sif_coefficient
 _LAYOUT = 2  # version of the vectors; part of the key
-_AT_ONCE = 512  # tokens a forward pass
+_TOKENS_A_PASS = 512
 COMMON = 500  # of a drawn token: tokens of a lower rank count as this one does
 _DRAWN = 200_000  # tokens with a place, of which the directions of narrow embeddings are found
+_USUAL_PLACES = 128  # most texts are no longer
 _SAME = (  # settings of an ELECTRA that are those of a BERT
     "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
     "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
@@ -60,26 +65,47 @@ _NO_WORD = re.compile(r"\[\w+\]|<[^<>]+>")
 Rows = npt.NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True)
+class _LayerStudent:
+    """What ``layers:N:PLACE,vocabulary:V,inner:U,embeddings:E`` asks for; None: as it is."""
+
+    layers: int
+    place: str
+    tokens: int | None
+    inner_units: int | None
+    embedding_width: int | None
+
+    @classmethod
+    def parse(cls, student: str) -> "_LayerStudent | None":
+        match = _LAYERS.fullmatch(student)
+        if match is None:
+            return None
+        layers, place, *sizes = match.groups()
+        tokens, inner_units, embedding_width = (int(size) if size else None for size in sizes)
+        return cls(int(layers), place or PLACES[0], tokens, inner_units, embedding_width)
+
+
 def check_student(student: str) -> None:
     """Refuse what `student_of` does not know."""
-    if student not in (STATIC, IN_PLACE) and not (
-        _LAYERS.fullmatch(student) or _VOCABULARY.fullmatch(student)
-    ):
-        remedy = (
-            "choose static, or layers:N, layers:N:first, layers:N:last for a number N of layers"
-        )
-        behind = "behind it ,vocabulary:N and ,inner:N and ,embeddings:N"
-        raise UserError(f"the student {student!r} is unknown", f"{remedy}; {behind}")
+    if student in (STATIC, IN_PLACE):
+        return
+    if _LAYERS.fullmatch(student) or _VOCABULARY.fullmatch(student):
+        return
+    raise UserError(
+        f"the student {student!r} is unknown",
+        "choose static, or layers:N, layers:N:first, layers:N:last for a number N of layers; "
+        "after it ,vocabulary:N and ,inner:N and ,embeddings:N",
+        "unknown-student",
+    )
 
 
 def without_vocabulary(student: str) -> tuple[str, int]:
     """What a student is beside its vocabulary, and how many tokens it keeps; 0 for all."""
-    found = _VOCABULARY.search(student)
-    return (
-        (student.replace(found[0], "").replace(",,", ",").strip(","), int(found[1]))
-        if found
-        else (student, 0)
-    )
+    match = _VOCABULARY.search(student)
+    if match is None:
+        return student, 0
+    rest = student.replace(match[0], "").replace(",,", ",").strip(",")
+    return rest, int(match[1])
 
 
 def student_of(model: SentenceTransformer, student: str | None) -> SentenceTransformer:
@@ -97,15 +123,18 @@ def student_of(model: SentenceTransformer, student: str | None) -> SentenceTrans
     check_student(student)
     if student in (STATIC, IN_PLACE):
         return static_model(model, WIDTH if student == STATIC else None)
-    if not (found := _LAYERS.fullmatch(student)):
+    plan = _LayerStudent.parse(student)
+    if plan is None:
         return keep_tokens(model, without_vocabulary(student)[1])[0]
-    count, place, tokens, units, width = found.groups()
-    model = keep_layers(model, int(count), place or PLACES[0])
-    if tokens:
-        model, _ = keep_tokens(model, int(tokens))
-    if units:
-        model = keep_units(model, int(units))
-    return narrow_embeddings(model, int(width)) if width else model
+
+    model = keep_layers(model, plan.layers, plan.place)
+    if plan.tokens:
+        model, _ = keep_tokens(model, plan.tokens)
+    if plan.inner_units:
+        model = keep_units(model, plan.inner_units)
+    if plan.embedding_width:
+        model = narrow_embeddings(model, plan.embedding_width)
+    return model
 
 
 def keep_layers(
@@ -117,59 +146,83 @@ def keep_layers(
     Its language model is built anew from a changed configuration, so it is the same after saving
     and loading.
     """
-    averaged = any(isinstance(module, WeightedLayerPooling) for module in model)
-    if averaged or not isinstance(model[0], Transformer):
-        why = (
-            "the model's pooling averages its layers"
-            if averaged
-            else f"a {type(model[0]).__name__} has no layers"
-        )
-        raise UserError(
-            f"layers:{count}: {why}", "choose the pooling mean or cls, or the student static"
-        )
+    _refuse_without_layers(model, count)
     if has_adapter(model):
         merge_adapter(model)
     whole = model[0].auto_model
-    kind, total = whole.config.model_type, whole.config.num_hidden_layers
-    stacks = [
-        name
-        for name, m in whole.named_modules()
-        if isinstance(m, nn.ModuleList) and len(m) == total
-    ]
-    if len(stacks) != 1 or not 1 <= count <= total:
-        where = "" if stacks else ", which share their weights"
-        raise UserError(
-            f"layers:{count}: the model has {total} layers{where}",
-            f"choose 1 to {total}, tiny or static",
-        )
-    spread = np.linspace(0, total - 1, count).round().astype(int).tolist()  # of one, the first
-    kept = {
-        "spread": spread,
-        "first": list(range(count)),
-        "last": list(range(total - count, total)),
-    }[place]
+    stack = _layer_stack(whole, count)
+    kept = _kept_layers(whole.config.num_hidden_layers, count, place)
+
     config = deepcopy(whole.config)
     config.num_hidden_layers = count
-    if kinds := getattr(config, "layer_types", None):  # ModernBERT: which layers see far
+    kinds = getattr(config, "layer_types", None)
+    if kinds:  # ModernBERT: which layers see far
         config.layer_types = [kinds[layer] for layer in kept]
-    new_name = {f"{stacks[0]}.{old}.": f"{stacks[0]}.{new}." for new, old in enumerate(kept)}
-    weights = {}
-    for name, value in whole.state_dict().items():
-        layer = next((old for old in new_name if name.startswith(old)), "")
-        if layer or not name.startswith(f"{stacks[0]}."):
-            weights[new_name.get(layer, "") + name.removeprefix(layer)] = value
+
     smaller = type(whole)(config).to(device=whole.device, dtype=whole.dtype).train(whole.training)
     try:
-        smaller.load_state_dict(weights)
+        smaller.load_state_dict(_weights_of_layers(whole, stack, kept))
     except RuntimeError as error:
-        # the first layer is unlike the others (ModernBERT, T5), or they share weights
-        problem = (
-            f"layers:{count}: a {kind} cannot have the layers {', '.join(map(str, kept))} alone"
-        )
-        raise UserError(problem, "choose the first layers (:first), or another student") from error
+        # The first layer is unlike the others (ModernBERT, T5), or they share weights.
+        listed = ", ".join(map(str, kept))
+        raise UserError(
+            f"layers:{count}: a {whole.config.model_type} cannot have the layers {listed} alone",
+            "choose the first layers (:first), or another student",
+            "student-does-not-fit",
+        ) from error
     pack(smaller)
     model[0].model = smaller
     return model
+
+
+def _refuse_without_layers(model: SentenceTransformer, count: int) -> None:
+    remedy = "choose the pooling mean or cls, or the student static"
+    if any(isinstance(module, WeightedLayerPooling) for module in model):
+        problem = "the model's pooling averages its layers"
+        raise UserError(f"layers:{count}: {problem}", remedy, "student-does-not-fit")
+    if not isinstance(model[0], Transformer):
+        problem = f"a {type(model[0]).__name__} has no layers"
+        raise UserError(f"layers:{count}: {problem}", remedy, "student-does-not-fit")
+
+
+def _layer_stack(whole: PreTrainedModel, count: int) -> str:
+    """The name of the list of layers; UserError if there are several lists, or too few layers."""
+    total = whole.config.num_hidden_layers
+    stacks = [
+        name
+        for name, module in whole.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == total
+    ]
+    if len(stacks) != 1 or not 1 <= count <= total:
+        shared = "" if stacks else ", which share their weights"
+        raise UserError(
+            f"layers:{count}: the model has {total} layers{shared}",
+            f"choose 1 to {total}, tiny or static",
+            "student-does-not-fit",
+        )
+    return str(stacks[0])
+
+
+def _kept_layers(total: int, count: int, place: str) -> list[int]:
+    if place == "first":
+        return list(range(count))
+    if place == "last":
+        return list(range(total - count, total))
+    spread: list[int] = np.linspace(0, total - 1, count).round().astype(int).tolist()
+    return spread  # of one, the first
+
+
+def _weights_of_layers(whole: PreTrainedModel, stack: str, kept: list[int]) -> dict[str, Tensor]:
+    """The weights of a model with these layers of a stack only, by their new names."""
+    new_prefix = {f"{stack}.{old}.": f"{stack}.{new}." for new, old in enumerate(kept)}
+    weights = {}
+    for name, value in whole.state_dict().items():
+        prefix = next((old for old in new_prefix if name.startswith(old)), None)
+        if prefix is not None:
+            weights[new_prefix[prefix] + name.removeprefix(prefix)] = value
+        elif not name.startswith(f"{stack}."):
+            weights[name] = value
+    return weights
 
 
 @torch.no_grad()
@@ -179,38 +232,29 @@ def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransfo
 
     ELECTRA: Clark et al., ICLR 2020, https://openreview.net/forum?id=r1xMH1BtvB, Sec. 3.2. Those
     width - 1 directions are kept in which sums of a token, drawn by Zipf's law, and a place differ
-    most (PCA). The matrix does to such a sum what the norm behind it did, which moves before it:
+    most (PCA). The matrix does to such a sum what the norm after it did, which moves before it:
     all directions would give the same vectors as before.
     """
     whole = model[0].auto_model
     config = whole.config
     fits = config.model_type == "bert" and 2 <= width < config.hidden_size
     _check_fit(fits, f"embeddings:{width}", f"{config.hidden_size} numbers a token", config)
-    own = whole.embeddings
-    words, norm = own.word_embeddings.weight, own.LayerNorm
-    places = own.position_embeddings.weight + own.token_type_embeddings.weight[0]
-    drawing, ranks = torch.Generator().manual_seed(0), torch.arange(len(words))
-    drawn = torch.multinomial(
-        1 / (ranks + COMMON).double(), _DRAWN, replacement=True, generator=drawing
-    )
-    beside = torch.randint(min(128, len(places)), (_DRAWN,), generator=drawing)
-    sums = _centred(words[drawn] + places[beside]).double()
-    best = torch.linalg.eigh(sums.T @ sums).eigenvectors[:, -(width - 1) :].to(words)  # (D, E - 1)
-    # without a mean, as the norm wants it: the columns of the identity, each against the sum of
-    # those before
-    # (E - 1, E)
-    steps = torch.tril(torch.ones(width, width)).sub(torch.diag(torch.arange(1.0, width + 1)))[1:]
-    inward = best @ F.normalize(steps, dim=-1).to(words)  # (D, E)
-    like = ElectraConfig(embedding_size=width, **{key: getattr(config, key) for key in _SAME})
-    narrow = ElectraModel(like).to(device=whole.device, dtype=whole.dtype).train(whole.training)
+    embeddings = whole.embeddings
+    words = embeddings.word_embeddings.weight  # (V, D)
+    types = embeddings.token_type_embeddings.weight  # (2, D)
+    places = embeddings.position_embeddings.weight + types[0]  # (L, D)
+    norm = embeddings.LayerNorm
+    inward = _directions_without_mean(words, places, width)  # (D, E)
+
+    settings = {key: getattr(config, key) for key in _SAME}
+    narrow = ElectraModel(ElectraConfig(embedding_size=width, **settings))
+    narrow = narrow.to(device=whole.device, dtype=whole.dtype).train(whole.training)
     new = narrow.embeddings
     new.word_embeddings.weight.copy_(_centred(words) @ inward)
     new.position_embeddings.weight.copy_(_centred(places) @ inward)
-    types = own.token_type_embeddings.weight
     new.token_type_embeddings.weight.copy_(_centred(types - types[0]) @ inward)
-    narrow.embeddings_project.weight.copy_(
-        norm.weight[:, None] * inward * (config.hidden_size / width) ** 0.5
-    )
+    scale = (config.hidden_size / width) ** 0.5
+    narrow.embeddings_project.weight.copy_(norm.weight[:, None] * inward * scale)
     narrow.embeddings_project.bias.copy_(norm.bias)
     narrow.encoder.load_state_dict(whole.encoder.state_dict())
     pack(narrow)
@@ -218,10 +262,33 @@ def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransfo
     return model
 
 
+def _directions_without_mean(words: Tensor, places: Tensor, width: int) -> Tensor:
+    """The projection (D, E) to the directions in which sums of a token and a place differ most.
+
+    What it gives has no mean over its E numbers, as the norm of narrow embeddings wants it.
+    """
+    drawing = torch.Generator().manual_seed(0)
+    frequencies = 1 / (torch.arange(len(words)) + COMMON).double()
+    drawn_words = torch.multinomial(frequencies, _DRAWN, replacement=True, generator=drawing)
+    usual = min(_USUAL_PLACES, len(places))
+    drawn_places = torch.randint(usual, (_DRAWN,), generator=drawing)
+    sums = _centred(words[drawn_words] + places[drawn_places]).double()  # (drawn, D)
+    eigenvectors = torch.linalg.eigh(sums.T @ sums).eigenvectors  # by rising variance
+    best = eigenvectors[:, -(width - 1) :].to(words)  # (D, E - 1)
+
+    # Rows without a mean: a column of the identity against the sum of those before.
+    steps = torch.ones(width, width).tril() - torch.arange(1.0, width + 1).diag()
+    projection: Tensor = best @ F.normalize(steps[1:], dim=-1).to(words)
+    return projection
+
+
 def _check_fit(fits: bool, what: str, there: str, config: PreTrainedConfig) -> None:
     if not fits:
-        problem = f"{what} does not fit the {there} of a {config.model_type}"
-        raise UserError(problem, "choose fewer for a bert, or leave it out")
+        raise UserError(
+            f"{what} does not fit the {there} of a {config.model_type}",
+            "choose fewer for a bert, or leave it out",
+            "student-does-not-fit",
+        )
 
 
 def _centred(rows: Tensor) -> Tensor:
@@ -241,24 +308,31 @@ def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
     config = whole.config
     key = "hidden_dim" if config.model_type == "distilbert" else "intermediate_size"
     total, width = getattr(config, key, 0), config.hidden_size
-    linear = [module for module in whole.modules() if isinstance(module, nn.Linear)]
-    reading = [
-        module for module in linear if (module.in_features, module.out_features) == (width, total)
-    ]
-    writing = [
-        module for module in linear if (module.in_features, module.out_features) == (total, width)
-    ]
+    reading = _linear_layers(whole, width, total)
+    writing = _linear_layers(whole, total, width)
     fits = 1 <= count < total and len(reading) == len(writing) == config.num_hidden_layers
     _check_fit(fits, f"inner:{count}", f"{total} inner units", config)
+
     for up, down in zip(reading, writing, strict=True):
         norms = up.weight.norm(dim=1) * down.weight.norm(dim=0)  # (U,)
-        kept = norms.topk(count).indices.sort().values
-        up.weight, down.weight = nn.Parameter(up.weight[kept]), nn.Parameter(down.weight[:, kept])
+        units = norms.topk(count).indices.sort().values
+        up.weight = nn.Parameter(up.weight[units])
         if up.bias is not None:
-            up.bias = nn.Parameter(up.bias[kept])
-        up.out_features = down.in_features = count
+            up.bias = nn.Parameter(up.bias[units])
+        up.out_features = count
+        down.weight = nn.Parameter(down.weight[:, units])
+        down.in_features = count
     setattr(config, key, count)
     return model
+
+
+def _linear_layers(whole: nn.Module, width_in: int, width_out: int) -> list[Any]:
+    return [
+        module
+        for module in whole.modules()
+        if isinstance(module, nn.Linear)
+        and (module.in_features, module.out_features) == (width_in, width_out)
+    ]
 
 
 def zipf_weights(count: int) -> Rows:
@@ -268,8 +342,8 @@ def zipf_weights(count: int) -> Rows:
     Arora et al., ICLR 2017, https://openreview.net/forum?id=SyK00v5xx. Vocabularies begin with
     their most common tokens; ranks begin with 2, as in model2vec.
     """
-    p = 1 / np.arange(2, count + 2)
-    return np.asarray(SMOOTH / (SMOOTH + p / p.sum()))
+    frequencies = 1 / np.arange(2, count + 2)
+    return np.asarray(SMOOTH / (SMOOTH + frequencies / frequencies.sum()))
 
 
 def stand_for_text(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
@@ -287,30 +361,48 @@ def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> Sente
     """
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
-        remedy = "choose a language model with a fast tokenizer, or another student"
-        raise UserError(f"static: the teacher begins with a {type(model[0]).__name__}", remedy)
+        raise UserError(
+            f"static: the teacher begins with a {type(model[0]).__name__}",
+            "choose a language model with a fast tokenizer, or another student",
+            "student-does-not-fit",
+        )
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    token_vectors = _cached_token_vectors(model, tokenizer)  # (V, D)
+    is_word = stand_for_text(tokenizer, len(token_vectors))
+    word_vectors = token_vectors[is_word]  # (W, D)
+
+    if width is None:
+        # All tokens share a large common direction, which tells nothing about any of them.
+        word_vectors = word_vectors - word_vectors.mean(axis=0)
+    else:  # by an exact solver: others draw random numbers
+        pca = PCA(min(width, *word_vectors.shape), svd_solver="covariance_eigh")
+        word_vectors = pca.fit_transform(word_vectors)  # (W, K)
+    # Frequent tokens get less weight, as in SIF.
+    word_vectors = word_vectors * zipf_weights(len(word_vectors))[:, None]
+
+    table = np.zeros((len(token_vectors), word_vectors.shape[1]))  # (V, K)
+    table[is_word] = word_vectors
+    modules: list[nn.Module] = [
+        StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(table).float())
+    ]
+    if isinstance(model[-1], Normalize):
+        modules.append(Normalize())
+    return SentenceTransformer(
+        modules=modules, device=str(model.device), similarity_fn_name=similarity_of(model)
+    )
+
+
+def _cached_token_vectors(model: SentenceTransformer, tokenizer: Tokenizer) -> Rows:
     folder = cache_folder("static", model_checksum(model, _LAYOUT))
-    cached(folder, lambda draft: np.save(draft / "vectors.npy", _of_tokens(model, tokenizer)))
-    vectors = np.load(folder / "vectors.npy").astype(np.float64)  # (V, D)
-    is_word = stand_for_text(tokenizer, len(vectors))
-    # what all tokens have in common says nothing
-    said = vectors[is_word] - vectors[is_word].mean(axis=0)
-    if width is not None:  # by an exact solver: others draw random numbers
-        said = PCA(min(width, *said.shape), svd_solver="covariance_eigh").fit_transform(
-            vectors[is_word]
-        )
-    rows = np.zeros((len(vectors), said.shape[1]))  # (V, K)
-    rows[is_word] = said * zipf_weights(len(said))[:, None]
-    words = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(rows).float())
-    modules = [words, *([Normalize()] if isinstance(model[-1], Normalize) else [])]
-    return SentenceTransformer(modules=modules, device=str(model.device))
+    file = "vectors.npy"
+    cached(folder, lambda draft: np.save(draft / file, _token_vectors(model, tokenizer)))
+    return np.asarray(np.load(folder / file).astype(np.float64))
 
 
 @torch.no_grad()
-def _of_tokens(model: SentenceTransformer, tokenizer: Tokenizer) -> npt.NDArray[np.float32]:
+def _token_vectors(model: SentenceTransformer, tokenizer: Tokenizer) -> npt.NDArray[np.float32]:
     """The teacher's vector of each token between its first and its last mark, before unit length:
     (V, D).
 
@@ -319,16 +411,18 @@ def _of_tokens(model: SentenceTransformer, tokenizer: Tokenizer) -> npt.NDArray[
     modules = [module for module in model if not isinstance(module, Normalize)]
     example = tokenizer.encode("a").ids
     first, last = frame_size(model.tokenizer)
-    before, after = example[:first], example[len(example) - last :]
-    count, parts = max(tokenizer.get_vocab().values()) + 1, list[Tensor]()
+    marks_before, marks_after = example[:first], example[len(example) - last :]
+    count = max(tokenizer.get_vocab().values()) + 1
     model.eval()
-    for start in range(0, count, _AT_ONCE):
+
+    vectors = []
+    for start in range(0, count, _TOKENS_A_PASS):
         tell("tokens", start, count)
-        tokens = range(start, min(start + _AT_ONCE, count))
-        # (n, L)
-        ids = torch.tensor([[*before, token, *after] for token in tokens], device=model.device)
-        read = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        tokens = range(start, min(start + _TOKENS_A_PASS, count))
+        texts = [[*marks_before, token, *marks_after] for token in tokens]
+        ids = torch.tensor(texts, device=model.device)  # (n, L)
+        features: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         for module in modules:
-            read = module(read)
-        parts.append(read["sentence_embedding"].float().cpu())
-    return torch.cat(parts).numpy()
+            features = module(features)
+        vectors.append(features["sentence_embedding"].float().cpu())
+    return torch.cat(vectors).numpy()

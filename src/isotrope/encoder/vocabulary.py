@@ -10,7 +10,9 @@ vocabularies: https://arxiv.org/abs/2606.13647.
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from string import ascii_lowercase
 from typing import Any
@@ -27,6 +29,7 @@ from isotrope.errors import UserError
 KINDS = ("WordPiece", "Unigram", "BPE")
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # of tokenizers that fall back to bytes
 _UNUSED = re.compile(r"\[unused\d+\]")  # BERT's empty places: they are the last to be kept
+_TEXTS_AT_ONCE = 256
 
 Counts = npt.NDArray[np.int64]
 
@@ -39,12 +42,50 @@ def tokenizer_kind(model: SentenceTransformer) -> str:
 
 def token_counts(model: SentenceTransformer, texts: Iterable[str]) -> Counts:
     """How often each token occurs in texts that are read whole: (V,), by its number."""
-    tokenizer, every = _whole(model), iter(texts)
+    tokenizer = _fresh_tokenizer(model)
     counts = np.zeros(1 + max(tokenizer.get_vocab().values()), dtype=np.int64)
-    while some := list(islice(every, 256)):
-        for found in tokenizer.encode_batch_fast(some, add_special_tokens=False):
-            counts += np.bincount(found.ids, minlength=len(counts))
+    remaining = iter(texts)
+    while batch := list(islice(remaining, _TEXTS_AT_ONCE)):
+        for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+            counts += np.bincount(encoding.ids, minlength=len(counts))
     return counts
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    """A tokenizer's tokens, and of which other tokens each is merged."""
+
+    state: dict[str, Any]  # the tokenizer's own, as JSON
+    number: Mapping[str, int]  # of each token
+    parts: Mapping[str, set[str]] = field(default_factory=dict)  # of a byte-pair encoding
+
+    @classmethod
+    def of(cls, model: SentenceTransformer) -> "_Vocabulary":
+        state = json.loads(_fresh_tokenizer(model).to_str())
+        parts = defaultdict[str, set[str]](set)
+        for first, second, merged in _merges(state["model"]):
+            parts[merged] |= {first, second}
+        return cls(state, model.tokenizer.get_vocab(), dict(parts))
+
+    @property
+    def algorithm(self) -> dict[str, Any]:
+        """The settings of the algorithm within the state."""
+        return self.state["model"]  # type: ignore[no-any-return]
+
+    @cached_property
+    def name(self) -> Mapping[int, str]:
+        """The token of each number."""
+        return {number: name for name, number in self.number.items()}
+
+    def with_parts(self, token: int) -> set[int]:
+        """A token and all tokens that it is merged of, by their numbers."""
+        found, waiting = {token}, [token]
+        while waiting:
+            parts = self.parts.get(self.name[waiting.pop()], set())
+            new = {self.number[part] for part in parts} - found
+            found |= new
+            waiting += new
+        return found
 
 
 def keep_tokens(
@@ -59,56 +100,66 @@ def keep_tokens(
     of each kept token are kept too. UserError: the tokenizer is of another kind, or has not so many
     tokens, or needs more.
     """
-    state, whole = json.loads(_whole(model).to_str()), model.tokenizer
-    tokens: dict[str, int] = whole.get_vocab()
-    names, parts = (
-        {number: name for name, number in tokens.items()},
-        defaultdict[str, set[str]](set),
-    )
-    for first, second, made in _merges(state["model"]):
-        parts[made] |= {first, second}
+    vocabulary = _Vocabulary.of(model)
+    kept = _needed_tokens(model, vocabulary, every_letter=counts is not None)
+    total = len(vocabulary.number)
+    if not len(kept) <= count < total:
+        raise UserError(
+            f"vocabulary:{count}: the model has {total} tokens, and needs its letters and marks",
+            f"choose {len(kept)} to {total - 1}, or leave it out",
+            "student-does-not-fit",
+        )
+    _add_most_frequent(kept, count, vocabulary, counts)
 
-    def with_parts(token: int) -> set[int]:
-        together, further = {token}, [token]
-        while further:
-            more = {tokens[part] for part in parts.get(names[further.pop()], ())} - together
-            together |= more
-            further += more
-        return together
+    old_numbers = sorted(kept)
+    new_number = {old: new for new, old in enumerate(old_numbers)}
+    _renumber_tokenizer(vocabulary.state, new_number)
+    backend = Tokenizer.from_str(json.dumps(vocabulary.state))
+    model[0].processor = rebuilt(model.tokenizer, backend)
+    _renumber_model(model[0].auto_model, old_numbers, new_number)
+    return model, old_numbers
 
-    kept = set[int]().union(
-        *map(with_parts, _needed(model, state, tokens, parts.keys(), counts is not None))
-    )
-    if not len(kept) <= count < len(tokens):
-        problem = f"vocabulary:{count}: the model has {len(tokens)} tokens, and needs its letters and marks"
-        raise UserError(problem, f"choose {len(kept)} to {len(tokens) - 1}, or leave it out")
-    times = np.zeros(1 + max(tokens.values()), dtype=np.int64) if counts is None else counts
-    for token in sorted(
-        names, key=lambda number: (-times[number], bool(_UNUSED.fullmatch(names[number])), number)
-    ):
-        if len(kept) < count and len(more := with_parts(token) - kept) <= count - len(kept):
-            kept |= more
-    order = sorted(kept)
-    new = {old: place for place, old in enumerate(order)}
-    _renumber(state, new)
-    model[0].processor = rebuilt(whole, Tokenizer.from_str(json.dumps(state)))
-    encoder = model[0].auto_model
+
+def _add_most_frequent(
+    kept: set[int], count: int, vocabulary: _Vocabulary, counts: Counts | None
+) -> None:
+    """Add the most frequent tokens with their parts until ``count`` are kept."""
+
+    def rank(number: int) -> tuple[int, bool, int]:
+        times = 0 if counts is None else int(counts[number])
+        is_unused = bool(_UNUSED.fullmatch(vocabulary.name[number]))
+        return -times, is_unused, number
+
+    for token in sorted(vocabulary.name, key=rank):
+        if len(kept) == count:
+            return
+        new = vocabulary.with_parts(token) - kept
+        if len(kept) + len(new) <= count:
+            kept |= new
+
+
+def _renumber_model(encoder: Any, old_numbers: list[int], new_number: Mapping[int, int]) -> None:
+    """Let a language model have the vectors of the kept tokens only, by their new numbers."""
     table = encoder.get_input_embeddings()
-    table.weight.data[: len(order)] = table.weight.data[order]
-    encoder.resize_token_embeddings(len(order))
+    table.weight.data[: len(old_numbers)] = table.weight.data[old_numbers]
+    encoder.resize_token_embeddings(len(old_numbers))
     for key, value in encoder.config.to_dict().items():
         if key.endswith("_token_id") and isinstance(value, int):
-            setattr(encoder.config, key, new.get(value))
+            setattr(encoder.config, key, new_number.get(value))
     if table.padding_idx is not None:  # the row that training leaves as it is
-        encoder.get_input_embeddings().padding_idx = new.get(table.padding_idx)
-    return model, order
+        encoder.get_input_embeddings().padding_idx = new_number.get(table.padding_idx)
 
 
-def _whole(model: SentenceTransformer) -> Tokenizer:
-    """A model's tokenizer anew, which neither cuts nor pads; UserError if it is of another kind."""
-    if (kind := tokenizer_kind(model)) not in KINDS:
+def _fresh_tokenizer(model: SentenceTransformer) -> Tokenizer:
+    """A copy of a model's tokenizer, which neither cuts nor pads; UserError if it is of another
+    kind.
+    """
+    kind = tokenizer_kind(model)
+    if kind not in KINDS:
         raise UserError(
-            f"vocabulary:N: the tokenizer is a {kind}, none of {', '.join(KINDS)}", "leave it out"
+            f"vocabulary:N: the tokenizer is a {kind}, none of {', '.join(KINDS)}",
+            "leave it out",
+            "student-does-not-fit",
         )
     tokenizer = Tokenizer.from_str(model.tokenizer.backend_tokenizer.to_str())
     tokenizer.no_truncation()
@@ -116,70 +167,88 @@ def _whole(model: SentenceTransformer) -> Tokenizer:
     return tokenizer
 
 
-def _merges(model: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _merges(algorithm: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The merges of a byte-pair encoding: two parts, and what they make."""
-    prefix = model.get("continuing_subword_prefix") or ""
-    pairs = (
-        merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges", ())
-    )
-    return [(first, second, first + second.removeprefix(prefix)) for first, second in pairs]
+    prefix = algorithm.get("continuing_subword_prefix") or ""
+    merges = []
+    for merge in algorithm.get("merges", ()):
+        first, second = merge.split(" ") if isinstance(merge, str) else merge
+        merges.append((first, second, first + second.removeprefix(prefix)))
+    return merges
 
 
-def _needed(
-    model: SentenceTransformer,
-    state: dict[str, Any],
-    tokens: dict[str, int],
-    made: Set[str],
-    counted: bool,
+def _needed_tokens(
+    model: SentenceTransformer, vocabulary: _Vocabulary, every_letter: bool
 ) -> set[int]:
-    """The tokens that must stay, by their numbers. Without counts a WordPiece keeps the letters of
-    English only.
-    """
-    own, whole = state["model"], model.tokenizer
-    marks = {*whole.all_special_ids, *(added["id"] for added in state["added_tokens"])}
-    for words in model.prompts.values():
-        marks |= {*whole(words, add_special_tokens=False)["input_ids"]}
-    prefix = own.get("continuing_subword_prefix") or ""
-    if own["type"] == "BPE":
-        letters = tokens.keys() - made
-    elif own["type"] == "WordPiece" and not counted:
-        letters = {*ascii_lowercase} & tokens.keys()
-    else:
-        letters = {
-            name for name in tokens if len(name.removeprefix(prefix)) == 1 or _BYTE.fullmatch(name)
-        }
-    marks |= {tokens[name] for name in letters | ({own.get("unk_token")} & tokens.keys())}
-    if own["type"] == "Unigram":  # the lowest score decides what an unknown character costs
-        scores = [score for _, score in own["vocab"]]
-        marks |= {own["unk_id"] or 0, int(np.argmin(scores))}
-    # places are counted from the padding's number
+    """The tokens that must stay, with their parts, by their numbers."""
+    tokenizer = model.tokenizer
+    algorithm = vocabulary.algorithm
+    needed = {added["id"] for added in vocabulary.state["added_tokens"]}
+    needed.update(tokenizer.all_special_ids)
+    for prompt in model.prompts.values():
+        needed.update(tokenizer(prompt, add_special_tokens=False)["input_ids"])
+    needed.update(vocabulary.number[name] for name in _letters(vocabulary, every_letter))
+    if algorithm.get("unk_token") in vocabulary.number:
+        needed.add(vocabulary.number[algorithm["unk_token"]])
+    if algorithm["type"] == "Unigram":  # the lowest score decides what an unknown character costs
+        scores = [score for _, score in algorithm["vocab"]]
+        needed |= {algorithm["unk_id"] or 0, int(np.argmin(scores))}
+    # Places are counted from the padding's number.
     if model[0].auto_model.config.model_type in BEHIND_PADDING_INDEX:
-        marks |= {*range(whole.pad_token_id + 1)}
-    return marks
+        needed.update(range(tokenizer.pad_token_id + 1))
+    return set[int]().union(*map(vocabulary.with_parts, needed))
 
 
-def _renumber(state: dict[str, Any], new: dict[int, int]) -> None:
+def _letters(vocabulary: _Vocabulary, every_letter: bool) -> set[str]:
+    """The tokens from which any word can be put together.
+
+    A WordPiece without ``every_letter`` keeps those of English only.
+    """
+    names = vocabulary.number.keys()
+    algorithm = vocabulary.algorithm
+    if algorithm["type"] == "BPE":
+        return names - vocabulary.parts.keys()
+    if algorithm["type"] == "WordPiece" and not every_letter:
+        return {*ascii_lowercase} & names
+    prefix = algorithm.get("continuing_subword_prefix") or ""
+    return {name for name in names if len(name.removeprefix(prefix)) == 1 or _BYTE.fullmatch(name)}
+
+
+def _renumber_tokenizer(state: dict[str, Any], new_number: Mapping[int, int]) -> None:
     """Let a tokenizer's state, in place, have the kept tokens only, by their new numbers."""
-    own = state["model"]
-    if own["type"] == "Unigram":
-        own["vocab"] = [entry for number, entry in enumerate(own["vocab"]) if number in new]
-        own["unk_id"] = None if own["unk_id"] is None else new[own["unk_id"]]
+    algorithm = state["model"]
+    if algorithm["type"] == "Unigram":
+        entries = enumerate(algorithm["vocab"])
+        algorithm["vocab"] = [entry for number, entry in entries if number in new_number]
+        if algorithm["unk_id"] is not None:
+            algorithm["unk_id"] = new_number[algorithm["unk_id"]]
     else:
-        own["vocab"] = {name: new[number] for name, number in own["vocab"].items() if number in new}
-    if own["type"] == "BPE":
-        own["merges"] = [merge[:2] for merge in _merges(own) if {*merge} <= own["vocab"].keys()]
-    for added in state["added_tokens"]:
-        added["id"] = new[added["id"]]
-    state["post_processor"] = _marks_renumbered(state["post_processor"], new)
-
-
-def _marks_renumbered(value: Any, new: dict[int, int]) -> Any:
-    """A post-processor's settings, in which numbers stand as "ids": [0], or as ["<s>", 0]."""
-    if isinstance(value, dict):
-        return {
-            k: [new[i] for i in v] if k == "ids" else _marks_renumbered(v, new)
-            for k, v in value.items()
+        tokens = algorithm["vocab"].items()
+        algorithm["vocab"] = {
+            name: new_number[number] for name, number in tokens if number in new_number
         }
-    if isinstance(value, list) and [type(one) for one in value] == [str, int]:
-        return [value[0], new[value[1]]]
-    return [_marks_renumbered(one, new) for one in value] if isinstance(value, list) else value
+    if algorithm["type"] == "BPE":
+        names = algorithm["vocab"].keys()
+        algorithm["merges"] = [
+            (first, second)
+            for first, second, merged in _merges(algorithm)
+            if {first, second, merged} <= names
+        ]
+    for added in state["added_tokens"]:
+        added["id"] = new_number[added["id"]]
+    state["post_processor"] = _renumber_marks(state["post_processor"], new_number)
+
+
+def _renumber_marks(setting: Any, new_number: Mapping[int, int]) -> Any:
+    """A post-processor's settings, in which numbers stand as "ids": [0], or as ["<s>", 0]."""
+    if isinstance(setting, dict):
+        renumbered = {key: _renumber_marks(value, new_number) for key, value in setting.items()}
+        if "ids" in setting:
+            renumbered["ids"] = [new_number[number] for number in setting["ids"]]
+        return renumbered
+    if not isinstance(setting, list):
+        return setting
+    if [type(item) for item in setting] == [str, int]:
+        name, number = setting
+        return [name, new_number[number]]
+    return [_renumber_marks(item, new_number) for item in setting]

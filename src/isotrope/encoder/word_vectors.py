@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,7 @@ class WordVectors:
 
     Words are what white space separates, which is right for tokenised text; what is unknown is
     looked up in lower case, then split at punctuation. Only the vectors of words that occur are
-    kept: a file of gigabytes needs no memory.
+    held: a file of gigabytes needs no memory.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -32,42 +31,58 @@ class WordVectors:
         vectors.
         """
         self.source = source_of(Path(path))
-        head = list(islice(lines(self.source), 2))
-        first = head[0].rstrip().split(" ")
-        self.header = len(head) == 2 and len(first) == 2 and all(cell.isdecimal() for cell in first)
-        self.dim = int(first[1]) if self.header else len(first) - 1
-        if self.dim < 2 or self._numbers(head[self.header]) is None:
-            raise UserError(f"{path}, line {1 + self.header}: no word vector", _FORMAT)
+        first_lines = list(islice(lines(self.source), 2))
+        cells = first_lines[0].rstrip().split(" ")
+        is_header = len(cells) == 2 and all(cell.isdecimal() for cell in cells)
+        self.header = is_header and len(first_lines) == 2
+        self.dim = int(cells[1]) if self.header else len(cells) - 1
+
+        if self.dim < 2 or self._vector(first_lines[self.header]) is None:
+            raise UserError(
+                f"{path}, line {1 + self.header}: no word vector", _FORMAT, "no-word-vectors"
+            )
         self.weight: Callable[[str], float] = lambda word: 1.0
-        self._known: dict[str, Any] = {}  # (D,); None: the file has no such word
+        # word -> (D,); None: the file has no such word
+        self._vectors: dict[str, WordVector | None] = {}
 
     def words(self, sentence: str) -> list[str]:
         """The known words of a sentence, as the file writes them; call `look_up` first."""
-        found = []
+        words = []
         for piece in sentence.split():
-            parts = [piece] if self._form(piece) else _PIECES.findall(piece)
-            found += [form for part in parts if (form := self._form(part))]
-        return found
+            parts = [piece] if self._known_form(piece) else _PIECES.findall(piece)
+            words += [self._known_form(part) for part in parts]
+        return [word for word in words if word is not None]
 
     def look_up(self, sentences: Sequence[str]) -> None:
         """Read the vectors of all words that are new; a line that is no vector is refused."""
-        pieces = {piece for sentence in sentences for piece in sentence.split()}
-        pieces |= {part for piece in pieces for part in _PIECES.findall(piece)}
-        new = {form for piece in pieces for form in (piece, piece.lower())} - self._known.keys()
-        self._known |= dict.fromkeys(new)
-        for number, line in enumerate(lines(self.source) if new else (), start=1):
+        new = self._new_words(sentences)
+        if not new:
+            return
+        self._vectors |= dict.fromkeys(new)
+        for number, line in enumerate(lines(self.source), start=1):
             word = line[: line.find(" ")]
-            if word not in new or self._known[word] is not None or (number == 1 and self.header):
+            if word not in new or self._vectors[word] is not None:
                 continue
-            # a word with spaces in it: another one than it seems
-            if len(line.rstrip().split(" ")) > self.dim + 1:
+            is_header = number == 1 and self.header
+            # A word with spaces in it is another one than it seems.
+            has_spaces = len(line.rstrip().split(" ")) > self.dim + 1
+            if is_header or has_spaces:
                 continue
-            if (vector := self._numbers(line)) is None:
+            vector = self._vector(line)
+            if vector is None:
                 raise UserError(
                     f"{self.source.path}, line {number}: not {self.dim} numbers",
                     "fetch the file again",
+                    "no-word-vectors",
                 )
-            self._known[word] = vector
+            self._vectors[word] = vector
+
+    def _new_words(self, sentences: Sequence[str]) -> set[str]:
+        """All forms under which words of these sentences may be in the file, without known ones."""
+        pieces = {piece for sentence in sentences for piece in sentence.split()}
+        for piece in list(pieces):
+            pieces.update(_PIECES.findall(piece))
+        return (pieces | {piece.lower() for piece in pieces}) - self._vectors.keys()
 
     def encode(self, sentences: list[str]) -> WordVector:
         """Sentences (N,) -> (N, D)."""
@@ -76,20 +91,23 @@ class WordVectors:
         for row, sentence in enumerate(sentences):
             words = self.words(sentence)
             for word in words:
-                means[row] += np.float32(self.weight(word) / len(words)) * self._known[word]
+                share = np.float32(self.weight(word) / len(words))
+                means[row] += share * np.asarray(self._vectors[word])
         return means
 
-    def _form(self, word: str) -> str | None:
-        return next(
-            (form for form in (word, word.lower()) if self._known.get(form) is not None), None
-        )
+    def _known_form(self, word: str) -> str | None:
+        for form in (word, word.lower()):
+            if self._vectors.get(form) is not None:
+                return form
+        return None
 
-    def _numbers(self, line: str) -> WordVector | None:
+    def _vector(self, line: str) -> WordVector | None:
         try:
             vector = np.array(line.rstrip().split(" ")[1:], dtype=np.float32)
         except ValueError:
             return None
-        return vector if vector.shape == (self.dim,) and np.isfinite(vector).all() else None
+        is_vector = vector.shape == (self.dim,) and np.isfinite(vector).all()
+        return vector if is_vector else None
 
 
 def source_of(path: Path) -> TextFile:

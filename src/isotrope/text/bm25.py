@@ -15,8 +15,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 from isotrope.errors import UserError
 
 # Thai, Lao, Japanese, Chinese: no spaces, so each letter is a word
-_ALONE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
-WORD = f"[{_ALONE}]|[^\\W{_ALONE}]+"
+_SINGLE_LETTERS = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
+WORD = f"[{_SINGLE_LETTERS}]|[^\\W{_SINGLE_LETTERS}]+"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class Bm25Index:
             counts = csr_array(words.fit_transform(documents))
         except ValueError as error:  # an empty vocabulary
             raise UserError(
-                "BM25 finds no word in the text", "give text with words, or leave BM25 out"
+                "BM25 finds no word in the text",
+                "give text with words, or leave BM25 out",
+                "no-words",
             ) from error
         return cls(words, bm25_weights(counts, k1, b))
 
@@ -42,8 +44,8 @@ class Bm25Index:
         """(Q, M): the sum of the weights that a document has for the words of a query, each counted
         once.
         """
-        asked = csr_array(self.words.transform(queries)) > 0  # (Q, V)
-        return np.asarray((asked.astype(np.float32) @ self.weights.T).toarray())
+        occurs = csr_array(self.words.transform(queries)) > 0  # (Q, V)
+        return np.asarray((occurs.astype(np.float32) @ self.weights.T).toarray())
 
     def search(self, queries: Sequence[str]) -> Callable[[slice], npt.NDArray[np.float32]]:
         """`scores` of some of the queries at a time."""
@@ -56,12 +58,14 @@ def bm25_weights(counts: csr_array, k1: float, b: float) -> csr_array:
     idf(t) · f / (f + k1 (1 − b + b |d| / mean length)) for f occurrences of word t in text d, where
     idf(t) = log(1 + (N − n + 0.5) / (n + 0.5)) of a word that n of N texts have.
     """
-    holding = np.bincount(counts.indices, minlength=counts.shape[1])  # (V,)
-    idf = np.log1p((counts.shape[0] - holding + 0.5) / (holding + 0.5))
+    texts_with_word = np.bincount(counts.indices, minlength=counts.shape[1])  # (V,)
+    texts_without = counts.shape[0] - texts_with_word
+    idf = np.log1p((texts_without + 0.5) / (texts_with_word + 0.5))
+
     lengths = counts.sum(axis=1)  # (N,)
     norms = k1 * (1 - b + b * lengths / lengths.mean())
-    own = np.repeat(norms, np.diff(counts.indptr))  # of the text of each count
-    weights = idf[counts.indices] * counts.data / (counts.data + own)
+    norm_of_entry = np.repeat(norms, np.diff(counts.indptr))
+    weights = idf[counts.indices] * counts.data / (counts.data + norm_of_entry)
     return csr_array(
         (weights.astype(np.float32), counts.indices, counts.indptr), shape=counts.shape
     )

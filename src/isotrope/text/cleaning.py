@@ -1,7 +1,7 @@
 """Cleaning of a corpus: which rows are dropped, and the report of why."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,11 +15,14 @@ REASONS = ("not UTF-8 text", "blank", "too short", "too long", "duplicate")
 # characters of a text that may be a useful sentence: not a letter, nor encoded data
 FEWEST, MOST = 2, 10_000
 _BATCH_ROWS, _BATCH_CHARS = 8192, 1 << 22  # a batch in memory: whichever comes first
+_SHOWN = 60  # characters of a dropped row in the report
 # a byte that is not UTF-8 is read as one of the latter
 _NOT_TEXT = re.compile("[\\0\ud800-\udfff]")
 
 # a text with its positives and negatives, or a document's title and paragraphs
 Row = tuple[str, ...]
+PlacedRow = tuple[str, Row]  # its place, "file:line", and the row
+Hashes = npt.NDArray[np.uint64]
 
 
 def bad_text(row: Row) -> str | None:
@@ -27,18 +30,14 @@ def bad_text(row: Row) -> str | None:
     elsewhere.
     """
     shortest, longest = min(map(len, row)), max(map(len, row))
-    return (
-        "blank"
-        if not shortest
-        else "too short"
-        if shortest < FEWEST
-        else "too long"
-        if longest > MOST
-        else None
-    )
+    if shortest == 0:
+        return "blank"
+    if shortest < FEWEST:
+        return "too short"
+    return "too long" if longest > MOST else None
 
 
-def fold(fields: tuple[str | None, ...]) -> Row:
+def fold(fields: Iterable[str | None]) -> Row:
     """Texts without white space at the ends and with one space between words; null is empty."""
     return tuple(" ".join(text.split()) if text else "" for text in fields)
 
@@ -51,26 +50,31 @@ class Seen:
     """
 
     def __init__(self) -> None:
-        self._runs = list[npt.NDArray[np.uint64]]()
+        self._runs = list[Hashes]()
 
-    def add(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    def add(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Adds hashes (M,); returns (M,) true where a hash occurs for the first time, here and
         ever.
         """
-        values, first = np.unique(hashes, return_index=True)
-        fresh = np.ones(len(values), dtype=np.bool_)
+        values, first_rows = np.unique(hashes, return_index=True)
+        is_new_value = np.ones(len(values), dtype=np.bool_)
         for run in self._runs:
             places = np.minimum(np.searchsorted(run, values), len(run) - 1)
-            fresh &= run[places] != values
-        new = np.zeros(len(hashes), dtype=np.bool_)
-        new[first[fresh]] = True
-        if fresh.any():
-            self._runs.append(values[fresh])
+            is_new_value &= run[places] != values
+        if is_new_value.any():
+            self._append(values[is_new_value])
+
+        is_new = np.zeros(len(hashes), dtype=np.bool_)
+        is_new[first_rows[is_new_value]] = True
+        return is_new
+
+    def _append(self, run: Hashes) -> None:
+        """Add a sorted array; merge the last two while they are of about the same size."""
+        self._runs.append(run)
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
             merged = np.concatenate([self._runs.pop(), self._runs.pop()])
             merged.sort(kind="stable")  # merges the two sorted parts in linear time
             self._runs.append(merged)
-        return new
 
 
 @dataclass
@@ -93,33 +97,36 @@ class CleaningReport:
         files = "1 file" if len(self.files) == 1 else f"{len(self.files):,} files"
         split = f" split into {self.read:,} sentences," if self.texts != self.read else ""
         counts = f"{self.kept:,} kept, {self.read - self.kept:,} dropped"
-        table = [f"{self.texts:,} {self.unit} read from {files},{split} {counts}"]
-        dropped = ((reason, count) for reason, count in self.dropped.items() if count)
-        table += [
-            f"  {reason:<14}{count:>12,}  first: {self.examples[reason]}"
-            for reason, count in dropped
-        ]
-        return "\n".join([*table, *(f"  {note}" for note in self.notes)])
+        lines = [f"{self.texts:,} {self.unit} read from {files},{split} {counts}"]
+        for reason, count in self.dropped.items():
+            if count:
+                lines.append(f"  {reason:<14}{count:>12,}  first: {self.examples[reason]}")
+        lines += [f"  {note}" for note in self.notes]
+        return "\n".join(lines)
 
     def drop(self, reason: str, place: str, row: Row) -> None:
         """Count a dropped row; place is "file:line"."""
         self.dropped[reason] += 1
-        if reason not in self.examples:
-            text = " | ".join(filter(None, row))[:60]
+        if reason in self.examples:
+            return
+        text = " | ".join(filter(None, row))[:_SHOWN]
+        if text:
             # a byte that is not UTF-8, as the byte
-            quoted = f" {text!r}".replace("\\udc", "\\x") if text else ""
-            self.examples[reason] = printable(place + quoted)
+            place += f" {text!r}".replace("\\udc", "\\x")
+        self.examples[reason] = printable(place)
 
     def check(self) -> None:
         """Raise UserError if fewer than two rows are kept, since nothing is learned of one."""
-        if self.kept < 2:
-            counts = ", ".join(
-                f"{count:,} {reason}" for reason, count in self.dropped.items() if count
-            )
-            said = "; ".join([f"dropped: {counts or 'none'}", *self.notes])
-            named = self.files[0] if len(self.files) == 1 else f"the {len(self.files):,} files"
-            problem = f"{named}: {self.kept} of {self.read:,} {self.unit} left ({said})"
-            raise UserError(problem, "give more text; of pages, code and menus are not read")
+        if self.kept >= 2:
+            return
+        counts = [f"{count:,} {reason}" for reason, count in self.dropped.items() if count]
+        reasons = [f"dropped: {', '.join(counts) or 'none'}", *self.notes]
+        name = self.files[0] if len(self.files) == 1 else f"the {len(self.files):,} files"
+        raise UserError(
+            f"{name}: {self.kept} of {self.read:,} {self.unit} left ({'; '.join(reasons)})",
+            "give more text; of pages, code and menus are not read",
+            "too-few-texts",
+        )
 
 
 def cleaned(
@@ -133,37 +140,52 @@ def cleaned(
 
     Memory is constant but for 8 bytes a row, by which duplicates are found.
     """
-    seen = Seen()
+    seen = None if keep_duplicates else Seen()
     for batch in _batches(rows, report, bad):
-        new = np.ones(len(batch), np.bool_)
-        # a row is joined by what counts as white space, and so occurs in none of its texts
-        if not keep_duplicates:
-            marks = (xxhash.xxh3_64_intdigest("\x1f".join(row).encode()) for _, row in batch)
-            new = seen.add(np.fromiter(marks, np.uint64, len(batch)))
-        for at in np.flatnonzero(~new):
-            report.drop("duplicate", *batch[at])
-        if kept := [batch[at][1] for at in np.flatnonzero(new)]:
+        kept = _without_duplicates(batch, seen, report)
+        if kept:
             report.kept += len(kept)
             yield kept
+
+
+def _without_duplicates(
+    batch: Sequence[PlacedRow], seen: Seen | None, report: CleaningReport
+) -> list[Row]:
+    """The rows that occur for the first time; all of them if ``seen`` is None."""
+    if seen is None:
+        return [row for _, row in batch]
+    # A row is joined by what counts as white space, and so occurs in none of its texts.
+    hashes = (xxhash.xxh3_64_intdigest("\x1f".join(row).encode()) for _, row in batch)
+    is_new = seen.add(np.fromiter(hashes, np.uint64, len(batch)))
+    kept = []
+    for (place, row), new in zip(batch, is_new, strict=True):
+        if new:
+            kept.append(row)
+        else:
+            report.drop("duplicate", place, row)
+    return kept
 
 
 def _batches(
     rows: Iterable[tuple[str, tuple[str | None, ...]]],
     report: CleaningReport,
     bad: Callable[[Row], str | None],
-) -> Iterator[list[tuple[str, Row]]]:
-    batch, size, last = list[tuple[str, Row]](), 0, ""
+) -> Iterator[list[PlacedRow]]:
+    batch = list[PlacedRow]()
+    characters = 0
+    last_place = ""
     for place, fields in rows:
         row = fold(fields)
         report.read += 1
-        report.texts += place != last  # the sentences of one text have its place
-        last = place
-        if reason := "not UTF-8 text" if any(map(_NOT_TEXT.search, row)) else bad(row):
+        report.texts += place != last_place  # the sentences of one text have its place
+        last_place = place
+        reason = "not UTF-8 text" if any(map(_NOT_TEXT.search, row)) else bad(row)
+        if reason:
             report.drop(reason, place, row)
             continue
         batch.append((place, row))
-        size += sum(map(len, row))
-        if len(batch) >= _BATCH_ROWS or size >= _BATCH_CHARS:
+        characters += sum(map(len, row))
+        if len(batch) >= _BATCH_ROWS or characters >= _BATCH_CHARS:
             yield batch
-            batch, size = [], 0
+            batch, characters = [], 0
     yield batch

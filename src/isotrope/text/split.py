@@ -14,7 +14,7 @@ ENGLISH = "en"  # its rules are right for most languages; some need their own ab
 # letters on average: beyond it, the language writes no spaces, and letters count as words
 _LONGEST_WORD = 15
 # characters given to the rules at once: their time grows with the square of an unclosed quotation
-_LONGEST = 10_000
+_WINDOW = 10_000
 
 
 def language_of(split: str) -> str:
@@ -23,10 +23,11 @@ def language_of(split: str) -> str:
     """
     name, colon, language = split.partition(":")
     if name != "sentences" or (colon and not re.fullmatch(_CODE, language)):
-        remedy = (
-            "choose sentences, or sentences:LANGUAGE with a two-letter code, such as sentences:de"
+        raise UserError(
+            f"split = {split!r} is unknown",
+            "choose sentences, or sentences:LANGUAGE with a two-letter code, such as sentences:de",
+            "unknown-split",
         )
-        raise UserError(f"split = {split!r} is unknown", remedy)
     return language or ENGLISH
 
 
@@ -36,29 +37,35 @@ def split_text(text: str, language: str = ENGLISH) -> Iterator[str]:
 
     A text that is not sound Unicode, or holds no sentence, comes back whole: cleaning counts it.
     """
-    paragraphs = re.split(r"\n\s*\n", text) if printable(text) == text else []
-    sentences = (
-        one for paragraph in paragraphs for one in _segment(" ".join(paragraph.split()), language)
-    )
-    yield next(sentences, text)
-    yield from sentences
+    is_sound = printable(text) == text
+    has_sentences = False
+    for paragraph in re.split(r"\n\s*\n", text) if is_sound else ():
+        for sentence in _segment(" ".join(paragraph.split()), language):
+            has_sentences = True
+            yield sentence
+    if not has_sentences:
+        yield text
 
 
 def _segment(text: str, language: str) -> Iterator[str]:
-    rules, begin = needs("text", "sentencex"), 0
+    rules = needs("text", "sentencex")
+    begin = 0
     while begin < len(text):
-        found = rules.segment(language, text[begin : begin + _LONGEST])
-        if begin + _LONGEST < len(text) and len(found) > 1:
-            found.pop()  # it may go on behind what was looked at
-        begin += sum(map(len, found))
-        yield from found
+        sentences = rules.segment(language, text[begin : begin + _WINDOW])
+        goes_on = begin + _WINDOW < len(text)
+        if goes_on and len(sentences) > 1:
+            sentences.pop()  # it may go on after the window
+        begin += sum(map(len, sentences))
+        yield from sentences
 
 
 def split_all(paragraphs: Iterable[str], language: str) -> list[str]:
     """The sentences of several paragraphs, with one space between words."""
-    return [
-        " ".join(sentence.split()) for each in paragraphs for sentence in split_text(each, language)
-    ]
+    sentences = []
+    for paragraph in paragraphs:
+        for sentence in split_text(paragraph, language):
+            sentences.append(" ".join(sentence.split()))
+    return sentences
 
 
 def words_of(text: str) -> tuple[Sequence[str], str]:
@@ -66,4 +73,5 @@ def words_of(text: str) -> tuple[Sequence[str], str]:
     spaces.
     """
     words = text.split()
-    return (text, "") if len(text) > _LONGEST_WORD * len(words) else (words, " ")
+    has_spaces = len(text) <= _LONGEST_WORD * len(words)
+    return (words, " ") if has_spaces else (text, "")
