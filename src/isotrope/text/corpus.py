@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +24,12 @@ from isotrope.text.readers import document_rows, rows
 from isotrope.text.tables import Columns
 
 # Versions of the cleaning, of documents, and of the files below; a change never meets old files.
-_TEXTS, _DOCUMENTS, _FILES = 3, 1, 2
+_TEXTS_VERSION = 3
+_DOCUMENTS_VERSION = 1
+_FILES_VERSION = 2
 _ARROW, _REPORT = "rows.arrow", "report.json"
 _DOCUMENT = pa.schema([("title", pa.string()), ("paragraphs", pa.list_(pa.string()))])
-_AT_ONCE = 1024  # documents in memory
+_DOCUMENTS_AT_ONCE = 1024  # in memory
 _TICK = 0.02  # seconds between two times of files
 _HELD_OUT = -2  # the stream of `Documents.split`; -1 is that of a sample
 
@@ -58,9 +61,12 @@ class Texts:
 
     def texts(self, rows: RowIds) -> list[str]:
         """The sentences of these rows: their first column."""
-        if wrong := [row for row in rows.tolist() if not 0 <= row < len(self)]:
+        impossible = rows[(rows < 0) | (rows >= len(self))]
+        if len(impossible):
             raise UserError(
-                f"row id {wrong[0]} in a corpus of {len(self)}", "let 'label' hold the row numbers"
+                f"row id {impossible[0]} in a corpus of {len(self)}",
+                "let 'label' hold the row numbers",
+                "no-such-row",
             )
         return list(self.dataset[rows.tolist()][self.columns[0]])
 
@@ -75,7 +81,8 @@ class Document:
     @property
     def text(self) -> str:
         """Title and paragraphs, joined by a blank."""
-        return " ".join([self.title, *self.paragraphs] if self.title else self.paragraphs)
+        parts = [self.title, *self.paragraphs] if self.title else self.paragraphs
+        return " ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +101,8 @@ class Documents:
     def each(self, rows: RowIds | None = None) -> Iterator[Document]:
         """The documents of these rows (R,), in this order; None: all."""
         chosen = self.dataset if rows is None else self.dataset.select(rows)
-        for found in chosen.iter(_AT_ONCE):
-            yield from map(Document, found["title"], found["paragraphs"])
+        for batch in chosen.iter(_DOCUMENTS_AT_ONCE):
+            yield from map(Document, batch["title"], batch["paragraphs"])
 
     def texts(self, rows: RowIds | None = None) -> list[str]:
         """Title and paragraphs of each document, joined by a blank."""
@@ -104,8 +111,11 @@ class Documents:
     def split(self, held_out: int, seed: int) -> tuple[RowIds, RowIds]:
         """The rows to train on, and ``held_out`` random rows that are left out; both rising."""
         if not 0 <= held_out <= len(self) - 2:
-            problem = f"{held_out:,} of {len(self):,} documents cannot be held out"
-            raise UserError(problem, f"choose 0 to {len(self) - 2:,}")
+            raise UserError(
+                f"{held_out:,} of {len(self):,} documents cannot be held out",
+                f"choose 0 to {len(self) - 2:,}",
+                "too-many-held-out",
+            )
         order = Permutation(len(self), derive(seed, _HELD_OUT))[np.arange(len(self))]
         return np.sort(order[held_out:]), np.sort(order[:held_out])
 
@@ -125,41 +135,43 @@ def build_texts(
     """
     if columns.positive is not None and any(source.split for source in sources):
         raise UserError(
-            "a text with a positive cannot be split", "leave out the split, or the positives"
+            "a text with a positive cannot be split",
+            "leave out the split, or the positives",
+            "split-with-positives",
         )
-    schema = pa.schema([*((name, pa.string()) for name in columns.names), ("label", pa.int64())])
+    fields = [(name, pa.string()) for name in columns.names]
+    schema = pa.schema([*fields, ("label", pa.int64())])
 
-    def kept(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[Row]]:
-        found = (
-            (f"{source}:{line}", fields)
-            for source in files
-            for line, fields in rows(source, columns)
-        )
-        return cleaned(found, report, bad_text, keep_duplicates)
+    def clean_rows(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[Row]]:
+        return cleaned(_placed_rows(files, columns), report, bad_text, keep_duplicates)
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
-        shown = (
-            None
-            if selection is None
-            else selection.rows(sum(map(len, kept(sources, CleaningReport()))))
-        )
-        for texts in kept(files, report):
-            label = np.arange(report.kept - len(texts), report.kept)
-            null = (
-                np.zeros(len(texts), bool)
-                if shown is None
-                else ~np.isin(label, shown, assume_unique=True)
-            )
-            yield [
-                *(pa.array(column, pa.string(), mask=null) for column in zip(*texts, strict=True)),
-                pa.array(label),
+        selected: RowIds | None = None
+        if selection is not None:
+            count = sum(map(len, clean_rows(sources, CleaningReport())))
+            selected = selection.rows(count)
+        for texts in clean_rows(files, report):
+            labels = np.arange(report.kept - len(texts), report.kept)
+            is_null = np.zeros(len(texts), bool)
+            if selected is not None:
+                is_null = ~np.isin(labels, selected, assume_unique=True)
+            arrays = [
+                pa.array(column, pa.string(), mask=is_null) for column in zip(*texts, strict=True)
             ]
+            yield [*arrays, pa.array(labels)]
 
-    settings = json.dumps([_TEXTS, asdict(columns), keep_duplicates])
-    dataset, key, report = _written(
-        sources, settings, cache, schema, batches, selection.key if selection else ""
-    )
-    return Texts(dataset, columns.names, key, report)
+    settings = json.dumps([_TEXTS_VERSION, asdict(columns), keep_duplicates])
+    part = selection.key if selection else ""
+    written = _written(sources, settings, cache, schema, batches, part)
+    return Texts(written.dataset, columns.names, written.key, written.report)
+
+
+def _placed_rows(
+    files: Sequence[TextFile], columns: Columns
+) -> Iterator[tuple[str, tuple[str | None, ...]]]:
+    for file in files:
+        for line, fields in rows(file, columns):
+            yield f"{file}:{line}", fields
 
 
 def build_documents(
@@ -173,19 +185,33 @@ def build_documents(
     """
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
-        report.unit, how, titled = "documents", dict[str, None](), 0
-        read = document_rows(files, title_column, text_column, how)
-        for documents in cleaned(read, report, lambda row: None if any(row) else "blank"):
-            titles = [row[0] for row in documents]
-            yield [
-                pa.array(titles, pa.string()),
-                pa.array([row[1:] for row in documents], pa.list_(pa.string())),
-            ]
-            titled += sum(map(bool, titles))
-        report.notes = (f"{'; '.join(how)}; {titled:,} {'has' if titled == 1 else 'have'} a title",)
+        report.unit = "documents"
+        ways = dict[str, None]()
+        with_title = 0
+        found = document_rows(files, title_column, text_column, ways)
+        for documents in cleaned(found, report, _blank):
+            titles = [title for title, *_ in documents]
+            paragraphs = [document[1:] for document in documents]
+            yield [pa.array(titles, pa.string()), pa.array(paragraphs, pa.list_(pa.string()))]
+            with_title += sum(map(bool, titles))
+        have = "has" if with_title == 1 else "have"
+        report.notes = (f"{'; '.join(ways)}; {with_title:,} {have} a title",)
 
-    settings = json.dumps(["documents", _DOCUMENTS, title_column, text_column])
-    return Documents(*_written(sources, settings, cache, _DOCUMENT, batches))
+    settings = json.dumps(["documents", _DOCUMENTS_VERSION, title_column, text_column])
+    written = _written(sources, settings, cache, _DOCUMENT, batches)
+    return Documents(written.dataset, written.key, written.report)
+
+
+def _blank(row: Row) -> str | None:
+    return None if any(row) else "blank"
+
+
+class _Written(NamedTuple):
+    """A corpus in the cache."""
+
+    dataset: Dataset  # mapped
+    key: str
+    report: CleaningReport
 
 
 def _written(
@@ -195,9 +221,8 @@ def _written(
     schema: pa.Schema,
     batches: Callable[[Sequence[TextFile], CleaningReport], Iterable[list[pa.Array]]],
     part: str = "",
-) -> tuple[Dataset, str, CleaningReport]:
-    """The rows that ``batches`` finds in the files, mapped; their key; and the report that it has
-    filled meanwhile.
+) -> _Written:
+    """The rows that ``batches`` finds in the files, and the report that it fills meanwhile.
 
     The key is the checksum of the settings and of the files' headers and bytes, in order, from the
     same reading.
@@ -209,20 +234,21 @@ def _written(
         # the clock of a file system stands still for some time: later writing shows in the state
         time.sleep(_TICK)
         total = xxhash.xxh3_128(settings.encode())
+        hashed = [replace(source, total=total) for source in sources]
         report = CleaningReport(tuple(printable(str(source)) for source in sources))
         with new_file(draft / _ARROW) as file, pa.ipc.new_stream(file, schema) as writer:
-            for columns in batches([replace(source, total=total) for source in sources], report):
+            for columns in batches(hashed, report):
                 writer.write_batch(pa.record_batch(columns, schema=schema))
         report.check()
         if [source.now() for source in sources] != sources:
             raise UserError(
-                "the files changed while they were read", "wait until they are complete"
+                "the files changed while they were read",
+                "wait until they are complete",
+                "text-changed",
             )
         write_json(draft / _REPORT, [total.hexdigest(), asdict(report)])
 
-    folder = cached(
-        cache / xxhash.xxh3_128_hexdigest(json.dumps([_FILES, settings, states, part]).encode()),
-        make,
-    )
+    identity = json.dumps([_FILES_VERSION, settings, states, part])
+    folder = cached(cache / xxhash.xxh3_128_hexdigest(identity.encode()), make)
     key, report = json.loads((folder / _REPORT).read_bytes())
-    return Dataset.from_file(str(folder / _ARROW)), key, CleaningReport(**report)
+    return _Written(Dataset.from_file(str(folder / _ARROW)), key, CleaningReport(**report))

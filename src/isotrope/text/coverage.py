@@ -4,24 +4,26 @@ not know.
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
-from isotrope.text.permutation import evenly
+from isotrope.text.permutation import RowIds, evenly
 from isotrope.text.sample import Sample
 from isotrope.text.tokens import TextReader
 
 # texts: their share is the corpus's to 2.2 points in a hundred, in 95 of 100 cases
 LOOKED_AT = 2_000
-_AT_ONCE = 200  # texts that are read at once: they may be long
+_TEXTS_AT_ONCE = 200  # they may be long
 MUCH = 0.25  # of the text; so much left unread is worth a warning
 STRANGE = 500  # texts that are enough to see whether the tokenizer knows their language
 MANY_UNKNOWN = 0.02  # of the tokens
 # of the tokens, which stand for single letters: German has few, Russian without words nearly all
 MANY_LETTERS = 0.5
+_SHOWN = 12  # characters of an unknown token
 _READ = 256  # tokens of a text that are enough to see its language
 
 
@@ -41,28 +43,68 @@ def coverage(
     The model will read ``limit`` tokens of a text, and could read ``longest``; ``split``: the texts
     may be split into sentences.
     """
-    if (reader := TextReader.from_model(model, prompt, limit)) is None:
+    reader = TextReader.from_model(model, prompt, limit)
+    if reader is None:
         return []
     reader.tokenizer.no_truncation()
-    columns, rows = sample.corpus.columns, sample.order.rows(0, min(LOOKED_AT, len(sample)))
-    found = sample.corpus.dataset[rows.tolist()]
-    texts = [text for column in columns for text in found[column]]
-    parts = [reader(texts[begin : begin + _AT_ONCE])[1] for begin in range(0, len(texts), _AT_ONCE)]
-    lengths = np.concatenate(parts)  # (n,) tokens of each text, uncut
-    read = np.minimum(lengths, limit).sum() / lengths.sum()
-    looked = "" if len(rows) == len(sample) else " looked at"
-    longer = f"{(lengths > limit).sum():,} of {len(lengths):,} texts{looked} are longer than {limit} tokens"
-    said = [f"{longer}; {100 * read:.0f} % of the text is read"]
-    if read < 1 - MUCH:
-        remedies = ["add --split sentences"] if split else []
-        # 95 of 100 texts are then read whole
-        enough = min(longest, int(np.quantile(lengths, 0.95, method="higher")))
-        if enough > limit:
-            remedies.append(f"read more with --set train.max_length={enough}")
-        said.append(
-            f"warning: much of the text is cut off: {', or '.join(remedies) or 'give shorter texts'}"
-        )
-    return said
+    rows = sample.order.rows(0, min(LOOKED_AT, len(sample)))
+    columns = sample.corpus.dataset[rows.tolist()]
+    texts = [text for name in sample.corpus.columns for text in columns[name]]
+    lengths = np.concatenate(
+        [
+            reader(texts[begin : begin + _TEXTS_AT_ONCE])[1]
+            for begin in range(0, len(texts), _TEXTS_AT_ONCE)
+        ]
+    )  # (n,) tokens of each text, uncut
+
+    share_read = np.minimum(lengths, limit).sum() / lengths.sum()
+    cut = (lengths > limit).sum()
+    which = "" if len(rows) == len(sample) else " looked at"
+    lines = [
+        f"{cut:,} of {len(lengths):,} texts{which} are longer than {limit} tokens; "
+        f"{100 * share_read:.0f} % of the text is read"
+    ]
+    if share_read < 1 - MUCH:
+        remedies = _remedies(lengths, limit, longest=longest, split=split)
+        lines.append(f"warning: much of the text is cut off: {remedies}")
+    return lines
+
+
+def _remedies(lengths: RowIds, limit: int, *, longest: int, split: bool) -> str:
+    """What helps if much of the text is cut off."""
+    remedies = ["add --split sentences"] if split else []
+    # Then 95 of 100 texts are read whole.
+    enough = min(longest, int(np.quantile(lengths, 0.95, method="higher")))
+    if enough > limit:
+        remedies.append(f"read more with --set train.max_length={enough}")
+    return ", or ".join(remedies) or "give shorter texts"
+
+
+@dataclass
+class _TokenCounts:
+    """Tokens of some texts."""
+
+    total: int = 0
+    single_letters: int = 0  # letters of a script, or bytes of one
+    unknown: Counter[str] = field(default_factory=Counter)  # the text of unknown tokens
+
+    def add(self, text: str, encoding: Encoding, unknown_id: int | None) -> None:
+        """Count the tokens of a text."""
+        self.total += len(encoding.ids)
+        last_offsets = None
+        for token, offsets in zip(encoding.ids, encoding.offsets, strict=True):
+            part = text[slice(*offsets)]
+            if token == unknown_id:
+                self.unknown[part[:_SHOWN]] += 1
+            # A byte of a letter has the offsets of the byte before it.
+            self.single_letters += _is_letter(part) or offsets == last_offsets
+            last_offsets = offsets
+
+
+def _is_letter(part: str) -> bool:
+    """Whether it is one letter, but not of ASCII, and no Chinese character or kana."""
+    is_one_letter = len(part) == 1 and part.isalpha()
+    return is_one_letter and part > "\x7f" and not "\u2e80" <= part <= "\u9fff"
 
 
 def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
@@ -74,40 +116,34 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
     bytes of one. Letters of ASCII do not count, nor do Chinese characters and kana, which may be
     words. At most `STRANGE` of the texts are read, evenly.
     """
-    own: Any = model.tokenizer
-    backend = getattr(own, "backend_tokenizer", own)
+    original: Any = model.tokenizer
+    backend = getattr(original, "backend_tokenizer", original)
     if not isinstance(backend, Tokenizer):
         return ""
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.enable_truncation(_READ)
     tokenizer.no_padding()  # which the model has switched on if it has encoded anything
-    mark = getattr(own, "unk_token", None) or getattr(tokenizer.model, "unk_token", None)
-    unknown = tokenizer.token_to_id(mark) if mark else None
-    tokens, letters, strangers = 0, 0, Counter[str]()
-    some = [texts[place] for place in evenly(len(texts), STRANGE)]
-    for text, encoded in zip(
-        some, tokenizer.encode_batch(some, add_special_tokens=False), strict=True
-    ):
-        tokens += len(encoded.ids)
-        before = None
-        for token, (begin, end) in zip(encoded.ids, encoded.offsets, strict=True):
-            part = text[begin:end]
-            if token == unknown:
-                strangers[part[:12]] += 1
-            is_letter = (
-                len(part) == 1
-                and part > "\x7f"
-                and part.isalpha()
-                and not "\u2e80" <= part <= "\u9fff"
-            )
-            letters += is_letter or (begin, end) == before
-            before = begin, end
-    if (count := strangers.total()) > MANY_UNKNOWN * tokens:
-        shown = " ".join(part for part, _ in strangers.most_common(3))
-        problem = f"{100 * count / tokens:.0f} % of the tokens are unknown to the model's tokenizer, such as {shown}"
-    elif letters > MANY_LETTERS * tokens:
-        share = f"{100 * letters / tokens:.0f} % of the tokens are single letters"
-        problem = f"the model's tokenizer has no words of this script: {share}"
+    unknown_token = getattr(original, "unk_token", None)
+    unknown_token = unknown_token or getattr(tokenizer.model, "unk_token", None)
+    unknown_id = tokenizer.token_to_id(unknown_token) if unknown_token else None
+
+    counts = _TokenCounts()
+    sampled = [texts[place] for place in evenly(len(texts), STRANGE)]
+    encodings = tokenizer.encode_batch(sampled, add_special_tokens=False)
+    for text, encoding in zip(sampled, encodings, strict=True):
+        counts.add(text, encoding, unknown_id)
+    return _language_warning(counts)
+
+
+def _language_warning(counts: _TokenCounts) -> str:
+    unknown = counts.unknown.total()
+    if unknown > MANY_UNKNOWN * counts.total:
+        examples = " ".join(part for part, _ in counts.unknown.most_common(3))
+        share = f"{100 * unknown / counts.total:.0f} % of the tokens"
+        problem = f"{share} are unknown to the model's tokenizer, such as {examples}"
+    elif counts.single_letters > MANY_LETTERS * counts.total:
+        share = f"{100 * counts.single_letters / counts.total:.0f} % of the tokens"
+        problem = f"the model's tokenizer has no words of this script: {share} are single letters"
     else:
         return ""
     return f"warning: {problem}; take a multilingual model, or one of this language"

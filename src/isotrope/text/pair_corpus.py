@@ -17,10 +17,11 @@ from isotrope.errors import UserError
 from isotrope.store.cache import cached
 from isotrope.store.files import new_file
 from isotrope.text.corpus import Document, Documents, Texts
+from isotrope.text.permutation import RowIds
 from isotrope.types import Count
 
 _LAYOUT = 1  # version of the drawing and the layout below; part of the key
-_AT_ONCE = 1024  # documents whose pairs are in memory
+_DOCUMENTS_AT_ONCE = 1024  # whose pairs are in memory
 _ROUND = "round-{}.arrow"
 
 TextPair = tuple[str, str]  # an anchor and its positive
@@ -57,9 +58,12 @@ class Lengths:
 
     def __post_init__(self) -> None:
         if self.longest < self.shortest:
-            key = f"pairs.{type(self).__module__.rpartition('.')[2]}.longest"
+            component = type(self).__module__.rpartition(".")[2]
             raise UserError(
-                f"{key} = {self.longest} is less than shortest = {self.shortest}", "raise longest"
+                f"pairs.{component}.longest = {self.longest} is less than "
+                f"shortest = {self.shortest}",
+                "raise longest",
+                "longest-below-shortest",
             )
 
 
@@ -67,11 +71,14 @@ def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> li
     """At most ``count`` different things that are drawn, in their order; so many draws for each, as
     many are equal.
     """
-    found = dict[Drawn, None]()  # a set with an order
+    drawn = dict[Drawn, None]()  # a set with an order
     for _ in range(tries * count):
-        if len(found) < count and (one := draw()):
-            found[one] = None
-    return list(found)
+        if len(drawn) == count:
+            break
+        item = draw()
+        if item:
+            drawn[item] = None
+    return list(drawn)
 
 
 def open_pairs(
@@ -92,49 +99,82 @@ def open_pairs(
     documents give one.
     """
     rows, _ = documents.split(held_out, seed)
-    kind = f"{type(maker).__module__}:{type(maker).__qualname__}"
-    decides = ["pairs", _LAYOUT, documents.key, kind, asdict(maker), rounds, seed, held_out]
-    key = xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())
-    further = (f"positive_{number}" for number in range(1, getattr(maker, "positives", 1)))
-    single = getattr(maker, "single", False)
-    names, unit = (("text",), "texts") if single else (("text", "positive", *further), "pairs")
-    schema = pa.schema([(name, pa.string()) for name in names])
+    columns = _columns_of(maker)
+    unit = "texts" if len(columns) == 1 else "pairs"
+    key = _key(documents, maker, rounds, seed, held_out)
 
     def make(draft: Path) -> None:
-        sizes = [0] * rounds
-        with ExitStack() as stack:
-            files = [
-                stack.enter_context(new_file(draft / _ROUND.format(number)))
-                for number in range(rounds)
-            ]
-            writers = [stack.enter_context(pa.ipc.new_stream(file, schema)) for file in files]
-            for begin in range(0, len(rows), _AT_ONCE):
-                tell(f"drew {unit} from", begin, len(rows))
-                some = rows[begin : begin + _AT_ONCE]
-                each = zip(documents.each(some), some.tolist(), strict=True)
-                drawn = [
-                    maker(document, rounds, np.random.default_rng([seed, row]))
-                    for document, row in each
-                ]
-                for number, writer in enumerate(writers):
-                    if pairs := [found[number] for found in drawn if len(found) > number]:
-                        columns = [
-                            pa.array(column, pa.string()) for column in zip(*pairs, strict=True)
-                        ]
-                        writer.write_batch(pa.record_batch(columns, schema=schema))
-                        sizes[number] += len(pairs)
-        if sizes[0] < 2:
-            problem = f"{sizes[0]} of {len(rows):,} documents {'has' if sizes[0] == 1 else 'have'} {maker.needs}"
-            raise UserError(
-                problem, f"give documents with {maker.needs}, or choose another kind of pairs"
-            )
+        _draw_all(draft, documents, maker, rows, columns=columns, rounds=rounds, seed=seed)
 
     folder = cached(cache / key, make)
     parts = [Dataset.from_file(str(folder / _ROUND.format(number))) for number in range(rounds)]
-    sizes, dataset = tuple(filter(None, map(len, parts))), concatenate_datasets(parts)
+    sizes = tuple(len(part) for part in parts if len(part))
+    dataset = concatenate_datasets(parts)
     dataset = dataset.add_column("label", np.arange(len(dataset)))
-    left = f" ({len(rows) - sizes[0]:,} do not have {maker.needs})" if sizes[0] < len(rows) else ""
-    held = f"; {held_out:,} documents are held out" if held_out else ""
-    note = f"{len(dataset):,} {unit} drawn from {sizes[0]:,} of {len(rows):,} documents{left}{held}"
+
+    note = f"{len(dataset):,} {unit} drawn from {sizes[0]:,} of {len(rows):,} documents"
+    if sizes[0] < len(rows):
+        note += f" ({len(rows) - sizes[0]:,} do not have {maker.needs})"
+    if held_out:
+        note += f"; {held_out:,} documents are held out"
     report = replace(documents.report, notes=(*documents.report.notes, note))
-    return Texts(dataset, names, key, report, sizes)
+    return Texts(dataset, columns, key, report, sizes)
+
+
+def _columns_of(maker: PairMaker) -> tuple[str, ...]:
+    if getattr(maker, "single", False):
+        return ("text",)
+    further = (f"positive_{number}" for number in range(1, getattr(maker, "positives", 1)))
+    return ("text", "positive", *further)
+
+
+def _key(documents: Documents, maker: PairMaker, rounds: int, seed: int, held_out: int) -> str:
+    """Checksum of all that decides what is drawn."""
+    kind = f"{type(maker).__module__}:{type(maker).__qualname__}"
+    decides = ["pairs", _LAYOUT, documents.key, kind, asdict(maker), rounds, seed, held_out]
+    return xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())
+
+
+def _draw_all(
+    draft: Path,
+    documents: Documents,
+    maker: PairMaker,
+    rows: RowIds,
+    *,
+    columns: Sequence[str],
+    rounds: int,
+    seed: int,
+) -> None:
+    """Write the pairs of all rounds, a file each, in one pass over the documents."""
+    unit = "texts" if len(columns) == 1 else "pairs"
+    schema = pa.schema([(name, pa.string()) for name in columns])
+    documents_with_pair = 0
+    with ExitStack() as stack:
+        writers = []
+        for number in range(rounds):
+            file = stack.enter_context(new_file(draft / _ROUND.format(number)))
+            writers.append(stack.enter_context(pa.ipc.new_stream(file, schema)))
+        for begin in range(0, len(rows), _DOCUMENTS_AT_ONCE):
+            tell(f"drew {unit} from", begin, len(rows))
+            batch = rows[begin : begin + _DOCUMENTS_AT_ONCE]
+            drawn = [
+                maker(document, rounds, np.random.default_rng([seed, row]))
+                for row, document in zip(batch.tolist(), documents.each(batch), strict=True)
+            ]
+            documents_with_pair += sum(map(bool, drawn))
+            for number, writer in enumerate(writers):
+                pairs = [found[number] for found in drawn if len(found) > number]
+                if pairs:
+                    writer.write_batch(_record_batch(pairs, schema))
+    if documents_with_pair < 2:
+        has = "has" if documents_with_pair == 1 else "have"
+        raise UserError(
+            f"{documents_with_pair} of {len(rows):,} documents {has} {maker.needs}",
+            f"give documents with {maker.needs}, or choose another kind of pairs",
+            "too-few-pairs",
+        )
+
+
+def _record_batch(pairs: Sequence[tuple[str, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)]
+    return pa.record_batch(columns, schema=schema)

@@ -31,8 +31,8 @@ def derive(seed: int, stream: int) -> int:
 
 def evenly(n: int, count: int) -> list[int]:
     """At most ``count`` of ``n`` places, rising and evenly spread: 4 of 10 are [0, 2, 5, 7]."""
-    taken = min(count, n)
-    return [place * n // taken for place in range(taken)]
+    count = min(count, n)
+    return [place * n // count for place in range(count)]
 
 
 class Permutation:
@@ -54,14 +54,15 @@ class Permutation:
 
     def __getitem__(self, places: int | npt.NDArray[np.integer[Any]]) -> RowIds:
         """Rows (any shape, int64) at places in range(n); an integer gives an array of shape ()."""
-        asked = np.asarray(places)
-        rows = self._cipher(asked.astype(np.uint64).ravel())
+        places = np.asarray(places)
+        rows = self._cipher(places.astype(np.uint64).ravel())
         while (outside := np.flatnonzero(rows >= self._n)).size:
             rows[outside] = self._cipher(rows[outside])
-        return rows.astype(np.int64).reshape(asked.shape)
+        return rows.astype(np.int64).reshape(places.shape)
 
     def _cipher(self, places: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        half, low = np.uint64(self._half), np.uint64((1 << self._half) - 1)
+        half = np.uint64(self._half)
+        low = np.uint64((1 << self._half) - 1)
         left, right = places >> half, places & low
         for key in self._keys:
             left, right = right, left ^ (_scramble(right ^ key) & low)

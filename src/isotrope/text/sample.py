@@ -16,7 +16,8 @@ from isotrope.text.permutation import Permutation, RowIds, derive
 
 _SAMPLE = -1  # the stream of the sample; epochs are the streams 0, 1, …
 _ROUNDS = -(1 << 32)  # below it, the streams of the rounds behind the first
-_AT_ONCE = 1 << 16  # rows whose places are computed together: fast, and in constant memory
+# rows whose places are computed together: fast, and in constant memory
+_ROWS_AT_ONCE = 1 << 16
 
 
 class RowOrder:
@@ -34,29 +35,33 @@ class RowOrder:
             raise UserError(
                 f"a sample of {count} sentences from a corpus of {n}",
                 f"choose 1 to {n}, or take all",
+                "sample-too-large",
             )
         self.size = n if count is None else count
-        self._parts, begin, left = list[_Round](), 0, self.size
+        self._parts = list[_Round]()
+        begin, rows_left = 0, self.size
         for number, size in enumerate(rounds or (n,)):
-            own = seed if number == 0 else derive(seed, _ROUNDS - number)
-            if left > 0:
-                drawn = None if count is None else Permutation(size, derive(own, _SAMPLE))
-                self._parts.append(_Round(begin, min(size, left), own, drawn))
-            begin, left = begin + size, left - size
+            if rows_left <= 0:
+                break
+            round_seed = seed if number == 0 else derive(seed, _ROUNDS - number)
+            sample = None
+            if count is not None:
+                sample = Permutation(size, derive(round_seed, _SAMPLE))
+            self._parts.append(_Round(begin, min(size, rows_left), round_seed, sample))
+            begin += size
+            rows_left -= size
         self.rounds = tuple(part.size for part in self._parts)  # rows of the sample in each round
 
     def rows(self, begin: int, end: int, epoch: int = 0) -> RowIds:
         """Row ids (end - begin,) at these places of an epoch."""
-        found, first = [np.zeros(0, np.int64)], 0
+        rows = [np.zeros(0, np.int64)]
+        first = 0  # place of the part within the epoch
         for part in self._parts:
             places = np.arange(max(begin - first, 0), min(end - first, part.size))
             if len(places):
-                permuted = Permutation(part.size, derive(part.seed, epoch))[places]
-                found.append(
-                    part.begin + (permuted if part.sample is None else part.sample[permuted])
-                )
+                rows.append(part.rows(places, epoch))
             first += part.size
-        return np.concatenate(found)
+        return np.concatenate(rows)
 
 
 class _Round(NamedTuple):
@@ -64,6 +69,11 @@ class _Round(NamedTuple):
     size: int  # rows that the sample takes
     seed: int
     sample: Permutation | None  # of all its rows; the sample is the first places. None: all
+
+    def rows(self, places: RowIds, epoch: int) -> RowIds:
+        """The row ids at these places of the round."""
+        permuted = Permutation(self.size, derive(self.seed, epoch))[places]
+        return self.begin + (permuted if self.sample is None else self.sample[permuted])
 
 
 @dataclass(frozen=True)
@@ -91,9 +101,8 @@ class Sample:
         """The first ``limit`` sentences (the corpus's first column) that the first epoch visits;
         all by default.
         """
-        return self.corpus.texts(
-            self.order.rows(0, len(self) if limit is None else min(limit, len(self)))
-        )
+        count = len(self) if limit is None else min(limit, len(self))
+        return self.corpus.texts(self.order.rows(0, count))
 
 
 class PermutedBatches(BatchSampler):
@@ -132,21 +141,11 @@ class PermutedBatches(BatchSampler):
         **_: Any,  # what else the trainer gives
     ) -> None:
         self._order = RowOrder(len(dataset), limit, seed, rounds)
-        self._together = batch_size * world_size  # rows of a step of all processes
-        if (largest := max(self._order.rounds)) < self._together:
-            each = (
-                f"{batch_size}"
-                if world_size == 1
-                else f"{batch_size} on each of {world_size} processes"
-            )
-            rows = "documents that give a pair" if rounds else "sentences to train on"
-            problem, most = (
-                f"a batch of {each} is larger than the {largest} {rows}",
-                largest // world_size,
-            )
-            raise UserError(
-                problem, f"set train.batch_size to {most} or less" if most > 1 else "give more text"
-            )
+        self._step_size = batch_size * world_size  # rows of a step of all processes
+        largest = max(self._order.rounds)
+        if largest < self._step_size:
+            unit = "documents that give a pair" if rounds else "sentences to train on"
+            raise _batch_too_large(batch_size, world_size, largest, unit)
         self.batch_size = batch_size
         self.epoch = 0
 
@@ -156,17 +155,31 @@ class PermutedBatches(BatchSampler):
 
     def __len__(self) -> int:
         """Batches of an epoch, over all processes."""
-        return (
-            sum(size // self._together * self._together for size in self._order.rounds)
-            // self.batch_size
-        )
+        return sum(map(self._used, self._order.rounds)) // self.batch_size
+
+    def _used(self, size: int) -> int:
+        """The rows of a round of this size that fill whole steps."""
+        return size // self._step_size * self._step_size
 
     def __iter__(self) -> Iterator[list[int]]:
-        step, first = max(1, _AT_ONCE // self.batch_size) * self.batch_size, 0
+        rows_at_once = max(1, _ROWS_AT_ONCE // self.batch_size) * self.batch_size
+        first = 0
         for size in self._order.rounds:
-            end = first + size // self._together * self._together
-            for begin in range(first, end, step):
-                rows = self._order.rows(begin, min(begin + step, end), self.epoch).tolist()
-                for at in range(0, len(rows), self.batch_size):
-                    yield rows[at : at + self.batch_size]
+            end = first + self._used(size)
+            for begin in range(first, end, rows_at_once):
+                stop = min(begin + rows_at_once, end)
+                rows = self._order.rows(begin, stop, self.epoch).tolist()
+                for start in range(0, len(rows), self.batch_size):
+                    yield rows[start : start + self.batch_size]
             first += size
+
+
+def _batch_too_large(batch_size: int, world_size: int, largest: int, unit: str) -> UserError:
+    each = f" on each of {world_size} processes" if world_size > 1 else ""
+    limit = largest // world_size
+    remedy = f"set train.batch_size to {limit} or less" if limit > 1 else "give more text"
+    return UserError(
+        f"a batch of {batch_size}{each} is larger than the {largest} {unit}",
+        remedy,
+        "batch-too-large",
+    )

@@ -45,7 +45,7 @@ def token_data(
     rows: RowIds | None,
     max_length: int,
     console: Console,
-    others: str | None = None,
+    other_prompt: str | None = None,
 ) -> tuple[Dataset, RowCollator]:
     """What a trainer reads: its data set, and the collator that makes a batch's features of the
     data set's rows.
@@ -54,28 +54,26 @@ def token_data(
     Python, features other than ids, mask and zeros), the corpus and sentence-transformers'
     collator. The features are equal.
 
-    The student's tokenizer and default prompt count; ``others`` are words before positives and hard
-    negatives, in place of the default prompt. A text is cut to ``max_length`` tokens. Only the
+    The student's tokenizer and default prompt count; ``other_prompt`` are words before positives
+    and hard negatives, in place of the default prompt. A text is cut to ``max_length`` tokens. Only the
     ``rows`` (R,) are made, None for all.
     """
-    first = model.prompts.get(model.default_prompt_name) or ""
-    prompts = {
-        name: first if others is None or number == 0 else others
-        for number, name in enumerate(corpus.columns)
-    }
+    default_prompt = model.prompts.get(model.default_prompt_name) or ""
+    first_column, *other_columns = corpus.columns
+    other_prompt = default_prompt if other_prompt is None else other_prompt
+    prompts = {first_column: default_prompt} | dict.fromkeys(other_columns, other_prompt)
+
     readers = []
     for prompt in prompts.values():
-        own = SentenceTransformerDataCollator(
+        collator = SentenceTransformerDataCollator(
             model.preprocess, max_length=max_length, prompts=prompt
         )
-        if (
-            reader := TextReader.from_model(model, prompt, max_length)
-        ) is None or not reader.agrees(own):
-            return corpus.dataset, replace(own, prompts=prompts)
+        reader = TextReader.from_model(model, prompt, max_length)
+        if reader is None or not reader.agrees(collator):
+            return corpus.dataset, replace(collator, prompts=prompts)
         readers.append(reader)
-    return corpus.dataset.select_columns("label"), TokenStore.open(
-        tuple(readers), corpus, rows, console
-    )
+    store = TokenStore.open(tuple(readers), corpus, rows, console)
+    return corpus.dataset.select_columns("label"), store
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,39 +95,44 @@ class TextReader:
         """The student's, with a tokenizer of their own; None where it is not one of the
         `tokenizers` library.
         """
-        own: Any = model.tokenizer
-        if not getattr(own, "is_fast", False):
+        original: Any = model.tokenizer
+        if not getattr(original, "is_fast", False):
             return None
-        tokenizer = Tokenizer.from_str(own.backend_tokenizer.to_str())
+        tokenizer = Tokenizer.from_str(original.backend_tokenizer.to_str())
         tokenizer.no_padding()
-        tokenizer.enable_truncation(max_length, direction=own.truncation_side)
-        template = model.preprocess(PROBES[:1], prompt=prompt or None, max_length=max_length)
-        dtype = np.dtype("<u2" if max(tokenizer.get_vocab().values()) < 1 << 16 else "<u4")
+        tokenizer.enable_truncation(max_length, direction=original.truncation_side)
+        largest_id = max(tokenizer.get_vocab().values())
         return cls(
-            tokenizer, prompt, own.pad_token_id or 0, own.padding_side == "left", template, dtype
+            tokenizer=tokenizer,
+            prompt=prompt,
+            padding=original.pad_token_id or 0,
+            left=original.padding_side == "left",
+            template=model.preprocess(PROBES[:1], prompt=prompt or None, max_length=max_length),
+            dtype=np.dtype("<u2" if largest_id < 1 << 16 else "<u4"),
         )
 
-    def agrees(self, own: RowCollator) -> bool:
+    def agrees(self, collator: RowCollator) -> bool:
         """Whether the features made here are those of the model's own collator, bit for bit."""
         rows = [{"text": text, "label": place} for place, text in enumerate(PROBES)]
         ids, lengths = self(PROBES)
-        store = TokenStore((self,), ("text",), None, ids, np.concatenate([[0], lengths.cumsum()]))
-
-        def plain(value: Any) -> Any:
-            return (value.dtype, value.tolist()) if isinstance(value, Tensor) else value
-
-        expected, found = (
-            {key: plain(value) for key, value in made(rows).items()} for made in (own, store)
-        )
-        return expected == found
+        bounds = np.concatenate([[0], lengths.cumsum()])
+        store = TokenStore((self,), ("text",), None, ids, bounds)
+        return _comparable(collator(rows)) == _comparable(store(rows))
 
     def __call__(self, texts: Sequence[str]) -> tuple[npt.NDArray[Any], RowIds]:
         """Texts -> their ids end to end (T,), and how many each has (n,)."""
-        encoded = self.tokenizer.encode_batch_fast([self.prompt + text for text in texts])
-        ids = [encoding.ids for encoding in encoded]
-        return np.fromiter(chain.from_iterable(ids), self.dtype), np.fromiter(
-            map(len, ids), np.int64, len(ids)
-        )
+        encodings = self.tokenizer.encode_batch_fast([self.prompt + text for text in texts])
+        ids = [encoding.ids for encoding in encodings]
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        return np.fromiter(chain.from_iterable(ids), self.dtype), lengths
+
+
+def _comparable(features: TextFeatures) -> dict[str, Any]:
+    """Features whose tensors can be compared by ``==``, with their types."""
+    return {
+        key: (value.dtype, value.tolist()) if isinstance(value, Tensor) else value
+        for key, value in features.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,35 +153,18 @@ class TokenStore:
         cls, readers: tuple[TextReader, ...], corpus: Texts, rows: RowIds | None, console: Console
     ) -> "TokenStore":
         """Find the tokens in the cache, or make them: row after row, within it column after column."""
-        rows = None if rows is None or len(rows) == len(corpus) else np.sort(rows)
-        reader, prompts = replace(readers[0], prompt=""), [reader.prompt for reader in readers]
-        said = prompts[0] if len(set(prompts)) == 1 else prompts
-        settings = [_LAYOUT, reader.tokenizer.to_str(), said, corpus.key]
-        key = xxhash.xxh3_128(json.dumps(settings).encode())
-        key.update(b"" if rows is None else rows.tobytes())
+        if rows is not None:
+            rows = None if len(rows) == len(corpus) else np.sort(rows)
+        key = _store_key(readers, corpus, rows)
 
         def make(draft: Path) -> None:
             chosen = corpus.dataset if rows is None else corpus.dataset.select(rows)
             console.print(f"making tokens of {len(chosen):,} sentences")
-            end = np.zeros(1, "<i8")
-            with new_file(draft / IDS) as tokens, new_file(draft / BOUNDS) as bounds:
-                bounds.write(end.tobytes())
-                for number, found in enumerate(chosen.iter(SHARD_ROWS)):
-                    tell("made tokens of", number * SHARD_ROWS, len(chosen))
-                    columns = zip(corpus.columns, prompts, strict=True)
-                    texts = [
-                        [prompt + text for text in found[column]] for column, prompt in columns
-                    ]
-                    ids, lengths = reader(list(chain.from_iterable(zip(*texts, strict=True))))
-                    tokens.write(ids.tobytes())
-                    bounds.write((ends := end + lengths.cumsum()).tobytes())
-                    end = ends[-1:]
+            _write_tokens(draft, chosen, corpus.columns, readers)
 
-        folder = cached(cache_folder("tokens", key.hexdigest()), make)
-        ids, bounds = (
-            np.memmap(folder / IDS, reader.dtype, "r"),
-            np.memmap(folder / BOUNDS, "<i8", "r"),
-        )
+        folder = cached(cache_folder("tokens", key), make)
+        ids = np.memmap(folder / IDS, readers[0].dtype, "r")
+        bounds = np.memmap(folder / BOUNDS, "<i8", "r")
         return cls(readers, corpus.columns, rows, ids, bounds)
 
     def __call__(self, rows: Sequence[TextFeatures]) -> TextFeatures:
@@ -192,15 +178,60 @@ class TokenStore:
         return batch
 
     def _features(self, texts: RowIds, reader: TextReader) -> TextFeatures:
-        begin, lengths = self.bounds[texts], self.bounds[texts + 1] - self.bounds[texts]  # (N,)
+        """Texts by their numbers (N,) -> what a model reads, padded (N, L)."""
+        begins = self.bounds[texts]  # (N,)
+        lengths = self.bounds[texts + 1] - begins
         longest = lengths.max()
-        skipped = longest - lengths if reader.left else np.zeros_like(lengths)
-        place = np.arange(longest) - skipped[:, None]  # (N, L) within the text
-        real = (place >= 0) & (place < lengths[:, None])
-        ids = np.where(real, self.ids[np.where(real, begin[:, None] + place, 0)], reader.padding)
-        made = {"input_ids": ids, "attention_mask": real, "token_type_ids": np.zeros_like(real)}
-        tensors = {key: torch.from_numpy(value.astype(np.int64)) for key, value in made.items()}
-        return {
-            key: tensors.get(key) if isinstance(value, Tensor) else value
-            for key, value in reader.template.items()
+        padding_before = longest - lengths if reader.left else np.zeros_like(lengths)
+        place = np.arange(longest) - padding_before[:, None]  # (N, L) within the text
+        is_real = (place >= 0) & (place < lengths[:, None])
+        source = np.where(is_real, begins[:, None] + place, 0)
+        arrays = {
+            "input_ids": np.where(is_real, self.ids[source], reader.padding),
+            "attention_mask": is_real,
+            "token_type_ids": np.zeros_like(is_real),
         }
+        features = dict(reader.template)
+        for key, value in reader.template.items():
+            if isinstance(value, Tensor):
+                features[key] = _tensor(arrays.get(key))
+        return features
+
+
+def _tensor(values: npt.NDArray[Any] | None) -> Tensor | None:
+    return None if values is None else torch.from_numpy(values.astype(np.int64))
+
+
+def _store_key(readers: Sequence[TextReader], corpus: Texts, rows: RowIds | None) -> str:
+    """Checksum of all that decides the tokens: tokenizer, prompts, corpus and rows."""
+    prompts = [reader.prompt for reader in readers]
+    described = prompts[0] if len(set(prompts)) == 1 else prompts
+    settings = [_LAYOUT, readers[0].tokenizer.to_str(), described, corpus.key]
+    total = xxhash.xxh3_128(json.dumps(settings).encode())
+    if rows is not None:
+        total.update(rows.tobytes())
+    return total.hexdigest()
+
+
+def _write_tokens(
+    draft: Path, chosen: Dataset, columns: Sequence[str], readers: Sequence[TextReader]
+) -> None:
+    """Write the ids of all texts end to end, and where each text ends.
+
+    They come row after row, and within a row column after column.
+    """
+    tokenize = replace(readers[0], prompt="")
+    last_end = np.zeros(1, "<i8")
+    with new_file(draft / IDS) as tokens, new_file(draft / BOUNDS) as bounds:
+        bounds.write(last_end.tobytes())
+        for number, shard in enumerate(chosen.iter(SHARD_ROWS)):
+            tell("made tokens of", number * SHARD_ROWS, len(chosen))
+            texts = [
+                [reader.prompt + text for text in shard[column]]
+                for column, reader in zip(columns, readers, strict=True)
+            ]
+            ids, lengths = tokenize(list(chain.from_iterable(zip(*texts, strict=True))))
+            ends = last_end + lengths.cumsum()
+            tokens.write(ids.tobytes())
+            bounds.write(ends.tobytes())
+            last_end = ends[-1:]
