@@ -17,7 +17,8 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "isotrope"
 LINK = re.compile(
-    r"\[([^\]]*)\]\(((?:\.\./)*)((?:src|tests|tools|benchmarks)/[^)#]*|CITATION\.cff)\)"
+    r"\[([^\]]*)\]\(((?:\.\./)*)((?:src|tests|tools|benchmarks|examples)/[^)#]*"
+    r"|CITATION\.cff|CONTRIBUTING\.md|CHANGELOG\.md)\)"
 )
 
 
@@ -26,7 +27,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     fences = [{"name": "math", "class": "math", "format": equation}]
     config["mdx_configs"]["pymdownx.superfences"] = {"custom_fences": fences}
     reference: list[Any] = [
-        "reference/index.md",
+        "reference.md",
         {"commands": "reference/commands.md"},
         *({name: f"reference/{name}.md"} for name, _ in rooms()),
     ]
@@ -42,7 +43,7 @@ def equation(source: str, *_: Any, **__: Any) -> str:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Pages that are made from something else: the README and the docstrings."""
     home = (ROOT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
-    made = {"index.md": home, "reference/index.md": face(), "reference/commands.md": commands()}
+    made = {"index.md": home, "reference/commands.md": commands()}
     for name, modules in rooms():
         made[f"reference/{name}.md"] = "\n".join(
             [f"# {name}", *(f"\n::: {module}" for module in modules)]
@@ -56,7 +57,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """A link to a module's file leads to its place in the reference; other files are outside the
     site.
     """
+    if page.file.src_uri == "reference.md":
+        markdown = re.sub(r"^## (\w+)$", _with_all_arguments, markdown, flags=re.MULTILINE)
     return LINK.sub(lambda link: _linked(link[1], link[3]), markdown)
+
+
+def _with_all_arguments(heading: re.Match[str]) -> str:
+    """A heading of the reference, with a link to the docstring of its name."""
+    from isotrope import _FACE
+
+    target = _FACE[heading[1]].replace(":", ".")
+    return f"{heading[0]}\n\nArguments and errors: [`{target}`][{target}]."
 
 
 def _linked(text: str, path: str) -> str:
@@ -81,24 +92,6 @@ def rooms() -> Iterator[tuple[str, list[str]]]:
 
 def _dotted(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-
-
-def face() -> str:
-    """The names of the package's face, and where each is described."""
-    from isotrope import _FACE
-
-    lines = [
-        "# Reference",
-        "",
-        "These names come with `import isotrope`:",
-        "",
-        "| name | described at |",
-        "|---|---|",
-    ]
-    for name, target in sorted(_FACE.items()):
-        where = target.replace(":", ".")
-        lines.append(f"| `isotrope.{name}` | [`{where}`][{where}] |")
-    return "\n".join([*lines, "", "The other pages have every public module, room by room."])
 
 
 def commands() -> str:
