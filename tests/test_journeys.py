@@ -203,7 +203,9 @@ def test_7_vectors_with_their_ids(user: User) -> None:
     texts = sentences(30)
     rows = [json.dumps({"id": f"n{i}", "text": text}) for i, text in enumerate(texts)]
     Path("rows.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    said = user.types("encode model rows.jsonl --text text --keep id --output vectors.parquet")
+    said = user.types(
+        "encode model rows.jsonl --text-column text --keep id --output vectors.parquet"
+    )
     assert "written to vectors.parquet" in said
     table = pq.read_table("vectors.parquet")
     assert table["id"].to_pylist() == [f"n{i}" for i in range(30)]
@@ -373,7 +375,7 @@ def test_17_german_and_chinese_text(user: User) -> None:
     Path("chinese.txt").write_text("\n".join(CHINESE) + "\n", encoding="utf-8")
     assert "48 texts read" in user.types(f"train german.txt --model model --output run {QUICK}")
     assert set(Path("run/sample.txt").read_text(encoding="utf-8").splitlines()) <= set(GERMAN)
-    user.types("encode run/model german.txt --output v.npy")
+    user.types("encode run/model german.txt --output v.parquet")
     np.testing.assert_allclose(np.load("v.npy"), vectors("run/model", GERMAN), atol=1e-5)
     said = user.types(f"train chinese.txt --model model --output other {QUICK}", code=2)
     assert "all texts of the first batch are equal, as far as the model reads them" in said

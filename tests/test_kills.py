@@ -15,7 +15,7 @@ from helpers.paths import ROOT
 COMMANDS = (
     "train",
     "teacher",
-    "encode npy",
+    "encode file",
     "encode parts",
     "whiten",
     "improve",

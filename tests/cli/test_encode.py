@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from helpers.commands import Shell
@@ -22,16 +22,16 @@ def test_names_are_no_markup(
     Path(f"{name}.txt").write_text("one [/x] two\n[bold]three\n", encoding="utf-8")
     command = ["encode", tiny_model, f"{name}.txt", "--output"]
     if "\udcef" in name:
-        shell(*command, f"{name}.npy").is_mistake(
-            "na\\udcefve.npy.parts is not a path in UTF-8 … another folder"
+        shell(*command, f"{name}.parquet").is_mistake(
+            "na\\udcefve.parquet.parts is not a path in UTF-8 … another folder"
         )
         name = "v"
-    assert shell(*command, f"{name}.npy")[:2] == (
+    assert shell(*command, f"{name}.parquet")[:2] == (
         0,
-        "written to {}.npy\n".format(name.replace("\x1b", "\\x1b")),
+        "written to {}.parquet\n".format(name.replace("\x1b", "\\x1b")),
     )
-    assert len(np.load(f"{name}.npy")) == 2
-    shell("encode", tiny_model, f"{name}.csv", "--output", "v.npy").is_mistake(
+    assert len(pq.read_table(Path(f"{name}.parquet"))) == 2
+    shell("encode", tiny_model, f"{name}.csv", "--output", "v.parquet").is_mistake(
         "does not exist … check the path"
     )
 
@@ -41,16 +41,8 @@ def test_an_ascii_terminal(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("ü河.txt").write_text("one\n", encoding="utf-8")
-    words = ["encode", str(tiny_model), "ü河.txt", "--output", "ü河.npy"]
+    words = ["encode", str(tiny_model), "ü河.txt", "--output", "ü河.parquet"]
     ended = code(command(words, tmp_path, encoding="ascii"))
-    assert (ended, Path("out").read_text()) == (0, "written to ??.npy\n"), Path("err").read_text()
-
-
-def test_the_user_hears_where_the_kept_columns_are(
-    tiny_model: Path, tmp_path: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("rows.csv").write_text("id,text\n7,one\n8,two\n")
-    for output, more in (("v.npy", ", the kept columns to v.kept.parquet"), ("v.parquet", "")):
-        said = shell("encode", tiny_model, "rows.csv", "--output", output, "--keep", "id")
-        assert said[:2] == (0, f"written to {output}{more}\n")
+    assert (ended, Path("out").read_text()) == (0, "written to ??.parquet\n"), Path(
+        "err"
+    ).read_text()

@@ -26,7 +26,7 @@ def _vectors(
         "encode",
         tiny_model,
         "rows.jsonl",
-        "--text",
+        "--text-column",
         "text",
         "--keep",
         "[id]",
@@ -40,8 +40,8 @@ def test_what_is_shown(shell: Shell) -> None:
     code, out, _ = shell("search", "vectors", "[red]a river[/red]", TEXTS[1], "--json", "hits.json")
     assert code == 0
     assert "[red]a river[/red]" in out
-    assert [line.split() for line in out.splitlines() if "cosine" in line] == [
-        ["rank", "cosine", "row", "[id]", "text"]
+    assert [line.split() for line in out.splitlines() if "similarity" in line] == [
+        ["rank", "similarity", "row", "[id]", "text"]
     ] * 2
     first, second, escaped, long = (
         [line.split(maxsplit=4) for line in out.splitlines() if text in line]
@@ -64,7 +64,7 @@ def test_queries_from_a_pipe(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> N
         return shell("search", "vectors", "--top", "1")
 
     code, out, _ = piped(b"a river\n\none [/x] two\n")
-    assert (code, out.count("cosine")) == (0, 2)
+    assert (code, out.count("similarity")) == (0, 2)
     assert "1.000" in out
     piped(b"na\xefve\n").is_mistake("is not UTF-8 text")
     piped(b"\n").is_mistake("is empty")

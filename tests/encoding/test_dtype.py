@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import isotrope.encoding.encode as room
 from helpers.small_shards import contents, lines, stop_at
 from isotrope import load
 from isotrope.encoder.fast import half as choice
 from isotrope.encoder.fast.half import dtype_of, has_bf16
-from isotrope.encoding import encode as room
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
 
@@ -26,7 +26,7 @@ def always_faster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(choice, "FASTER", 0)
     monkeypatch.setattr(choice, "CLOSE", 0.9)
-    monkeypatch.setattr(room, "FEWEST", 30)
+    monkeypatch.setattr(room, "MIN_TEXTS_TO_MEASURE", 30)
 
 
 def dtype_in(folder: Path) -> Any:

@@ -27,7 +27,7 @@ def test_columns_stand_beside_their_vectors(
     """Also behind blank lines and in other files; whole numbers stay so; null and fractions find
     one type.
     """
-    monkeypatch.setattr(rows, "ROWS", 2)
+    monkeypatch.setattr(rows, "BATCH_ROWS", 2)
     one = [{"id": i, "text": f"one {i}", "size": i, "tags": ["a"] * i} for i in range(5)]
     two = [
         {"size": 0.5, "id": 9, "text": None, "tags": None},
@@ -44,9 +44,7 @@ def test_columns_stand_beside_their_vectors(
     assert found["size"].to_pylist() == [0, 1, 2, 3, 4, 0.5, None, None, 1]
     assert found["tags"].to_pylist()[:3] == [[], ["a"], ["a", "a"]]
     assert found.schema.field("id").type == pa.int64()
-    assert found.column_names == (
-        ["id", "size", "tags"] if name == "v.npy" else ["text", "id", "size", "tags", "embedding"]
-    )
+    assert found.column_names == ["text", "id", "size", "tags", "embedding"]
     texts = [f"one {i}" for i in range(5)] + ["", "two", "", "three"]
     np.testing.assert_array_equal(read(output), Hashes().encode(texts))
     assert not list(tmp_path.rglob("_rows.parquet"))
@@ -66,22 +64,24 @@ def test_columns_of_arrow_stay_as_they_are(tmp_path: Path) -> None:
     )
     pq.write_table(table, tmp_path / "a.parquet")
     keep = table.column_names[1:]
-    encode(Hashes(), tmp_path / "a.parquet", tmp_path / "v.parquet", text="text", keep=keep)
+    encode(Hashes(), tmp_path / "a.parquet", tmp_path / "v.parquet", text_column="text", keep=keep)
     assert (
         pq.read_table(tmp_path / "v.parquet").select(table.column_names).replace_schema_metadata()
         == table
     )
-    encode(Hashes(), tmp_path / "a.parquet", tmp_path / "v.npy", text="text", keep=["text", *keep])
-    assert pq.read_table(tmp_path / "v.kept.parquet") == table
 
 
 def test_columns_of_tables(tmp_path: Path) -> None:
     """A .csv has strings; a kept column does not change which column is encoded."""
     write(tmp_path / "a.csv", ["id,title,text", '7,"A, b",x', "8,,y"])
-    found = table_of(encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.npy", keep=["title", "id"]))
-    assert found.to_pydict() == {"title": ["A, b", ""], "id": ["7", "8"]}
-    encode(Hashes(), tmp_path / "a.csv", tmp_path / "x.npy", keep="text")
-    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), Hashes().encode(["x", "y"]))
+    found = table_of(
+        encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.parquet", keep=["title", "id"])
+    )
+    assert found.select(["text", "title", "id"]).to_pydict() == {
+        "text": ["x", "y"],
+        "title": ["A, b", ""],
+        "id": ["7", "8"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,7 @@ def test_columns_of_tables(tmp_path: Path) -> None:
     [
         ("id,name", r"a.csv has no column 'name' \(columns: id, text\): name one of its columns"),
         ("embedding", "the output has a column of that name"),
+        ("text", "the output has a column of that name"),
     ],
 )
 def test_columns_that_cannot_be_kept(tmp_path: Path, keep: str, problem: str) -> None:
@@ -104,21 +105,12 @@ def test_values_that_have_no_one_type(tmp_path: Path, monkeypatch: pytest.Monkey
         ([1, 2, "a"], "from .*a.jsonl:3 on .*int64 and string"),
         ([{}, {}], "Parquet cannot hold"),
     ):
-        monkeypatch.setattr(rows, "ROWS", 2)
+        monkeypatch.setattr(rows, "BATCH_ROWS", 2)
         file = json_lines(tmp_path / "a.jsonl", [{"text": "x", "id": value} for value in values])
         with pytest.raises(UserError, match=problem):
-            encode(Hashes(), file, tmp_path / "v.npy", keep="id")
+            encode(Hashes(), file, tmp_path / "v.parquet", keep="id")
     (tmp_path / "b.tsv").write_bytes(b"text\tid\nx\t\xff\n")
     with pytest.raises(UserError, match=r"b\.tsv"):
-        encode(Hashes(), tmp_path / "b.tsv", tmp_path / "v.npy", keep="id")
+        encode(Hashes(), tmp_path / "b.tsv", tmp_path / "v.parquet", keep="id")
     with pytest.raises(UserError, match="is not a table, so it has no column 'id'"):
-        encode(Hashes(), write(tmp_path / "c.txt", ["x"]), tmp_path / "v.npy", keep="id")
-
-
-def test_an_array_never_stands_beside_the_columns_of_another(tmp_path: Path) -> None:
-    write(tmp_path / "a.csv", ["id,text", "7,x"])
-    encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.npy", keep="id")
-    with pytest.raises(
-        UserError, match=r"v.kept.parquet would lie beside an array of other rows: move it away"
-    ):
-        encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.npy")
+        encode(Hashes(), write(tmp_path / "c.txt", ["x"]), tmp_path / "v.parquet", keep="id")

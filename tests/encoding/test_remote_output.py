@@ -113,8 +113,8 @@ def test_other_rows_are_refused(rows: Path, memory: AbstractFileSystem, tmp_path
     ("output", "problem"),
     [
         (
-            "memory://out/v.npy",
-            "output memory://out/v.npy is a file: behind a URL only a folder grows safely: end it",
+            "memory://out/v.parquet",
+            "output memory://out/v.parquet is a file: behind a URL only a folder grows safely: end it",
         ),
         (
             "https://host/out?key=secret",

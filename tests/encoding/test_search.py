@@ -3,7 +3,7 @@ vectors, or damage.
 """
 
 import io
-import sys
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
 import isotrope
@@ -21,7 +22,7 @@ from isotrope.console.plain import plain_console
 from isotrope.encoder import load
 from isotrope.encoding import search as module
 from isotrope.encoding.encode import encode
-from isotrope.encoding.output import Stored
+from isotrope.encoding.index import VectorStore
 from isotrope.encoding.search import search
 from isotrope.errors import UserError
 from isotrope.text.bm25 import Bm25Index
@@ -47,53 +48,57 @@ def cosines_of(queries: list[str], texts: list[str]) -> np.ndarray:
     return np.asarray(vectors[: len(queries)] @ vectors[len(queries) :].T)
 
 
-@pytest.mark.parametrize("engine", ["exact", "faiss"])
 @pytest.mark.parametrize("name", KINDS)
 def test_the_same_rows_as_by_hand(
     tmp_path: Path,
     sentences: list[str],
     table: Path,
     name: str,
-    engine: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Over several shards and pieces; a query has the cosine 1 to its own text."""
     monkeypatch.setattr(module, "PIECE", 16 * 7)  # rows
-    output = encode(Hashes(), table, tmp_path / name, text="text", keep="id", shard=23)
+    output = encode(Hashes(), table, tmp_path / name, text_column="text", keep="id", shard=23)
     queries = ["a river", sentences[40], sentences[41]]
-    found = search(
-        output,
-        queries,
-        top=5,
-        engine=engine,
-        texts=table if name == "v.npy" else None,
-        model=Hashes(),
-    )
+    found = search(output, queries, top=5, model=Hashes())
     for hits, row in zip(found, cosines_of(queries, sentences), strict=True):
         best = np.argsort(-row, kind="stable")[:5]
         assert [hit.row for hit in hits] == best.tolist()
-        np.testing.assert_allclose([hit.cosine for hit in hits], row[best], atol=1e-6)
+        np.testing.assert_allclose([hit.similarity for hit in hits], row[best], atol=1e-6)
         for hit in hits:
             assert hit.fields["text"] == sentences[hit.row]
             assert int(hit.fields["id"]) == hit.row
     assert found[1][0].row == 40
-    assert len(search(output, "a river", top=1000, engine=engine, model=Hashes())[0]) == len(
-        sentences
-    )
 
 
-@pytest.mark.parametrize("engine", ["exact", "faiss"])
-def test_zeros_are_near_to_nothing_and_what_is_no_number_is_never_found(
-    tmp_path: Path, engine: str
+def test_top_may_be_more_than_there_is(tmp_path: Path) -> None:
+    output = encode(Hashes(), ["a", "b", "c"], tmp_path / "v")
+    assert len(search(output, "a", top=1000, model=Hashes())[0]) == 3
+
+
+def test_a_vector_of_zeros_is_near_to_nothing(tmp_path: Path) -> None:
+    class Zero(Hashes):
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            vectors = super().encode(sentences)
+            vectors[[sentence == "zero" for sentence in sentences]] = 0
+            return vectors
+
+    output = encode(Zero(), ["a river", "zero"], tmp_path / "v")
+    hits = search(output, "a river", model=Zero())[0]
+    assert [(hit.row, round(hit.similarity, 6)) for hit in hits] == [(0, 1), (1, 0)]
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean", "manhattan"])
+def test_the_models_own_similarity_decides(
+    tmp_path: Path, tiny_model: Path, sentences: list[str], similarity: str
 ) -> None:
-    vectors = np.eye(5, 16, dtype=np.float32)
-    vectors[1, 3], vectors[2], vectors[4] = np.nan, np.inf, 0
-    np.save(tmp_path / "v.npy", vectors)
-    hits = search(tmp_path / "v.npy", "a river", model=Hashes(), engine=engine)[0]
-    assert sorted(hit.row for hit in hits) == [0, 3, 4]
-    assert {hit.row: hit.cosine for hit in hits}[4] == 0
-    np.save(tmp_path / "w.npy", np.full((3, 16), np.nan, np.float32))
-    assert search(tmp_path / "w.npy", "a river", model=Hashes(), engine=engine) == [[]]
+    model = SentenceTransformer(str(tiny_model), device="cpu", similarity_fn_name=similarity)
+    output = encode(model, sentences, tmp_path / "v", shard=20)
+    hits = search(output, "a river", top=5, model=model)[0]
+    expected = model.similarity(model.encode(["a river"]), model.encode(sentences))[0].numpy()
+    found = [hit.similarity for hit in hits]
+    np.testing.assert_allclose(found, np.sort(expected)[::-1][:5], rtol=1e-4)
+    np.testing.assert_allclose(found, expected[[hit.row for hit in hits]], rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -102,9 +107,9 @@ def test_words_count_beside_vectors(
 ) -> None:
     """The score is the sum of both searches, each from 0 to 1 for a query, by hand."""
     monkeypatch.setattr(module, "PIECE", 16 * 7)  # rows, and queries in several blocks
-    output = encode(Hashes(), table, tmp_path / name, text="text", shard=23)
-    queries, texts = ["a river of the", sentences[40], "zzz"], table if name == "v.npy" else None
-    found = search(output, queries, top=5, hybrid=0.3, texts=texts, model=Hashes())
+    output = encode(Hashes(), table, tmp_path / name, text_column="text", shard=23)
+    queries = ["a river of the", sentences[40], "zzz"]
+    found = search(output, queries, top=5, hybrid=0.3, model=Hashes())
     cosines, words = cosines_of(queries, sentences), Bm25Index.of(sentences).scores(queries)
     for query, hits in enumerate(found):
         total, by_words = np.zeros(len(sentences)), words[query]
@@ -115,41 +120,36 @@ def test_words_count_beside_vectors(
         best = np.argsort(-total, kind="stable")[:5]
         np.testing.assert_allclose([hit.score for hit in hits], total[best], atol=1e-5)
         np.testing.assert_allclose(
-            [hit.cosine for hit in hits], cosines[query][[hit.row for hit in hits]], atol=1e-6
+            [hit.similarity for hit in hits], cosines[query][[hit.row for hit in hits]], atol=1e-6
         )
         np.testing.assert_allclose(total[[hit.row for hit in hits]], total[best], atol=1e-5)
-
-
-def test_a_hybrid_search_needs_texts_and_finds_no_vector_that_is_no_number(tmp_path: Path) -> None:
-    texts, asked = ["a river", "a river", "a lake"], Hashes().encode(["a river"])[0]
-    vectors = np.stack([asked, asked, asked + 0.5 * np.roll(asked, 1)]).astype(np.float32)
-    vectors[1, 3] = np.nan
-    np.save(tmp_path / "v.npy", vectors)
-    hits = search(tmp_path / "v.npy", "a river", model=Hashes(), texts=texts, hybrid=0.5)[0]
-    assert [hit.row for hit in hits] == [0, 2]
-    assert [hit.score for hit in hits] == pytest.approx([1, 0]), (
-        "what is no number does not scale the others"
-    )
-    with pytest.raises(
-        UserError, match=r"v\.npy holds no texts, which BM25 needs: name their files with --texts"
-    ):
-        search(tmp_path / "v.npy", "a river", model=Hashes(), hybrid=0.5)
-    with pytest.raises(UserError, match="hybrid = 2 is not possible"):
-        search(tmp_path / "v.npy", "a river", model=Hashes(), texts=texts, hybrid=2)
-    with pytest.raises(UserError, match="faiss cannot add BM25"):
-        search(
-            tmp_path / "v.npy", "a river", model=Hashes(), texts=texts, hybrid=0.5, engine="faiss"
-        )
 
 
 def test_the_index_names_its_model(tmp_path: Path, tiny_model: Path) -> None:
     output = encode(tiny_model, ["a river", "a lake"], tmp_path / "v", pooling="cls")
     assert search(output, "a lake")[0][0].row == 1
-    np.save(tmp_path / "w.npy", np.eye(4, 16, dtype=np.float32))
-    with pytest.raises(
-        UserError, match=r"w\.npy does not say which model made it: name it with --model"
-    ):
-        search(tmp_path / "w.npy", "a lake")
+
+
+def test_a_loaded_model_that_made_it_is_found_again(tmp_path: Path, tiny_model: Path) -> None:
+    """Also if it was changed after it was loaded, so that its name names another one."""
+    model = load(tiny_model)
+    with torch.no_grad():
+        next(model.parameters()).mul_(2)
+    output = encode(model, ["a river", "a lake"], tmp_path / "v")
+    expected = search(output, "a lake", model=model)
+    assert search(output, "a lake") == expected
+    assert expected[0][0].row == 1
+
+
+def test_a_loaded_model_that_is_gone_is_asked_for(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
+    output = encode(load(tiny_model), ["a river"], tmp_path / "v")
+    shutil.rmtree(tmp_path / "cache")
+    with pytest.raises(UserError) as error:
+        search(output, "a lake")
+    assert error.value.code == "model-is-gone"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_the_model_that_made_it(
     encoder = load(prompted_model, **options)
     query = encoder.encode([sentences[0]], prompt="song of ", normalize_embeddings=True)
     texts = encoder.encode(sentences, normalize_embeddings=True)
-    assert [hit.cosine for hit in hits] == pytest.approx(
+    assert [hit.similarity for hit in hits] == pytest.approx(
         np.sort((query @ texts.T)[0])[:-4:-1].tolist(), abs=1e-5
     )
     with pytest.raises(
@@ -213,7 +213,7 @@ def test_words_before_queries(
         hits = search(output, "a river", query_prompt=given, model=model)[0]
         query = model.encode(["a river"], prompt=words, normalize_embeddings=True)[0]
         expected = [float(query @ texts[hit.row]) for hit in hits]
-        assert [hit.cosine for hit in hits] == pytest.approx(expected, abs=1e-5)
+        assert [hit.similarity for hit in hits] == pytest.approx(expected, abs=1e-5)
     assert (model.prompts, model.default_prompt_name) == (before, "passage")
 
     said = io.StringIO()
@@ -225,95 +225,83 @@ def test_words_before_queries(
     )
 
 
-def test_an_array_has_no_texts(tmp_path: Path, table: Path) -> None:
-    said = io.StringIO()
-    output = encode(Hashes(), table, tmp_path / "v.npy", text="text")
-    hits = search(output, "a river", console=plain_console(file=said), model=Hashes())[0]
-    assert hits[0].fields == {}
-    assert "v.npy does not say which model made it" in said.getvalue()
-    assert "v.npy holds no texts: name their files with --texts" in said.getvalue()
-    (tmp_path / "fewer.txt").write_text("one\n")
-    with pytest.raises(
-        UserError, match=r"the texts have 1 rows, .*v\.npy has 62: name the files that were encoded"
-    ):
-        search(output, "a river", texts=tmp_path / "fewer.txt", model=Hashes())
-
-
-MISTAKES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
-    "empty query": (lambda f: {"queries": ["a", " "]}, "the query ' ' is empty"),
-    "engine": (lambda f: {"engine": "fais"}, "engine = 'fais' is unknown: did you mean 'faiss'"),
-    "another encoder": (
-        lambda f: {"model": Hashes(seed=1)},
-        "v.parquet was made with another model than hashes",
-    ),
-    "prompt": (
-        lambda f: {"query_prompt": "q: "},
-        "query_prompt = 'q: ' needs a sentence-transformers model",
-    ),
-    "other width": (
-        lambda f: np.save(f / "w.npy", np.ones((3, 8), np.float32)) or {"index": f / "w.npy"},
-        "w.npy was made with another model than hashes.Hashes, of 8 dimensions: name that one",
-    ),
-    "no faiss": (
-        lambda f: {"engine": "faiss"},
-        r"faiss, which is not installed: pip install 'isotrope\[faiss\]'",
-    ),
+MISTAKES: dict[str, dict[str, Any]] = {
+    "empty-query": {"queries": ["a", " "]},
+    "below-one": {"top": 0},
+    "not-a-share": {"hybrid": 2},
+    "another-model": {"model": Hashes(seed=1)},
+    "option-of-a-model": {"query_prompt": "q: "},
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistakes(
-    tmp_path: Path, table: Path, mistake: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = encode(Hashes(), table, tmp_path / "v.parquet", text="text")
-    change, problem = MISTAKES[mistake]
-    if mistake == "no faiss":
-        monkeypatch.setitem(sys.modules, "faiss", None)
-    given = {"model": Hashes(), "index": output, "queries": "a river", **change(tmp_path)}
-    with pytest.raises(UserError, match=problem):
-        isotrope.search(**given)
+@pytest.mark.parametrize("code", MISTAKES)
+def test_mistakes(tmp_path: Path, table: Path, code: str) -> None:
+    output = encode(Hashes(), table, tmp_path / "v.parquet", text_column="text")
+    arguments = {"model": Hashes(), "index": output, "queries": "a river", **MISTAKES[code]}
+    with pytest.raises(UserError) as error:
+        isotrope.search(**arguments)
+    assert error.value.code == code
 
 
 def unfinished(folder: Path) -> Path:
     with pytest.raises(KeyboardInterrupt):
         encode(
-            Hashes(), folder / "rows.csv", folder / "u", text="text", shard=23, progress=stop_at(1)
+            Hashes(),
+            folder / "rows.csv",
+            folder / "u",
+            text_column="text",
+            shard=23,
+            progress=stop_at(1),
         )
     return folder / "u"
 
 
 def without_a_shard(folder: Path) -> Path:
-    output = encode(Hashes(), folder / "rows.csv", folder / "w", text="text", shard=23)
+    output = encode(Hashes(), folder / "rows.csv", folder / "w", text_column="text", shard=23)
     (output / "part-00001.parquet").unlink()
     return output
 
 
-def other_kept_rows(folder: Path) -> Path:
-    output = encode(Hashes(), folder / "rows.csv", folder / "k.npy", text="text", keep="id")
-    pq.write_table(pa.table({"id": ["1"]}), folder / "k.kept.parquet")
+def other_bytes(folder: Path) -> Path:
+    output = encode(Hashes(), folder / "rows.csv", folder / "o", text_column="text", shard=23)
+    part = output / "part-00001.parquet"
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 255
+    part.write_bytes(data)
     return output
 
 
-REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "nothing": (lambda f: f / "no", "no is not an output of isotrope encode: give what it wrote"),
-    "other folder": (lambda f: f, "is not an output of isotrope encode: give what it wrote"),
-    "unfinished": (unfinished, "u is not finished: give the command isotrope encode again"),
-    "lacks a shard": (without_a_shard, r"w cannot be read \(it has 39 of 62 rows\): encode the texts again"),
-    "cut Parquet": (
-        lambda f: (f / "c.parquet").write_bytes(b"PAR1 no") and f / "c.parquet", r"c\.parquet cannot be read"
-    ),
-    "one row": (lambda f: np.save(f / "a.npy", np.ones(4, np.float32)) or f / "a.npy", r"of shape \(4,\), not"),
-    "no vectors": (
-        lambda f: pq.write_table(pa.table({"text": ["a"]}), f / "p.parquet") or f / "p.parquet", r"read .*embed"
-    ),
-    "kept rows": (other_kept_rows, r"k\.kept\.parquet has 1 rows, and this array 62"),
-}  # fmt: skip
+def not_vectors(folder: Path) -> Path:
+    pq.write_table(pa.table({"text": ["a"]}), folder / "p.parquet")
+    return folder / "p.parquet"
+
+
+def cut(folder: Path) -> Path:
+    (folder / "c.parquet").write_bytes(b"PAR1 no")
+    return folder / "c.parquet"
+
+
+REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "nothing": (lambda folder: folder / "no", "no-index"),
+    "other folder": (lambda folder: folder, "no-index"),
+    "unfinished": (unfinished, "unfinished-index"),
+    "lacks a shard": (without_a_shard, "damaged-index"),
+    "cut Parquet": (cut, "damaged-index"),
+    "no vectors": (not_vectors, "no-index"),
+}
 
 
 @pytest.mark.usefixtures("table")
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_refused(tmp_path: Path, case: str) -> None:
-    make, problem = REFUSED[case]
+    make, code = REFUSED[case]
     path = make(tmp_path)
-    with pytest.raises(UserError, match=problem):
-        Stored(path)
+    with pytest.raises(UserError) as error:
+        VectorStore(path)
+    assert error.value.code == code
+
+
+def test_a_part_with_other_bytes_is_noticed(tmp_path: Path, table: Path) -> None:
+    with pytest.raises(UserError) as error:
+        search(other_bytes(tmp_path), "a river", model=Hashes())
+    assert error.value.code == "damaged-index"

@@ -99,8 +99,8 @@ def cases(base: Path) -> dict[str, Case]:
     found = {
         "train": Case(14, lambda f: [*train, *out(f)], trained),
         "teacher": Case(10, lambda f: [*taught, *out(f)], trained),
-        "encode npy": Case(
-            7, lambda f: [*vectors, "--output", str(f / "out.npy")], made("out.npy")
+        "encode file": Case(
+            7, lambda f: [*vectors, "--output", str(f / "out.parquet")], made("out.parquet")
         ),
         "encode parts": Case(5, lambda f: [*vectors, *out(f)], made("out/part-00000.parquet")),
         "whiten": Case(6, lambda f: ["whiten", model, str(more), *out(f)], made(dense)),

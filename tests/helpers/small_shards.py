@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-KINDS = ["v.npy", "v.parquet", "v"]  # of outputs
+KINDS = ["v.parquet", "v"]  # of outputs
 
 
 def lines(corpus: Path, target: Path, count: int) -> Path:
@@ -44,16 +44,12 @@ def write(path: Path, lines: list[str]) -> Path:
 
 
 def table_of(output: Path) -> pa.Table:
-    """What stands beside the vectors of any kind of output, and in Parquet the vectors too."""
-    if output.suffix == ".npy":
-        return pq.read_table(output.with_suffix(".kept.parquet"))
+    """All columns of any kind of output."""
     return pq.read_table(sorted(output.glob("part-*.parquet")) if output.is_dir() else output)
 
 
 def read(output: Path) -> np.ndarray:
     """Vectors (N, D) of any kind of output."""
-    if output.suffix == ".npy":
-        return np.load(output)
     table = table_of(output)
     assert pa.types.is_fixed_size_list(table.schema.field("embedding").type)
     return np.array(table["embedding"].to_pylist(), np.float32)

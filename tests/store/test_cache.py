@@ -13,7 +13,7 @@ from helpers.forks import code, fork
 from isotrope.errors import UserError
 from isotrope.store import cache
 from isotrope.store.cache import cache_folder, cached, is_whole, prune, remembered
-from isotrope.store.files import CONTENTS, DRAFT, MARK, checksums, draft_path, kind_of
+from isotrope.store.files import CONTENTS, DRAFT, MARK, checksums, draft_path, mark_of
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def never(draft: Path) -> None:
 
 def test_it_is_made_once(folder: Path) -> None:
     assert cached(folder, make) == cached(folder, never) == folder
-    assert kind_of(folder) == "cache"
+    assert mark_of(folder) == "cache"
     assert checksums(folder).keys() == {"a.txt", "b.txt"}
 
 

@@ -26,7 +26,7 @@ from isotrope.store.files import (
     claim,
     clear_drafts,
     draft_path,
-    kind_of,
+    mark_of,
     new_file,
     new_folder,
     put_mark,
@@ -118,7 +118,7 @@ def test_ctrl_c_between_the_two_renames_brings_the_old_folder_back(
     assert names(tmp_path) == ["m"]
     fill(tmp_path / "m", 2)
     assert (tmp_path / "m" / "0.txt").read_text() == "2"
-    assert kind_of(tmp_path / "m") == "model"
+    assert mark_of(tmp_path / "m") == "model"
 
 
 def test_a_kill_between_the_two_renames_brings_the_old_folder_back(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_kill_between_the_two_renames_brings_the_old_folder_back(tmp_path: Pat
     (tmp_path / f".m.{DEAD}{DRAFT}").mkdir()
     clear_drafts(tmp_path)
     assert names(tmp_path) == ["m"]
-    assert kind_of(tmp_path / "m") == "model"
+    assert mark_of(tmp_path / "m") == "model"
 
 
 @pytest.mark.parametrize("name", [".", "..", "../here"])
@@ -157,7 +157,7 @@ def test_kills_at_random_moments(tmp_path: Path) -> None:
         clear_drafts(tmp_path)
         assert {path.name for path in tmp_path.iterdir()} <= {"m", "a.txt"}
         if (tmp_path / "m").exists():
-            assert kind_of(tmp_path / "m") == "model"
+            assert mark_of(tmp_path / "m") == "model"
             found = [path.read_text() for path in (tmp_path / "m").glob("*.txt")]
             assert (len(found), len(set(found))) == (20, 1)
         if (tmp_path / "a.txt").exists():
@@ -185,7 +185,7 @@ def test_a_new_and_an_empty_folder_are_taken_and_gone_on_with(tmp_path: Path) ->
     (tmp_path / "empty").mkdir()
     for folder in (tmp_path / "deep" / "new", tmp_path / "empty"):
         claim(folder, "run")
-        assert kind_of(folder) == "run"
+        assert mark_of(folder) == "run"
         (folder / "a.txt").touch()
         claim(folder, "run")
 
@@ -194,7 +194,7 @@ def test_a_new_and_an_empty_folder_are_taken_and_gone_on_with(tmp_path: Path) ->
 def test_what_a_kill_leaves_does_not_make_a_folder_somebodys(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     claim(tmp_path, "run")
-    assert kind_of(tmp_path) == "run"
+    assert mark_of(tmp_path) == "run"
 
 
 @pytest.mark.parametrize(
@@ -221,13 +221,13 @@ def test_a_mark_that_a_loss_of_power_emptied_is_written_again(tmp_path: Path) ->
     (tmp_path / "a").touch()
     (tmp_path / MARK).touch()
     claim(tmp_path, "run")
-    assert kind_of(tmp_path) == "run"
+    assert mark_of(tmp_path) == "run"
 
 
 def test_a_damaged_mark_is_none(tmp_path: Path) -> None:
     for content in ("", "{", "[]", "{}", '{"kind": 1}', "\udcff"):
         (tmp_path / MARK).write_text(content, errors="surrogateescape")
-        assert kind_of(tmp_path) is None
+        assert mark_of(tmp_path) is None
 
 
 def test_ours_is_removed(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_what_a_kill_leaves_of_a_removed_folder_is_still_ours(
         left.append(1)
         with pytest.raises(KeyboardInterrupt):
             remove(folder)
-        assert kind_of(folder) == "run"
+        assert mark_of(folder) == "run"
     left.append(1)
     remove(folder)
     assert not folder.exists()

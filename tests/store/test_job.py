@@ -14,7 +14,7 @@ import pytest
 
 from helpers.forks import code, fork
 from isotrope.errors import UserError
-from isotrope.store.files import DRAFT, LOCK, MARK, RecordLog, kind_of, new_file, read_record
+from isotrope.store.files import DRAFT, LOCK, MARK, RecordLog, mark_of, new_file, read_record
 from isotrope.store.job import IDENTITY, RESULT, Job, in_turn
 
 
@@ -154,7 +154,7 @@ def test_a_second_process_is_refused_and_takes_nothing_from_the_first(tmp_path: 
     with job(folder).held():
         assert code(fork(second)) == 0
         (folder / "result.json").write_text("{}")
-    assert kind_of(folder) == "run"
+    assert mark_of(folder) == "run"
 
 
 def test_a_folder_may_be_removed_while_it_is_held(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_folder_may_be_removed_while_it_is_held(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "run")
     with job(tmp_path / "run").held():
         (tmp_path / "run" / "a.txt").touch()
-    assert kind_of(tmp_path / "run") == "run"
+    assert mark_of(tmp_path / "run") == "run"
 
 
 def test_a_killed_process_holds_nothing_and_its_drafts_go(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def encode(
     texts: list[str],
     *,
     output: str,
-    text: str | None = None,
+    text_column: str | None = None,
     batch_size: int = 64,
     pooling: str | None = None,
     prompt: str | None = None,
@@ -45,23 +45,17 @@ def encode(
     Args:
         model: The model: a folder or a hub name, such as isotrope/small.
         texts: Files, folders or URLs of text; each row gives one vector.
-        output: OUT.npy, OUT.parquet, or a folder or URL for Parquet files.
+        output: OUT.parquet, or a folder or URL for Parquet files.
         batch_size: Texts at a time, at most; fewer where they are long.
         keep: Columns to write beside the vectors, such as id,title.
-        engine: one process, several processes, or ray (needs isotrope[ray]).
-        workers: Workers of processes or ray; default: one a core.
+        engine: one process, or ray (needs isotrope[ray]).
+        workers: Workers of ray; default: one a core.
         address: Of a Ray cluster; default: Ray on this machine.
         dtype: float32, bf16 (for CPUs that have it), or auto: the faster one that is as good.
     """
     options = {**locals(), "texts": text_sources(texts)}
     written = call("isotrope.encoding.encode:encode", options)
-    from isotrope.encoding.output import beside
-
-    kept = beside(Path(written))
-    columns = ""
-    if str(written).endswith(".npy") and kept.exists():
-        columns = f", the kept columns to {kept}"
-    console.print(f"written to {written}{columns}")
+    console.print(f"written to {written}")
 
 
 @command
@@ -71,10 +65,7 @@ def search(
     *,
     model: str | None = None,
     top: int = 10,
-    engine: str = "exact",
     hybrid: float = 0.0,
-    texts: list[str] | None = None,
-    text: str | None = None,
     query_prompt: str | None = None,
     json_file: str | None = None,
 ) -> None:
@@ -83,13 +74,11 @@ def search(
     Every vector is compared. The memory does not grow with their number.
 
     Args:
-        index: What isotrope encode wrote: OUT.npy, OUT.parquet or a folder.
+        index: What isotrope encode wrote: OUT.parquet or a folder.
         queries: Default: the lines of the standard input.
         model: The model that encoded the texts; default: the one that the index names.
         top: Rows for each query.
-        engine: exact (torch), or faiss (needs isotrope[faiss]).
-        hybrid: BM25's share of the score, from 0 to 1; the cosine is the rest.
-        texts: For OUT.npy: a file that was encoded; again for more, in their order.
+        hybrid: BM25's share of the score, from 0 to 1; the similarity is the rest.
     """
     options = {**locals()}
     del options["json_file"]
@@ -121,7 +110,7 @@ def _lines_of_standard_input() -> list[str]:
 def _hits_table(query: str, hits: "Sequence[Hit]", with_score: bool) -> Table:
     """A row for each hit; the text is the last column."""
     columns = sorted(hits[0].fields if hits else (), key=lambda name: name == "text")
-    scores = ["score", "cosine"] if with_score else ["cosine"]
+    scores = ["score", "similarity"] if with_score else ["similarity"]
     header = ["rank", *scores, "row", *columns]
     rows = []
     for rank, hit in enumerate(hits, start=1):

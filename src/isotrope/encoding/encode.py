@@ -1,19 +1,17 @@
-"""Embeddings of texts of any number: a row out for each row in, in constant memory, going on after
-a kill.
+"""Embeddings of texts of any number: a row out for each row in, in constant memory.
+
+After a stop, the same call goes on.
 """
 
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import torch
-import xxhash
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
@@ -23,31 +21,50 @@ from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line, usable_cores
 from isotrope.encoder import load
 from isotrope.encoder.checksum import located
+from isotrope.encoder.embed import Vectors
 from isotrope.encoder.fast.half import AUTO, DTYPES, choose_dtype, dtype_of
 from isotrope.encoder.prompts import Prompts, used_prompt
-from isotrope.encoding import tasks
-from isotrope.encoding.output import IDENTITY, KIND, MANIFEST, destination
+from isotrope.encoding.engines import Engine, WorkerModel, encode_by_ray, encode_here
+from isotrope.encoding.index import VectorStore
+from isotrope.encoding.manifest import IDENTITY, MANIFEST, Identity, Manifest
+from isotrope.encoding.model import (
+    LoadOptions,
+    ModelLike,
+    encoder_checksum,
+    first_vector,
+    model_name,
+    open_model,
+)
+from isotrope.encoding.output import (
+    KEYED_FILES,
+    KIND,
+    Destination,
+    PartFiles,
+    parse_destination,
+)
 from isotrope.encoding.rows import TEXT, write_rows
-from isotrope.encoding.tasks import Engine, WorkerModel, encoder_checksum, first_vector, shown_name
+from isotrope.encoding.shards import ShardTask
 from isotrope.errors import UserError, check_known, needs
 from isotrope.store.files import check_space, clear_drafts, draft_path, file_checksum, writing
 from isotrope.store.job import AGAIN, Job
 from isotrope.store.remote import lies_within
-from isotrope.text import read_text
+from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.coverage import STRANGE, unknown_warning
 from isotrope.text.files import not_read
 from isotrope.types import Encoder
 
-FEWEST = 2000  # texts: fewer are done before it is known which dtype is faster
-ENGINES = ("one", "processes", "ray")
+# With fewer texts, all are encoded before it is known which dtype is faster.
+MIN_TEXTS_TO_MEASURE = 2000
+ENGINES = ("one", "ray")
+_BYTES = 4  # of a number
 
 
 def encode(
-    model: str | Path | Encoder,
-    texts: Any,
+    model: ModelLike,
+    texts: TextLike,
     output: str | Path | None = None,
     *,
-    text: str | None = None,
+    text_column: str | None = None,
     batch_size: int = 64,
     shard: int = 50_000,
     pooling: str | None = None,
@@ -63,36 +80,33 @@ def encode(
     console: Console | None = None,
     restart: bool = False,
     dtype: str = AUTO,
-) -> Any:
+) -> Vectors | Path | str:
     """Embed every text, in order, with at most one shard of text and vectors in memory.
 
-    There is one row out for each row in: a blank line or a null is the empty sentence. The output
-    is
+    There is one row out for each row in: a blank line or a null is the empty text. The output is
 
     - None: the result is an array (N, D) in memory;
-    - ``OUT.npy``: one float32 array (N, D); with ``keep``, the kept columns of the same rows in
-      ``OUT.kept.parquet``;
     - ``OUT.parquet``: columns ``text``, those kept, and ``embedding`` (a fixed-size list of
-      float32), a row group a shard;
+      float32), a row group for each shard;
     - a folder, or its URL: such Parquet files, ``part-00000.parquet`` …, which pyarrow, pandas,
-      DuckDB and datasets open as one table. ``_manifest.json`` says rows, dimension, model and key.
-      It comes last.
+      DuckDB and datasets open as one table. ``_manifest.json`` says rows, dimension, model and key,
+      and has a checksum of each part. It comes last.
 
     A file appears only whole, in place of an older one; until then, its shards are in
-    ``OUT.npy.parts/``. After a kill, Ctrl-C or a full disk, the same call encodes only the shards
-    that are missing.
+    ``OUT.parquet.parts/``. After a kill, Ctrl-C or a full disk, the same call encodes only the
+    shards that are missing, or that are not as they were written.
 
     Args:
         model: what `isotrope.load` takes, or an object with ``encode(list[str]) -> (n, D)``, which
-            is handed ``batch_size`` sentences at a time (a sentence-transformers model more, to
-            batch itself).
+            is handed ``batch_size`` texts at a time (a sentence-transformers model more, to batch
+            itself).
         texts: a list of texts, a `datasets.Dataset`, a pandas DataFrame or Series, files, folders
             or URLs (see `isotrope.text.files.SUPPORTED`). A document has a row for each of its
             blocks.
         output: where to.
-        text: the column of the sentences in tables; see `isotrope.text.tables.Columns.choose` for
-            the default.
-        batch_size: sentences of a forward pass, at most (see `vectors_of`); changes the vectors by
+        text_column: the column of the texts in tables; see
+            `isotrope.text.tables.Columns.choose` for the default.
+        batch_size: texts of a forward pass, at most (see `vectors_of`); changes the vectors by
             rounding only.
         shard: rows of a shard.
         pooling: as in `isotrope.load`, and so are the next four.
@@ -102,10 +116,10 @@ def encode(
         prompt_name: the same, by its name in the model.
         keep: columns of the input to carry beside the vectors, of any type; a string names them
             with commas.
-        engine: ``one`` process; several ``processes`` on this machine; ``ray``, for Ray Data here
-            or on a cluster, whose machines must all see the model and the output. The files are
-            those of one process with as many threads as a worker has.
-        workers: processes or actors, which share the threads; by default one a usable core.
+        engine: ``one`` process; or ``ray``, for Ray Data here or on a cluster, whose machines must
+            all see the model and the output. The files are those of one process with as many
+            threads as a worker has.
+        workers: of Ray, which share the threads; by default one for each usable core.
         address: of a Ray cluster, such as ``auto`` or ``ray://host:10001``; default: Ray is started
             on this machine.
         progress: called with the number of rows done so far, of them all.
@@ -122,196 +136,288 @@ def encode(
         UserError: anything wrong with model, texts (with file and line), columns, output or encoder
             (with the row); shards that were begun with another model, other texts or other options.
     """
-    if output is None:
-        options = {
-            name: value
-            for name, value in locals().items()
-            if name not in ("model", "texts", "output")
-        }
-        with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
-            return np.load(encode(model, texts, Path(folder, "vectors.npy"), **options))
     check_counts(batch_size=batch_size, shard=shard, workers=workers)
     check_known("dtype =", dtype, DTYPES)
-    several = _several(
-        engine, workers, address, loadable=isinstance(model, str | Path | SentenceTransformer)
+    crew = _check_engine(model, engine, workers, address)
+    destination = None if output is None else parse_destination(output)
+    if destination is not None:
+        destination.check(_names(keep), restart)
+    source = read_text(texts, text_column=text_column)
+    _check_apart(output, source)
+
+    encoding = _Encoding(
+        model=model,
+        source=source,
+        load_options=LoadOptions(pooling, normalize, device, prompt, prompt_name),
+        dtype=dtype,
+        keep=_names(keep),
+        shard=shard,
+        batch_size=batch_size,
+        crew=crew,
+        restart=restart,
+        progress=progress or (lambda done: None),
+        console=console or plain_console(quiet=True),
     )
-    place = destination(output)
-    kept = list(
-        dict.fromkeys(
-            filter(None, map(str.strip, keep.split(",") if isinstance(keep, str) else keep))
-        )
-    )
-    place.check(kept, restart)
-    given = read_text(texts, text_column=text)
-    if inside := next((path for path in given.paths if lies_within(output, path)), None):
-        raise UserError(f"output {output} lies in the input {inside}", "write elsewhere")
-    shown = console or plain_console(quiet=True)
-    if left := not_read(given.paths):
-        shown.print(left)
-    options = {"pooling": pooling, "normalize": normalize, "device": device, "prompt": prompt}
-    # a job goes on as it was begun
-    begun = place.begun("dtype") if dtype == AUTO and not restart else None
-    wanted = begun if dtype == AUTO else dtype
-    own = dtype_of(model) if isinstance(model, SentenceTransformer) else None
-    options |= {"prompt_name": prompt_name, "dtype": None if wanted == own else wanted}
-    with _draft(place.folder.resolve()) as draft:  # "." has no name
-        with watch("reading the texts", shown):
-            encoder = opened(model, options)
-            first = first_vector(encoder)  # (1, D)
-            sizes = write_rows(draft, given, kept, shard)
-        if not sizes:
-            raise UserError(f"{given.name} has no rows", "give a file with sentences")
-        if note := Prompts(prompt, prompt_name).note(encoder, shown_name(model)):
-            shown.print(note)
-        first_texts = next(pq.ParquetFile(draft).iter_batches(STRANGE, columns=[TEXT]))[
-            0
-        ].to_pylist()
-        if isinstance(encoder, SentenceTransformer) and (
-            warning := unknown_warning(encoder, first_texts)
-        ):
-            shown.print(warning)
-        if (
-            dtype == AUTO
-            and not begun
-            and sum(sizes) >= FEWEST
-            and isinstance(encoder, SentenceTransformer)
-        ):
-            with watch("comparing bf16 with float32", shown):
-                if encoder is model:  # the given one stays as it is
-                    encoder = load(located(model), frozen=True)
-                choose_dtype(encoder, first_texts)
-        options["dtype"] = dtype_of(encoder) if isinstance(encoder, SentenceTransformer) else None
-        checksum, dimension = encoder_checksum(encoder, first), first.shape[1]
-        made_from = {
-            "output": "folder" if place.whole is None else place.whole.suffix,
-            "pooling": pooling,
-            "normalize": normalize,
-            "shard": shard,
-            "keep": kept or None,
-            "prompt": used_prompt(encoder) or None
-            if isinstance(encoder, SentenceTransformer)
-            else None,
-            "dtype": options["dtype"],
-            "model": checksum,
-            "input": file_checksum(draft),
-        }
-        names = (IDENTITY, MANIFEST)
-        job = Job(
-            place.folder, KIND, made_from, [given], restart=restart, names=names, shown=place.shown
-        )
-        with job.held(), place.tidied():
-            todo = place.missing(sizes)
-            job.begin()
-            if todo:
-                if not place.url:  # one file of all parts is written beside them
-                    copies = 2 if place.whole else 1
-                    check_space(
-                        place.folder,
-                        4 * sum(sizes[n] for n in todo) * dimension * copies,
-                        "the output",
-                    )
-                task = place.task(draft, dimension, batch_size, shared=address is not None)
-                work: Engine = partial(tasks.by_itself, task, encoder)
-                if several:
-                    del encoder, work  # each worker has its own
-                    name = located(model)
-                    # wherever a worker runs
-                    name = str(Path(name).absolute()) if Path(name).is_dir() else name
-                    threads = max(1, torch.get_num_threads() // several)
-                    made = WorkerModel(name, tuple(options.items()), checksum, threads)
-                    many = (
-                        partial(tasks.by_ray, address=address)
-                        if engine == "ray"
-                        else tasks.by_processes
-                    )
-                    work = partial(many, task, made, several)
-                shown.print(threads_line())
-                _go_on(work, sizes, todo, progress, shown)
-            record = {
-                "key": xxhash.xxh3_128_hexdigest(json.dumps(made_from, sort_keys=True).encode()),
-                "rows": sum(sizes),
-                "dimension": dimension,
-                "model": shown_name(model),
-                "shards": len(sizes),
-                "made_from": made_from,
-            }
-            if todo or job.result() is None:
-                if place.missing(sizes):
-                    remedy = "give a folder or URL that all machines see"
-                    raise UserError(
-                        f"{place.shown} lacks parts that the workers have written", remedy
-                    )
-                job.finish(record, announced=())
-            return place.finish(record)
+    if destination is not None:
+        return encoding.write(destination)
+    with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
+        vectors = Path(folder, "vectors")
+        encoding.write(Destination(str(vectors), vectors, is_temporary=True))
+        return VectorStore(vectors).vectors()
 
 
 def check_counts(**counts: int | None) -> None:
-    """Refuse what is less than 1."""
+    """UserError if one of them is less than 1."""
     for name, value in counts.items():
         if value is not None and value < 1:
-            raise UserError(f"{name} = {value!r} is impossible", "choose a whole number from 1")
+            problem = f"{name} = {value!r} is impossible"
+            raise UserError(problem, "choose a whole number from 1", "below-one")
 
 
-def _several(engine: str, workers: int | None, address: str | None, loadable: bool) -> int:
-    """The number of workers, by default one a usable core; 0: this process encodes. Refuse what
-    does not fit.
-    """
+@dataclass(frozen=True, slots=True)
+class _Crew:
+    """Workers of Ray."""
+
+    workers: int
+    address: str | None  # of a cluster
+
+
+def _check_engine(
+    model: ModelLike, engine: str, workers: int | None, address: str | None
+) -> _Crew | None:
+    """The workers; None: this process encodes. UserError if options contradict each other."""
     check_known("engine =", engine, ENGINES)
-    reasons = {
-        "takes no address": address is not None and engine != "ray",
-        "takes no workers": workers not in (None, 1) and engine == "one",
-        "needs a sentence-transformers model": engine != "one" and not loadable,
-    }
-    if wrong := [why for why, holds in reasons.items() if holds]:
-        remedy = "workers need --engine processes or ray, and an address --engine ray"
-        raise UserError(
-            f"the engine {engine} {wrong[0]}", remedy if loadable else "leave the engine out"
+    if engine == "one":
+        if workers not in (None, 1) or address is not None:
+            option = "address" if address is not None else "workers"
+            remedy = "workers and an address need --engine ray"
+            raise UserError(f"the engine one takes no {option}", remedy, "engine-options")
+        return None
+    if not isinstance(model, str | Path | SentenceTransformer):
+        problem = "the engine ray needs a sentence-transformers model"
+        raise UserError(problem, "leave the engine out", "engine-options")
+    needs("ray", "ray")
+    return _Crew(workers or usable_cores(), address)
+
+
+def _names(keep: Sequence[str] | str) -> list[str]:
+    """The columns to keep, each once."""
+    names = keep.split(",") if isinstance(keep, str) else keep
+    stripped = [name.strip() for name in names]
+    return list(dict.fromkeys(name for name in stripped if name))
+
+
+def _check_apart(output: str | Path | None, source: TextSource) -> None:
+    if output is None:
+        return
+    for path in source.paths:
+        if lies_within(output, path):
+            problem = f"output {output} lies in the input {path}"
+            raise UserError(problem, "write elsewhere", "output-in-input")
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is encoded, once the texts are read and the model is open."""
+
+    encoder: Encoder
+    options: LoadOptions  # that gave the encoder
+    sizes: list[int]  # rows of each shard
+    dimension: int
+    identity: Identity
+
+
+@dataclass(frozen=True)
+class _Encoding:
+    """All that the user asked for, checked and opened."""
+
+    model: ModelLike
+    source: TextSource
+    load_options: LoadOptions
+    dtype: str
+    keep: list[str]
+    shard: int
+    batch_size: int
+    crew: _Crew | None
+    restart: bool
+    progress: Callable[[int], None]
+    console: Console
+
+    def write(self, destination: Destination) -> Path | str:
+        """Encode the texts into the parts of an output -> its path or URL."""
+        unread = not_read(self.source.paths)
+        if unread:
+            self.console.print(unread)
+
+        with _rows_draft(destination.folder.resolve()) as draft:  # "." has no name
+            work = self._prepare(destination, draft)
+            job = Job(
+                destination.folder,
+                KIND,
+                asdict(work.identity),
+                [self.source],
+                restart=self.restart,
+                names=(IDENTITY, MANIFEST),
+                harmless=KEYED_FILES,
+                shown=destination.shown,
+            )
+            with job.held(), destination.tidied():
+                return self._finish(job, destination, draft, work)
+
+    def _prepare(self, destination: Destination, draft: Path) -> _Work:
+        """Open the model, and write the rows into the draft."""
+        dtype_begun = None if self.restart else destination.dtype_begun()  # which goes on
+        options = self._options(dtype_begun)
+        with watch("reading the texts", self.console):
+            encoder = open_model(self.model, options)
+            first = first_vector(encoder)  # (1, D)
+            sizes = write_rows(draft, self.source, self.keep, self.shard)
+        if not sizes:
+            raise UserError(f"{self.source.name} has no rows", "give a file with texts", "no-rows")
+
+        first_texts = _first_texts(draft)
+        self._warn(encoder, first_texts)
+        is_open = self.dtype == AUTO and dtype_begun is None
+        if is_open and sum(sizes) >= MIN_TEXTS_TO_MEASURE:
+            encoder = self._with_faster_dtype(encoder, first_texts)
+
+        options = replace(options, dtype=_dtype_of(encoder))
+        identity = Identity(
+            output="folder" if destination.file is None else destination.file.suffix,
+            pooling=options.pooling,
+            normalize=options.normalize,
+            shard=self.shard,
+            keep=self.keep or None,
+            prompt=_prompt_of(encoder),
+            dtype=options.dtype,
+            model=encoder_checksum(encoder, first),
+            input=file_checksum(draft),
         )
-    if engine == "ray":
-        needs("ray", "ray")
-    return 0 if engine == "one" else workers or usable_cores()
+        return _Work(encoder, options, sizes, first.shape[1], identity)
+
+    def _options(self, dtype_begun: str | None) -> LoadOptions:
+        dtype = dtype_begun if self.dtype == AUTO else self.dtype
+        if isinstance(self.model, SentenceTransformer) and dtype == dtype_of(self.model):
+            dtype = None  # it need not be loaded anew
+        return replace(self.load_options, dtype=dtype)
+
+    def _warn(self, encoder: Encoder, first_texts: list[str]) -> None:
+        """Tell of prompts that are not used, and of a script that the model does not know."""
+        prompts = Prompts(self.load_options.prompt, self.load_options.prompt_name)
+        lines = [prompts.note(encoder, model_name(self.model))]
+        if isinstance(encoder, SentenceTransformer):
+            lines.append(unknown_warning(encoder, first_texts))
+        for line in lines:
+            if line:
+                self.console.print(line)
+
+    def _with_faster_dtype(self, encoder: Encoder, first_texts: list[str]) -> Encoder:
+        if not isinstance(encoder, SentenceTransformer):
+            return encoder
+        with watch("comparing bf16 with float32", self.console):
+            if encoder is self.model:  # the user's stays as it is
+                encoder = load(located(encoder), frozen=True)
+            choose_dtype(encoder, first_texts)
+        return encoder
+
+    def _finish(self, job: Job, destination: Destination, draft: Path, work: _Work) -> Path | str:
+        """Encode the shards that are missing, and publish the output."""
+        record = job.result()
+        parts = PartFiles(destination, work.identity.key, record)
+        missing = parts.missing(work.sizes)
+        job.begin()
+        if missing:
+            self._encode_shards(destination, draft, work, parts, missing)
+            if parts.missing(work.sizes):
+                problem = f"{destination.shown} lacks parts that were written, or they have changed"
+                remedy = "give the same command again, and a folder or URL that all machines see"
+                raise UserError(problem, remedy, "parts-are-gone")
+
+        manifest = self._manifest(destination, work, parts)
+        is_changed = bool(missing) or record is None
+        if is_changed:
+            job.finish(manifest.as_record(), announced=())
+        return destination.publish(manifest, changed=is_changed)
+
+    def _encode_shards(
+        self,
+        destination: Destination,
+        draft: Path,
+        work: _Work,
+        parts: PartFiles,
+        missing: Sequence[int],
+    ) -> None:
+        missing_rows = sum(work.sizes[shard] for shard in missing)
+        if not destination.url:
+            copies = 1 if destination.file is None else 2  # the file is written beside its parts
+            needed = _BYTES * work.dimension * missing_rows * copies
+            check_space(destination.folder, needed, "the output")
+
+        is_shared = self.crew is not None and self.crew.address is not None
+        task = destination.task(draft, work.dimension, self.batch_size, shared=is_shared)
+        engine = self._engine(task, work)
+        self.console.print(threads_line())
+
+        total = sum(work.sizes)
+        done = total - missing_rows
+        with progress_bar("encoded", total, self.console) as bar:
+
+            def report(count: int = 0) -> None:
+                """``count`` rows of a shard are done that is not written yet."""
+                bar.update(done + count)
+                self.progress(done + count)
+
+            report()
+            with closing(engine(missing, report)) as results:
+                for part in results:
+                    parts.add(part)
+                    done += part.rows
+                    report()
+
+    def _engine(self, task: ShardTask, work: _Work) -> Engine:
+        if self.crew is None:
+            return partial(encode_here, task, work.encoder)
+        name = located(self.model)
+        if Path(name).is_dir():
+            name = str(Path(name).absolute())  # wherever a worker runs
+        threads = max(1, torch.get_num_threads() // self.crew.workers)
+        options = tuple(asdict(work.options).items())
+        model = WorkerModel(name, options, work.identity.model, threads)
+        return partial(encode_by_ray, task, model, self.crew.workers, self.crew.address)
+
+    def _manifest(self, destination: Destination, work: _Work, parts: PartFiles) -> Manifest:
+        model_folder = None
+        if isinstance(self.model, SentenceTransformer) and not destination.is_temporary:
+            model_folder = located(self.model)  # so that a search can load it
+        return Manifest(
+            key=work.identity.key,
+            rows=sum(work.sizes),
+            dimension=work.dimension,
+            model=model_name(self.model),
+            shards=len(work.sizes),
+            made_from=work.identity,
+            model_folder=model_folder,
+            parts=parts.checksums_of(len(work.sizes)),
+        )
 
 
-def opened(model: str | Path | Encoder, options: dict[str, Any]) -> Encoder:
-    """A model by its name, with options of `isotrope.load`. An object without options is taken as
-    it is.
-    """
-    given = {name: value for name, value in options.items() if value is not None}
-    if isinstance(model, str | Path) or (isinstance(model, SentenceTransformer) and given):
-        return load(located(model), **given, frozen=True)  # type: ignore[no-any-return]
-    if given:
-        name, value = next(iter(given.items()))
-        raise UserError(f"{name} = {value!r} needs a sentence-transformers model", "leave it out")
-    return model
+def _first_texts(rows: Path) -> list[str]:
+    with pq.ParquetFile(rows) as file:
+        batch = next(file.iter_batches(STRANGE, columns=[TEXT]))
+        return batch[0].to_pylist()  # type: ignore[no-any-return]
 
 
-def _go_on(
-    work: Engine,
-    sizes: Sequence[int],
-    todo: Sequence[int],
-    progress: Callable[[int], None] | None,
-    shown: Console,
-) -> None:
-    done = sum(sizes) - sum(sizes[number] for number in todo)
-    with progress_bar("encoded", sum(sizes), shown) as bar:
+def _dtype_of(encoder: Encoder) -> str | None:
+    return dtype_of(encoder) if isinstance(encoder, SentenceTransformer) else None
 
-        def report(more: int = 0) -> None:
-            bar.update(done + more)
-            if progress:
-                progress(done + more)
 
-        report()
-        with closing(work(todo, report)) as results:  # type: ignore[type-var]
-            for count in results:
-                done += count
-                report()
+def _prompt_of(encoder: Encoder) -> str | None:
+    return used_prompt(encoder) or None if isinstance(encoder, SentenceTransformer) else None
 
 
 @contextmanager
-def _draft(folder: Path) -> Iterator[Path]:
-    """Where the rows are written before the folder is ours: they are part of what decides whether
-    it is.
-    """
+def _rows_draft(folder: Path) -> Iterator[Path]:
+    """Where the rows are written before the folder is taken: its identity depends on them."""
     rows = folder.with_name(f"{folder.name}.rows")
     with writing(folder.parent, AGAIN):
         clear_drafts(folder.parent, rows.name)

@@ -1,4 +1,4 @@
-"""The rows that are encoded, one out for each one in, whatever they come from.
+"""The rows that are encoded: one out for each one in, whatever they come from.
 
 They are read once, into a Parquet file with a row group for each shard. So a task finds its own
 rows by the number of its shard, and what happens to the sources later changes nothing.
@@ -6,6 +6,7 @@ rows by the number of its shard, and what happens to the sources later changes n
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -20,146 +21,173 @@ from isotrope.text.files import LONGEST_LINE, TextFile, reading_errors
 from isotrope.text.readers import rows
 from isotrope.text.tables import Columns, is_string
 
-ROWS, CHARACTERS = 4096, 1 << 22  # read at once
-# a shard ends early here, so that rows of whole books fit into memory too
+TEXT = "text"  # the first column of the rows
+
+# A batch ends at the first of these.
+BATCH_ROWS = 4096
+BATCH_CHARACTERS = 1 << 22
+# A shard ends early here, so that rows of whole books fit into memory too.
 SHARD_CHARACTERS = 1 << 26
-TEXT = "text"
-
-# where its first row is, and its rows: the text, then the kept columns
-Piece = tuple[str, pa.Table]
 
 
-def write_rows(path: Path, opened: TextSource, keep: Sequence[str], shard: int) -> list[int]:
-    """Write rows as a Parquet file with a row group for each shard, with one shard in memory ->
-    their sizes.
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Some rows of one file."""
 
-    A shard has ``shard`` rows, or fewer where the texts are long. A column has one type: whole
-    numbers and fractions become fractions, and nulls may become anything. So with columns to keep,
-    the rows are read twice.
+    place: str  # where the first one is: "notes.csv:17"
+    table: pa.Table  # the texts, then the columns to keep
+
+
+def write_rows(path: Path, source: TextSource, keep: Sequence[str], shard: int) -> list[int]:
+    """Write rows as a Parquet file with a row group for each shard -> the sizes of the shards.
+
+    One shard is in memory. It has ``shard`` rows, or fewer if the texts are long. A column has one
+    type: whole numbers and fractions become fractions, and nulls may become anything. So with
+    columns to keep, the rows are read twice.
     """
-    _ = opened.files  # found before they are read, so that a change is noticed
-    schema = pa.schema([(TEXT, pa.string())])
-    if keep:
-        schema = reduce(
-            _unified,
-            pieces_of(opened, keep),
-            pa.schema([(name, pa.null()) for name in (TEXT, *keep)]),
-        )
+    _ = source.files  # listed before they are read, so that a change is noticed
+    schema = _common_schema(source, keep) if keep else pa.schema([(TEXT, pa.string())])
     sizes: list[int] = []
     try:
         with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
-            for table in _shards(pieces_of(opened, keep), shard, schema):
+            for table in _shards(read_batches(source, keep), shard, schema):
                 writer.write_table(table, row_group_size=len(table))
                 sizes.append(len(table))
     except pa.ArrowNotImplementedError as error:
-        raise UserError(f"Parquet cannot hold the kept columns ({error})", "keep others") from error
+        problem = f"Parquet cannot hold the kept columns ({error})"
+        raise UserError(problem, "keep others", "column-type") from error
     return sizes
 
 
-def _shards(pieces: Iterable[Piece], size: int, schema: pa.Schema) -> Iterator[pa.Table]:
-    waiting: list[pa.Table] = []
-    count = characters = 0
-    for _, piece in pieces:
+def _shards(batches: Iterable[RowBatch], size: int, schema: pa.Schema) -> Iterator[pa.Table]:
+    pieces: list[pa.Table] = []
+    row_count = 0
+    characters = 0
+    for batch in batches:
         start = 0
-        for row, length in enumerate(pc.utf8_length(piece.column(0)).to_pylist()):
-            count, characters = count + 1, characters + length
-            if count == size or characters >= SHARD_CHARACTERS:
-                waiting.append(piece.slice(start, row + 1 - start))
-                yield pa.concat_tables([table.cast(schema) for table in waiting]).combine_chunks()
-                waiting, start, count, characters = [], row + 1, 0, 0
-        waiting.append(piece.slice(start))
-    if count:
-        yield pa.concat_tables([table.cast(schema) for table in waiting]).combine_chunks()
+        lengths = pc.utf8_length(batch.table.column(0)).to_pylist()
+        for row, length in enumerate(lengths):
+            row_count += 1
+            characters += length
+            if row_count == size or characters >= SHARD_CHARACTERS:
+                pieces.append(batch.table.slice(start, row + 1 - start))
+                yield _joined(pieces, schema)
+                pieces = []
+                start = row + 1
+                row_count = 0
+                characters = 0
+        pieces.append(batch.table.slice(start))
+    if row_count:
+        yield _joined(pieces, schema)
 
 
-def _unified(schema: pa.Schema, piece: Piece) -> pa.Schema:
-    """The types that hold the values of both."""
+def _joined(pieces: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    return pa.concat_tables([piece.cast(schema) for piece in pieces]).combine_chunks()
+
+
+def _common_schema(source: TextSource, keep: Sequence[str]) -> pa.Schema:
+    """For each column a type that holds all of its values."""
+    unknown = pa.schema([(name, pa.null()) for name in (TEXT, *keep)])
+    return reduce(_unified, read_batches(source, keep), unknown)
+
+
+def _unified(schema: pa.Schema, batch: RowBatch) -> pa.Schema:
     fields = []
-    # each by itself: two columns may have one name
-    for a, b in zip(schema, piece[1].schema, strict=True):
+    # One at a time, because two columns may have the same name.
+    for old, new in zip(schema, batch.table.schema, strict=True):
+        single = [pa.schema([old]), pa.schema([new])]
         try:
-            fields.append(
-                pa.unify_schemas(
-                    [pa.schema([a]), pa.schema([b])], promote_options="permissive"
-                ).field(0)
-            )
+            fields.append(pa.unify_schemas(single, promote_options="permissive").field(0))
         except pa.ArrowException as error:
-            raise _mixed(a.name, piece[0], f"{a.type} and {b.type}") from error
+            raise _mixed_types(old.name, batch.place, f"{old.type} and {new.type}") from error
     return pa.schema(fields)
 
 
-def _mixed(name: str, where: str, why: object) -> UserError:
-    return UserError(
-        f"column {name!r} holds values of no one type, from {where} on ({why})", "give it one type"
-    )
-
-
-def pieces_of(opened: TextSource, keep: Sequence[str] = ()) -> Iterator[Piece]:
+def read_batches(source: TextSource, keep: Sequence[str] = ()) -> Iterator[RowBatch]:
     """The rows of opened text as they are, in their order, with further columns of any type.
 
     A blank line or a null is the empty text. Columns of Arrow and Parquet stay as they are.
     """
-    for source in opened.files:
-        read = _of_parquet if source.format == ".parquet" else _of_values
-        yield from read(source, opened.text_column, keep)
+    for file in source.files:
+        read = _read_parquet if file.format == ".parquet" else _read_values
+        yield from read(file, source.text_column, keep)
 
 
-def _of_parquet(source: TextFile, text: str | None, keep: Sequence[str]) -> Iterator[Piece]:
-    start = 1
+def _read_parquet(
+    source: TextFile, text_column: str | None, keep: Sequence[str]
+) -> Iterator[RowBatch]:
+    row = 1
     with (
         reading_errors(source),
         io.BufferedReader(source.open()) as raw,
         pq.ParquetFile(raw) as file,
     ):
-        kinds = [
-            (one.name, "string" if is_string(one.type) else str(one.type))
-            for one in file.schema_arrow
-        ]
-        chosen = Columns(text).choose(source, kinds, tuple(keep))
-        for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys(chosen))):
-            texts, where = pc.fill_null(batch[chosen[0]].cast(pa.string()), ""), f"{source}:{start}"
+        kinds = [(field.name, _kind(field.type)) for field in file.schema_arrow]
+        text_name, *kept_names = Columns(text_column).choose(source, kinds, tuple(keep))
+        names = list(dict.fromkeys([text_name, *kept_names]))
+        for batch in file.iter_batches(BATCH_ROWS, columns=names):
+            place = f"{source}:{row}"
+            texts = pc.fill_null(batch[text_name].cast(pa.string()), "")
             try:
                 texts.validate(full=True)
             except pa.ArrowInvalid as error:
-                raise _unfit(
-                    f"{where}, or a row behind it, holds what is not UTF-8 text"
-                ) from error
-            yield where, pa.table([texts, *map(batch.column, chosen[1:])], [TEXT, *chosen[1:]])
-            start += len(batch)
+                raise _not_text(f"{place}, or a row after it, is not UTF-8 text") from error
+            columns = [texts, *(batch.column(name) for name in kept_names)]
+            yield RowBatch(place, pa.table(columns, [TEXT, *kept_names]))
+            row += len(batch)
 
 
-def _of_values(source: TextFile, text: str | None, keep: Sequence[str]) -> Iterator[Piece]:
-    part: list[tuple[Any, ...]] = []
-    first = characters = 0
-    for number, (value, *others) in rows(source, Columns(text), tuple(keep)):
-        line = value or ""
-        if source.format == ".txt":
-            # the reader has cut it
-            if len(line.encode("utf-8", "surrogateescape")) >= LONGEST_LINE:
-                raise _unfit(f"{source}:{number} is longer than {LONGEST_LINE} bytes")
-            line = line.removesuffix("\n").removesuffix("\r")
-        if printable(line) != line:
-            raise _unfit(f"{source}:{number} holds what is not UTF-8 text")
-        first = first or number
-        part.append((line, *others))
-        characters += len(line)
-        if len(part) == ROWS or characters >= CHARACTERS:
-            yield _piece(f"{source}:{first}", part, keep)
-            part, first, characters = [], 0, 0
-    if part:
-        yield _piece(f"{source}:{first}", part, keep)
+def _kind(column_type: pa.DataType) -> str:
+    return "string" if is_string(column_type) else str(column_type)
 
 
-def _piece(where: str, part: Sequence[tuple[Any, ...]], keep: Sequence[str]) -> Piece:
-    texts, *others = zip(*part, strict=True)
+def _read_values(
+    source: TextFile, text_column: str | None, keep: Sequence[str]
+) -> Iterator[RowBatch]:
+    """The rows of a file that Python reads, as tables."""
+    values: list[tuple[Any, ...]] = []
+    place = ""
+    characters = 0
+    for number, (value, *kept_values) in rows(source, Columns(text_column), tuple(keep)):
+        text = _checked(value or "", source, number)
+        place = place or f"{source}:{number}"
+        values.append((text, *kept_values))
+        characters += len(text)
+        if len(values) == BATCH_ROWS or characters >= BATCH_CHARACTERS:
+            yield _batch(place, values, keep)
+            values = []
+            place = ""
+            characters = 0
+    if values:
+        yield _batch(place, values, keep)
+
+
+def _checked(text: str, source: TextFile, number: int) -> str:
+    """The text of a row without a line end; UserError if it was cut, or is not UTF-8."""
+    if source.format == ".txt":
+        if len(text.encode("utf-8", "surrogateescape")) >= LONGEST_LINE:  # the reader has cut it
+            raise _not_text(f"{source}:{number} is longer than {LONGEST_LINE} bytes")
+        text = text.removesuffix("\n").removesuffix("\r")
+    if printable(text) != text:
+        raise _not_text(f"{source}:{number} is not UTF-8 text")
+    return text
+
+
+def _batch(place: str, values: Sequence[tuple[Any, ...]], keep: Sequence[str]) -> RowBatch:
+    texts, *kept_columns = zip(*values, strict=True)
     arrays = [pa.array(texts, pa.string())]
-    for name, values in zip(keep, others, strict=True):
+    for name, column in zip(keep, kept_columns, strict=True):
         try:
-            arrays.append(pa.array(values))
+            arrays.append(pa.array(column))
         except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-            raise _mixed(name, where, error) from error
-    return where, pa.table(arrays, [TEXT, *keep])
+            raise _mixed_types(name, place, error) from error
+    return RowBatch(place, pa.table(arrays, [TEXT, *keep]))
 
 
-def _unfit(problem: str) -> UserError:
-    return UserError(problem, "convert the file to UTF-8, or correct the line")
+def _mixed_types(name: str, place: str, reason: object) -> UserError:
+    problem = f"column {name!r} has values of several types, from {place} on ({reason})"
+    return UserError(problem, "give it one type", "column-type")
+
+
+def _not_text(problem: str) -> UserError:
+    return UserError(problem, "convert the file to UTF-8, or correct the line", "not-utf-8")

@@ -16,7 +16,7 @@ from isotrope.store.files import (
     DRAFT,
     LOCK,
     checksums,
-    kind_of,
+    mark_of,
     new_folder,
     read_record,
     remove,
@@ -63,7 +63,7 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
 
 def _make(folder: Path, make: Callable[[Path], None]) -> None:
     prune(folder.parent)
-    if kind_of(folder) == _KIND:  # it is damaged
+    if mark_of(folder) == _KIND:  # it is damaged
         remove(folder)
     with new_folder(folder, _KIND) as draft:
         make(draft)
@@ -73,7 +73,7 @@ def _make(folder: Path, make: Callable[[Path], None]) -> None:
 def is_whole(folder: Path, kind: str = _KIND) -> bool:
     """Whether a folder is marked as ``kind``, and its files are as they were written."""
     with suppress(OSError, UserError):
-        return kind_of(folder) == kind and read_record(folder / CONTENTS) == checksums(folder)
+        return mark_of(folder) == kind and read_record(folder / CONTENTS) == checksums(folder)
     return False
 
 
@@ -88,7 +88,7 @@ def prune(folder: Path) -> None:
                 continue
             if path.name.endswith(LOCK):
                 path.unlink()
-            elif path.name.endswith(DRAFT) or kind_of(path) == _KIND:
+            elif path.name.endswith(DRAFT) or mark_of(path) == _KIND:
                 remove(path)
 
 

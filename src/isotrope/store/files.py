@@ -167,7 +167,7 @@ def clear_drafts(folder: Path, name: str | None = None) -> None:
 # --- marks: whose a folder is
 
 
-def kind_of(folder: Path) -> str | None:
+def mark_of(folder: Path) -> str | None:
     """What a folder is for, by its mark: ``run``, ``model`` …; None if it has none that is whole."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         kind = json.loads((folder / MARK).read_text(encoding="utf-8"))["kind"]
@@ -203,7 +203,7 @@ def _problem_of_place(folder: Path, kind: str) -> str:
     if not folder.is_dir():
         return ""
 
-    mark = kind_of(folder)
+    mark = mark_of(folder)
     if mark:
         return "" if mark == kind else f"was made as {mark}, not as {kind}"
     # Nobody else makes such a file, and a loss of power may leave it empty.
@@ -227,7 +227,7 @@ def check_replaceable(folder: Path, kind: str) -> None:
 def claim(folder: Path, kind: str) -> None:
     """Take ``folder`` for ``kind``, if `check_place` passes: a new or empty one gets the mark."""
     check_place(folder, kind)
-    if kind_of(folder) is None:
+    if mark_of(folder) is None:
         folder.mkdir(parents=True, exist_ok=True)
         put_mark(folder, kind)
 
@@ -239,7 +239,7 @@ def remove(path: Path) -> None:
     rest is still ours. UserError if the path is there and not ours.
     """
     is_folder = path.is_dir() and not path.is_symlink()
-    is_marked = is_folder and kind_of(path) is not None
+    is_marked = is_folder and mark_of(path) is not None
     is_there = path.exists() or path.is_symlink()
     if is_there and not is_marked and not path.name.endswith(DRAFT):
         raise UserError(
@@ -356,7 +356,12 @@ class RecordLog:
 def file_checksum(path: Path) -> str:
     """xxh3 of a file's bytes, 128 bits, hexadecimal."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
+        return stream_checksum(file)
+
+
+def stream_checksum(file: Any) -> str:
+    """`file_checksum` of an open binary file."""
+    return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
 
 
 def value_checksum(value: Any) -> str:

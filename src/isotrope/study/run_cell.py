@@ -27,7 +27,7 @@ from isotrope.evaluation.suite import run as evaluate
 from isotrope.post.names import post_step
 from isotrope.preset.preset import EncoderSettings, build_objective, read_preset
 from isotrope.report.space import pair_cosines
-from isotrope.store.files import Record, kind_of, remove
+from isotrope.store.files import Record, mark_of, remove
 from isotrope.store.job import in_turn
 from isotrope.study.cell import COSINES, DRAWS, METRICS, RESAMPLES, Cell
 from isotrope.study.columns import FALL, SELF_MADE, sts_scores, suite_scores
@@ -69,7 +69,7 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
             settings = {**cell.settings, "then": cell.row.then} if cell.row.then else cell.settings
             what = {"preset": Path(cell.row.preset).stem, "seed": cell.seed, "settings": settings}
             record = cell.finish(what | {"environment": environment()} | found)
-        if kind_of(run.path) == KIND:
+        if mark_of(run.path) == KIND:
             remove(run.path)
     return record
 
