@@ -39,7 +39,7 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 from benchmarks.timing import show
 from isotrope import load
-from isotrope.teachers._model import Visited, looked_up
+from isotrope.teachers._model import RunRows, looked_up
 from isotrope.text.corpus import Texts, build_texts
 from isotrope.text.files import find_sources
 from isotrope.text.sample import PermutedBatches
@@ -81,7 +81,7 @@ def teach(lines: int, folder: Path) -> None:
         file.truncate(4 * WIDTH * lines)
     store = looked_up(
         np.memmap(path, np.float32, "r", shape=(lines, WIDTH)),
-        Visited(range(lines), np.arange(lines)),
+        RunRows(range(lines), np.arange(lines)),
     )
     for rows in islice(PermutedBatches(range(lines), BATCH, seed=1), BATCHES):
         store(Batch(torch.tensor(rows), torch.Generator()))

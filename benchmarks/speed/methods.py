@@ -33,7 +33,7 @@ from benchmarks.timing import clock, interleave, lines, ratio, show
 from isotrope import load
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.preset.preset import Preset, read_preset
-from isotrope.training.fit import DevScore
+from isotrope.training.evaluators import DevScore
 
 METHODS = ["rankcse-listnet", "rankcse-listmle", "whitenedcse", "dclr", "all-three"]
 ZOO = [

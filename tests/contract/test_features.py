@@ -22,7 +22,7 @@ from isotrope.contract.features import (
     in_rows,
     outputs,
     stacked,
-    whole,
+    step_features,
 )
 from isotrope.encoder.fast.packed import WIDTH
 from isotrope.terms.infonce import InfoNCE
@@ -83,7 +83,7 @@ def test_erased_features_in_every_family_equal_other_weights(family: SentenceTra
     column = family.preprocess(sentences(4))
     assert (column["attention_mask"] == 0).any(), "sentences of several lengths"
     step, weights = Cutoff("feature", 0.25), table.weight.detach().clone()
-    changed = step({**column, **whole(family, column)}, torch.Generator().manual_seed(0))
+    changed = step({**column, **step_features(family, column)}, torch.Generator().manual_seed(0))
     with torch.no_grad():
         found = embed(family, dict(changed))
         expected = torch.empty_like(found)
@@ -92,7 +92,7 @@ def test_erased_features_in_every_family_equal_other_weights(family: SentenceTra
             expected[sentence] = family(dict(column))["sentence_embedding"][sentence]
         table.weight.copy_(weights)
         plain = family(dict(column))["sentence_embedding"]
-        unchanged = embed(family, {**column, **whole(family, column)})
+        unchanged = embed(family, {**column, **step_features(family, column)})
     assert torch.allclose(unchanged, plain, atol=1e-6), "nothing erased, nothing changed"
     assert torch.allclose(found, expected, atol=1e-6)
     assert not torch.allclose(found, plain, atol=1e-3)
@@ -104,7 +104,7 @@ def test_every_family_takes_what_consert_changes(family: SentenceTransformer) ->
     plain = Objective(family, {"infonce": InfoNCE()}).encode(columns, None).stack
     needs = (LAYER_TOKENS, LAYER_FEATURES, POSITIONS)
     with torch.no_grad():
-        unchanged = embed(family, {**columns[0], **whole(family, columns[0], needs)})
+        unchanged = embed(family, {**columns[0], **step_features(family, columns[0], needs)})
     assert torch.allclose(unchanged, plain[0], atol=1e-5)
     for step in (LayerCutoff("token", 0.3), LayerCutoff("feature", 0.3), PositionShuffle()):
         changed = (
@@ -134,7 +134,7 @@ def test_fillers_of_a_packed_batch_do_not_move_what_is_erased(tiny_model: Path) 
     )
     column = plain.preprocess(sentences(4))
     changed = LayerCutoff("token", 0.4)(
-        column | whole(plain, column, (LAYER_TOKENS,)), torch.Generator().manual_seed(0)
+        column | step_features(plain, column, (LAYER_TOKENS,)), torch.Generator().manual_seed(0)
     )
     with torch.no_grad():
         expected, found = embed(plain, dict(changed)), embed(packed, dict(changed))
@@ -146,7 +146,7 @@ def test_a_stack_of_passes_has_the_embeddings_of_each(family: SentenceTransforme
     """Another pass's longer sentences, and its erased features, change nothing."""
     short, long = (family.preprocess(text) for text in (["the river"] * 2, sentences(2)))
     assert short["input_ids"].shape[1] < long["input_ids"].shape[1]
-    passes = [{**column, **whole(family, column)} for column in (short, long)]
+    passes = [{**column, **step_features(family, column)} for column in (short, long)]
     passes[1][KEEP][:, :, ::2] = 0
     with torch.no_grad():
         found = embed(family, stacked(passes))
@@ -170,7 +170,7 @@ def test_positions_do_not_change_where_sentences_are_padded_on_the_left(
         family.tokenizer.padding_side = side
     assert (column["attention_mask"][:, 0] == 0).any()
     with torch.no_grad():
-        found = embed(family, {**column, **whole(family, column)})
+        found = embed(family, {**column, **step_features(family, column)})
         assert torch.allclose(found, family(dict(column))["sentence_embedding"], atol=1e-5)
 
 

@@ -20,7 +20,7 @@ from isotrope.preset.preset import (
     read_preset,
 )
 from isotrope.preset.sources import annotated, cited_sources, flat
-from isotrope.preset.tables import preset_descriptions, resolved_tables
+from isotrope.preset.tables import names_backbone, preset_descriptions, resolved_tables
 from isotrope.text.pairs.crops import Crops
 from isotrope.text.pairs.passages import Passages
 from isotrope.text.pairs.sentences import Neighbours
@@ -308,3 +308,16 @@ def test_presets_that_read_documents() -> None:
         assert pair_maker(preset) == (maker, 8 if name == "distil-documents" else 2)
         assert preset.parts()[0].cls is type(maker)
         assert preset.train.select == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("simcse", False), ("simcse-bert-base", True), ("whitenedcse", False)]
+)
+def test_a_size_names_the_model_that_it_is_for(name: str, expected: bool) -> None:
+    assert names_backbone(name) is expected
+
+
+def test_a_file_of_the_users_may_name_its_model(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "simcse"\n[encoder]\nbackbone = "isotrope/small"\n')
+    assert names_backbone(str(path))

@@ -25,7 +25,7 @@ from isotrope.terms.diffcse import DiffCSE
 from isotrope.terms.infocse import InfoCSE, infocse
 from isotrope.terms.infonce import InfoNCE
 from isotrope.terms.mutual_information import MutualInformation
-from isotrope.terms.paser import said
+from isotrope.terms.paser import phrase_only
 from isotrope.terms.tsdae import TSDAE
 from oracle import losses as oracle
 
@@ -150,14 +150,14 @@ def test_what_paser_says_by_hand() -> None:
     text = torch.tensor([[1, 5, 6, 7, 2], [0, 0, 1, 8, 2], [1, 5, 2, 0, 0]])
     mask = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [1, 1, 1, 0, 0]])
     hidden = torch.tensor([[0, 0, 1, 1, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]).bool()
-    ids, seen = said(text, mask, hidden)
+    ids, seen = phrase_only(text, mask, hidden)
     assert seen.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0], [0, 0, 0, 0]]
     assert [row[real > 0].tolist() for row, real in zip(ids, seen, strict=True)] == [
         [1, 6, 7, 2],
         [1, 8, 2],
         [],
     ]
-    assert not said(text, mask, hidden & False)[1].any()
+    assert not phrase_only(text, mask, hidden & False)[1].any()
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -207,7 +207,7 @@ def test_every_token_is_told_from_the_vector_and_the_tokens_before(
     ):
         tokens, vector = ids[mask.bool()], views.stack[0, number : number + 1]
         for place in range(1, len(tokens)):
-            logits = made.terms["tsdae"].said(vector, tokens[None, :place])
+            logits = made.terms["tsdae"].decode(vector, tokens[None, :place])
             losses.append(-logits[0, -1].log_softmax(dim=-1)[tokens[place]])
     found = made.loss(views, [], made.terms)["tsdae"]
     assert found.item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-10)

@@ -34,8 +34,8 @@ from isotrope.teachers._model import TeacherModel
 from isotrope.text import read_text
 from isotrope.text.sample import Sample
 from isotrope.text.tokens import token_data
-from isotrope.training.inputs import read_inputs
-from isotrope.training.prepare import SHOWN, TrainingPlan, prepare, untrained
+from isotrope.training.inputs import RunRequest, read_inputs
+from isotrope.training.prepare import REPORTED_TEXTS, TrainingPlan, prepare, untrained
 from isotrope.training.train import Run
 
 DECIDING = {
@@ -138,7 +138,7 @@ def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_i
     """As many sentences a step, and no dropout or token step."""
 
     def identity(batch: int, *overrides: str) -> object:
-        return read_inputs(
+        request = RunRequest(
             read_text(corpus_file),
             model=str(tiny_model),
             dev="none",
@@ -149,7 +149,8 @@ def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_i
                 "views.mlp=false",
                 *overrides,
             ),
-        ).identity
+        )
+        return read_inputs(request).identity
 
     one = identity(16, *more)
     launched(monkeypatch, 2)
@@ -235,7 +236,7 @@ def test_held_out_documents_are_never_trained_on(tiny_model: Path, documents_fil
     opened = read_text(documents_file)
     given = {"model": str(tiny_model), "dev": "none", "labels": "none"}
     corpus, documents = (
-        read_inputs(opened, preset="crops", held_out=10, seed=3, **given).corpus,
+        read_inputs(RunRequest(opened, preset="crops", held_out=10, seed=3, **given)).corpus,
         opened.documents(),
     )
     train, held = documents.split(10, 3)
@@ -282,7 +283,7 @@ def test_only_the_sample_of_a_url_is_kept(
     }
     here, there = (
         read_inputs(
-            read_text(place), preset="simcse", overrides=["train.batch_size=4"], **given
+            RunRequest(read_text(place), preset="simcse", overrides=["train.batch_size=4"], **given)
         ).corpus
         for place in (corpus_file, "memory://corpus.txt")
     )
@@ -312,12 +313,13 @@ def prepared(
     """The plan, and what was said."""
     out = io.StringIO()
     text = {name: more.pop(name) for name in ("keep_duplicates", "split") if name in more}
-    inputs = read_inputs(
+    request = RunRequest(
         read_text(corpus, **text),
         model=str(model),
         overrides=(*SMALL, *overrides),
         **{"dev": "none", "labels": "none", "max_texts": 64, **more},
     )
+    inputs = read_inputs(request)
     job = Job(output, "run", inputs.identity)
     with job.held():
         yield prepare(inputs, job, plain_console(file=out)), out.getvalue()
@@ -418,7 +420,7 @@ def test_the_run_begins_with_the_student_as_it_is_and_an_objective_that_has_seen
         ] == [0]
         assert not plan.model.training
         assert plan.model.max_seq_length == 64, "train.max_length is for training alone"
-        assert plan.folder.sample == plan.watched[:SHOWN]
+        assert plan.folder.sample == plan.watched[:REPORTED_TEXTS]
         assert set(plan.watched) <= set(corpus_file.read_text().splitlines())
         head = {
             name: value.clone() for name, value in plan.objective.components.state_dict().items()
@@ -479,9 +481,7 @@ def test_a_model_that_reads_from_left_to_right_is_not_pooled_at_its_first_token(
 ) -> None:
     """There, the first token has seen no other."""
     decoder = build_decoder(tmp_path / "decoder", "right", pooled=False)
-    problem = (
-        "'cls' tell a text's first token alone: choose --set encoder.pooling=lasttoken, or mean"
-    )
+    problem = "'cls' depend only on the first token of a text: choose --set encoder.pooling=lasttoken, or mean"
     refused = prepared(decoder, corpus_file, tmp_path / "run", "encoder.pooling=cls")
     with pytest.raises(UserError, match=problem), refused:
         pass

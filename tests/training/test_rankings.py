@@ -79,7 +79,7 @@ def test_after_a_kill_it_goes_on_to_the_same_bits(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = learn(tiny_model, tmp_path / "whole")
-    monkeypatch.setattr(rankings, "CHECKPOINTED", 4)
+    monkeypatch.setattr(rankings, "SAVE_STEPS", 4)
     step, seeds = Trainer.training_step, list[int]()
 
     def killed(self: Trainer, *args: Any, **kwargs: Any) -> Any:

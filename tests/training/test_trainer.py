@@ -19,9 +19,10 @@ from isotrope import Objective, component, load
 from isotrope.encoder import save
 from isotrope.errors import UserError
 from isotrope.evaluation.correlation import spearman
+from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.preset.preset import build_objective, read_preset
-from isotrope.training.fit import WithHead
+from isotrope.training.evaluators import WithHead
 from isotrope.training.pairs import judges
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState
@@ -290,10 +291,8 @@ def test_a_run_selects_judges_and_saves_the_model_with_its_head(
         (selecting["pairs"], kept.record["selection"]["best_score"]),
         (judging["pairs"]["test"], kept.record["comparison"]["after"]),
     ):
-        first, second = (
-            model.encode(side, normalize_embeddings=True) for side in (pairs.first, pairs.second)
-        )
-        assert spearman((first * second).sum(-1), pairs.gold) == pytest.approx(found, abs=1e-3)
+        cosines = pairs.similarities(Embeddings.of(model, pairs.texts))
+        assert spearman(cosines, pairs.gold) == pytest.approx(found, abs=1e-3)
     assert kept.record["head"] == ["sgw", "mlp"]
     card = (kept.folder / "model" / "README.md").read_text(encoding="utf-8")
     assert "The new model is judged with its training head" in card

@@ -53,9 +53,10 @@ def check_objective(
         raise UserError(f"dims = {list(dims)} is not possible", remedy, "impossible-dims")
 
     by_stage = dict(zip(STAGES, components, strict=True))
-    for stage, given in by_stage.items():
-        for part in given.values() if isinstance(given, Mapping) else given:
-            component = _of_passes(stage, part, passes) if stage in OF_PASSES else part
+    for stage, of_stage in by_stage.items():
+        for component in of_stage.values() if isinstance(of_stage, Mapping) else of_stage:
+            if stage in OF_PASSES:
+                component = _of_passes(stage, component, passes)
             _check_component(stage, component)
     _check_peers(by_stage["peers"])
 

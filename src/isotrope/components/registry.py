@@ -5,7 +5,7 @@ of its room lists it. A preset names it by ``kind``, one of
 
     infonce                 InfoNCE, in the file terms/infonce.py
     margin_band             MarginBand, in a file with others of its kind
-    released.softmax_bce    SoftmaxBCE, in a file of released/: what released code does instead of its paper
+    released.softmax_bce    SoftmaxBCE, in a file of released/: where released code departs
     package.module:Class    a third party's class, imported only when a run starts
 """
 
@@ -132,28 +132,30 @@ def explain(
     if first["type"] == "missing":
         return UserError(f"{key} is missing", "give it a value", "missing-key")
     if first["type"] == "extra_forbidden":
-        known = list(_inner_record(record, first["loc"]).model_fields)
-        return _unknown_key(key, first["input"], known, keys)
+        names = list(_inner_record(record, first["loc"]).model_fields)
+        return _unknown_key(key, first["input"], names, keys)
     # A key that takes several kinds of values has a finding for each.
-    messages = [each["msg"] for each in error.errors() if _dotted_key(where, each) == key]
+    findings = error.errors()
+    messages = [finding["msg"] for finding in findings if _dotted_key(where, finding) == key]
     remedy = " or ".join(messages).replace("Input should", "it should")
     return UserError(f"{key} = {first['input']!r} is not possible", remedy, "impossible-value")
 
 
-def _unknown_key(key: str, value: object, known: list[str], keys: Iterable[str]) -> UserError:
+def _unknown_key(key: str, value: object, names: list[str], keys: Iterable[str]) -> UserError:
+    """``names`` are the keys of the table; ``keys`` are those of others."""
     table = key.rpartition(".")[0]
-    candidates = [*keys, *(f"{table}.{name}".strip(".") for name in known)]
+    candidates = [*keys, *(f"{table}.{name}".strip(".") for name in names)]
     takes = f"{table} takes" if table else "the keys here are"
-    remedy = f"{_meant_key(key, value, candidates)}{takes} {', '.join(known) or 'none'}"
+    remedy = f"{_meant_key(key, value, candidates)}{takes} {', '.join(names) or 'none'}"
     return UserError(f"{key} is an unknown key", remedy, "unknown-key")
 
 
 def _inner_record(record: Any, location: tuple[int | str, ...]) -> Any:
     """The record of the table in which pydantic found a mistake."""
-    for part in location[:-1]:
-        if part not in record.model_fields:
+    for name in location[:-1]:
+        if name not in record.model_fields:
             continue
-        hint = record.model_fields[part].annotation
+        hint = record.model_fields[name].annotation
         for candidate in (hint, *get_args(hint)):
             if hasattr(candidate, "model_fields"):
                 record = candidate
@@ -163,8 +165,8 @@ def _inner_record(record: Any, location: tuple[int | str, ...]) -> Any:
 
 def _dotted_key(where: str, finding: Mapping[str, Any]) -> str:
     """The key of a finding, without pydantic's name for one of several kinds of values."""
-    parts = [where, *(str(part) for part in finding["loc"])]
-    return ".".join(part for part in parts if not _PYDANTIC_KIND.match(part)).strip(".")
+    names = [where, *map(str, finding["loc"])]
+    return ".".join(name for name in names if not _PYDANTIC_KIND.match(name)).strip(".")
 
 
 _NAMES_ELSEWHERE = {  # of other tools -> of isotrope
@@ -185,7 +187,7 @@ def _meant_key(key: str, value: object, keys: list[str]) -> str:
         key = f"{key}.{inner}"
     table, dot, last = key.rpartition(".")
     key = f"{table}{dot}{_NAMES_ELSEWHERE.get(last, last)}"
-    for known in keys:
-        if known.endswith("." + key):
-            return f"did you mean {known!r}? "
+    for candidate in keys:
+        if candidate.endswith("." + key):
+            return f"did you mean {candidate!r}? "
     return nearest(key, keys)

@@ -7,8 +7,8 @@ itself:
     def build(self, context: BuildContext) -> Template:
         return replace(self, frame=frame_size(context.needed("tokenizer")))
 
-One that looks up more than a field is a `Begun`, and one with weights, buffers or a queue a
-`WithState`.
+One that looks up more than a field is a `Buildable`, and one with weights, buffers or a queue is a
+`StatefulComponent`.
 """
 
 from collections.abc import Mapping
@@ -42,30 +42,35 @@ class BuildContext:
     teachers: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, student: SentenceTransformer, **known: Any) -> Self:
-        """All that a student tells, and what else is ``known``."""
-        told = {"max_length": student.max_seq_length} | known
-        return cls(student.get_embedding_dimension(), student.tokenizer, student, **told)
+    def of(cls, student: SentenceTransformer, **fields: Any) -> Self:
+        """The context of a student, with further ``fields`` of the run."""
+        fields = {"max_length": student.max_seq_length, **fields}
+        return cls(student.get_embedding_dimension(), student.tokenizer, student, **fields)
 
     def needed(self, name: str) -> Any:
         """The attribute ``name``, for a component that cannot do without."""
-        if (value := getattr(self, name)) is None:
-            raise UserError(
-                f"a component needs the {name} of its run", f"give it: BuildContext({name}=…)"
-            )
+        value = getattr(self, name)
+        if value is None:
+            problem = f"a component needs the {name} of its run"
+            raise UserError(problem, f"give it: BuildContext({name}=…)", "missing-context")
         return value
 
     def teacher_width(self, name: str) -> int:
         """T of the teacher ``name``, for a projection to it."""
-        if (width := getattr(self.teachers.get(name), "width", None)) is None:
-            remedy = f'give it, teachers={{"{name}": …}}: one that is a model, or your own with an attribute width'
-            raise UserError(f"a component asks for the width of the teacher {name!r}", remedy)
+        width = getattr(self.teachers.get(name), "width", None)
+        if width is None:
+            problem = f"a component asks for the width of the teacher {name!r}"
+            remedy = (
+                f'give it, teachers={{"{name}": …}}: one that is a model, or your own with an'
+                " attribute width"
+            )
+            raise UserError(problem, remedy, "missing-teacher")
         return int(width)
 
 
 @dataclass(frozen=True)
-class Unopened:
-    """A teacher that has not read the corpus: all that is known of it is how wide its rows will be."""
+class TeacherSpec:
+    """A teacher that has not read the corpus. Only the width of its rows can be asked for."""
 
     settings: Any
     context: BuildContext
@@ -76,22 +81,22 @@ class Unopened:
         return self.settings.width_in(self.context) if hasattr(self.settings, "width_in") else None
 
 
-class Begun:
+class Buildable:
     """A component whose options are the fields of its dataclass, and whose `begin` makes the rest,
     in a copy.
     """
 
     def build(self, context: BuildContext) -> Self:
-        made = replace(self)  # type: ignore[type-var]
-        made.begin(context)
-        return made
+        component = replace(self)  # type: ignore[type-var]
+        component.begin(context)
+        return component
 
     def begin(self, context: BuildContext) -> None:
         """Make what the options and the run decide: ids of words, weights, buffers, queues."""
 
 
 @dataclass(eq=False, repr=False)
-class WithState(Begun, nn.Module):
+class StatefulComponent(Buildable, nn.Module):
     """A component with weights, buffers or a queue."""
 
     def __post_init__(self) -> None:
@@ -99,9 +104,9 @@ class WithState(Begun, nn.Module):
 
 
 def built(component: Any, context: BuildContext) -> Any:
-    """What stands in the objective for a component, or for each of a list or dictionary of them."""
+    """Call ``component.build(context)`` if it exists, also within lists and dictionaries."""
     if isinstance(component, list):
-        return [built(each, context) for each in component]
+        return [built(item, context) for item in component]
     if isinstance(component, dict):
-        return {name: built(each, context) for name, each in component.items()}
+        return {name: built(item, context) for name, item in component.items()}
     return component.build(context) if hasattr(component, "build") else component

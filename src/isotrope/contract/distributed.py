@@ -22,9 +22,9 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0].chunk(dist.get_world_size(), ctx.dim)[
-            dist.get_rank()
-        ] * dist.get_world_size(), None
+        ranks = dist.get_world_size()
+        own_gradient = gradients[0].chunk(ranks, ctx.dim)[dist.get_rank()]
+        return own_gradient * ranks, None
 
 
 class _Own(torch.autograd.Function):
@@ -42,9 +42,9 @@ class _Own(torch.autograd.Function):
 
 
 def _of_all(local: Tensor, dim: int) -> Tensor:
-    parts = [torch.empty_like(local) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, local.contiguous())
-    return torch.cat(parts, dim=dim)
+    gathered = [torch.empty_like(local) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, local.contiguous())
+    return torch.cat(gathered, dim=dim)
 
 
 def rank_count() -> int:
@@ -73,14 +73,15 @@ def mean_of_all(values: Tensor) -> Tensor:
     """(n,) of this rank -> () the mean of all ranks' values, however many each has; 0 if there are
     none.
     """
-    # (2,)
-    sums = gather_rows(torch.stack([values.sum(), values.new_tensor(len(values))])[None]).sum(dim=0)
+    sum_and_count = torch.stack([values.sum(), values.new_tensor(len(values))])
+    sums = gather_rows(sum_and_count[None]).sum(dim=0)  # (2,)
     return sums[0] / sums[1].clamp(min=1)
 
 
 def average_over_ranks(gradient: Tensor) -> Tensor:
     """The mean of all ranks' gradients of one weight, as DDP takes it; one process: unchanged."""
-    if (ranks := rank_count()) == 1:
+    ranks = rank_count()
+    if ranks == 1:
         return gradient
     mean = gradient.clone()
     dist.all_reduce(mean)

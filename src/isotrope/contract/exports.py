@@ -1,4 +1,4 @@
-"""Lazy exports: ``from isotrope.terms import InfoNCE`` imports ``isotrope.terms.infonce`` only then.
+"""Lazy exports: ``from isotrope.terms import InfoNCE`` imports the module of InfoNCE only then.
 
 See PEP 562. Without it, listing the names of components would wait for torch.
 """

@@ -16,40 +16,46 @@ from transformers import PreTrainedModel
 
 from isotrope.errors import UserError
 
-KEEP = "feature_keep"  # (N, 1, d): what a sentence's token embeddings (L, d) are multiplied by
-# What the embedding layer gives (N, L, d), behind positions, norm and dropout, is multiplied by
-# these two:
-LAYER_TOKENS, LAYER_FEATURES = "layer_tokens", "layer_features"  # (N, L), (N, 1, d)
+# Features that token steps may change besides token ids and mask.
+KEEP = "feature_keep"  # (N, 1, d): the factor of a sentence's token embeddings (L, d)
+# Factors of what the embedding layer gives (N, L, d), after positions, norm and dropout.
+LAYER_TOKENS = "layer_tokens"  # (N, L)
+LAYER_FEATURES = "layer_features"  # (N, 1, d)
 POSITIONS = "position_ids"  # (N, L)
-# What an encoder gives: (N, D), and the states of its tokens (N, L, H).
-EMBEDDING, STATES = "sentence_embedding", "token_embeddings"
+
+# What an encoder gives.
+EMBEDDING = "sentence_embedding"  # (N, D)
+STATES = "token_embeddings"  # (N, L, H): the states of its tokens
 
 
-def whole(
-    model: nn.Module, column: dict[str, Any], needs: Collection[str] = (KEEP,)
+def step_features(
+    model: nn.Module, column: dict[str, Any], names: Collection[str] = (KEEP,)
 ) -> dict[str, Tensor]:
-    """What token steps change besides token ids and mask, as it is without them; ``needs``: its
-    names.
+    """The features of these names before any token step has changed them.
+
+    Raises:
+        UserError: the encoder does not take such a feature.
     """
-    ids, encoder = column["input_ids"], language_model(model)
-    found: dict[str, Tensor] = {}
+    ids = column["input_ids"]
+    encoder = language_model(model)
+    features: dict[str, Tensor] = {}
     if (table := _token_embeddings(encoder)) is not None:
-        found[KEEP] = torch.ones(len(ids), 1, table.embedding_dim, device=ids.device)
+        every_feature = torch.ones(len(ids), 1, table.embedding_dim, device=ids.device)
+        features[KEEP] = every_feature
         if isinstance(getattr(encoder, "embeddings", None), nn.Module):
-            found |= {
-                LAYER_FEATURES: found[KEEP],
-                LAYER_TOKENS: torch.ones_like(ids, dtype=torch.float32),
-            }
+            features[LAYER_FEATURES] = every_feature
+            features[LAYER_TOKENS] = torch.ones_like(ids, dtype=torch.float32)
     if encoder is not None and POSITIONS in inspect.signature(encoder.forward).parameters:
-        found[POSITIONS] = positions(encoder, ids, ids)
-    if missing := sorted(set(needs) - found.keys()):
-        remedy = (
-            "take another token step, such as tokens.shuffle or tokens.cutoff with unit = token"
-        )
-        raise UserError(
-            f"a token step needs {missing[0]}, which this encoder does not take", remedy
-        )
-    return {name: found[name] for name in needs}
+        features[POSITIONS] = positions(encoder, ids, ids)
+
+    for name in sorted(names):
+        if name not in features:
+            problem = f"a token step needs {name}, which this encoder does not take"
+            remedy = (
+                "take another token step, such as tokens.shuffle or tokens.cutoff with unit = token"
+            )
+            raise UserError(problem, remedy, "missing-feature")
+    return {name: features[name] for name in names}
 
 
 def in_rows(column: dict[str, Any]) -> dict[str, Any]:
@@ -66,97 +72,103 @@ def in_rows(column: dict[str, Any]) -> dict[str, Any]:
     return column | {"input_ids": pad_sequence(texts, batch_first=True), "attention_mask": mask}
 
 
+def _in_a_line(features: dict[str, Any]) -> dict[str, Any]:
+    """The opposite of `in_rows`. What the mask hides is left out."""
+    mask = features["attention_mask"].bool()
+    lengths = mask.sum(dim=1)
+    line = {name: value for name, value in features.items() if name != "attention_mask"}
+    line["input_ids"] = features["input_ids"][mask]
+    line["offsets"] = lengths.cumsum(dim=0) - lengths
+    return line
+
+
 def stacked(copies: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The features of several passes, (N, L_v), … each, stacked; padded with 0, which the attention
     mask hides.
     """
-    found = dict(copies[0])
-    for key in (key for key, value in found.items() if isinstance(value, Tensor)):
-        parts = [copy[key] for copy in copies]
-        width = max(part.shape[-1] for part in parts)
-        found[key] = torch.cat([F.pad(part, (0, width - part.shape[-1])) for part in parts])
-    return found
+    features = dict(copies[0])
+    for name, value in copies[0].items():
+        if isinstance(value, Tensor):
+            values = [copy[name] for copy in copies]
+            width = max(rows.shape[-1] for rows in values)
+            padded = [F.pad(rows, (0, width - rows.shape[-1])) for rows in values]
+            features[name] = torch.cat(padded)
+    return features
 
 
 def outputs(
-    model: nn.Module, features: dict[str, Any], wanted: Sequence[str] = (EMBEDDING,)
+    model: nn.Module, features: dict[str, Any], names: Sequence[str] = (EMBEDDING,)
 ) -> tuple[Tensor, ...]:
-    """The encoder's forward pass on token ids (N, L), with erased features where there are some:
-    what is ``wanted``.
+    """The encoder's forward pass on token ids (N, L), with erased features where there are some ->
+    its outputs of these names.
     """
-    # the encoder's modules write into it, and `read_in_parts` reads it again
-    features = dict(features)
-    if "offsets" in features:  # what the mask hides is left out
-        mask = features.pop("attention_mask").bool()
-        lengths = mask.sum(dim=1)
-        features |= {
-            "input_ids": features["input_ids"][mask],
-            "offsets": lengths.cumsum(dim=0) - lengths,
-        }
-    keep, encoder = features.pop(KEEP, None), language_model(model)
+    # A copy, because the encoder's modules write into it, and `read_in_parts` reads it again.
+    features = _in_a_line(features) if "offsets" in features else dict(features)
+    encoder = language_model(model)
     table = _token_embeddings(encoder)
+    keep = features.pop(KEEP, None)
     if keep is not None and table is not None:
         ids = features.pop("input_ids")
-        # these count positions from the ids, and would no longer see the padding
-        if _padding(encoder) is not None:
+        if _padding(encoder) is not None:  # without ids, it would no longer see the padding
             features.setdefault(POSITIONS, positions(encoder, ids, ids))
         features["inputs_embeds"] = table(ids) * keep  # (N, L, d)
     with _layer_erased(encoder, features):
-        given = model(features)
-    return tuple(given[name] for name in wanted)
+        result = model(features)
+    return tuple(result[name] for name in names)
 
 
 def read_in_parts(
     model: nn.Module,
     features: dict[str, Any],
     size: int | None,
-    wanted: Sequence[str] = (EMBEDDING,),
+    names: Sequence[str] = (EMBEDDING,),
 ) -> tuple[Tensor, ...]:
     """`outputs`, ``size`` rows at a time, by gradient caching; None or N <= size: all at once.
 
-    Gao et al., RepL4NLP 2021 (GradCache), https://arxiv.org/abs/2101.06983. Only what is wanted of
-    each part is kept, and backward encodes each part once more, with the random state and the
+    Gao et al., RepL4NLP 2021 (GradCache), https://arxiv.org/abs/2101.06983. Only these outputs of
+    each part are kept, and backward encodes each part once more, with the random state and the
     precision that it had. This is torch's checkpoint with the whole encoder as its segment, so it
     works for every loss.
     """
     count = len(features["input_ids"])
     if size is None or count <= size:
-        return outputs(model, features, wanted)
+        return outputs(model, features, names)
     if features["input_ids"].is_mps:
-        remedy = "leave it out, or train on a CPU or a CUDA device"
-        raise UserError(
-            f"mini_batch_size = {size} cannot repeat its dropout on an Apple GPU", remedy
-        )
-    parts = []
+        problem = f"mini_batch_size = {size} cannot repeat its dropout on an Apple GPU"
+        raise UserError(problem, "leave it out, or train on a CPU or a CUDA device", "no-dropout")
+
+    batches = []
     for start in range(0, count, size):
         # Weights cast by autocast would be shared by all parts, and their gradients be summed in
         # half precision.
         torch.clear_autocast_cache()
-        part = {
-            key: value[start : start + size]
-            for key, value in features.items()
-            if isinstance(value, Tensor)
-        }
-        parts.append(checkpoint(outputs, model, features | part, wanted, use_reentrant=False))
-    return tuple(torch.cat(each) for each in zip(*parts, strict=True))
+        rows = dict(features)
+        for name, value in features.items():
+            if isinstance(value, Tensor):
+                rows[name] = value[start : start + size]
+        batches.append(checkpoint(outputs, model, rows, names, use_reentrant=False))
+    return tuple(torch.cat(output) for output in zip(*batches, strict=True))
 
 
 def _layer_erased(encoder: Any, features: dict[str, Any]) -> AbstractContextManager[None]:
     """While it lasts, the output of the encoder's embedding layer is multiplied by two features."""
-    tokens, dimensions = features.pop(LAYER_TOKENS, None), features.pop(LAYER_FEATURES, None)
+    tokens = features.pop(LAYER_TOKENS, None)
+    dimensions = features.pop(LAYER_FEATURES, None)
     if tokens is None and dimensions is None:
         return nullcontext()
     mask: Tensor = features["attention_mask"].bool()
-    keep: Tensor = (
-        mask.new_ones(*mask.shape, 1, dtype=torch.float32) if tokens is None else tokens[..., None]
-    )
-    keep = keep if dimensions is None else keep * dimensions  # (N, L, 1 or d)
+    keep = mask.new_ones(*mask.shape, 1, dtype=torch.float32)
+    if tokens is not None:
+        keep = keep * tokens[..., None]
+    if dimensions is not None:
+        keep = keep * dimensions  # (N, L, 1 or d)
 
     def erase(states: Tensor) -> Tensor:
-        rows = keep
-        if states.shape[:2] != mask.shape:  # packed: real tokens one behind another, then fillers
-            rows = F.pad(keep[mask], (0, 0, 0, states.shape[1] - int(mask.sum())))[None]
-        return states * rows.to(states)
+        factors = keep
+        if states.shape[:2] != mask.shape:  # packed: real tokens one after another, then fillers
+            fillers = states.shape[1] - int(mask.sum())
+            factors = F.pad(keep[mask], (0, 0, 0, fillers))[None]
+        return states * factors.to(states)
 
     return embeddings_changed(encoder, erase)
 
@@ -185,13 +197,12 @@ def positions(encoder: Any, ids: Tensor | None, mask: Tensor) -> Tensor:
     embeddings with a mask.
     """
     padding = _padding(encoder)
-    if padding is None or ids is None:
-        columns = torch.arange(mask.shape[1], device=mask.device) + (
-            0 if padding is None else padding + 1
-        )
-        return columns.repeat(len(mask), 1)
-    real = (ids != padding).long()
-    return real.cumsum(dim=1) * real + padding
+    if padding is not None and ids is not None:
+        real = (ids != padding).long()
+        return real.cumsum(dim=1) * real + padding
+    first = 0 if padding is None else padding + 1
+    columns = torch.arange(mask.shape[1], device=mask.device) + first
+    return columns.repeat(len(mask), 1)
 
 
 def language_model(model: nn.Module) -> nn.Module | None:
@@ -202,20 +213,18 @@ def language_model(model: nn.Module) -> nn.Module | None:
 
 
 def token_table(model: nn.Module) -> nn.Embedding:
-    """The student's own vectors of its tokens (W, E), for a component that reads or writes words."""
-    if (table := _token_embeddings(language_model(model))) is None:
-        raise UserError(
-            "a term reads words, and the model has no table of them",
-            "choose a transformer, such as BERT",
-        )
+    """The student's own token vectors (W, E), for a component that reads or writes words."""
+    table = _token_embeddings(language_model(model))
+    if table is None:
+        problem = "a term reads words, and the model has no table of them"
+        raise UserError(problem, "choose a transformer, such as BERT", "no-token-table")
     return table
 
 
 def _token_embeddings(encoder: nn.Module | None) -> nn.Embedding | None:
-    if (
-        not isinstance(encoder, PreTrainedModel)
-        or "inputs_embeds" not in inspect.signature(encoder.forward).parameters
-    ):
+    if not isinstance(encoder, PreTrainedModel):
+        return None
+    if "inputs_embeds" not in inspect.signature(encoder.forward).parameters:
         return None
     table = encoder.get_input_embeddings()
     return table if isinstance(table, nn.Embedding) else None

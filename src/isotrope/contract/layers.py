@@ -19,7 +19,7 @@ _AS_MASK, _AS_OTHER = 0.8, 0.9
 
 
 def as_new(layer: nn.Linear, std: float = 0.02) -> nn.Linear:
-    """The layer, which starts as every new layer of BERT does: weights from N(0, ``std``²), bias 0."""
+    """Start a layer as every new layer of BERT: weights from N(0, ``std``²), bias 0."""
     nn.init.normal_(layer.weight, std=std)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
@@ -40,8 +40,8 @@ class Frozen(nn.Module):
         self.held[0]._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
         return super()._apply(*args, **kwargs)  # type: ignore[no-any-return, no-untyped-call]
 
-    def forward(self, **read: Any) -> Any:
-        return self.held[0](**read)
+    def forward(self, **features: Any) -> Any:
+        return self.held[0](**features)
 
 
 def follow(average: nn.Module, leader: nn.Module, decay: float) -> None:
@@ -53,8 +53,8 @@ def follow(average: nn.Module, leader: nn.Module, decay: float) -> None:
     with torch.no_grad():
         for mine, theirs in zip(average.parameters(), leader.parameters(), strict=True):
             mine.lerp_(theirs.to(mine), 1 - decay)
-        for kept, now in zip(average.buffers(), leader.buffers(), strict=True):
-            kept.copy_(now)
+        for buffer, leading in zip(average.buffers(), leader.buffers(), strict=True):
+            buffer.copy_(leading)
 
 
 def decay_at(step: int, start: float, rise: int) -> float:
@@ -71,9 +71,8 @@ def decay_at(step: int, start: float, rise: int) -> float:
 def mask_id(tokenizer: Any) -> int:
     """The token that is shown in the place of a hidden one."""
     if tokenizer.mask_token_id is None:
-        raise UserError(
-            "words are to be hidden, and the model has no word [MASK]", "choose one such as BERT"
-        )
+        problem = "words are to be hidden, and the model has no word [MASK]"
+        raise UserError(problem, "choose one such as BERT", "no-mask-token")
     return int(tokenizer.mask_token_id)
 
 
@@ -81,7 +80,9 @@ class Hiding:
     """Hides each token with probability ``ratio``, special ones apart."""
 
     def __init__(self, tokenizer: Any, ratio: float) -> None:
-        self.ratio, self.mask_id, self.words = ratio, mask_id(tokenizer), len(tokenizer)
+        self.ratio = ratio
+        self.mask_id = mask_id(tokenizer)
+        self.words = len(tokenizer)
         self.special = torch.tensor(tokenizer.all_special_ids)
 
     def __call__(self, ids: Tensor, mask: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,22 +91,21 @@ class Hiding:
         ``noise`` (n, L, 3) is uniform: whether a token is hidden, how it is shown, and as which
         other.
         """
-        hidden = (
-            (noise[..., 0] < self.ratio)
-            & mask.bool()
-            & ~torch.isin(ids, self.special.to(ids.device))
-        )
-        other = torch.where(noise[..., 1] < _AS_OTHER, (noise[..., 2] * self.words).long(), ids)
-        return hidden, torch.where(
-            hidden, torch.where(noise[..., 1] < _AS_MASK, self.mask_id, other), ids
-        )
+        whether, how, which_word = noise.unbind(dim=-1)
+        is_special = torch.isin(ids, self.special.to(ids.device))
+        hidden = (whether < self.ratio) & mask.bool() & ~is_special
+        random_ids = (which_word * self.words).long()
+        instead = torch.where(how < _AS_OTHER, random_ids, ids)
+        instead = torch.where(how < _AS_MASK, self.mask_id, instead)
+        return hidden, torch.where(hidden, instead, ids)
 
 
 def noise_of_rows(mask: Tensor, seeds: list[int]) -> Tensor:
     """Uniform (n, L, 3) for the real tokens of a mask (n, L), by each sentence's seed alone, and 1
     for padding.
     """
-    real, noise = mask.bool().cpu(), torch.ones(*mask.shape, 3)
-    for row, own, seed in zip(noise, real, seeds, strict=True):
-        row[own] = torch.rand(int(own.sum()), 3, generator=torch.Generator().manual_seed(seed))
+    noise = torch.ones(*mask.shape, 3)
+    for row, real, seed in zip(noise, mask.bool().cpu(), seeds, strict=True):
+        generator = torch.Generator().manual_seed(seed)
+        row[real] = torch.rand(int(real.sum()), 3, generator=generator)
     return noise.to(mask.device)

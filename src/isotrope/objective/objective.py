@@ -99,16 +99,17 @@ class Objective(Described, nn.Module):
         # Components with weights or running statistics train, move between devices and are saved
         # with the objective.
         self.parts = self._used_parts()
-        self.components = nn.ModuleList(part for part in self.parts if isinstance(part, nn.Module))
+        modules = [component for component in self.parts if isinstance(component, nn.Module)]
+        self.components = nn.ModuleList(modules)
         self.components.to(torch.promote_types(model.dtype, torch.float32))
 
     def _used_parts(self) -> list[Any]:
         """All components in order, without the teachers."""
-        parts: list[Any] = [part for part, _ in (*self.tokens, *self.peers)]
-        parts += self.views
+        components: list[Any] = [component for component, _ in (*self.tokens, *self.peers)]
+        components += self.views
         for scores, terms in self.narrow.values() or [(self.scores, self.terms)]:
-            parts += [*scores, *terms.values()]
-        return parts
+            components += [*scores, *terms.values()]
+        return components
 
     def forward(
         self, features: Iterable[TextColumn], labels: Tensor | None = None
@@ -145,12 +146,14 @@ class Objective(Described, nn.Module):
 
         # From here on, every process computes with the same, full batch.
         own_batch = Batch(rows, generator)
-        taught = {name: gather_rows(teacher(own_batch)) for name, teacher in self.teachers.items()}
+        teachers = {}
+        for name, teacher in self.teachers.items():
+            teachers[name] = gather_rows(teacher(own_batch))
         return Views(
             Batch(gather_rows(rows), generator),
             gather_rows(encoded.stack, dim=1),
             gather_rows(encoded.negatives),
-            taught,
+            teachers,
             encoded.readings,
         )
 
@@ -165,7 +168,7 @@ class Objective(Described, nn.Module):
             torch.Generator().manual_seed(process_seed),
             self.mini_batch_size,
             self.peers,
-            states=any(getattr(part, "token_states", False) for part in self.parts),
+            states=any(getattr(each, "token_states", False) for each in self.parts),
         )
         return passes.views(columns, self.passes)
 
@@ -185,9 +188,9 @@ class Objective(Described, nn.Module):
         """Tell the components that ask for it that the optimizer has made a step (moving averages,
         queues).
         """
-        for part in (*self.parts, *self.teachers.values()):
-            if hasattr(part, "after_step"):
-                part.after_step(self)
+        for component in (*self.parts, *self.teachers.values()):
+            if hasattr(component, "after_step"):
+                component.after_step(self)
 
     def get_extra_state(self) -> Tensor:
         """The step number, saved with the weights: the random steps go on where they were."""

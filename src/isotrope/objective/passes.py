@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from isotrope.contract.features import EMBEDDING, STATES, in_rows, read_in_parts, stacked, whole
+from isotrope.contract.features import (
+    EMBEDDING,
+    STATES,
+    in_rows,
+    read_in_parts,
+    stacked,
+    step_features,
+)
 from isotrope.types import Reading, TokenStep
 
 # One text column of a batch: input_ids (N, L), attention_mask (N, L), …
@@ -94,14 +101,15 @@ class Passes:
     ) -> tuple[dict[int, Tensor], dict[int, Reading]]:
         """All of the student's passes in one forward, or in parts."""
         features = stacked(list(copies.values()))
-        wanted = (EMBEDDING, STATES) if self.states else (EMBEDDING,)
-        outputs = read_in_parts(self.model, features, self.mini_batch_size, wanted)
+        names = (EMBEDDING, STATES) if self.states else (EMBEDDING,)
+        outputs = read_in_parts(self.model, features, self.mini_batch_size, names)
         embeddings, *states = (_unstacked(output, len(copies)) for output in outputs)
 
         readings = {}
-        for place, number in enumerate(copies):
-            own_states = states[0][place] if states else None
-            readings[number] = Reading(column, _of_pass(features, place, len(copies)), own_states)
+        for index, number in enumerate(copies):
+            pass_states = states[0][index] if states else None
+            pass_features = _of_pass(features, index, len(copies))
+            readings[number] = Reading(column, pass_features, pass_states)
         return dict(zip(copies, embeddings, strict=True)), readings
 
     def _with_needed_features(self, column: TextColumn) -> TextColumn:
@@ -110,7 +118,7 @@ class Passes:
         A step names them in ``needs``: see `isotrope.contract.features`.
         """
         needs = {name for step, _ in self.steps for name in getattr(step, "needs", ())}
-        return column | whole(self.model, column, needs) if needs else column
+        return column | step_features(self.model, column, needs) if needs else column
 
     def _changed(self, column: TextColumn, number: int) -> TextColumn:
         """What one pass reads of a column, after its token steps."""
@@ -126,10 +134,10 @@ def _unstacked(rows: Tensor, count: int) -> Sequence[Tensor]:
     return rows.to(torch.promote_types(rows.dtype, torch.float32)).chunk(count)
 
 
-def _of_pass(features: TextColumn, place: int, count: int) -> TextColumn:
+def _of_pass(features: TextColumn, index: int, count: int) -> TextColumn:
     """The features of one of ``count`` stacked passes."""
-    own = dict(features)
+    pass_features = dict(features)
     for name, value in features.items():
         if isinstance(value, Tensor):
-            own[name] = value.chunk(count)[place]
-    return own
+            pass_features[name] = value.chunk(count)[index]
+    return pass_features

@@ -9,22 +9,20 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.errors import UserError
 from isotrope.types import Count
 
 
 def spread(layers: int, count: int) -> list[int]:
-    """``count`` of ``layers`` numbers from 0, as even as can be, the first and the last among them."""
-    return (
-        [round(number * (layers - 1) / max(1, count - 1)) for number in range(count)]
-        if count > 1
-        else [layers - 1]
-    )
+    """``count`` numbers below ``layers``, evenly spread, with the first and the last."""
+    if count == 1:
+        return [layers - 1]
+    return [round(number * (layers - 1) / (count - 1)) for number in range(count)]
 
 
 @dataclass(eq=False, repr=False)
-class Layers(WithState):
+class Layers(StatefulComponent):
     """Token ids (count · N, L) -> (count · N, D) without gradient: a frozen layer a pass. BibTeX:
     kim2021selfguided.
 
@@ -39,12 +37,16 @@ class Layers(WithState):
     def begin(self, context: BuildContext) -> None:
         self.encoder: Any = deepcopy(context.needed("student")).requires_grad_(False).eval()
         config = getattr(getattr(self.encoder[0], "auto_model", None), "config", None)
-        there = getattr(config, "num_hidden_layers", 0) + 1  # with the embedding layer
-        if config is None or self.count > there:
-            problem = f"peers.layers.count = {self.count}, and the model has {there} layers with that of its embeddings"
-            raise UserError(problem, f"choose at most {there}, and as many passes in on")
+        layer_count = getattr(config, "num_hidden_layers", 0) + 1  # with the embedding layer
+        if config is None or self.count > layer_count:
+            problem = (
+                f"peers.layers.count = {self.count}, and the model has {layer_count} layers with"
+                " that of its embeddings"
+            )
+            remedy = f"choose at most {layer_count}, and as many passes in on"
+            raise UserError(problem, remedy, "too-many-layers")
         config.output_hidden_states = True
-        self.numbers = spread(there, self.count)
+        self.numbers = spread(layer_count, self.count)
 
     def train(self, mode: bool = True) -> Self:
         """Never in training mode: it has no dropout."""
@@ -54,23 +56,27 @@ class Layers(WithState):
     def forward(self, features: dict[str, Any], size: int | None = None) -> Tensor:
         """``size`` sentences at a time; None: all."""
         ids = features["input_ids"]
-        count, rest = divmod(len(ids), self.count)
-        if rest or bool((ids != ids[:count].repeat(self.count, 1)).any()):
+        count, remainder = divmod(len(ids), self.count)
+        if remainder or bool((ids != ids[:count].repeat(self.count, 1)).any()):
             problem = f"peers.layers: the passes in on are not {self.count} copies of one text"
-            raise UserError(
-                problem, f"name {self.count} passes in peers.layers.on, without token steps"
-            )
-        parts = []
-        for start in range(0, count, size or count):
-            rows = slice(start, min(start + (size or count), count))
-            told = self.encoder[0](
-                {k: v[rows] if isinstance(v, Tensor) else v for k, v in features.items()}
-            )
-            # The last of the inner states is before the final norm in some versions of
-            # transformers.
-            layers = [*told["all_layer_embeddings"][:-1], told["token_embeddings"]]
-            mask = features["attention_mask"][rows, :, None]
-            parts.append(
-                torch.stack([(layers[n] * mask).sum(dim=1) / mask.sum(dim=1) for n in self.numbers])
-            )
-        return torch.cat(parts, dim=1).flatten(0, 1)
+            remedy = f"name {self.count} passes in peers.layers.on, without token steps"
+            raise UserError(problem, remedy, "not-copies")
+        size = size or count
+        batches = []
+        for start in range(0, count, size):
+            batches.append(self._layer_means(features, start, min(start + size, count)))
+        return torch.cat(batches, dim=1).flatten(0, 1)
+
+    def _layer_means(self, features: dict[str, Any], start: int, end: int) -> Tensor:
+        """The mean over the tokens of each layer, of some rows: (count, end - start, D)."""
+        rows = dict(features)
+        for name, value in features.items():
+            if isinstance(value, Tensor):
+                rows[name] = value[start:end]
+        mask: Tensor = rows["attention_mask"][:, :, None]
+        result = self.encoder[0](rows)
+        # The last of the inner states is before the final norm in some versions of transformers.
+        layers = [*result["all_layer_embeddings"][:-1], result["token_embeddings"]]
+        sums = [(layers[number] * mask).sum(dim=1) for number in self.numbers]
+        means: Tensor = torch.stack(sums) / mask.sum(dim=1)
+        return means

@@ -13,14 +13,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.distributed import averaged
 from isotrope.contract.features import read_in_parts
 from isotrope.contract.layers import decay_at, follow
 from isotrope.types import Fraction, Whole
 
 
-class Trained(WithState):
+class Trained(StatefulComponent):
     """Token ids (N, L) -> (N, D), with weights of its own. BibTeX: carlsson2021tension.
 
     It is trained and saved with the objective. The model that the run gives is the student.
@@ -38,7 +38,7 @@ class Trained(WithState):
 
 
 @dataclass(eq=False, repr=False)
-class MovingAverage(WithState):
+class MovingAverage(StatefulComponent):
     """Token ids (N, L) -> (N, D) without gradient. It follows the student after each step. BibTeX:
     wu2022esimcse.
     """

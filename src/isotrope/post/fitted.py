@@ -1,7 +1,7 @@
 """An encoder with a step behind it that is fitted on sentences: of the target, or of a corpus."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from itertools import islice
 from typing import Self
@@ -42,7 +42,8 @@ class PostStep(BaseModel, ABC):
             find_sources([self.fit])
         elif self.sentences is not None:
             remedy = "the target is fitted on whole: name a corpus with fit="
-            raise UserError(f"sentences = {self.sentences} of the target", remedy)
+            problem = f"sentences = {self.sentences} of the target"
+            raise UserError(problem, remedy, "sentences-of-the-target")
 
     def behind(self, base: Encoder) -> "FittedEncoder":
         return FittedEncoder(base, self)
@@ -58,12 +59,12 @@ class PostStep(BaseModel, ABC):
 
     def corpus(self) -> list[str]:
         """The sentences of the corpus, blank lines left out."""
-        given = (
-            fields for source in find_sources([self.fit]) for _, fields in rows(source, Columns())
-        )
-        return list(
-            islice((text for fields in given for text in fold(fields) if text), self.sentences)
-        )
+        return list(islice(self._texts(), self.sentences))
+
+    def _texts(self) -> Iterator[str]:
+        for source in find_sources([self.fit]):
+            for _, fields in rows(source, Columns()):
+                yield from filter(None, fold(fields))
 
 
 class LinearStep(PostStep):
@@ -86,7 +87,8 @@ class FittedEncoder(ByRole):
     """
 
     def __init__(self, base: Encoder, step: PostStep) -> None:
-        self.base, self.step = base, step
+        self.base = base
+        self.step = step
         self.similarity_fn_name = getattr(base, "similarity_fn_name", "cosine")
         self._transform: Transform | None = None
 
@@ -106,8 +108,9 @@ class FittedEncoder(ByRole):
             self.step.prepare(self.base, distinct)
         vectors = self._matrix(distinct, role)
         transform = self._transform or self.step.fitted(vectors)
-        place = {sentence: row for row, sentence in enumerate(distinct)}
-        return transform(vectors).astype(np.float32)[[place[sentence] for sentence in sentences]]
+        row_of = {sentence: row for row, sentence in enumerate(distinct)}
+        rows = [row_of[sentence] for sentence in sentences]
+        return transform(vectors).astype(np.float32)[rows]
 
     @property
     def has_roles(self) -> bool:
@@ -118,12 +121,16 @@ class FittedEncoder(ByRole):
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Queries (Q,) and documents (M,), which are the target together -> (Q, K), (M, K)."""
         self._read_corpus()
-        a, b = (
-            np.asarray(rows, dtype=np.float64)
-            for rows in search_vectors(self.base, queries, documents)
+        vectors = search_vectors(self.base, queries, documents)
+        of_queries, of_documents = (np.asarray(rows, dtype=np.float64) for rows in vectors)
+        transform = self._transform
+        if transform is None:
+            target = np.unique(np.concatenate([of_queries, of_documents]), axis=0)
+            transform = self.step.fitted(target)
+        return (
+            transform(of_queries).astype(np.float32),
+            transform(of_documents).astype(np.float32),
         )
-        transform = self._transform or self.step.fitted(np.unique(np.concatenate([a, b]), axis=0))
-        return transform(a).astype(np.float32), transform(b).astype(np.float32)
 
     def _read_corpus(self) -> None:
         if self._transform is None and self.step.fit != TARGET:
@@ -146,8 +153,11 @@ def with_linear(encoder: SentenceTransformer, mean: Matrix, matrix: Matrix) -> S
     new = copy(encoder)
     new.truncate_dim = None  # it would cut behind the layer
     beyond = int(new.get_embedding_dimension() or 0) - len(mean)
-    mean, matrix = np.pad(mean, (0, beyond)), np.pad(matrix, ((0, beyond), (0, 0)))
+    mean = np.pad(mean, (0, beyond))
+    matrix = np.pad(matrix, ((0, beyond), (0, 0)))
     layer = dense(torch.from_numpy(matrix.T.copy()), torch.from_numpy(-mean @ matrix))  # x W − μ W
-    modules = [*encoder, layer.to(encoder.device), *([Normalize()] if unit_length else [])]
-    new._modules = {str(place): module for place, module in enumerate(modules)}
+    modules = [*encoder, layer.to(encoder.device)]
+    if unit_length:
+        modules.append(Normalize())
+    new._modules = {str(number): module for number, module in enumerate(modules)}
     return new

@@ -30,17 +30,15 @@ class GlowStep(nn.Module):
 
     def __init__(self, dim: int, width: int) -> None:
         super().__init__()
-        self.mean, self.log_scale, self.kept = (
-            nn.Parameter(torch.zeros(dim)),
-            nn.Parameter(torch.zeros(dim)),
-            dim // 2,
-        )
+        self.mean = nn.Parameter(torch.zeros(dim))
+        self.log_scale = nn.Parameter(torch.zeros(dim))
+        self.first_count = dim // 2
         self.mix: Tensor = nn.Buffer(torch.eye(dim)[torch.randperm(dim)])
-        last = nn.Linear(width, dim - self.kept)
+        last = nn.Linear(width, dim - self.first_count)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.network = nn.Sequential(
-            nn.Linear(self.kept, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last
+            nn.Linear(self.first_count, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last
         )
 
     def begin(self, x: Tensor) -> None:
@@ -51,10 +49,10 @@ class GlowStep(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         x = (x - self.mean) * torch.exp(-self.log_scale) @ self.mix
-        first, second = x[:, : self.kept], x[:, self.kept :]
-        return torch.cat(
-            [first, second + self.network(first)], dim=1
-        ), -self.log_scale.sum().expand(len(x))
+        first = x[:, : self.first_count]
+        second = x[:, self.first_count :] + self.network(first)
+        log_determinant = -self.log_scale.sum().expand(len(x))
+        return torch.cat([first, second], dim=1), log_determinant
 
 
 class Glow(nn.Module):
@@ -74,8 +72,8 @@ class Glow(nn.Module):
         """Vectors (N, D) -> z (N, D) and log |det ∂z/∂x| (N,)."""
         volume = x.new_zeros(len(x))
         for step in self.steps:
-            x, more = step(x)
-            volume = volume + more
+            x, log_determinant = step(x)
+            volume = volume + log_determinant
         return x, volume
 
 
@@ -124,9 +122,8 @@ class Flow(PostStep):
                     tell("fitted the flow to", number * self.batch, len(x))
                     loss = negative_log_likelihood(*glow(x[picks]))
                     if not torch.isfinite(loss):
-                        raise UserError(
-                            f"the flow's fit diverged at lr = {self.lr}", "choose a smaller lr"
-                        )
+                        problem = f"the flow's fit diverged at lr = {self.lr}"
+                        raise UserError(problem, "choose a smaller lr", "diverged")
                     optimizer.zero_grad()
                     loss.backward()  # type: ignore[no-untyped-call]
                     optimizer.step()

@@ -4,8 +4,8 @@ A name is a source, then a pooling after ``@``, then any steps behind it, each a
 tables write them:
 
     MODEL@first_last+whitening:k=256         another pooling, then BERT-whitening to 256 dimensions
-    glove.6B.300d.txt+sif:freq=counts.txt    the mean of word vectors (GloVe, word2vec), where rare words weigh more
-    MODEL+ranks:k=1000,fit=wiki.txt          fitted on a corpus, and not on what is evaluated (``fit=target``)
+    glove.6B.300d.txt+sif:freq=counts.txt    the mean of word vectors, where rare words weigh more
+    MODEL+ranks:k=1000,fit=wiki.txt          fitted on a corpus, not on what is evaluated
 
 docs/methods/others.md has all steps. A file whose name holds a ``+`` or a comma cannot be given as
 an option.
@@ -33,8 +33,13 @@ from isotrope.post.whitening import Removal, Whitening
 from isotrope.types import Encoder
 
 STEPS: dict[str, type[PostStep]] = {
-    "whitening": Whitening, "removal": Removal, "flow": Flow, "shortened": Shortened, "sif": Sif, "ranks": Ranks,
-}  # fmt: skip
+    "whitening": Whitening,
+    "removal": Removal,
+    "flow": Flow,
+    "shortened": Shortened,
+    "sif": Sif,
+    "ranks": Ranks,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +63,8 @@ class EncoderName:
             check_pooling(pooling)
         for before, after in pairwise(steps):
             if before.fit == TARGET != after.fit:
-                problem = (
-                    f"{name}: fitted on {after.fit} behind a step that is fitted on the target"
-                )
-                raise UserError(problem, "give both steps the same fit=")
+                problem = f"{name}: fitted on {after.fit} after a step that is fitted on the target"
+                raise UserError(problem, "give both steps the same fit=", "other-fit")
         return cls(source, pooling, tuple(steps))
 
     @property
@@ -77,17 +80,14 @@ def check_name(name: str, prompts: Prompts = NO_PROMPTS) -> EncoderName:
     if parsed.words is None:
         prompts.check(locate(parsed.source), parsed.source)
     elif prompts != NO_PROMPTS or parsed.pooling is not None:
-        raise UserError(
-            f"{name}: word vectors have no prompts and no pooling",
-            "leave both out: they are averaged",
-        )
+        problem = f"{name}: word vectors have no prompts and no pooling"
+        raise UserError(problem, "leave both out: they are averaged", "no-pooling")
     else:
         WordVectors(parsed.words)
-    if any(
-        isinstance(step, Sif) and (i > 0 or parsed.words is None)
-        for i, step in enumerate(parsed.steps)
-    ):
-        raise UserError(f"{name}: +sif weighs words", "put it right behind a file of word vectors")
+    for number, step in enumerate(parsed.steps):
+        if isinstance(step, Sif) and (number > 0 or parsed.words is None):
+            remedy = "put it right after a file of word vectors"
+            raise UserError(f"{name}: +sif weighs words", remedy, "sif-without-words")
     for step in parsed.steps:
         step.check()
     return parsed
@@ -117,19 +117,21 @@ def post_step(text: str, name: str) -> PostStep:
     """``whitening:k=256,fit=wiki.txt`` -> the step; ``name`` is where it stands, for messages."""
     kind, _, options = text.partition(":")
     if kind not in STEPS:
-        raise UserError(
-            f"{name}: there is no step {kind!r}",
-            f"write one of +{', +'.join(STEPS)} behind the model",
-        )
-    pairs = [option.partition("=") for option in options.split(",") if options]
+        remedy = f"write one of +{', +'.join(STEPS)} after the model"
+        raise UserError(f"{name}: there is no step {kind!r}", remedy, "unknown-step")
+    settings = {}
+    for option in options.split(",") if options else []:
+        key, _, value = option.partition("=")
+        settings[key] = value
     try:
-        # pydantic turns the text into numbers
-        return STEPS[kind](**{key: value for key, _, value in pairs})
+        return STEPS[kind](**settings)  # pydantic turns the text into numbers
     except ValidationError as error:
         first = error.errors()[0]
-        problem = f"{name}: {'.'.join(map(str, first['loc']))}={first['input']} is not possible"
-        remedy = f"{first['msg']}; write +{kind}:key=value,key=value of {', '.join(STEPS[kind].model_fields)}"
-        raise UserError(problem, remedy) from error
+        key = ".".join(map(str, first["loc"]))
+        problem = f"{name}: {key}={first['input']} is not possible"
+        keys = ", ".join(STEPS[kind].model_fields)
+        remedy = f"{first['msg']}; write +{kind}:key=value,key=value of {keys}"
+        raise UserError(problem, remedy, "impossible-value") from error
 
 
 def _exists(name: str) -> bool:

@@ -6,6 +6,7 @@ The vectors are computed once: training takes seconds, no label and no encoder.
 
 from copy import copy
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,10 @@ from isotrope.types import Matrix
 
 TEACHER_TEMPERATURE = 0.05  # of scores from 0 to 1
 _SCALE = 20.0  # of the student's cosines at first; it is learned
-_RATE, _DECAY, _EPOCHS, _BATCH = 3e-4, 0.01, 5, 64
+_LEARNING_RATE = 3e-4
+_WEIGHT_DECAY = 0.01
+_EPOCHS = 5
+_BATCH_SIZE = 64
 
 
 def mapped(vectors: Tensor, matrix: Tensor) -> Tensor:
@@ -62,28 +66,32 @@ def ranking_map(
     scores are what `isotrope.evaluation.retrieval` gives. A query's own document should not be in
     its list: it would teach to find words. ``seed`` is that of the order of the queries.
     """
-    q, d = (
-        F.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float32)), dim=-1)
-        for rows in (queries, documents)
-    )
-    ids, scores = torch.from_numpy(lists), torch.from_numpy(np.asarray(teacher, dtype=np.float32))
+    q = _unit_rows(queries)
+    d = _unit_rows(documents)
+    ids = torch.from_numpy(lists)
+    scores = torch.from_numpy(np.asarray(teacher, dtype=np.float32))
     matrix = torch.zeros(q.shape[1], q.shape[1], requires_grad=True)
     log_scale = torch.tensor(np.log(_SCALE), dtype=torch.float32, requires_grad=True)
     groups = [
-        {"params": [matrix], "weight_decay": _DECAY},
+        {"params": [matrix], "weight_decay": _WEIGHT_DECAY},
         {"params": [log_scale], "weight_decay": 0.0},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=_RATE)
+    optimizer = torch.optim.AdamW(groups, lr=_LEARNING_RATE)
     generator = torch.Generator().manual_seed(seed)
     orders = (torch.randperm(len(q), generator=generator) for _ in range(_EPOCHS))
-    for rows in chain.from_iterable(torch.split(order, _BATCH) for order in orders):
-        found = d[ids[rows]]
-        moved = mapped(found, matrix) if both else found
-        loss = ranking_loss(mapped(q[rows], matrix), moved, scores[rows], log_scale.exp())
+    for rows in chain.from_iterable(torch.split(order, _BATCH_SIZE) for order in orders):
+        candidates = d[ids[rows]]
+        if both:
+            candidates = mapped(candidates, matrix)
+        loss = ranking_loss(mapped(q[rows], matrix), candidates, scores[rows], log_scale.exp())
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return matrix.detach().double().numpy()
+
+
+def _unit_rows(vectors: npt.NDArray[np.floating]) -> Tensor:
+    return F.normalize(torch.from_numpy(np.asarray(vectors, dtype=np.float32)), dim=-1)
 
 
 def with_map(encoder: SentenceTransformer, matrix: Matrix) -> SentenceTransformer:
@@ -94,10 +102,12 @@ def with_map(encoder: SentenceTransformer, matrix: Matrix) -> SentenceTransforme
     Documents, and texts that ``encode`` takes without a word, keep their vectors to the last bit,
     so that nobody has to index again.
     """
-    shared, last = list(encoder), Dropout(0.0)  # which changes nothing: a route needs a module
+    shared = list(encoder)
+    last: Any = Dropout(0.0)  # which changes nothing: a route needs a module
     if isinstance(encoder[-1], Normalize):
-        # unit length again after unit length would change the last bit
-        shared, last = shared[:-1], Normalize()
+        # Unit length again after unit length would change the last bit.
+        shared = shared[:-1]
+        last = Normalize()
     uncut = copy(encoder)
     uncut.truncate_dim = None
     # what the model cuts, after its routes

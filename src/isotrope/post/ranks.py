@@ -20,17 +20,17 @@ def ranks(vectors: Matrix, share: float = 0.0) -> Transform:
     corpus = normalize(vectors)
 
     def ranked(x: Matrix) -> Matrix:
-        near = normalize(x) @ corpus.T  # (n, M)
-        centred: Matrix = normalize(rankdata(near, axis=1) - (len(corpus) + 1) / 2)
-        return (
-            np.hstack([(1 - share) ** 0.5 * centred, share**0.5 * normalize(x)])
-            if share
-            else centred
-        )
+        cosines = normalize(x) @ corpus.T  # (n, M)
+        centred: Matrix = normalize(rankdata(cosines, axis=1) - (len(corpus) + 1) / 2)
+        if not share:
+            return centred
+        return np.hstack([(1 - share) ** 0.5 * centred, share**0.5 * normalize(x)])
 
-    return lambda x: np.concatenate(
-        [ranked(x[i : i + _BLOCK]) for i in range(0, max(1, len(x)), _BLOCK)]
-    )
+    def transform(x: Matrix) -> Matrix:
+        starts = range(0, max(1, len(x)), _BLOCK)
+        return np.concatenate([ranked(x[start : start + _BLOCK]) for start in starts])
+
+    return transform
 
 
 class Ranks(PostStep):

@@ -2,6 +2,7 @@
 numbers or as bits.
 """
 
+import itertools
 from typing import Literal
 
 import numpy as np
@@ -26,9 +27,8 @@ def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "floa
     """
     width = vectors.shape[1]
     if k is not None and k > width:
-        raise UserError(
-            f"vectors of {width} dimensions cannot be cut to {k}", f"choose at most {width}"
-        )
+        problem = f"vectors of {width} dimensions cannot be cut to {k}"
+        raise UserError(problem, f"choose at most {width}", "too-many-dimensions")
 
     def cut(x: Matrix) -> Matrix:
         return np.asarray(normalize(x[:, :k]))
@@ -38,8 +38,8 @@ def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "floa
     if precision == "binary":
         # as `quantize_embeddings` sets the bits, before it packs them
         return lambda x: np.where(cut(x) > 0, 1.0, -1.0)
-    known = cut(vectors)
-    ends = np.stack([known.min(axis=0), known.max(axis=0)])  # (2, k)
+    rows = cut(vectors)
+    ends = np.stack([rows.min(axis=0), rows.max(axis=0)])  # (2, k)
     return lambda x: np.asarray(quantize_embeddings(cut(x), "int8", ranges=ends), dtype=np.float64)
 
 
@@ -54,30 +54,29 @@ class Shortened(PostStep):
 
     def __str__(self) -> str:
         """As tables name it: "64 dimensions, int8"."""
-        parts = [f"{self.k} dimensions"] if self.k else []
-        return ", ".join([*parts, self.precision] if self.precision != "float32" else parts)
+        words = [f"{self.k} dimensions"] if self.k else []
+        if self.precision != "float32":
+            words.append(self.precision)
+        return ", ".join(words)
 
 
 def shortenings(truncate: str | None, precision: str | None) -> list[Shortened]:
     """All that "64,128" and "int8,binary" ask for: each number of dimensions in float32 and in each
     precision.
     """
-    widths, stored = (text.split(",") if text is not None else [] for text in (truncate, precision))
-    every = [
-        (k, each)
-        for k in dict.fromkeys([None, *widths])
-        for each in dict.fromkeys(["float32", *stored])
-    ]
+    widths = [None, *truncate.split(",")] if truncate is not None else [None]
+    precisions = ["float32", *precision.split(",")] if precision is not None else ["float32"]
+    steps = []
     try:
-        steps = [
-            Shortened.model_validate({"k": k and k.strip(), "precision": each.strip()})
-            for k, each in every[1:]
-        ]
-        return list(dict.fromkeys(steps))  # the first of all is the model itself
+        for k, stored_as in itertools.product(widths, precisions):
+            options = {"k": k and k.strip(), "precision": stored_as.strip()}
+            steps.append(Shortened.model_validate(options))
+        return list(dict.fromkeys(steps))[1:]  # the first of all is the model itself
     except ValidationError as error:
         first = error.errors()[0]
         option = "--truncate" if first["loc"] == ("k",) else "--precision"
         remedy = (
             "list whole numbers of at least 1, as in --truncate 64,128, and --precision int8,binary"
         )
-        raise UserError(f"{option} {first['input']!r} is not possible", remedy) from error
+        problem = f"{option} {first['input']!r} is not possible"
+        raise UserError(problem, remedy, "impossible-value") from error

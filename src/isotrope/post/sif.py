@@ -24,10 +24,10 @@ def read_counts(path: str | Path) -> dict[str, float]:
         if not cells:
             continue
         if len(cells) < 2 or not cells[1].replace(".", "", 1).isdecimal():
-            raise UserError(
-                f"{path}, line {number}: no word with its count", "give one of each a line"
-            )
-        counts[cells[0].lower()] = counts.get(cells[0].lower(), 0.0) + float(cells[1])
+            problem = f"{path}, line {number}: no word with its count"
+            raise UserError(problem, "give one of each a line", "no-count")
+        word = cells[0].lower()
+        counts[word] = counts.get(word, 0.0) + float(cells[1])
     return counts
 
 
@@ -58,12 +58,12 @@ class Sif(PostStep):
         assert isinstance(base, WordVectors)  # see isotrope.post.names.check_name
         if self.freq is None:
             base.look_up(sentences)
-            counts: Mapping[str, float] = Counter(
-                w.lower() for sentence in sentences for w in base.words(sentence)
-            )
+            counter = Counter[str]()
+            for sentence in sentences:
+                counter.update(word.lower() for word in base.words(sentence))
+            base.weight = smooth_inverse_frequency(counter, self.a)
         else:
-            counts = read_counts(self.freq)
-        base.weight = smooth_inverse_frequency(counts, self.a)
+            base.weight = smooth_inverse_frequency(read_counts(self.freq), self.a)
 
     def fitted(self, vectors: Matrix) -> Transform:
         # right singular vectors; nothing is centred

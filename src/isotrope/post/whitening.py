@@ -34,44 +34,47 @@ def whitening(
     moves the covariance towards a multiple of the identity, as Ledoit and Wolf have it,
     https://doi.org/10.1016/S0047-259X(03)00096-4.
     """
-    wanted = check_size(len(vectors), vectors.shape[1], k, exponent, shrink)
+    count = check_size(len(vectors), vectors.shape[1], k, exponent, shrink)
     mean = vectors.mean(axis=0)
     centred = vectors - mean
     covariance = ledoit_wolf(centred)[0] if shrink else centred.T @ centred / len(vectors)
     values, directions = np.linalg.eigh(covariance)
     values, directions = values[::-1], directions[:, ::-1]
     if values[0] <= ROUNDING * np.mean(vectors**2):
-        remedy = "check the model: nothing can be whitened"
-        raise UserError(f"all {len(vectors)} sentences have the same vector", remedy)
-    live = min(wanted, int(np.sum(values > ROUNDING * values[0]))) if exponent else wanted
-    return mean, directions[:, :live] * values[:live] ** -exponent
+        problem = f"all {len(vectors)} sentences have the same vector"
+        raise UserError(problem, "check the model: nothing can be whitened", "equal-vectors")
+    if exponent:
+        count = min(count, int(np.sum(values > ROUNDING * values[0])))
+    return mean, directions[:, :count] * values[:count] ** -exponent
 
 
 def check_size(
     rows: int, dim: int, k: int | None, exponent: float = FULL_WHITENING, shrink: bool = False
 ) -> int:
-    """How many dimensions are wanted of ``dim``: ``k``, by default all. There must be rows enough
-    for them.
+    """How many dimensions are kept of ``dim``: ``k``, by default all. There must be rows enough for
+    them.
     """
-    wanted = dim if k is None else k
-    if wanted > dim or rows < fewest_rows(dim, k, exponent, shrink):
-        problem = f"{rows} sentences cannot whiten {wanted} dimensions of {dim}"
-        other = " or exponent 0 (centring alone)" if k is None else ""
-        raise UserError(
-            problem, f"fit on more than {wanted} sentences, or choose a smaller k{other}"
-        )
-    return wanted
+    count = dim if k is None else k
+    if count > dim or rows < fewest_rows(dim, k, exponent, shrink):
+        problem = f"{rows} sentences cannot whiten {count} dimensions of {dim}"
+        remedy = f"fit on more than {count} sentences, or choose a smaller k"
+        if k is None:
+            remedy += " or exponent 0 (centring alone)"
+        raise UserError(problem, remedy, "too-few-sentences")
+    return count
 
 
 def fewest_rows(dim: int, k: int | None, exponent: float, shrink: bool = False) -> int:
     """How many rows the fit needs: more than the dimensions. To centre or to shrink, two are
     enough.
     """
-    return 2 if shrink or (k is None and exponent == 0) else (dim if k is None else k) + 1
+    if shrink or (k is None and exponent == 0):
+        return 2
+    return (dim if k is None else k) + 1
 
 
 class Whitening(LinearStep):
-    """``+whitening``: BERT-whitening to ``k`` dimensions, by default all. BibTeX: su2021whitening."""
+    """``+whitening``: BERT-whitening to ``k`` dimensions; default: all. BibTeX: su2021whitening."""
 
     k: Count | None = None  # dimensions kept, of the largest variance
     exponent: Exponent = FULL_WHITENING  # as published; 0 is centring alone
@@ -90,9 +93,8 @@ def removal(vectors: Matrix, k: int = 1) -> tuple[Matrix, Matrix]:
     """
     dim = vectors.shape[1]
     if k >= min(len(vectors), dim):
-        raise UserError(
-            f"removal of k = {k} directions of {vectors.shape} vectors", "choose a smaller k"
-        )
+        problem = f"removal of k = {k} directions of {vectors.shape} vectors"
+        raise UserError(problem, "choose a smaller k", "too-many-directions")
     mean = vectors.mean(axis=0)
     centred = vectors - mean
     # (D, k); eigh gives rising variances

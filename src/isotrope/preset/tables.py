@@ -69,8 +69,8 @@ def read_toml(kind: str, name: str, extended_by: Path | None = None) -> tuple[An
         path = _own_file(kind, name, extended_by)
     else:
         if name not in shipped_names(kind):
-            known = preset_names() if kind == "preset" else shipped_names(kind)
-            check_known(kind, name, known, ", or a .toml file")
+            names = preset_names() if kind == "preset" else shipped_names(kind)
+            check_known(kind, name, names, ", or a .toml file")
         path = files(SHIPPED[kind]).joinpath(f"{name}.toml")
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8"))
@@ -97,9 +97,9 @@ def preset_layers(name: str) -> list[Layer]:
     extended = name
     while extended:
         layer = _read_layer(extended, layers[-1].path if layers else None)
-        if any((layer.path, layer.size) == (other.path, other.size) for other in layers):
-            names = [*(other.name for other in layers), layer.name]
-            circle = " → ".join(Path(each).name.removesuffix(".toml") for each in names)
+        if (layer.path, layer.size) in [(lower.path, lower.size) for lower in layers]:
+            names = [Path(lower.name).name.removesuffix(".toml") for lower in [*layers, layer]]
+            circle = " → ".join(names)
             raise UserError(
                 f"preset {name} extends itself ({circle})", "break the circle", "extends-itself"
             )
@@ -173,6 +173,18 @@ def _parse_override(text: str) -> TomlTable:
         parsed: Any = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()
-    for part in reversed(key.strip().split(".")):
-        parsed = {part: parsed}
+    for name in reversed(key.strip().split(".")):
+        parsed = {name: parsed}
     return parsed  # type: ignore[no-any-return]
+
+
+def names_backbone(name: str) -> bool:
+    """Whether a preset names the model that it is for: the table of a size, or a user's file.
+
+    The shipped methods themselves have isotrope/tiny as a stand-in.
+    """
+    for layer in preset_layers(name):
+        is_method = layer.size is None and not layer.name.endswith(".toml")
+        if not is_method and "backbone" in layer.tables.get("encoder", {}):
+            return True
+    return False

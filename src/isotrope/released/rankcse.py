@@ -37,8 +37,8 @@ def floored_listmle(cosines: Tensor, teacher: Tensor, temperature: float) -> Ten
     """
     ranked = in_order(cosines, teacher) / temperature
     ranked = ranked - ranked.amax(dim=-1, keepdim=True)
-    rest = ranked.exp().flip(-1).cumsum(dim=-1).flip(-1)
-    return ((rest + 1e-7).log() - ranked).sum(dim=-1).mean()
+    remaining = ranked.exp().flip(-1).cumsum(dim=-1).flip(-1)
+    return ((remaining + 1e-7).log() - ranked).sum(dim=-1).mean()
 
 
 class Clamped(Consistency):
@@ -51,7 +51,7 @@ class Clamped(Consistency):
 
 
 class Floored(ListMLE):
-    """`floored_listmle`, for comparison with runs of the community's code. BibTeX: liu2023rankcse."""
+    """`floored_listmle`, to compare with runs of the community's code. BibTeX: liu2023rankcse."""
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
         return self.weight * floored_listmle(student, teacher, self.temperature)

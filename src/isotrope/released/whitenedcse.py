@@ -8,7 +8,7 @@ from isotrope.views.sgw import SGW
 
 
 class Detach(SGW):
-    """Only the centred features carry a gradient, the matrices none. BibTeX: zhuo2023whitenedcse."""
+    """Only the centred features carry a gradient, no matrix. BibTeX: zhuo2023whitenedcse."""
 
     def whitening(self, covariance: Tensor) -> Tensor:
         return super().whitening(covariance).detach()

@@ -27,8 +27,8 @@ def relative_to_mean(teacher: Tensor) -> Tensor:
     and 1 stays 1.
     """
     count = len(teacher)
-    others = teacher[:, :count].sum() - teacher.diagonal().sum()
-    mean = others / max(1, count * (count - 1))
+    between_sentences = teacher[:, :count].sum() - teacher.diagonal().sum()
+    mean = between_sentences / max(1, count * (count - 1))
     return (teacher - mean) / (1 - mean).clamp(min=1e-6)  # a collapsed teacher: mean 1
 
 
@@ -60,20 +60,24 @@ class InstanceWeight:
     def weights(self, scores: Scores) -> Tensor:
         """(N, N + K): 0 for a false negative, else 1."""
         similarity = self._similarity(scores)  # (N, N) or (N, N + K)
-        similarity = relative_to_mean(similarity) if self.relative else similarity
+        if self.relative:
+            similarity = relative_to_mean(similarity)
         alpha = instance_weight(similarity, self.threshold).to(scores.keep)
         return F.pad(alpha, (0, scores.keep.shape[1] - alpha.shape[1]), value=1.0)
 
     def _similarity(self, scores: Scores) -> Tensor:
         if self.teacher == "self":
-            own = scores.cosines.detach().mean(dim=0)  # (N, N + K)
-            return own if self.noise else own[:, : len(own)]
+            cosines = scores.cosines.detach().mean(dim=0)  # (N, N + K)
+            return cosines if self.noise else cosines[:, : len(cosines)]
         if not self.noise:
             return scores.teacher(self.teacher)
-        rows, extra = scores.views.teachers[self.teacher], F.normalize(scores.extra, dim=-1)
+        rows = scores.views.teachers[self.teacher]  # (N, T)
+        extra = F.normalize(scores.extra, dim=-1)  # (K, D)
         if rows.shape[1] != extra.shape[1]:
-            raise UserError(
-                f"noise = true: teacher {self.teacher!r} has {rows.shape[1]} dimensions, the student {extra.shape[1]}",
-                "set noise = false, or take one teacher of the student's size",
+            problem = (
+                f"noise = true: teacher {self.teacher!r} has {rows.shape[1]} dimensions,"
+                f" the student {extra.shape[1]}"
             )
+            remedy = "set noise = false, or take one teacher of the student's size"
+            raise UserError(problem, remedy, "another-width")
         return torch.cat([scores.teacher(self.teacher), rows @ extra.to(rows).T], dim=1)

@@ -8,17 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.types import Count, Scores
 
 
 def pushed(queue: Tensor, keys: Tensor, size: int) -> Tensor:
-    """The last ``size`` rows of a queue (K, D) with keys (N, D) behind it -> (min(K + N, size), D)."""
+    """The last ``size`` rows of queue (K, D) and keys (N, D) -> (min(K + N, size), D)."""
     return torch.cat([queue, keys.to(queue)])[-size:]
 
 
 @dataclass(eq=False, repr=False)
-class KeyQueue(WithState):
+class KeyQueue(StatefulComponent):
     """The last ``size`` keys join every anchor's denominator. BibTeX: wu2022esimcse.
 
     The queue begins empty. A batch's keys, which the view ``keys`` gives, join it after the

@@ -38,7 +38,9 @@ class Mixed:
         order = scores.views.batch.rows.argsort(stable=True)
         partner = torch.empty_like(order).scatter_(0, order, order.roll(-1))  # (N,)
         mixtures = mix_negatives(scores.views.stack[1], partner, self.share)
-        known, grown = scores.keep.shape[1], scores.with_extra(mixtures)
+        first_mixture = scores.keep.shape[1]
+        grown = scores.with_extra(mixtures)
+        columns = first_mixture + torch.arange(len(partner), device=partner.device)
         keep = grown.keep.clone()
-        keep[partner, known + torch.arange(len(partner), device=partner.device)] = 0
+        keep[partner, columns] = 0
         return replace(grown, keep=keep)

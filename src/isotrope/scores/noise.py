@@ -22,17 +22,19 @@ def non_uniformity(noise: Tensor, anchor: Tensor, positive: Tensor, temperature:
 
 
 def gradient(
-    noise: Tensor, anchor: Tensor, temperature: float, others: Tensor | None = None
+    noise: Tensor, anchor: Tensor, temperature: float, further: Tensor | None = None
 ) -> Tensor:
     """Eq. 4 in closed form -> (K, D). The positive is in Eq. 2's numerator alone, so the gradient
     is free of it.
 
-    ``others`` (N, M): cosines of further candidates in the denominator. The paper has none.
+    ``further`` (N, M): cosines of further candidates in the denominator. The paper has none.
     """
-    unit, anchor = F.normalize(noise, dim=-1), F.normalize(anchor, dim=-1)
-    near = anchor @ unit.T  # (N, K)
-    every = near if others is None else torch.cat([near, others], dim=1)
-    share = (every / temperature).softmax(dim=1)[:, : len(noise)] / (temperature * len(anchor))
+    unit = F.normalize(noise, dim=-1)
+    anchor = F.normalize(anchor, dim=-1)
+    cosines = anchor @ unit.T  # (N, K)
+    if further is not None:
+        cosines = torch.cat([cosines, further], dim=1)
+    share = (cosines / temperature).softmax(dim=1)[:, : len(noise)] / (temperature * len(anchor))
     pull = share.T @ anchor  # (K, D) towards the anchors that are near already
     along = (pull * unit).sum(dim=-1, keepdim=True) * unit  # changes the length, not the cosine
     length: Tensor = noise.norm(dim=-1, keepdim=True)
@@ -50,7 +52,8 @@ def ascend(
     """Eq. 3, ``steps`` times: every noise vector goes ``step_size`` up its gradient; one without
     gradient stays.
     """
-    noise, anchor = noise.detach(), anchor.detach()
+    noise = noise.detach()
+    anchor = anchor.detach()
     for _ in range(steps):
         noise = noise + step_size * F.normalize(gradient(noise, anchor, temperature), dim=-1)
     return noise
@@ -77,9 +80,9 @@ class Noise:
         size = (int(self.ratio * len(anchor)), anchor.shape[1])
         # (K, D), by the CPU
         noise = self.sigma * torch.randn(size, generator=scores.views.batch.generator).to(anchor)
-        step = (
-            self.step_size * noise.norm(dim=-1, keepdim=True) if self.relative else self.step_size
-        )
+        step: float | Tensor = self.step_size
+        if self.relative:
+            step = step * noise.norm(dim=-1, keepdim=True)
         return scores.with_extra(self.moved(noise, step, scores))
 
     def moved(self, noise: Tensor, step_size: float | Tensor, scores: Scores) -> Tensor:

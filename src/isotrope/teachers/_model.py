@@ -46,21 +46,20 @@ class TeacherEncoder:
 
     def __init__(self, encoder: SentenceTransformer, name: str, bf16: bool) -> None:
         self.encoder = encoder.float().eval().requires_grad_(False)
-        self.name, self.bf16 = name, bf16
+        self.name = name
+        self.bf16 = bf16
         self.width = int(encoder.get_embedding_dimension() or 0)
 
     def __call__(self, texts: list[str], start: int = 0, count: int | None = None) -> Tensor:
-        """Sentences (n,) -> (n, T). A bar that watches is told that they are those from ``start``
-        on, of ``count``.
-        """
+        """Sentences (n,) -> (n, T). A progress bar counts them from ``start`` on, of ``count``."""
 
-        def told(done: int) -> None:
+        def progress(done: int) -> None:
             tell(f"encoded by {self.name}", start + done, count or len(texts))
 
         # The run's own autocast must not reach in here: half precision makes ties, and a ranking
         # sees them.
         with torch.autocast(self.encoder.device.type, dtype=torch.bfloat16, enabled=self.bf16):
-            rows = vectors_of(self.encoder, texts, batch_size=64, progress=told)
+            rows = vectors_of(self.encoder, texts, batch_size=64, progress=progress)
         return F.normalize(torch.from_numpy(rows), dim=-1)
 
 
@@ -83,9 +82,8 @@ class TeacherModel:
         if self.model != INITIAL:
             encoder = load(self.model, pooling, max_length=max_length, prompt=self.prompt)
         elif pooling is not None or self.prompt is not None:
-            raise UserError(
-                "the teacher 'initial' has the student's pooling and prompt", "leave out its own"
-            )
+            problem = "the teacher 'initial' has the student's pooling and prompt"
+            raise UserError(problem, "leave out its own", "initial-teacher")
         else:
             # which the student's training does not reach
             encoder = deepcopy(context.needed("student"))
@@ -103,7 +101,7 @@ class TeacherModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
+class FunctionTeacher:
     """A teacher made of a function: the rows of a batch -> (N, T)."""
 
     width: int  # T
@@ -114,8 +112,8 @@ class Taught:
 
 
 @dataclass(frozen=True, slots=True)
-class Visited:
-    """The rows of a corpus that a run visits, for a teacher that keeps something of each."""
+class RunRows:
+    """The rows of a corpus that a run reads, for a teacher that keeps something of each."""
 
     corpus: Any
     rows: RowIds  # (R,) rising
@@ -123,78 +121,67 @@ class Visited:
     @classmethod
     def by(cls, context: BuildContext) -> Self:
         corpus = context.needed("corpus")
-        return cls(
-            corpus, np.arange(len(corpus)) if context.rows is None else np.unique(context.rows)
-        )
+        if context.rows is None:
+            return cls(corpus, np.arange(len(corpus)))
+        return cls(corpus, np.unique(context.rows))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def key(self, layout: int, teacher: str) -> str:
         """A checksum of all that decides what the teacher keeps."""
-        chosen = xxhash.xxh3_128_hexdigest(self.rows.tobytes())
-        return xxhash.xxh3_128_hexdigest(
-            json.dumps([layout, teacher, self.corpus.key, chosen]).encode()
-        )
+        rows = xxhash.xxh3_128_hexdigest(self.rows.tobytes())
+        described = json.dumps([layout, teacher, self.corpus.key, rows])
+        return xxhash.xxh3_128_hexdigest(described.encode())
 
-    def read(self, size: int, begun: int = 0) -> Iterator[tuple[int, list[str]]]:
-        """The texts from place ``begun`` on, ``size`` at a time, each part with the place where it
-        begins.
-        """
-        for start in range(begun, len(self), size):
+    def read(self, size: int, first: int = 0) -> Iterator[tuple[int, list[str]]]:
+        """The texts from place ``first`` on, ``size`` at a time, with their first place."""
+        for start in range(first, len(self), size):
             yield start, self.corpus.texts(self.rows[start : start + size])
 
-    def places(self, wanted: Tensor) -> RowIds:
-        """Where rows of the corpus (N,) are among those that are kept: (N,)."""
-        asked = wanted.cpu().numpy()
-        places = self.rows.searchsorted(asked).clip(max=len(self) - 1)
-        if len(missing := asked[self.rows[places] != asked]):
+    def places(self, batch_rows: Tensor) -> RowIds:
+        """Where rows of the corpus (N,) are among those of the run: (N,)."""
+        rows = batch_rows.cpu().numpy()
+        places = self.rows.searchsorted(rows).clip(max=len(self) - 1)
+        missing = rows[self.rows[places] != rows]
+        if len(missing):
             problem = f"the teacher has no embedding of row {missing[0]}"
-            raise UserError(
-                problem,
-                "let 'label' hold row numbers, and open the teacher with all rows of the run",
-            )
+            remedy = "let 'label' hold row numbers, and open the teacher with all rows of the run"
+            raise UserError(problem, remedy, "unknown-row")
         return places
 
 
-def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> Taught:
+def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> FunctionTeacher:
     """A teacher that looks up rows: found in the cache, or encoded; of several processes one
     encodes, the others wait.
 
     The key is a checksum of the model, its settings, the corpus and the rows. After a kill, whole
     shards count.
     """
-    visited = Visited.by(context)
-    count, row = len(visited), 4 * encoder.width  # bytes
-    key = visited.key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16))
+    run_rows = RunRows.by(context)
+    count = len(run_rows)
+    row_bytes = 4 * encoder.width
+    key = run_rows.key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16))
 
     def write(folder: Path) -> None:
         draft = folder.with_name(f".{key}.vectors{DRAFT}")
-        begun = (
-            (draft.stat().st_size if draft.exists() else 0) // row // TEACHER_SHARD * TEACHER_SHARD
-        )
-        needed = row * (count - begun)
-        check_space(
-            folder,
-            needed,
-            f"the array of the teacher {encoder.name}",
-            "free some, or use live = true",
-        )
-        for start, texts in visited.read(TEACHER_SHARD, begun):
-            # (≤ S, T)
-            write_behind(
-                draft, start * row, encoder(texts, start, count).numpy().astype("<f4").tobytes()
-            )
+        written_rows = draft.stat().st_size // row_bytes if draft.exists() else 0
+        first = written_rows // TEACHER_SHARD * TEACHER_SHARD  # only whole shards count
+        name = f"the array of the teacher {encoder.name}"
+        check_space(folder, row_bytes * (count - first), name, "free some, or use live = true")
+        for start, texts in run_rows.read(TEACHER_SHARD, first):
+            vectors = encoder(texts, start, count).numpy()  # (≤ S, T)
+            write_behind(draft, start * row_bytes, vectors.astype("<f4").tobytes())
         move(draft, folder / VECTORS)
 
-    found = cached(cache_folder("teachers", key), write) / VECTORS
-    return looked_up(np.memmap(found, "<f4", "r").reshape(count, -1), visited)
+    path = cached(cache_folder("teachers", key), write) / VECTORS
+    return looked_up(np.memmap(path, "<f4", "r").reshape(count, -1), run_rows)
 
 
-def looked_up(vectors: npt.NDArray[np.float32], visited: Visited) -> Taught:
-    """The teacher that has these vectors (R, T), unit rows, of the rows that a run visits."""
+def looked_up(vectors: npt.NDArray[np.float32], run_rows: RunRows) -> FunctionTeacher:
+    """The teacher that has these vectors (R, T), unit rows, of the rows that a run reads."""
 
     def embed(batch: Batch) -> Tensor:
-        return torch.from_numpy(vectors[visited.places(batch.rows)]).to(batch.rows.device)
+        return torch.from_numpy(vectors[run_rows.places(batch.rows)]).to(batch.rows.device)
 
-    return Taught(vectors.shape[1], embed)
+    return FunctionTeacher(vectors.shape[1], embed)

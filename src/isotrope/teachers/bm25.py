@@ -16,7 +16,7 @@ from isotrope.console.progress import tell
 from isotrope.contract.context import BuildContext
 from isotrope.contract.distributed import gather_rows
 from isotrope.store.cache import cache_folder, cached
-from isotrope.teachers._model import Visited
+from isotrope.teachers._model import RunRows
 from isotrope.text.bm25 import Bm25Index
 from isotrope.types import Batch, Fraction, NonNegative, Teacher
 
@@ -40,26 +40,25 @@ class Bm25:
     b: Fraction = 0.75  # how much a long text's words count less
 
     def build(self, context: BuildContext) -> Teacher:
-        visited = Visited.by(context)
+        run_rows = RunRows.by(context)
 
         def texts() -> Iterator[str]:
-            for start, part in visited.read(size=8192):
-                tell("counted the words of", start, len(visited))
-                yield from part
+            for start, batch_texts in run_rows.read(size=8192):
+                tell("counted the words of", start, len(run_rows))
+                yield from batch_texts
 
         def make(draft: Path) -> None:
-            save_npz(
-                draft / _WEIGHTS, Bm25Index.of(texts(), self.k1, self.b).weights, compressed=False
-            )
+            index = Bm25Index.of(texts(), self.k1, self.b)
+            save_npz(draft / _WEIGHTS, index.weights, compressed=False)
 
-        folder = cache_folder("teachers", visited.key(_LAYOUT, f"bm25 {self.k1} {self.b}"))
+        folder = cache_folder("teachers", run_rows.key(_LAYOUT, f"bm25 {self.k1} {self.b}"))
         weights = csr_array(load_npz(cached(folder, make) / _WEIGHTS))
 
         def embed(batch: Batch) -> Tensor:
             # All processes must agree on the columns: their rows are joined afterwards.
-            every = weights[visited.places(gather_rows(batch.rows))]
-            columns = np.union1d(every.indices, [0])  # never none
-            own = weights[visited.places(batch.rows)][:, columns].toarray()
-            return F.normalize(torch.from_numpy(own), dim=-1).to(batch.rows.device)
+            full_batch = weights[run_rows.places(gather_rows(batch.rows))]
+            columns = np.union1d(full_batch.indices, [0])  # never none
+            rows = weights[run_rows.places(batch.rows)][:, columns].toarray()
+            return F.normalize(torch.from_numpy(rows), dim=-1).to(batch.rows.device)
 
         return embed

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
-from isotrope.teachers._model import Length, Pooling, Precision, Taught
+from isotrope.teachers._model import FunctionTeacher, Length, Pooling, Precision
 from isotrope.teachers.model import Cached, Live
 from isotrope.types import NonNegative, Teacher
 
@@ -25,14 +25,11 @@ def mix(
     """Rows √α_1·a_1 joined to √α_2·a_2 … -> (N, ΣT_i) unit rows, whose cosines are Σ α_m cos(a_m,
     a_m′).
     """
-    units = [
-        F.normalize(rows.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1)
-        for rows in embeddings
-    ]
-    parts = [
-        (weight / sum(weights)) ** 0.5 * unit for weight, unit in zip(weights, units, strict=True)
-    ]
-    return torch.cat(parts, dim=-1)
+    columns = []
+    for rows, weight in zip(embeddings, weights, strict=True):
+        unit = F.normalize(rows.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1)
+        columns.append((weight / sum(weights)) ** 0.5 * unit)
+    return torch.cat(columns, dim=-1)
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,11 @@ class Mixture:
 
     def build(self, context: BuildContext) -> Teacher:
         teachers: list[Any] = [model.build(context) for model in self._single()]
-        weights, width = self._each("weights", 1.0), sum(teacher.width for teacher in teachers)
-        return Taught(width, lambda batch: mix([teacher(batch) for teacher in teachers], weights))
+        weights = self._each("weights", 1.0)
+        width = sum(teacher.width for teacher in teachers)
+        return FunctionTeacher(
+            width, lambda batch: mix([teacher(batch) for teacher in teachers], weights)
+        )
 
     def width_in(self, context: BuildContext) -> int:
         return sum(model.width_in(context) for model in self._single())
@@ -75,8 +75,11 @@ class Mixture:
 
     def _each(self, name: str, default: Any) -> Sequence[Any]:
         values = getattr(self, name)
-        values = values if isinstance(values, tuple) else [values] * len(self.models)
+        if not isinstance(values, tuple):
+            values = [values] * len(self.models)
         if values and len(values) != len(self.models):
             problem = f"teachers.mixture.{name} = {list(values)} for {len(self.models)} models"
-            raise UserError(problem, "give one entry a model, or leave it out")
+            raise UserError(
+                problem, "give one entry a model, or leave it out", "entries-and-models"
+            )
         return values or [default] * len(self.models)

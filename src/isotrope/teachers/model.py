@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext
-from isotrope.teachers._model import INITIAL, Length, Precision, Taught, TeacherModel, encoded_once
+from isotrope.teachers._model import (
+    INITIAL,
+    FunctionTeacher,
+    Length,
+    Precision,
+    TeacherModel,
+    encoded_once,
+)
 from isotrope.types import Batch, Teacher
 
 
@@ -31,7 +38,7 @@ class Live(TeacherModel):
         def embed(batch: Batch) -> Tensor:
             return encoder(corpus.texts(batch.rows.cpu().numpy())).to(batch.rows.device)
 
-        return Taught(encoder.width, embed)
+        return FunctionTeacher(encoder.width, embed)
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ class Projection(nn.Linear):
 
     def __init__(self, context: BuildContext, teacher: str) -> None:
         super().__init__(context.needed("width"), context.teacher_width(teacher), bias=False)
-        (nn.init.eye_ if self.in_features == self.out_features else nn.init.orthogonal_)(
-            self.weight
-        )
+        if self.in_features == self.out_features:
+            nn.init.eye_(self.weight)
+        else:
+            nn.init.orthogonal_(self.weight)
 
     def forward(self, scores: Scores) -> Tensor:  # type: ignore[override]
         return super().forward(F.normalize(scores.views.stack[0].to(self.weight), dim=-1))
@@ -33,8 +34,8 @@ def without_positive(lists: Tensor) -> Tensor:
     in their order.
     """
     count = lists.shape[-1]
-    others = ~torch.eye(count, dtype=torch.bool, device=lists.device)
-    return lists[..., others].reshape(*lists.shape[:-1], count - 1)
+    negatives = ~torch.eye(count, dtype=torch.bool, device=lists.device)
+    return lists[..., negatives].reshape(*lists.shape[:-1], count - 1)
 
 
 class ListTerm:
@@ -52,9 +53,11 @@ class ListTerm:
         return OverQueue(self, context) if self.queue else self
 
     def __call__(self, scores: Scores) -> Tensor:
-        student, teacher = scores.pairs, scores.teacher(self.teacher)
+        student = scores.pairs
+        teacher = scores.teacher(self.teacher)
         if self.drop_positive:
-            student, teacher = without_positive(student), without_positive(teacher)
+            student = without_positive(student)
+            teacher = without_positive(teacher)
         return self.of_lists(student, teacher)
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
@@ -73,17 +76,18 @@ class OverQueue(nn.Module):
 
     def __init__(self, term: ListTerm, context: BuildContext) -> None:
         super().__init__()
-        self.term, self.projection = term, Projection(context, term.teacher)
-        drawn = torch.randn(term.queue, self.projection.out_features)
+        self.term = term
+        self.projection = Projection(context, term.teacher)
+        directions = torch.randn(term.queue, self.projection.out_features)
         # (K, T) unit rows, the newest first
-        self.rows: Tensor = nn.Buffer(F.normalize(drawn, dim=-1))
+        self.rows: Tensor = nn.Buffer(F.normalize(directions, dim=-1))
         self.latest = self.rows[:0]  # of the batches since the last step
 
     def forward(self, scores: Scores) -> Tensor:
-        taught = scores.views.teachers[self.term.teacher].to(self.rows)  # (N, T)
-        self.latest = torch.cat([taught, self.latest.to(taught)])[: len(self.rows)]
+        teacher = scores.views.teachers[self.term.teacher].to(self.rows)  # (N, T)
+        self.latest = torch.cat([teacher, self.latest.to(teacher)])[: len(self.rows)]
         student = F.normalize(self.projection(scores), dim=-1)  # (N, T)
-        return self.term.of_lists(student @ self.rows.T, taught @ self.rows.T)
+        return self.term.of_lists(student @ self.rows.T, teacher @ self.rows.T)
 
     def after_step(self, objective: Any) -> None:
         self.rows = torch.cat([self.latest, self.rows])[: len(self.rows)]

@@ -1,4 +1,4 @@
-"""What a language model says in the place of a hidden word (Devlin et al., NAACL 2019, Sec. 3.1)."""
+"""The words that a language model puts in gaps (Devlin et al., NAACL 2019, Sec. 3.1)."""
 
 from collections.abc import Iterator
 
@@ -21,12 +21,12 @@ def passes_with_gaps(views: Views, hiding: Hiding) -> Iterator[tuple[int, Readin
     processes.
     """
     for number, reading in views.readings.items():
-        ids, mask = reading.text["input_ids"], reading.text["attention_mask"]
+        ids = reading.text["input_ids"]
+        mask = reading.text["attention_mask"]
         seed = derive(views.batch.generator.initial_seed(), number)
-        noise = noise_of_rows(
-            mask, [derive(seed, row) for row in own_rows(views.batch.rows).tolist()]
-        )
-        yield number, reading, *hiding(ids, mask, noise)
+        seeds = [derive(seed, row) for row in own_rows(views.batch.rows).tolist()]
+        hidden, shown = hiding(ids, mask, noise_of_rows(mask, seeds))
+        yield number, reading, hidden, shown
 
 
 def hidden_in(views: Views, number: int, term: str) -> Tensor:
@@ -35,13 +35,13 @@ def hidden_in(views: Views, number: int, term: str) -> Tensor:
     """
     views.named([number], f"the view of terms.{term}")
     reading = views.readings[number]
-    text, read = reading.text["input_ids"], reading.read["input_ids"]
-    if text.shape != read.shape:
+    before = reading.text["input_ids"]
+    after = reading.read["input_ids"]
+    if before.shape != after.shape:
         problem = f"{term} finds hidden words by their places, and a token step moves words"
-        raise UserError(
-            problem, f"leave in pass {number} only steps that hide words, such as tokens.hide"
-        )
-    changed: Tensor = (text != read) & reading.text["attention_mask"].bool()
+        remedy = f"leave in pass {number} only steps that hide words, such as tokens.hide"
+        raise UserError(problem, remedy, "words-move")
+    changed: Tensor = (before != after) & reading.text["attention_mask"].bool()
     return changed
 
 
@@ -50,9 +50,8 @@ def own_states(reading: Reading, width: int, term: str) -> Tensor:
     states = reading.states
     if states is None or states.shape[-1] != width:
         problem = f"{term} reads token states of the encoder's own width, and this model has others"
-        raise UserError(
-            problem, "choose a model without a layer between its encoder and its pooling"
-        )
+        remedy = "choose a model without a layer between its encoder and its pooling"
+        raise UserError(problem, remedy, "no-token-states")
     return states
 
 
@@ -65,9 +64,10 @@ class Words(nn.Module):
         super().__init__()
         self.table = (table,)  # in a tuple: it is saved elsewhere
         words, narrow = table.weight.shape
-        self.layer, self.norm = nn.Linear(width, narrow), nn.LayerNorm(narrow)
+        self.layer = nn.Linear(width, narrow)
+        self.norm = nn.LayerNorm(narrow)
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, states: Tensor) -> Tensor:
-        said: Tensor = self.norm(F.gelu(self.layer(states.to(self.bias.dtype))))
-        return said @ self.table[0].weight.to(said.dtype).T + self.bias
+        states = self.norm(F.gelu(self.layer(states.to(self.bias.dtype))))
+        return states @ self.table[0].weight.to(states.dtype).T + self.bias

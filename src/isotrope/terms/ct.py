@@ -27,9 +27,10 @@ def ct_pairs(a: Tensor, b: Tensor, negatives: int) -> Tensor:
 
     Each of the others is compared with the sentence before it.
     """
-    same = torch.arange(len(a), device=a.device) % (negatives + 1) == 0  # (N,)
-    logits = (a * torch.where(same[:, None], b, b.roll(1, dims=0))).sum(dim=-1)
-    return F.binary_cross_entropy_with_logits(logits, same.to(logits))
+    is_pair = torch.arange(len(a), device=a.device) % (negatives + 1) == 0  # (N,)
+    partners = torch.where(is_pair[:, None], b, b.roll(1, dims=0))
+    logits = (a * partners).sum(dim=-1)
+    return F.binary_cross_entropy_with_logits(logits, is_pair.to(logits))
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,12 @@ class CT:
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
-        anchors, *positives = scores.views.stack[:, scores.views.batch.rows.argsort(stable=True)]
-        count = self.negatives
-        losses = [
-            ct_pairs(anchors, each, count) if count else ct(anchors, each) for each in positives
-        ]
+        order = scores.views.batch.rows.argsort(stable=True)
+        anchors, *positives = scores.views.stack[:, order]
+        losses = []
+        for positive in positives:
+            if self.negatives:
+                losses.append(ct_pairs(anchors, positive, self.negatives))
+            else:
+                losses.append(ct(anchors, positive))
         return self.weight * torch.stack(losses).mean()

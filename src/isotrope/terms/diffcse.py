@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.distributed import averaged, mean_of_all, own_rows
 from isotrope.contract.features import embeddings_changed, language_model, token_table
 from isotrope.contract.layers import Frozen, Hiding
@@ -24,13 +24,12 @@ def diffcse(logits: Tensor, replaced: Tensor, mask: Tensor) -> Tensor:
     """Binary cross entropy of each real token (T,): logits (n, L), replaced (n, L) bool, mask (n,
     L), 0 for padding.
     """
-    return F.binary_cross_entropy_with_logits(logits, replaced.to(logits), reduction="none")[
-        mask.bool()
-    ]
+    losses = F.binary_cross_entropy_with_logits(logits, replaced.to(logits), reduction="none")
+    return losses[mask.bool()]
 
 
 @dataclass(eq=False, repr=False)
-class DiffCSE(WithState):
+class DiffCSE(StatefulComponent):
     """Tell from a sentence's vector which of its words a language model replaced. BibTeX:
     chuang2022diffcse.
 
@@ -47,35 +46,39 @@ class DiffCSE(WithState):
 
     def begin(self, context: BuildContext) -> None:
         student = context.needed("student")
-        width, encoder = token_table(student).embedding_dim, language_model(student)
-        if width != context.needed("width") or not isinstance(
-            getattr(encoder, "embeddings", None), nn.Module
-        ):
-            problem = f"diffcse puts a vector of {context.width} dimensions among token embeddings of {width}"
-            raise UserError(
-                problem,
-                "choose a model such as BERT, without a layer behind its pooling and without dims",
+        encoder = language_model(student)
+        width = token_table(student).embedding_dim
+        has_embeddings = isinstance(getattr(encoder, "embeddings", None), nn.Module)
+        if width != context.needed("width") or not has_embeddings:
+            problem = (
+                f"diffcse puts a vector of {context.width} dimensions among token embeddings"
+                f" of {width}"
             )
+            remedy = (
+                "choose a model such as BERT, without a layer after its pooling and without dims"
+            )
+            raise UserError(problem, remedy, "no-place-for-a-vector")
         self.second: Any = deepcopy(encoder)
         self.detector = nn.Linear(width, 1)
         self.editor = _Generator(self.generator, context.needed("tokenizer"), self.masked)
         averaged(self)
 
     def forward(self, scores: Scores) -> Tensor:
-        told, said = [], []  # of the second encoder; of the generator's new layers
+        detector_losses = []
+        generator_losses = []  # of its new layers
         for number, reading, hidden, shown in passes_with_gaps(scores.views, self.editor.hiding):
-            ids, mask = reading.text["input_ids"], reading.text["attention_mask"]
+            ids = reading.text["input_ids"]
+            mask = reading.text["attention_mask"]
             edited, losses = self.editor(ids, mask, hidden, shown)
             vectors = own_rows(scores.views.stack[number])  # (n, D)
-            logits = self.detector(self.states({**reading.text, "input_ids": edited}, vectors))[
-                ..., 0
-            ]
-            told.append(diffcse(logits, edited != ids, mask))
-            said.append(losses)
-        loss = mean_of_all(torch.cat(told))
-        return self.weight * (
-            loss + mean_of_all(torch.cat(said)) if len(self.editor.learnt) else loss
-        )
+            states = self.states({**reading.text, "input_ids": edited}, vectors)
+            logits = self.detector(states)[..., 0]
+            detector_losses.append(diffcse(logits, edited != ids, mask))
+            generator_losses.append(losses)
+        loss = mean_of_all(torch.cat(detector_losses))
+        if len(self.editor.learnt):
+            loss = loss + mean_of_all(torch.cat(generator_losses))
+        return self.weight * loss
 
     def states(self, text: dict[str, Any], vectors: Tensor) -> Tensor:
         """The second encoder's states (n, L, D), with the vectors (n, D) where its embedding layer
@@ -85,20 +88,18 @@ class DiffCSE(WithState):
         lengths = mask.sum(dim=1)
 
         def begin(states: Tensor) -> Tensor:
-            states, first = states.clone(), vectors.to(states)
+            states = states.clone()
+            first = vectors.to(states)
             if states.shape[:2] == mask.shape:
                 states[torch.arange(len(mask)), mask.long().argmax(dim=1)] = first
             else:  # packed, (1, T, d): real tokens one behind another
                 states[0, lengths.cumsum(dim=0) - lengths] = first
             return states
 
-        read = {
-            name: text[name]
-            for name in ("input_ids", "attention_mask", "token_type_ids")
-            if name in text
-        }
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        features = {name: text[name] for name in names if name in text}
         with embeddings_changed(self.second, begin):
-            return self.second(**read).last_hidden_state  # type: ignore[no-any-return]
+            return self.second(**features).last_hidden_state  # type: ignore[no-any-return]
 
 
 class _Generator(nn.Module):
@@ -116,29 +117,27 @@ class _Generator(nn.Module):
         except (OSError, ValueError, KeyError) as error:
             line = str(error).strip().partition("\n")[0]
             problem = f"diffcse.generator = {name!r} is no masked language model ({line})"
-            raise UserError(
-                problem, "name a model such as distilbert-base-uncased, or its folder"
-            ) from error
+            remedy = "name a model such as distilbert-base-uncased, or its folder"
+            raise UserError(problem, remedy, "no-generator") from error
         if words != tokenizer.get_vocab():
             problem = f"diffcse.generator = {name!r} and the student read different words"
-            raise UserError(
-                problem,
-                "choose one with the student's tokenizer, such as a smaller model of its kind",
-            )
-        # which the last layer shares
-        new, table = set(report["missing_keys"]), model.get_input_embeddings().weight
-        self.frozen, self.hiding = Frozen(model), Hiding(tokenizer, ratio)
-        learnt = [
-            weight for key, weight in model.named_parameters() if key in new and weight is not table
-        ]
-        # these are saved
-        self.learnt = nn.ParameterList(weight.requires_grad_(True) for weight in learnt)
+            remedy = "choose one with the student's tokenizer, such as a smaller model of its kind"
+            raise UserError(problem, remedy, "another-vocabulary")
+        self.frozen = Frozen(model)
+        self.hiding = Hiding(tokenizer, ratio)
+        # Weights that the files lack are learnt, and saved. The last layer shares the table.
+        new_keys = set(report["missing_keys"])
+        table = model.get_input_embeddings().weight
+        self.learnt = nn.ParameterList()
+        for key, weight in model.named_parameters():
+            if key in new_keys and weight is not table:
+                self.learnt.append(weight.requires_grad_(True))
 
     def forward(
         self, ids: Tensor, mask: Tensor, hidden: Tensor, shown: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Token ids (n, L), with what it says for those that are ``hidden``; and its own losses
-        (T,).
+        """Token ids (n, L) with its words for those that are ``hidden``, and its own losses (T,).
+        ``shown`` (n, L) is what it reads.
         """
         with torch.set_grad_enabled(len(self.learnt) > 0 and torch.is_grad_enabled()):
             logits = self.frozen(input_ids=shown, attention_mask=mask).logits[hidden]  # (T, W)

@@ -23,11 +23,12 @@ def group_list(anchor: Tensor, stack: Tensor, temperature: float) -> Tensor:
 
     anchor a (N, D); stack (1 + P, N, D): others o, then positives p.
     """
-    anchor, others, positives = (
-        F.normalize(each, dim=-1) for each in (anchor, stack[0], stack[1:])
-    )
-    own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
-    near, far = (anchor * positives).sum(dim=-1).T, (anchor @ others.T)[~own].view(len(anchor), -1)
+    anchor = F.normalize(anchor, dim=-1)
+    negatives = F.normalize(stack[0], dim=-1)
+    positives = F.normalize(stack[1:], dim=-1)
+    diagonal = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
+    near = (anchor * positives).sum(dim=-1).T  # (N, P)
+    far = (anchor @ negatives.T)[~diagonal].view(len(anchor), -1)  # (N, N − 1)
     return (torch.cat([near, far], dim=1) / temperature).log_softmax(dim=1)
 
 
@@ -40,16 +41,19 @@ def group_contrast(stack: Tensor, temperature: float) -> Tensor:
     return -group_list(stack[0], stack, temperature)[:, : len(stack) - 1].mean()
 
 
-def peer_lists(own: Tensor, peer: Tensor, temperature: float) -> Tensor:
+def peer_lists(student: Tensor, peer: Tensor, temperature: float) -> Tensor:
     """KL(q′ ‖ q) of the lists within each encoder + KL(r′ ‖ r) of those across, means over all
     entries -> ().
 
-    own, peer (V, N, D): anchors, then positives, of each encoder. q and q′ are `group_list` of each
-    encoder's anchors with its own stack, r and r′ with the other's. As in the public code, a
+    student, peer (V, N, D): anchors, then positives, of each encoder. q and q′ are `group_list` of
+    each encoder's anchors with its own stack, r and r′ with the other's. As in the public code, a
     divergence is divided by the length of its list, V + N − 2.
     """
-    within = [group_list(views[0], views, temperature) for views in (own, peer)]
-    across = [group_list(a[0], b, temperature) for a, b in ((own, peer), (peer, own))]
+    within = [group_list(views[0], views, temperature) for views in (student, peer)]
+    across = [
+        group_list(student[0], peer, temperature),
+        group_list(peer[0], student, temperature),
+    ]
     return (divergence(*within) + divergence(*across)) / within[0].shape[1]
 
 
@@ -67,10 +71,10 @@ class Group:
 
     def __call__(self, scores: Scores) -> Tensor:
         stack = scores.views.named(self.views, "terms.group.views")
-        first, second = (F.normalize(each, dim=-1) for each in stack[:2])
-        return self.weight * (
-            infonce(first @ second.T, self.temperature) + group_contrast(stack, self.temperature)
-        )
+        first = F.normalize(stack[0], dim=-1)
+        second = F.normalize(stack[1], dim=-1)
+        pair_loss = infonce(first @ second.T, self.temperature)
+        return self.weight * (pair_loss + group_contrast(stack, self.temperature))
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,6 @@ class PeerLists:
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
-        named = {"terms.peer_lists.own": self.own, "terms.peer_lists.peer": self.peer}
-        own, peer = (scores.views.named(views, key) for key, views in named.items())
-        return self.weight * peer_lists(own, peer, self.temperature)
+        student = scores.views.named(self.own, "terms.peer_lists.own")
+        peer = scores.views.named(self.peer, "terms.peer_lists.peer")
+        return self.weight * peer_lists(student, peer, self.temperature)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.distributed import averaged, mean_of_all
 from isotrope.contract.features import language_model, token_table
 from isotrope.contract.layers import Frozen, Hiding
@@ -31,7 +31,7 @@ def infocse(states: Tensor, first: Tensor, mask: Tensor) -> Tensor:
 
 
 @dataclass(eq=False, repr=False)
-class InfoCSE(WithState):
+class InfoCSE(StatefulComponent):
     """With the student's first token, say the words that are hidden from a frozen model. BibTeX:
     wu2022infocse.
 
@@ -53,11 +53,12 @@ class InfoCSE(WithState):
         token_table(student)  # there is one
         model: Any = language_model(student)
         config = model.config
-        width, half = config.hidden_size, -(-config.num_hidden_layers // 2)
-        first = keep_layers(SentenceTransformer(modules=[deepcopy(student[0])]), half, "first")[
-            0
-        ].auto_model
-        self.frozen, self.hiding = Frozen(first), Hiding(context.needed("tokenizer"), self.masked)
+        width = config.hidden_size
+        half = -(-config.num_hidden_layers // 2)
+        copy = SentenceTransformer(modules=[deepcopy(student[0])])
+        first: Any = keep_layers(copy, half, "first")[0].auto_model
+        self.frozen = Frozen(first)
+        self.hiding = Hiding(context.needed("tokenizer"), self.masked)
         layer = nn.TransformerEncoderLayer(
             width, config.num_attention_heads, 4 * width, 0.0, F.gelu, batch_first=True
         )
@@ -69,13 +70,12 @@ class InfoCSE(WithState):
         losses = []
         for _, reading, hidden, shown in passes_with_gaps(scores.views, self.hiding):
             states = own_states(reading, self.words.layer.in_features, "infocse")
-            # (n, H)
-            first = states[torch.arange(len(states)), reading.read["attention_mask"].argmax(dim=1)]
-            # (T, W)
-            logits = self.words(self.filled(first, shown, reading.text["attention_mask"])[hidden])
-            losses.append(
-                F.cross_entropy(logits, reading.text["input_ids"][hidden], reduction="none")
-            )
+            first_columns = reading.read["attention_mask"].argmax(dim=1)
+            first = states[torch.arange(len(states)), first_columns]  # (n, H)
+            filled = self.filled(first, shown, reading.text["attention_mask"])
+            logits = self.words(filled[hidden])  # (T, W)
+            targets = reading.text["input_ids"][hidden]
+            losses.append(F.cross_entropy(logits, targets, reduction="none"))
         return self.weight * mean_of_all(torch.cat(losses))
 
     def filled(self, first: Tensor, shown: Tensor, mask: Tensor) -> Tensor:
@@ -84,5 +84,5 @@ class InfoCSE(WithState):
         """
         with torch.no_grad():
             states = self.frozen(input_ids=shown, attention_mask=mask).last_hidden_state
-        given = infocse(states, first.to(states), mask)
-        return self.network(given, src_key_padding_mask=mask == 0)  # type: ignore[no-any-return]
+        combined = infocse(states, first.to(states), mask)
+        return self.network(combined, src_key_padding_mask=mask == 0)  # type: ignore[no-any-return]

@@ -30,9 +30,11 @@ def infonce(
     logits = cosines / temperature
     positive = logits.diagonal(dim1=-2, dim2=-1)  # (N,) or (P, N)
     diagonal = torch.eye(*logits.shape[-2:], dtype=torch.bool, device=logits.device)  # (N, M)
-    kept = torch.ones_like(diagonal) if keep is None else keep.bool()
-    kept = kept | diagonal if positive_in_denominator else kept & ~diagonal
-    partition = logits.masked_fill(~kept, -torch.inf).logsumexp(dim=-1)
+    in_denominator = torch.ones_like(diagonal) if keep is None else keep.bool()
+    in_denominator = in_denominator | diagonal
+    if not positive_in_denominator:
+        in_denominator = in_denominator & ~diagonal
+    partition = logits.masked_fill(~in_denominator, -torch.inf).logsumexp(dim=-1)
     return weight * (partition - positive).mean(dim=-1).sum()
 
 

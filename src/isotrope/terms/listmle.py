@@ -1,4 +1,6 @@
-"""ListMLE (RankCSE Eq. 5, after Xia et al., ICML 2008). https://aclanthology.org/2023.acl-long.771"""
+"""ListMLE (RankCSE Eq. 5, after Xia et al., ICML 2008).
+https://aclanthology.org/2023.acl-long.771
+"""
 
 from dataclasses import dataclass
 
@@ -20,10 +22,11 @@ def listmle(
     of both lists.
     """
     if drop_positive:
-        cosines, teacher = without_positive(cosines), without_positive(teacher)
+        cosines = without_positive(cosines)
+        teacher = without_positive(teacher)
     ranked = in_order(cosines, teacher) / temperature
-    rest = ranked.flip(-1).logcumsumexp(dim=-1).flip(-1)  # log Σ over what is not yet placed
-    return (rest - ranked).sum(dim=-1).mean()
+    remaining = ranked.flip(-1).logcumsumexp(dim=-1).flip(-1)  # log Σ over what is not yet placed
+    return (remaining - ranked).sum(dim=-1).mean()
 
 
 def in_order(cosines: Tensor, teacher: Tensor) -> Tensor:

@@ -1,4 +1,6 @@
-"""ListNet (RankCSE Eq. 4, after Cao et al., ICML 2007). https://aclanthology.org/2023.acl-long.771"""
+"""ListNet (RankCSE Eq. 4, after Cao et al., ICML 2007).
+https://aclanthology.org/2023.acl-long.771
+"""
 
 from dataclasses import dataclass
 

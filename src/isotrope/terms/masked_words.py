@@ -8,7 +8,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.distributed import averaged, mean_of_all
 from isotrope.contract.features import language_model, token_table
 from isotrope.terms._words import Words, hidden_in, own_states
@@ -16,7 +16,7 @@ from isotrope.types import NonNegative, Scores, Whole
 
 
 @dataclass(eq=False, repr=False)
-class MaskedWords(WithState):
+class MaskedWords(StatefulComponent):
     """-log of the probability of each word that the token step ``hide`` has changed, mean. BibTeX:
     giorgi2021declutr.
 

@@ -39,5 +39,5 @@ class MultiPositiveInside:
     printed: bool = False
 
     def __call__(self, scores: Scores) -> Tensor:
-        kept = scores.cosines.masked_fill(scores.keep == 0, -torch.inf)
-        return self.weight * multi_positive_inside(kept, self.temperature, printed=self.printed)
+        cosines = scores.cosines.masked_fill(scores.keep == 0, -torch.inf)
+        return self.weight * multi_positive_inside(cosines, self.temperature, printed=self.printed)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.distributed import (
     average_over_ranks,
     averaged,
@@ -19,18 +19,18 @@ from isotrope.terms._words import own_states
 from isotrope.types import Count, Counts, NonNegative, Scores
 
 
-def mutual_information(products: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+def mutual_information(products: Tensor, is_own: Tensor) -> tuple[Tensor, Tensor]:
     """The two parts of the Jensen-Shannon bound, to be averaged and added: softplus(-x) of own,
     softplus(x) of others.
 
-    products (T, N) of local windows with sentences; own (T, N) bool: the window is of that
+    products (T, N) of local windows with sentences; is_own (T, N) bool: the window is of that
     sentence. -> (T,), (rest,).
     """
-    return F.softplus(-products[own]), F.softplus(products[~own])
+    return F.softplus(-products[is_own]), F.softplus(products[~is_own])
 
 
 @dataclass(eq=False, repr=False)
-class MutualInformation(WithState):
+class MutualInformation(StatefulComponent):
     """A sentence has more in common with its own windows of words than with others'. BibTeX:
     zhang2020unsupervised.
 
@@ -58,17 +58,17 @@ class MutualInformation(WithState):
         mask = reading.read["attention_mask"].bool()
         # (n, L, H)
         states = own_states(reading, self.width, "mutual_information") * mask[..., None]
-        columns = states.to(next(self.parameters()).dtype).mT  # (n, H, L), 0 where there is padding
+        signal = states.to(next(self.parameters()).dtype).mT  # (n, H, L), 0 where there is padding
         # (n, L, C), around each token
-        local = torch.cat([window(columns) for window in self.windows], dim=1).mT
+        local = torch.cat([window(signal) for window in self.windows], dim=1).mT
         count = mask.sum(dim=1, keepdim=True)
         # (N, C) of all processes
         sentences = gather_rows((local * mask[..., None]).sum(dim=1) / count)
         if sentences.requires_grad:  # each process compares them with its own windows
             sentences.register_hook(average_over_ranks)  # type: ignore[no-untyped-call]
         number = torch.arange(len(mask), device=mask.device) + process_rank() * len(mask)
-        own = number[:, None].expand_as(mask)[mask][:, None] == torch.arange(
-            len(sentences), device=mask.device
-        )
-        parts = mutual_information(local[mask] @ sentences.T, own)
-        return self.weight * (mean_of_all(parts[0]) + mean_of_all(parts[1]))
+        sentence_of_window = number[:, None].expand_as(mask)[mask]  # (T,)
+        columns = torch.arange(len(sentences), device=mask.device)
+        is_own = sentence_of_window[:, None] == columns  # (T, N)
+        own_losses, other_losses = mutual_information(local[mask] @ sentences.T, is_own)
+        return self.weight * (mean_of_all(own_losses) + mean_of_all(other_losses))

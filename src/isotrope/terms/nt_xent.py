@@ -18,11 +18,10 @@ def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:
     negatives are the 2N - 2 views of other sentences, in both views.
     """
     unit = F.normalize(torch.cat([a, b]), dim=-1)  # (2N, D)
-    own = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
-    logits = (unit @ unit.T / temperature).masked_fill(own, -torch.inf)  # (2N, 2N)
-    # (2N,) the place of each row's other view
-    other = torch.arange(len(unit), device=unit.device).roll(len(a))
-    return F.cross_entropy(logits, other)
+    diagonal = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
+    logits = (unit @ unit.T / temperature).masked_fill(diagonal, -torch.inf)  # (2N, 2N)
+    positives = torch.arange(len(unit), device=unit.device).roll(len(a))  # (2N,)
+    return F.cross_entropy(logits, positives)
 
 
 @dataclass(frozen=True)

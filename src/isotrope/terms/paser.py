@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.distributed import averaged, mean_of_all, own_rows
 from isotrope.contract.features import token_table
 from isotrope.terms._words import hidden_in
@@ -17,14 +17,14 @@ from isotrope.types import Count, NonNegative, Scores
 HEAD_WIDTH = 64  # dimensions of an attention head, as in BERT
 
 
-def signals(whole: Tensor, rest: Tensor) -> Tensor:
+def signals(text: Tensor, without: Tensor) -> Tensor:
     """What the decoder sees of a sentence: product, difference, and the two vectors. (n, D), (n, D)
     -> (n, 4, D).
     """
-    return torch.stack([whole * rest, whole - rest, whole, rest], dim=1)
+    return torch.stack([text * without, text - without, text, without], dim=1)
 
 
-def said(text: Tensor, mask: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+def phrase_only(text: Tensor, mask: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
     """[CLS], the hidden tokens and [SEP], from the left (n, L'), and their mask; nothing where
     nothing is hidden.
 
@@ -33,12 +33,13 @@ def said(text: Tensor, mask: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
     number = mask.cumsum(dim=1)
     ends = (mask > 0) & ((number == 1) | (number == number[:, -1:]))
     stay = (hidden | ends) & hidden.any(dim=1, keepdim=True)
-    order = (~stay).long().argsort(dim=1, stable=True)[:, : max(2, int(stay.sum(dim=1).max()))]
+    length = max(2, int(stay.sum(dim=1).max()))
+    order = (~stay).long().argsort(dim=1, stable=True)[:, :length]
     return text.gather(1, order), stay.long().gather(1, order)
 
 
 @dataclass(eq=False, repr=False)
-class PaSeR(WithState):
+class PaSeR(StatefulComponent):
     """From the vectors of a sentence with and without a phrase, a decoder says the phrase. BibTeX:
     wu2022sentence.
 
@@ -58,32 +59,32 @@ class PaSeR(WithState):
         averaged(self)
 
     def forward(self, scores: Scores) -> Tensor:
-        # (n, D)
-        whole, rest = (own_rows(view).to(self.projection.weight) for view in scores.views.stack[:2])
+        text_vectors = own_rows(scores.views.stack[0]).to(self.projection.weight)  # (n, D)
+        without = own_rows(scores.views.stack[1]).to(self.projection.weight)  # (n, D)
         text = scores.views.readings[1].text
-        ids, mask = said(
-            text["input_ids"], text["attention_mask"], hidden_in(scores.views, 1, "paser")
-        )
-        logits = self.decoder(signals(whole, self.projection(rest)), ids[:, :-1])
+        hidden = hidden_in(scores.views, 1, "paser")
+        ids, mask = phrase_only(text["input_ids"], text["attention_mask"], hidden)
+        memory = signals(text_vectors, self.projection(without))
+        logits = self.decoder(memory, ids[:, :-1])
         return self.weight * mean_of_all(tsdae(logits, ids, mask))
 
 
 class _Decoder(nn.Module):
-    """All that is known of a sentence (n, M, D), and the tokens before (n, L) -> scores of the next
-    ones (n, L, W).
+    """Signals of a sentence (n, M, D), and the tokens before (n, L) -> scores of the next ones (n,
+    L, W).
 
     A Transformer's (https://arxiv.org/abs/1706.03762), with random weights and the student's table
     of tokens.
     """
 
-    def __init__(self, layers: int, known: int, table: nn.Embedding) -> None:
+    def __init__(self, layers: int, signal_width: int, table: nn.Embedding) -> None:
         super().__init__()
         self.shared = (table,)  # in a tuple: it is the student's, not the decoder's to save
         words, width = table.weight.shape
-        self.norm, self.sentence = nn.LayerNorm(width), nn.Linear(known, width)
-        heads = max(
-            heads for heads in range(1, max(1, width // HEAD_WIDTH) + 1) if width % heads == 0
-        )
+        self.norm = nn.LayerNorm(width)
+        self.sentence = nn.Linear(signal_width, width)
+        most_heads = max(1, width // HEAD_WIDTH)
+        heads = max(count for count in range(1, most_heads + 1) if width % count == 0)
         # No dropout: the noise is in the text.
         layer = nn.TransformerDecoderLayer(
             width, heads, width, 0.0, F.gelu, batch_first=True, norm_first=True
@@ -91,15 +92,15 @@ class _Decoder(nn.Module):
         self.network = nn.TransformerDecoder(layer, layers, nn.LayerNorm(width))
         self.bias = nn.Parameter(torch.zeros(words))
 
-    def forward(self, known: Tensor, before: Tensor) -> Tensor:
-        memory = self.sentence(known)  # (n, M, E)
+    def forward(self, sentence_signals: Tensor, before: Tensor) -> Tensor:
+        memory = self.sentence(sentence_signals)  # (n, M, E)
         table = self.shared[0].weight.to(self.bias.dtype)  # (W, E)
         states = self.norm(F.embedding(before, table)) + _positions(before.shape[1], memory)
         future = nn.Transformer.generate_square_subsequent_mask(
             before.shape[1], states.device, states.dtype
         )
-        said: Tensor = self.network(states, memory, future, tgt_is_causal=True)  # (n, L, E)
-        return said @ table.T + self.bias
+        decoded: Tensor = self.network(states, memory, future, tgt_is_causal=True)  # (n, L, E)
+        return decoded @ table.T + self.bias
 
 
 def _positions(length: int, like: Tensor) -> Tensor:
@@ -107,8 +108,7 @@ def _positions(length: int, like: Tensor) -> Tensor:
     no longest text.
     """
     width = like.shape[-1]
-    place = torch.arange(length, device=like.device, dtype=like.dtype)[:, None]
-    angles = place * torch.exp(
-        torch.arange(0, width, 2, device=like.device) * (-math.log(1e4) / width)
-    ).to(like)
+    positions = torch.arange(length, device=like.device, dtype=like.dtype)[:, None]
+    dimensions = torch.arange(0, width, 2, device=like.device)
+    angles = positions * torch.exp(dimensions * (-math.log(1e4) / width)).to(like)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width]

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.distributed import rank_count
 from isotrope.contract.layers import as_new
 from isotrope.errors import UserError
@@ -25,14 +25,15 @@ def self_guided(anchor: Tensor, layers: Tensor, temperature: float) -> Tensor:
     """
     # (K, N, N)
     logits = F.normalize(anchor, dim=-1) @ F.normalize(layers, dim=-1).transpose(1, 2) / temperature
-    own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
+    diagonal = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
     positives = logits.diagonal(dim1=1, dim2=2)  # (K, N)
-    others = logits.masked_fill(own, -torch.inf).transpose(0, 1).flatten(1).logsumexp(dim=1)  # (N,)
-    return (torch.logaddexp(positives, others.expand_as(positives)) - positives).mean()
+    negatives = logits.masked_fill(diagonal, -torch.inf).transpose(0, 1).flatten(1)  # (N, K·N)
+    denominator = torch.logaddexp(positives, negatives.logsumexp(dim=1).expand_as(positives))
+    return (denominator - positives).mean()
 
 
 @dataclass(eq=False, repr=False)
-class SelfGuided(WithState):
+class SelfGuided(StatefulComponent):
     """A sentence's vector against the model's inner layers, the other views. BibTeX:
     kim2021selfguided.
 
@@ -53,22 +54,29 @@ class SelfGuided(WithState):
         self.projector = nn.Sequential(first, nn.GELU(), second, nn.GELU())
         student = nn.Identity() if context.student is None else context.student
         for module in student.modules():
-            if isinstance(embeddings := getattr(module, "embeddings", None), nn.Module):
+            embeddings = getattr(module, "embeddings", None)
+            if isinstance(embeddings, nn.Module):
                 embeddings.requires_grad_(False)
-        # gradients are averaged as each weight's first one is ready
+        # Gradients are averaged as each weight's first one is ready.
         if self.drift and rank_count() > 1:
-            problem = f"drift = {self.drift} reads the weights themselves, which {rank_count()} processes cannot"
-            raise UserError(problem, "run one process, or set drift = 0")
+            problem = (
+                f"drift = {self.drift} reads the weights themselves,"
+                f" which {rank_count()} processes cannot"
+            )
+            remedy = "run one process, or set drift = 0"
+            raise UserError(problem, remedy, "several-processes")
         # A plain list: the weights are the student's, and are saved with it.
         self.trained = [weight for weight in student.parameters() if weight.requires_grad]
-        for number, each in enumerate(self.trained):
-            self.register_buffer(f"start{number}", each.detach().clone(), persistent=False)
+        for number, weight in enumerate(self.trained):
+            self.register_buffer(f"start{number}", weight.detach().clone(), persistent=False)
 
     def forward(self, scores: Scores) -> Tensor:
         # (V, N, F)
         stack = self.projector(scores.views.stack.to(next(self.projector.parameters())))
         loss = self.contrast(stack)
-        return self.weight * (loss + self.drift * self.moved() if self.drift else loss)
+        if self.drift:
+            loss = loss + self.drift * self.moved()
+        return self.weight * loss
 
     def moved(self) -> Tensor | int:
         """‖θ − θ₀‖², as () or 0 where nothing is trained."""

@@ -31,8 +31,10 @@ def margin_band(
 
     Δ is the `difference` of soft negative and positive. The loss is 0 where −β ≤ Δ ≤ −α.
     """
-    apart = difference(anchor, positive, soft)
-    return ((apart + least).clamp(min=0) + (-apart - most).clamp(min=0)).mean()
+    gap = difference(anchor, positive, soft)
+    too_near = (gap + least).clamp(min=0)
+    too_far = (-gap - most).clamp(min=0)
+    return (too_near + too_far).mean()
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,9 @@ class MarginBand:
     def __call__(self, scores: Scores) -> Tensor:
         views = scores.views
         if not self.view and not views.negatives.shape[1]:
-            raise UserError(
-                "terms.margin_band.view = 0, and the data has no negatives",
-                "give --negative COLUMN",
-            )
+            problem = "terms.margin_band.view = 0, and the data has no negatives"
+            raise UserError(problem, "give --negative COLUMN", "no-negatives")
         anchor, positive, soft = views.named([0, 1, self.view], "the views of terms.margin_band")
-        soft = soft if self.view else views.negatives[:, 0].to(anchor)
+        if self.view == 0:
+            soft = views.negatives[:, 0].to(anchor)
         return self.weight * margin_band(anchor, positive, soft, self.least, self.most)

@@ -1,4 +1,6 @@
-"""TSDAE (Wang et al., Findings of EMNLP 2021, Sec. 3 and Eq. 1). https://arxiv.org/abs/2104.06979"""
+"""TSDAE (Wang et al., Findings of EMNLP 2021, Sec. 3 and Eq. 1).
+https://arxiv.org/abs/2104.06979
+"""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -8,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.distributed import averaged, mean_of_all, own_rows
 from isotrope.contract.features import language_model, token_table
 from isotrope.encoder.fast.attention import HIDDEN
@@ -28,7 +30,7 @@ def tsdae(logits: Tensor, target: Tensor, mask: Tensor) -> Tensor:
 
 
 @dataclass(eq=False, repr=False)
-class TSDAE(WithState):
+class TSDAE(StatefulComponent):
     """A decoder rebuilds the whole sentence from the vector of the damaged one. BibTeX:
     wang2021tsdae.
 
@@ -44,34 +46,31 @@ class TSDAE(WithState):
 
     def begin(self, context: BuildContext) -> None:
         student = context.needed("student")
-        width, decoder = (
-            token_table(student).embedding_dim,
-            cast(Any, deepcopy(language_model(student))),
-        )
-        self.decoder, self.sentence = decoder, nn.Linear(context.needed("width"), width, bias=False)
+        width = token_table(student).embedding_dim
+        decoder = cast(Any, deepcopy(language_model(student)))
+        self.decoder = decoder
+        self.sentence = nn.Linear(context.needed("width"), width, bias=False)
         nn.init.eye_(self.sentence.weight)
         self.words = Words(decoder.config.hidden_size, token_table(decoder))
         self.to(decoder.device)  # `can_decode` runs there, before the whole loss is moved
         if not self.can_decode():
             problem = f"terms.tsdae: a {decoder.config.model_type} cannot be the decoder"
-            raise UserError(problem, "choose another backbone, such as BERT")
+            raise UserError(problem, "choose another backbone, such as BERT", "no-decoder")
         averaged(self)
 
-    def said(self, vectors: Tensor, before: Tensor) -> Tensor:
+    def decode(self, vectors: Tensor, before: Tensor) -> Tensor:
         """Vectors (n, D) in the place of the first token, and tokens (n, L) -> scores of the next
         ones (n, L, W).
         """
         table = token_table(self.decoder)
-        start = self.sentence(vectors.to(self.sentence.weight.dtype))[:, None].to(
-            table.weight.dtype
-        )
+        start = self.sentence(vectors.to(self.sentence.weight.dtype))  # (n, E)
+        start = start[:, None].to(table.weight.dtype)
         states = torch.cat([start, table(before[:, 1:])], dim=1)  # (n, L, E)
         length = before.shape[1]
-        later = (
-            states.new_full((length, length), HIDDEN).triu(1).expand(len(before), 1, length, length)
-        )
-        found = self.decoder(inputs_embeds=states, attention_mask=later).last_hidden_state
-        return self.words(found)  # type: ignore[no-any-return]
+        later_tokens = states.new_full((length, length), HIDDEN).triu(1)
+        mask = later_tokens.expand(len(before), 1, length, length)
+        decoded = self.decoder(inputs_embeds=states, attention_mask=mask).last_hidden_state
+        return self.words(decoded)  # type: ignore[no-any-return]
 
     def can_decode(self) -> bool:
         """Whether no score depends on later tokens, and every weight has one name, as checkpoints
@@ -81,13 +80,12 @@ class TSDAE(WithState):
         ids = torch.tensor([[0, 1, 2], [0, 1, 3]], device=self.sentence.weight.device)
         try:
             with torch.no_grad():
-                first, other = self.eval().said(ids.new_ones(2, self.sentence.in_features), ids)[
-                    :, :2
-                ]
+                vectors = ids.new_ones(2, self.sentence.in_features)
+                first, second = self.eval().decode(vectors, ids)[:, :2]
         except RuntimeError:  # an architecture that takes no mask of four dimensions
             return False
         self.train()
-        return len(set(stored)) == len(stored) and torch.allclose(first, other, atol=1e-4)
+        return len(set(stored)) == len(stored) and torch.allclose(first, second, atol=1e-4)
 
     def forward(self, scores: Scores) -> Tensor:
         text = scores.views.readings[0].text
@@ -95,4 +93,4 @@ class TSDAE(WithState):
         order = (1 - text["attention_mask"]).argsort(dim=1, stable=True)
         ids, mask = (text[name].gather(1, order) for name in ("input_ids", "attention_mask"))
         vectors = own_rows(scores.views.stack[0])  # (n, D)
-        return self.weight * mean_of_all(tsdae(self.said(vectors, ids[:, :-1]), ids, mask))
+        return self.weight * mean_of_all(tsdae(self.decode(vectors, ids[:, :-1]), ids, mask))

@@ -1,4 +1,6 @@
-"""VaSCL (Zhang et al., Findings of ACL 2022, Sec. 3). https://aclanthology.org/2022.findings-acl.70"""
+"""VaSCL (Zhang et al., Findings of ACL 2022, Sec. 3).
+https://aclanthology.org/2022.findings-acl.70
+"""
 
 from dataclasses import dataclass
 
@@ -6,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.layers import as_new
 from isotrope.terms.nt_xent import nt_xent
 from isotrope.types import AboveZero, Count, NonNegative, Scores, Whole
@@ -32,20 +34,16 @@ def neighbour_contrast(
     """
     positive = (a * b).sum(dim=-1, keepdim=True)  # (N, 1)
     losses = []
-    for anchor in (b, a) if both else (b,):
-        # (N, N)
-        products = [
-            (anchor @ other.T).masked_fill(~near, -torch.inf)
-            for other in ((a, b) if both else (a,))
-        ]
-        losses.append(
-            -(torch.cat([positive, *products], dim=1) / temperature).log_softmax(dim=1)[:, 0].mean()
-        )
+    anchors, sides = ((b, a), (a, b)) if both else ((b,), (a,))
+    for anchor in anchors:
+        products = [(anchor @ side.T).masked_fill(~near, -torch.inf) for side in sides]  # (N, N)
+        logits = torch.cat([positive, *products], dim=1) / temperature
+        losses.append(-logits.log_softmax(dim=1)[:, 0].mean())
     return torch.stack(losses).mean()
 
 
 @dataclass(eq=False, repr=False)
-class VaSCL(WithState):
+class VaSCL(StatefulComponent):
     """NT-Xent behind a head, and the same of each anchor and its hardest perturbation. BibTeX:
     zhang2022vascl.
 
@@ -74,14 +72,13 @@ class VaSCL(WithState):
         # draws belong to sentences
         order = scores.views.batch.rows.argsort(stable=True).argsort(stable=True)
         generator = torch.Generator().manual_seed(scores.views.batch.generator.initial_seed())
-        drawn = torch.rand(anchor.shape, generator=generator).to(anchor)[order] - 0.5
-        other = anchor + self.radius * self.hardest(
-            F.normalize(drawn, dim=-1), anchor.detach(), near
-        )
-        virtual = neighbour_contrast(self.unit(anchor), self.unit(other), near, self.temperature)
-        return self.weight * (
-            nt_xent(self.head(anchor), self.head(positive), self.temperature) + virtual
-        )
+        noise = torch.rand(anchor.shape, generator=generator).to(anchor)[order] - 0.5
+        direction = self.hardest(F.normalize(noise, dim=-1), anchor.detach(), near)
+        unit = self.unit(anchor)
+        virtual = self.unit(anchor + self.radius * direction)
+        virtual_loss = neighbour_contrast(unit, virtual, near, self.temperature)
+        pair_loss = nt_xent(self.head(anchor), self.head(positive), self.temperature)
+        return self.weight * (pair_loss + virtual_loss)
 
     def hardest(self, direction: Tensor, anchor: Tensor, near: Tensor) -> Tensor:
         """Unit directions (N, D) after all steps up the gradient."""

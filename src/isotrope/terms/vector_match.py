@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.errors import check_known
 from isotrope.terms._queue import Projection
 from isotrope.types import NonNegative, Scores
@@ -29,7 +29,7 @@ def vector_match(student: Tensor, teacher: Tensor, measure: Distance) -> Tensor:
 
 
 @dataclass(eq=False, repr=False)
-class VectorMatch(WithState):
+class VectorMatch(StatefulComponent):
     """The student's vector, projected, is its teacher's, which has a fixed width. BibTeX:
     kim2023embeddistill.
 
@@ -48,9 +48,10 @@ class VectorMatch(WithState):
     def begin(self, context: BuildContext) -> None:
         self.projection = Projection(context, self.teacher) if self.projected else None
         if not self.projected:
-            own, wanted = context.needed("width"), context.teacher_width(self.teacher)
+            width = str(context.needed("width"))
+            teacher_width = str(context.teacher_width(self.teacher))
             check_known(
-                "vector_match: without a projection, the student's width", str(own), [str(wanted)]
+                "vector_match: without a projection, the student's width", width, [teacher_width]
             )
 
     def forward(self, scores: Scores) -> Tensor:
@@ -58,6 +59,5 @@ class VectorMatch(WithState):
             student = F.normalize(scores.views.stack[0].float(), dim=-1)  # (N, D)
         else:
             student = self.projection(scores)  # (N, T)
-        return self.weight * vector_match(
-            student, scores.views.teachers[self.teacher].to(student), self.measure
-        )
+        teacher = scores.views.teachers[self.teacher].to(student)
+        return self.weight * vector_match(student, teacher, self.measure)

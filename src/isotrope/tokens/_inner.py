@@ -25,14 +25,14 @@ def inner(features: dict[str, Any]) -> Tensor:
     return inside(features["attention_mask"], first, 1)
 
 
-def share(ratio: float, among: Tensor, whole: Callable[[float], int] = int) -> Tensor:
-    """⌊ratio·n⌋ of the n tokens ``among``, for each sentence, or with ``whole = round`` the
+def share(ratio: float, among: Tensor, to_whole: Callable[[float], int] = int) -> Tensor:
+    """⌊ratio·n⌋ of the n tokens ``among``, for each sentence, or with ``to_whole = round`` the
     nearest. (N, L) -> (N, 1).
 
     The product is Python's, in float64: 0.29 of 100 tokens are 28, on every device and in every
     step.
     """
-    counts = [whole(ratio * count) for count in range(among.shape[1] + 1)]
+    counts = [to_whole(ratio * count) for count in range(among.shape[1] + 1)]
     return torch.tensor(counts, device=among.device)[among.sum(dim=1, keepdim=True)]
 
 
@@ -47,33 +47,36 @@ def random_order(among: Tensor, generator: torch.Generator) -> Tensor:
     """(N, L) bool -> (N, L) positions: those of ``among`` first, in random order, then the others
     as they stand.
     """
-    # on the CPU, as the generator
-    drawn = torch.rand(among.shape, generator=generator).to(among.device)
-    return drawn.masked_fill(~among, 2.0).argsort(dim=1, stable=True)
+    noise = torch.rand(among.shape, generator=generator).to(among.device)  # drawn on the CPU
+    return noise.masked_fill(~among, 2.0).argsort(dim=1, stable=True)
 
 
 def chosen(among: Tensor, count: Tensor, generator: torch.Generator) -> Tensor:
-    """``count`` (N, 1) of each sentence's tokens ``among``, at random. (N, L) bool -> (N, L) bool."""
+    """``count`` (N, 1) random ones of each sentence's tokens ``among``: (N, L) bool, both."""
     return among & (random_order(among, generator).argsort(dim=1) < count)
 
 
 def per_token(features: dict[str, Any]) -> dict[str, Tensor]:
     """The features that have a value for each token, (N, L)."""
     shape = features["attention_mask"].shape
-    return {
-        name: value for name, value in features.items() if getattr(value, "shape", None) == shape
-    }
+    values = {}
+    for name, value in features.items():
+        if getattr(value, "shape", None) == shape:
+            values[name] = value
+    return values
 
 
 def copies(features: dict[str, Any], times: Tensor) -> dict[str, Any]:
     """Each token ``times`` (N, L), 0 or more, from the left, then zeros -> (N, L'), L' of the
     longest sentence.
     """
-    ends = times.cumsum(dim=1)  # (N, L) the place behind a token's last copy
-    # (N, L')
-    place = torch.arange(int(ends[:, -1].max()), device=times.device).repeat(len(times), 1)
-    # (N, L') whose copy is there
-    source = torch.searchsorted(ends, place, right=True).clamp(max=times.shape[1] - 1)
-    real = place < ends[:, -1:]
-    made = {name: value.gather(1, source) * real for name, value in per_token(features).items()}
-    return {**features, **made, "attention_mask": real.to(features["attention_mask"])}
+    ends = times.cumsum(dim=1)  # (N, L) the column after a token's last copy
+    length = int(ends[:, -1].max())
+    columns = torch.arange(length, device=times.device).repeat(len(times), 1)  # (N, L')
+    source = torch.searchsorted(ends, columns, right=True).clamp(max=times.shape[1] - 1)
+    real = columns < ends[:, -1:]
+    copied = dict(features)
+    for name, value in per_token(features).items():
+        copied[name] = value.gather(1, source) * real
+    copied["attention_mask"] = real.to(features["attention_mask"])
+    return copied

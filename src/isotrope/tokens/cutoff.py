@@ -22,18 +22,17 @@ def cutoff(among: Tensor, ratio: float, span: bool, generator: torch.Generator) 
         return chosen(among, erased, generator)
     room = among.sum(dim=1, keepdim=True) - erased + 1  # (N, 1) where the span may begin
     start = torch.rand(len(among), 1, generator=generator).to(among.device) * room
-    place = among.cumsum(dim=1) - 1 - start.long()  # (N, L) counted from the span's first token
-    return among & (place >= 0) & (place < erased)
+    in_span = among.cumsum(dim=1) - 1 - start.long()  # (N, L) counted from the span's first token
+    return among & (in_span >= 0) & (in_span < erased)
 
 
 def feature_cutoff(keep: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
     """Erase ⌊ratio·d⌋ of the d features, the same ones in all tokens of a sentence. (N, 1, d) ->
     (N, 1, d).
     """
-    place = (
-        torch.rand(keep.shape, generator=generator).to(keep.device).argsort(dim=-1).argsort(dim=-1)
-    )
-    return keep.masked_fill(place < int(ratio * keep.shape[-1]), 0)
+    noise = torch.rand(keep.shape, generator=generator).to(keep.device)
+    rank = noise.argsort(dim=-1).argsort(dim=-1)
+    return keep.masked_fill(rank < int(ratio * keep.shape[-1]), 0)
 
 
 @dataclass(frozen=True)

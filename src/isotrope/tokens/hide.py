@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
-from isotrope.contract.context import Begun, BuildContext
+from isotrope.contract.context import Buildable, BuildContext
 from isotrope.contract.layers import Hiding, mask_id
 from isotrope.tokens._inner import inner, random_order
 from isotrope.types import Count, Fraction
 
 
 @dataclass(eq=False, repr=False)
-class Hide(Begun):
+class Hide(Buildable):
     """Each token is hidden with probability ``ratio``, special ones apart. BibTeX: devlin2019bert.
 
     Of the hidden tokens, 80 % are shown as [MASK], 10 % as another token, 10 % as they are. Further
@@ -50,7 +50,7 @@ def phrases(content: Tensor, longest: int) -> Tensor:
 
 
 @dataclass(eq=False, repr=False)
-class Phrase(Begun):
+class Phrase(Buildable):
     """Each token of one phrase, of at most ``longest`` tokens, is shown as [MASK]. BibTeX:
     wu2022sentence.
 
@@ -64,16 +64,16 @@ class Phrase(Begun):
 
     def begin(self, context: BuildContext) -> None:
         tokenizer = context.needed("tokenizer")
-        self.mask_id, (self.breaks, self.later) = mask_id(tokenizer), _kinds(tokenizer)
+        self.mask_id = mask_id(tokenizer)
+        self.breaks, self.later = _kinds(tokenizer)
 
     def __call__(
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
         ids = features["input_ids"]
         number = phrases(self.content(ids, inner(features)), self.longest)  # (N, L)
-        # (N, 1) a token of some phrase, if there is one
-        drawn = random_order(number > 0, generator)[:, :1]
-        chosen = (number > 0) & (number == number.gather(1, drawn))
+        token = random_order(number > 0, generator)[:, :1]  # (N, 1) one in a phrase, if any
+        chosen = (number > 0) & (number == number.gather(1, token))
         return {**features, "input_ids": ids.masked_fill(chosen, self.mask_id)}
 
     def content(self, ids: Tensor, among: Tensor) -> Tensor:
@@ -92,11 +92,10 @@ def _kinds(tokenizer: Any) -> tuple[Tensor, Tensor]:
     words = [token.removeprefix("##").lstrip("Ġ▁") for token in tokens]
     letters = [any(map(str.isalnum, word)) for word in words]
     later = [token.startswith("##") for token in tokens]
-    if not any(later):  # other tokenizers mark the first part of a word, or nothing
-        first = [token.startswith(("Ġ", "▁")) for token in tokens]
-        later = [has and any(first) and not one for one, has in zip(first, letters, strict=True)]
-    breaks = [
-        not has or word.lower() in ENGLISH_STOP_WORDS
-        for word, has in zip(words, letters, strict=True)
-    ]
+    starts = [token.startswith(("Ġ", "▁")) for token in tokens]
+    if any(starts) and not any(later):  # other tokenizers mark the first part of a word, or nothing
+        later = [has and not start for has, start in zip(letters, starts, strict=True)]
+    breaks = []
+    for word, has_letters in zip(words, letters, strict=True):
+        breaks.append(not has_letters or word.lower() in ENGLISH_STOP_WORDS)
     return torch.tensor(breaks), torch.tensor(later)

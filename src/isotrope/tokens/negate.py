@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.contract.context import Begun, BuildContext
+from isotrope.contract.context import Buildable, BuildContext
 from isotrope.encoder.pooling import frame_size
 from isotrope.errors import UserError
 from isotrope.tokens._inner import copies, inside, per_token
@@ -31,31 +31,37 @@ def negate(
     """The first "not" goes. Without one, it comes behind the first auxiliary, or first of all. ->
     (N, L') each.
     """
-    features = {
-        **features,
-        **{name: F.pad(value, (0, 1)) for name, value in per_token(features).items()},
-    }
-    ids, mask = features["input_ids"], features["attention_mask"]
-    said, helped = (
-        inside(mask, *frame) & torch.isin(ids, which) for which in (negations, auxiliaries)
-    )
-    # (N, 1) each
-    start, place, behind = (
-        marks.long().argmax(dim=1, keepdim=True) for marks in (mask, said, helped)
-    )
-    gone = said.any(dim=1, keepdim=True)
-    first = torch.where(helped.any(dim=1, keepdim=True), behind + 1, start + frame[0])
-    at = torch.where(gone, place, first)  # (N, 1) where a token goes, or comes
-    change = torch.where(gone, -1, 1) * (mask.sum(dim=1, keepdim=True) < max_length)
-    made = copies(features, mask.scatter_add(1, at, change))
-    # behind the padding at the left, which is gone
-    at = (at - start).clamp(max=made["input_ids"].shape[1] - 1)
-    put = torch.where(change > 0, negations[0], made["input_ids"].gather(1, at))
-    return {**made, "input_ids": made["input_ids"].scatter(1, at, put)}
+    features = dict(features)
+    for name, value in per_token(features).items():
+        features[name] = F.pad(value, (0, 1))
+    ids = features["input_ids"]
+    mask = features["attention_mask"]
+    is_not = inside(mask, *frame) & torch.isin(ids, negations)
+    is_auxiliary = inside(mask, *frame) & torch.isin(ids, auxiliaries)
+
+    # Where a token goes, or comes: (N, 1) each.
+    start = _first(mask)
+    after_frame = start + frame[0]
+    goes = is_not.any(dim=1, keepdim=True)
+    has_auxiliary = is_auxiliary.any(dim=1, keepdim=True)
+    comes_at = torch.where(has_auxiliary, _first(is_auxiliary) + 1, after_frame)
+    at = torch.where(goes, _first(is_not), comes_at)
+    change = torch.where(goes, -1, 1) * (mask.sum(dim=1, keepdim=True) < max_length)
+
+    # The padding at the left is gone afterwards.
+    changed = copies(features, mask.scatter_add(1, at, change))
+    at = (at - start).clamp(max=changed["input_ids"].shape[1] - 1)
+    token = torch.where(change > 0, negations[0], changed["input_ids"].gather(1, at))
+    return {**changed, "input_ids": changed["input_ids"].scatter(1, at, token)}
+
+
+def _first(marks: Tensor) -> Tensor:
+    """The column of each row's first mark; 0 without one. (N, L) -> (N, 1)."""
+    return marks.long().argmax(dim=1, keepdim=True)
 
 
 @dataclass(eq=False, repr=False)
-class Negate(Begun):
+class Negate(Buildable):
     """Makes "it is not old" of "it is old", and back. English alone. BibTeX: wang2023sncse.
 
     The paper reads the verb from a parser, and knows "does not". Here a text without an auxiliary
@@ -68,28 +74,31 @@ class Negate(Begun):
 
     def begin(self, context: BuildContext) -> None:
         tokenizer = context.needed("tokenizer")
-        self.frame, self.negations = frame_size(tokenizer), _ids(tokenizer, NOT)
-        self.auxiliaries = [id for word in AUXILIARIES.split() for id in _ids(tokenizer, word)]
+        self.frame = frame_size(tokenizer)
+        self.negations = _ids(tokenizer, NOT)
+        self.auxiliaries: list[int] = []
+        for word in AUXILIARIES.split():
+            self.auxiliaries += _ids(tokenizer, word)
         if not self.negations:
             problem = "tokens.negate: the student's tokenizer has no token for the word not"
-            raise UserError(
-                problem, "give negations in a column: --negative COLUMN, and terms.soft.view=0"
-            )
+            remedy = "give negations in a column: --negative COLUMN, and terms.soft.view=0"
+            raise UserError(problem, remedy, "no-token-for-not")
 
     def __call__(
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
-        known = (
-            features["input_ids"].new_tensor(each) for each in (self.auxiliaries, self.negations)
-        )
-        return negate(features, self.frame, self.max_length, *known)
+        ids = features["input_ids"]
+        auxiliaries = ids.new_tensor(self.auxiliaries)
+        negations = ids.new_tensor(self.negations)
+        return negate(features, self.frame, self.max_length, auxiliaries, negations)
 
 
 def _ids(tokenizer: Any, word: str) -> list[int]:
     """The ids of a word that is one token: behind another word, alone, and with a capital."""
-    found = list[int]()
     lead = tokenizer.encode("a", add_special_tokens=False)
-    for text, rest in ((f"a {word}", lead), (word, []), (word.capitalize(), [])):
+    forms: list[int] = []
+    for text, lead_count in ((f"a {word}", len(lead)), (word, 0), (word.capitalize(), 0)):
         ids = tokenizer.encode(text, add_special_tokens=False)
-        found += ids[len(rest) :] if len(ids) == len(rest) + 1 else []
-    return [id for id in dict.fromkeys(found) if id != tokenizer.unk_token_id]
+        if len(ids) == lead_count + 1:
+            forms.append(ids[-1])
+    return [id for id in dict.fromkeys(forms) if id != tokenizer.unk_token_id]

@@ -21,17 +21,17 @@ def repeats(among: Tensor, ratio: float, room: Tensor, generator: torch.Generato
 
     No sentence becomes longer by more than its ``room`` (N, 1): then the numbers end there.
     """
-    most = share(ratio, among).clamp(min=2).minimum(room).clamp(min=0)  # (N, 1)
-    count = (torch.rand(len(among), 1, generator=generator).to(among.device) * (most + 1)).long()
-    return chosen(among, count, generator)
+    limit = share(ratio, among).clamp(min=2).minimum(room).clamp(min=0)  # (N, 1)
+    noise = torch.rand(len(among), 1, generator=generator).to(among.device)
+    return chosen(among, (noise * (limit + 1)).long(), generator)
 
 
 def deleted(among: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
     """Which go: each token ``among`` with probability ``ratio``, but never all. (N, L) bool -> (N,
     L) bool.
     """
-    drawn = torch.rand(among.shape, generator=generator).to(among.device).masked_fill(~among, -1.0)
-    return among & (drawn < ratio) & (drawn < drawn.max(dim=1, keepdim=True).values)
+    noise = torch.rand(among.shape, generator=generator).to(among.device).masked_fill(~among, -1.0)
+    return among & (noise < ratio) & (noise < noise.max(dim=1, keepdim=True).values)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Delete:
-    """A sentence without some of its tokens; those that stay move together. BibTeX: wang2021tsdae."""
+    """A sentence loses some of its tokens; the others move together. BibTeX: wang2021tsdae."""
 
     stage = "tokens"
     ratio: Fraction = 0.6
@@ -65,12 +65,14 @@ class Delete:
     def __call__(
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
-        among = inner(features)
-        count = share(self.ratio, among, round).minimum(among.sum(dim=1, keepdim=True) - 1)
-        gone = (
-            chosen(among, count, generator) if self.exact else deleted(among, self.ratio, generator)
-        )
+        gone = self._gone(inner(features), generator)
         return copies(features, features["attention_mask"].masked_fill(gone, 0))
+
+    def _gone(self, among: Tensor, generator: torch.Generator) -> Tensor:
+        if not self.exact:
+            return deleted(among, self.ratio, generator)
+        count = share(self.ratio, among, round).minimum(among.sum(dim=1, keepdim=True) - 1)
+        return chosen(among, count, generator)
 
 
 @dataclass(frozen=True)
@@ -86,15 +88,20 @@ class Insert:
     def __call__(
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
-        among, mask = inner(features), features["attention_mask"]
+        among = inner(features)
+        mask = features["attention_mask"]
         room = self.max_length - mask.sum(dim=1, keepdim=True)
         count = share(self.ratio, among, round).minimum(room).clamp(min=0)
+
+        # Make room: the first tokens twice, whose places get other tokens below.
         grown = copies(features, mask + (among & (among.cumsum(dim=1) <= count)))
-        there = inner(grown)
-        new = chosen(there, count, generator)
-        drawn = torch.rand(new.shape, generator=generator).to(new.device) * among.sum(
-            dim=1, keepdim=True
-        )
-        number = torch.where(new, drawn.long(), (there & ~new).cumsum(dim=1) - 1).clamp(min=0)
-        said = features["input_ids"].gather(1, places(among).gather(1, number))
-        return {**grown, "input_ids": torch.where(there, said, grown["input_ids"])}
+        inner_places = inner(grown)
+        is_new = chosen(inner_places, count, generator)
+
+        # New places get random tokens of the text, the others its tokens in their order.
+        noise = torch.rand(is_new.shape, generator=generator).to(is_new.device)
+        random_number = (noise * among.sum(dim=1, keepdim=True)).long()
+        own_number = (inner_places & ~is_new).cumsum(dim=1) - 1
+        number = torch.where(is_new, random_number, own_number).clamp(min=0)
+        tokens = features["input_ids"].gather(1, places(among).gather(1, number))
+        return {**grown, "input_ids": torch.where(inner_places, tokens, grown["input_ids"])}

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from isotrope.contract.context import Begun, BuildContext
+from isotrope.contract.context import Buildable, BuildContext
 from isotrope.encoder.pooling import frame_ids, frame_size
 from isotrope.tokens._inner import copies, inside, per_token
 
@@ -23,15 +23,16 @@ def reframe(
     longest.
     """
     frame = (len(before), len(behind))
-    wide = {name: F.pad(value, frame) for name, value in per_token(features).items()}
+    wide = dict(features)
+    for name, value in per_token(features).items():
+        wide[name] = F.pad(value, frame)
     ids = [before.expand(len(text), -1), features["input_ids"], behind.expand(len(text), -1)]
-    return copies(
-        {**features, **wide, "input_ids": torch.cat(ids, dim=1)}, F.pad(text.long(), frame, value=1)
-    )
+    wide["input_ids"] = torch.cat(ids, dim=1)
+    return copies(wide, F.pad(text.long(), frame, value=1))
 
 
 @dataclass(eq=False, repr=False)
-class Template(Begun):
+class Template(Buildable):
     """The words around a text, with the text or without it. BibTeX: jiang2022promptbert."""
 
     stage = "tokens"
@@ -41,19 +42,18 @@ class Template(Begun):
 
     def begin(self, context: BuildContext) -> None:
         tokenizer = context.needed("tokenizer")
-        self.old, self.new = (
-            frame_size(tokenizer),
-            frame_ids(tokenizer, self.words) if self.words else None,
-        )
+        self.old = frame_size(tokenizer)
+        self.new = frame_ids(tokenizer, self.words) if self.words else None
 
     def __call__(
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
         frame = self.old
         if self.new is not None:
-            ids = (features["input_ids"].new_tensor(part) for part in self.new)
-            features = reframe(features, inside(features["attention_mask"], *frame), *ids)
-            frame = len(self.new[0]), len(self.new[1])
+            before, behind = (features["input_ids"].new_tensor(ids) for ids in self.new)
+            text = inside(features["attention_mask"], *frame)
+            features = reframe(features, text, before, behind)
+            frame = len(before), len(behind)
         if not self.hidden:
             return features
         mask = features["attention_mask"]

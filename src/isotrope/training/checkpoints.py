@@ -26,21 +26,7 @@ from isotrope.store.files import (
 from isotrope.training.processes import process_count
 
 LOG = "metrics.jsonl"  # in a checkpoint
-MARKED_AS = "checkpoint"  # of the mark
-
-
-class MarkedCheckpoints:
-    """A mixin for a transformers Trainer (first among its bases): marks every checkpoint folder
-    before it is filled.
-    """
-
-    args: Any
-    state: Any
-
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        if self.args.should_save:
-            claim(checkpoint_folder(Path(self.args.output_dir), self.state.global_step), MARKED_AS)
-        super()._save_checkpoint(*args, **kwargs)  # type: ignore[misc]
+MARKED_AS = "checkpoint"
 
 
 def checkpoint_folder(folder: Path, step: int) -> Path:
@@ -48,9 +34,9 @@ def checkpoint_folder(folder: Path, step: int) -> Path:
     return folder / f"checkpoint-{step}"
 
 
-def checkpoint_step(checkpoint: Path) -> int:
-    """The step after which a checkpoint was written."""
-    return int(checkpoint.name.removeprefix("checkpoint-"))
+def checkpoint_step(checkpoint: Path | None) -> int:
+    """The step after which a checkpoint was written; 0 without one."""
+    return int(checkpoint.name.removeprefix("checkpoint-")) if checkpoint else 0
 
 
 def seal(checkpoint: Path) -> None:
@@ -62,56 +48,42 @@ def seal(checkpoint: Path) -> None:
     write_json(checkpoint / CONTENTS, checksums(checkpoint))
 
 
-def whole_checkpoints(folder: Path, warn: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """The checkpoints that a run can resume from, oldest first. ``warn`` gets a line for each
-    damaged one.
-    """
-    found = []
-    for path in _all(folder):
-        check_place(path, MARKED_AS)
-        if is_whole(path, MARKED_AS):
-            found.append(path)
-        elif (path / CONTENTS).is_file():
-            warn(f"{path} is damaged; it is not used")
-    return found
-
-
-def keep_only(folder: Path, kept: Collection[Path | None]) -> None:
-    """Delete all checkpoints except ``kept``. Folders without our mark are never deleted."""
-    for path in _all(folder):
-        if path not in kept:
-            claim(path, MARKED_AS)  # a kill may have cut its mark short
-            remove(path)
-
-
-class Sealing(TrainerCallback):
-    """The last callback: completes a checkpoint, then deletes older ones, but for the best."""
-
-    def __init__(self, log: RecordLog) -> None:
-        self.log = log
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Add the log to the checkpoint, then a checksum of every file."""
-        if process_count() > 1:
-            dist.barrier()  # each process has written its random state
-        if not state.is_world_process_zero:
-            return
-        folder = Path(args.output_dir)
-        checkpoint = checkpoint_folder(folder, state.global_step)
-        RecordLog(checkpoint / LOG).keep(self.log.records)
-        seal(checkpoint)
-        newest = _all(folder)[-2:]  # the older one serves if the newer is damaged
-        keep_only(folder, {*newest, *map(_best_checkpoint, newest)})
-
-
 def last_checkpoint(folder: Path, warn: Callable[[str], None]) -> Path | None:
     """The newest checkpoint that a run can resume from exactly: it is whole, and so is the best one
-    before it.
+    before it. All others are deleted, and ``warn`` gets a line for each damaged one.
     """
-    whole = whole_checkpoints(folder, warn)
-    usable = [checkpoint for checkpoint in whole if _best_checkpoint(checkpoint) in (None, *whole)]
-    keep_only(folder, usable)
+    whole = _whole_checkpoints(folder, warn)
+    usable = [checkpoint for checkpoint in whole if _best_before(checkpoint) in (None, *whole)]
+    _delete_others(folder, usable)
     return usable[-1] if usable else None
+
+
+def _whole_checkpoints(folder: Path, warn: Callable[[str], None]) -> list[Path]:
+    """The checkpoints without damage, oldest first."""
+    whole = []
+    for checkpoint in _all_checkpoints(folder):
+        check_place(checkpoint, MARKED_AS)
+        if is_whole(checkpoint, MARKED_AS):
+            whole.append(checkpoint)
+        elif (checkpoint / CONTENTS).is_file():
+            warn(f"{checkpoint} is damaged; it is not used")
+    return whole
+
+
+def _delete_others(folder: Path, keep: Collection[Path | None]) -> None:
+    """Delete all checkpoints but these. Folders without our mark are never deleted."""
+    for checkpoint in _all_checkpoints(folder):
+        if checkpoint not in keep:
+            claim(checkpoint, MARKED_AS)  # a kill may have cut its mark short
+            remove(checkpoint)
+
+
+def _all_checkpoints(folder: Path) -> list[Path]:
+    checkpoints = []
+    for path in folder.glob("checkpoint-*"):
+        if re.fullmatch(r"checkpoint-\d+", path.name):
+            checkpoints.append(path)
+    return sorted(checkpoints, key=checkpoint_step)
 
 
 def records_of(checkpoint: Path | None) -> list[Record]:
@@ -127,14 +99,27 @@ def best_of(records: Sequence[Record]) -> Record | None:
     return max(scored, key=lambda record: float(record["score"]), default=None)
 
 
-def _best_checkpoint(checkpoint: Path) -> Path | None:
+def _best_before(checkpoint: Path) -> Path | None:
     """The checkpoint with the best weights up to this one; None if no dev pairs select."""
     best = best_of(records_of(checkpoint))
     return checkpoint_folder(checkpoint.parent, best["step"]) if best else None
 
 
-def _all(folder: Path) -> list[Path]:
-    named = [
-        path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)
-    ]
-    return sorted(named, key=checkpoint_step)
+class SealCheckpoint(TrainerCallback):
+    """The last callback: completes a checkpoint, then deletes older ones, but for the best."""
+
+    def __init__(self, log: RecordLog) -> None:
+        self.log = log
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Add the log to the checkpoint, then a checksum of every file."""
+        if process_count() > 1:
+            dist.barrier()  # each process has written its random state
+        if not state.is_world_process_zero:
+            return
+        folder = Path(args.output_dir)
+        checkpoint = checkpoint_folder(folder, state.global_step)
+        RecordLog(checkpoint / LOG).keep(self.log.records)
+        seal(checkpoint)
+        newest = _all_checkpoints(folder)[-2:]  # the older one serves if the newer is damaged
+        _delete_others(folder, {*newest, *map(_best_before, newest)})

@@ -1,9 +1,11 @@
 """The folder of a training run: its files, and the one reader and the one writer of each."""
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,17 +35,19 @@ class RunFolder:
         environment.json   versions, processor, number of threads
         sample.txt         sentences of the corpus, one a line, for the report
         metrics.jsonl      everything that training logs, one record a line
-        before.npz         cosines of the judging pairs, by the model as it was given; after.npz: by
-        the new one checkpoints/       what a stopped run resumes from; one of them has the best
-        weights so far model/             the new model, in plain sentence-transformers format,
-        without the head unless train.keep_head result.json        scores and verdict (see
-        `isotrope.training.judge`); written last
+        before.npz         cosines of the judging pairs, by the model as it was given
+        after.npz          the same, by the new model
+        checkpoints/       what a stopped run resumes from; one has the best weights so far
+        model/             the new model, in plain sentence-transformers format, without the head
+            unless train.keep_head
+        result.json        scores and verdict (see `isotrope.training.judge`); written last
     """
 
     def __init__(self, path: str | Path) -> None:
         """``path`` may not exist yet; nothing is read or written."""
         self.path = Path(path)
-        self.model, self.checkpoints = self.path / "model", self.path / "checkpoints"
+        self.model = self.path / "model"
+        self.checkpoints = self.path / "checkpoints"
         self.metrics_file = self.path / "metrics.jsonl"
 
     @property
@@ -53,14 +57,10 @@ class RunFolder:
 
     def begin(self, preset: Preset, sample: Sequence[str]) -> None:
         """Write what the report will want to know, unless an earlier process has done so."""
-        sentences, machine = (
-            "".join(f"{text}\n" for text in sample),
-            json.dumps(environment(), indent=2) + "\n",
-        )
         texts = {
             "preset.toml": printable(preset.toml()),
-            "sample.txt": sentences,
-            "environment.json": machine,
+            "sample.txt": "".join(f"{text}\n" for text in sample),
+            "environment.json": json.dumps(environment(), indent=2) + "\n",
         }
         for name, text in texts.items():
             if not (self.path / name).is_file():
@@ -69,10 +69,8 @@ class RunFolder:
     @cached_property
     def identity(self) -> Record:
         if not (self.path / IDENTITY).is_file():
-            raise UserError(
-                f"{self.path} holds no run",
-                "name the folder that isotrope train wrote (its --output)",
-            )
+            remedy = "name the folder that isotrope train wrote (its --output)"
+            raise UserError(f"{self.path} holds no run", remedy, "no-run")
         return read_record(self.path / IDENTITY, remedy="choose another --output")
 
     @cached_property
@@ -95,53 +93,44 @@ class RunFolder:
     @cached_property
     def sample(self) -> list[str]:
         path = self.path / "sample.txt"
-        return (
-            path.read_text(encoding="utf-8", errors="replace").splitlines()
-            if path.is_file()
-            else []
-        )
+        if not path.is_file():
+            return []
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
 
     @cached_property
     def metrics(self) -> list[Record]:
         """The records of the training so far, without a damaged last line."""
-        found = RecordLog(self.metrics_file, writing=False).records
-        return [record for record in found if isinstance(record.get("step"), int)]
+        records = RecordLog(self.metrics_file, writing=False).records
+        return [record for record in records if isinstance(record.get("step"), int)]
 
 
 def write_cosines(path: Path, sets: SimilaritySets, cosines: Cosines) -> None:
     """Keep the cosines of each set's pairs, and their gold scores: keys ``task/part`` and
     ``task/part/gold``.
     """
-    flat = {
-        f"{task}/{part}": values
-        for task, parts in cosines.items()
-        for part, values in parts.items()
-    }
-    flat |= {
-        f"{task}/{part}/gold": pairs.gold
-        for task, parts in sets.items()
-        for part, pairs in parts.items()
-    }
+    arrays: dict[str, Any] = {}
+    for task, values_of in cosines.items():
+        for name, values in values_of.items():
+            arrays[f"{task}/{name}"] = values
+            arrays[f"{task}/{name}/gold"] = sets[task][name].gold
     with new_file(path) as file:
-        np.savez(file, **flat)  # type: ignore[arg-type]
+        np.savez(file, **arrays)
 
 
 def task_cosines(path: Path) -> TaskCosines:
     """What `write_cosines` wrote, the parts of each task joined; empty if there is no such file."""
-    parts: dict[str, list[tuple[Vector, Vector]]] = {}
+    gold: dict[str, list[Vector]] = defaultdict(list)
+    cosines: dict[str, list[Vector]] = defaultdict(list)
     if not path.is_file():
         return {}
     try:
         with np.load(path, allow_pickle=False) as file:
-            for key in (name for name in file.files if not name.endswith("/gold")):
-                parts.setdefault(key.split("/")[0], []).append((file[f"{key}/gold"], file[key]))
+            for key in file.files:
+                if not key.endswith("/gold"):
+                    task = key.split("/")[0]
+                    gold[task].append(file[f"{key}/gold"])
+                    cosines[task].append(file[key])
     except Exception as error:
-        # a damaged archive raises nearly anything: RuntimeError, NotImplementedError, …
-        raise UserError(f"{path} is damaged", AGAIN) from error
-    return {
-        task: (
-            np.concatenate([gold for gold, _ in of]),
-            np.concatenate([cosines for _, cosines in of]),
-        )
-        for task, of in parts.items()
-    }
+        # A damaged archive raises nearly anything: RuntimeError, NotImplementedError, …
+        raise UserError(f"{path} is damaged", AGAIN, "damaged-cosines") from error
+    return {task: (np.concatenate(gold[task]), np.concatenate(cosines[task])) for task in gold}

@@ -42,9 +42,10 @@ _SENTENCES = (
     "Zwei Hunde laufen durch den Schnee, während die Kinder zusehen.",
     "彼女は毎朝公園を散歩します。",
     "The patient was given 20 mg twice a day; after a week the fever was gone.",
-    "Our service was not available between 9:10 and 9:45 UTC. We are sorry, and we explain below what went wrong.",
+    "Our service was not available between 9:10 and 9:45 UTC. We are sorry, and we explain below"
+    " what went wrong.",
 )
-# the last is longer than most models read
+# The last is longer than most models read.
 _TEXTS = (*_SENTENCES, " ".join(_SENTENCES), " ".join(_SENTENCES * 80))
 
 
@@ -83,72 +84,96 @@ def export_onnx(
         UserError: the extra ``onnx`` is not installed; no such model, or not one that can be
             written as a graph; its vectors differ from torch's; ``output`` holds something.
     """
-    folder, shown = Path(output), console or plain_console(quiet=True)
+    folder = Path(output)
+    console = console or plain_console(quiet=True)
     for package in _PACKAGES:
         needs("onnx", package)
     check_replaceable(folder, "onnx")
-    if role:
-        check_known("role =", role, ROLES)
-    encoder = load(model, pooling, device="cpu", packed=False).float().eval()
-    if routed(encoder) and role is None:
-        problem = f"{model} reads queries and documents by two routes"
-        raise UserError(
-            problem, "export each into a folder of its own, with --role query and --role document"
-        )
-    encoder = one_route(encoder, role) if role else encoder
+    encoder = _load_route(model, pooling, role)
     tokenizer = _tokenizer(encoder, str(model))
 
     with (
-        watch("writing the graph", shown),
+        watch("writing the graph", console),
         writing(folder.parent),
         new_folder(folder, "onnx") as draft,
     ):
         write_text(draft / "tokenizer.json", tokenizer.to_str())
         _write_graph(encoder, tokenizer, str(model), draft / FLOAT32)
-        expected = np.asarray(encoder.encode(list(_TEXTS), show_progress_bar=False))  # (N, D)
         prompt = encoder.prompts.get(encoder.default_prompt_name or "", "")
-        # alone, and padded
-        found = [run_onnx(draft / FLOAT32, _TEXTS, prompt, size) for size in (1, len(_TEXTS))]
-        apart = max(farthest_apart(vectors, expected) for vectors in found)
-        if not apart <= FARTHEST:  # NaN too
-            problem = (
-                f"{model}: its ONNX vectors differ from torch's by {apart:.2g} of their length"
-            )
-            raise UserError(
-                f"{problem} (most: {FARTHEST:g})", "nothing was written; use the model as it is"
-            )
-        facts = {
-            "model": public_name(model),
-            **({"role": role} if role else {}),
+        expected = np.asarray(encoder.encode(list(_TEXTS), show_progress_bar=False))  # (N, D)
+        difference = _check_graph(draft / FLOAT32, expected, prompt, str(model))
+        facts = _facts(encoder, public_name(model), role, prompt) | {
             "dimensions": expected.shape[1],
-            "max_length": _longest(encoder),
-            "prompt": prompt,
-            "prompts": {name: text for name, text in encoder.prompts.items() if text},
-            "largest_difference": apart,
-            "versions": {
-                name: version(name) for name in ("isotrope", "torch", *_PACKAGES, "transformers")
-            },
+            "largest_difference": difference,
         }
         if int8:
-            from onnxruntime.quantization import QuantType, quantize_dynamic
-
-            quantize_dynamic(
-                draft / FLOAT32, draft / INT8, weight_type=QuantType.QInt8, per_channel=True
-            )
+            _write_int8(draft)
             cosines = pairwise_cos_sim(run_onnx(draft / INT8, _TEXTS, prompt), expected)
-            facts["int8_cosine"] = {"mean": float(cosines.mean()), "least": float(cosines.min())}
-            shown.print(
-                f"int8: cosine to torch {cosines.mean():.4f} on average, {cosines.min():.4f} at least"
-            )
+            mean, least = float(cosines.mean()), float(cosines.min())
+            facts["int8_cosine"] = {"mean": mean, "least": least}
+            console.print(f"int8: cosine to torch {mean:.4f} on average, {least:.4f} at least")
         write_json(draft / "export.json", facts)
-        source = (
-            Card.of(model)
-            if pooling is None
-            else Card.of(model).model_copy(update={"verdict": None})
-        )
-        write_text(draft / "README.md", graph_card(facts, source))
-    shown.print(f"equal to torch: the largest difference is {apart:.1g} of a vector's length")
+        card = Card.of(model)
+        if pooling is not None:  # the verdict was on another pooling
+            card = card.model_copy(update={"verdict": None})
+        write_text(draft / "README.md", graph_card(facts, card))
+    console.print(
+        f"equal to torch: the largest difference is {difference:.1g} of a vector's length"
+    )
     return folder
+
+
+def _load_route(model: str | Path, pooling: str | None, role: Role | None) -> SentenceTransformer:
+    """The model, or one of its routes, in float32 on the CPU."""
+    if role:
+        check_known("role =", role, ROLES)
+    encoder = load(model, pooling, device="cpu", packed=False).float().eval()
+    if role:
+        return one_route(encoder, role)
+    if routed(encoder):
+        problem = f"{model} reads queries and documents by two routes"
+        remedy = "export each into a folder of its own, with --role query and --role document"
+        raise UserError(problem, remedy, "two-routes")
+    return encoder
+
+
+def _check_graph(graph: Path, expected: np.ndarray[Any, Any], prompt: str, model: str) -> float:
+    """Compare a graph with torch's vectors (N, D) of `_TEXTS`, alone and in a padded batch -> the
+    largest difference.
+    """
+    vectors = [run_onnx(graph, _TEXTS, prompt, size) for size in (1, len(_TEXTS))]
+    difference = max(farthest_apart(each, expected) for each in vectors)
+    if not difference <= FARTHEST:  # NaN too
+        problem = (
+            f"{model}: its ONNX vectors differ from torch's by {difference:.2g} of their length"
+            f" (most: {FARTHEST:g})"
+        )
+        remedy = "nothing was written; use the model as it is"
+        raise UserError(problem, remedy, "graph-differs")
+    return difference
+
+
+def _facts(
+    encoder: SentenceTransformer, model: str, role: Role | None, prompt: str
+) -> dict[str, Any]:
+    """What ``export.json`` holds of the model."""
+    facts: dict[str, Any] = {"model": model}
+    if role:
+        facts["role"] = role
+    packages = ("isotrope", "torch", *_PACKAGES, "transformers")
+    return facts | {
+        "max_length": _longest(encoder),
+        "prompt": prompt,
+        "prompts": {name: text for name, text in encoder.prompts.items() if text},
+        "versions": {package: version(package) for package in packages},
+    }
+
+
+def _write_int8(folder: Path) -> None:
+    """Quantise the weights of the graph in a folder."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(folder / FLOAT32, folder / INT8, weight_type=QuantType.QInt8, per_channel=True)
 
 
 def _longest(encoder: SentenceTransformer) -> int | None:
@@ -181,7 +206,8 @@ class _Graph(nn.Module):
         modules = list(encoder)
         if isinstance(encoder[0], StaticEmbedding):
             modules[0] = _Words(encoder[0].embedding.weight.data)
-        self.encoder, self.dimensions = nn.Sequential(*modules), encoder.truncate_dim
+        self.encoder = nn.Sequential(*modules)
+        self.dimensions = encoder.truncate_dim
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         features = self.encoder({"input_ids": input_ids, "attention_mask": attention_mask})
@@ -191,34 +217,32 @@ class _Graph(nn.Module):
 
 def _tokenizer(encoder: SentenceTransformer, model: str) -> Tokenizer:
     """The model's tokenizer, which cuts and pads by itself."""
-    owner = encoder.tokenizer
+    slow: Any = encoder.tokenizer
     if isinstance(encoder[0], StaticEmbedding):  # it adds no special tokens either
-        found = Tokenizer.from_str(
-            json.dumps(json.loads(owner.to_str()) | {"post_processor": None})
-        )
-        found.enable_padding()
-        return found
-    reasons = {
-        "has no transformer that gives token embeddings": language_model(encoder) is None,
-        "leaves the prompt out of its pooling": any(
-            getattr(m, "include_prompt", True) is False for m in encoder
-        ),
-        "has no tokenizer.json (a fast tokenizer)": not hasattr(owner, "backend_tokenizer"),
-    }
-    for why, holds in reasons.items():
-        if holds:
-            raise UserError(
-                f"{model} {why}", "use it with sentence-transformers, or export another model"
-            )
-    found = Tokenizer.from_str(owner.backend_tokenizer.to_str())
-    found.enable_truncation(encoder.max_seq_length, direction=owner.truncation_side)
-    found.enable_padding(
-        direction=owner.padding_side,
-        pad_id=owner.pad_token_id,
-        pad_type_id=owner.pad_token_type_id,
-        pad_token=owner.pad_token,
+        settings = json.loads(slow.to_str()) | {"post_processor": None}
+        tokenizer = Tokenizer.from_str(json.dumps(settings))
+        tokenizer.enable_padding()
+        return tokenizer
+    reason = ""
+    if language_model(encoder) is None:
+        reason = "has no transformer that gives token embeddings"
+    elif any(getattr(module, "include_prompt", True) is False for module in encoder):
+        reason = "leaves the prompt out of its pooling"
+    elif not hasattr(slow, "backend_tokenizer"):
+        reason = "has no tokenizer.json (a fast tokenizer)"
+    if reason:
+        remedy = "use it with sentence-transformers, or export another model"
+        raise UserError(f"{model} {reason}", remedy, "no-graph")
+
+    tokenizer = Tokenizer.from_str(slow.backend_tokenizer.to_str())
+    tokenizer.enable_truncation(encoder.max_seq_length, direction=slow.truncation_side)
+    tokenizer.enable_padding(
+        direction=slow.padding_side,
+        pad_id=slow.pad_token_id,
+        pad_type_id=slow.pad_token_type_id,
+        pad_token=slow.pad_token,
     )
-    return found
+    return tokenizer
 
 
 @torch.no_grad()
@@ -226,7 +250,7 @@ def _write_graph(
     encoder: SentenceTransformer, tokenizer: Tokenizer, model: str, path: Path
 ) -> None:
     """Trace the model on two sentences, for every number and length of sentences."""
-    rows = tuple(torch.from_numpy(each) for each in _rows(tokenizer, _SENTENCES[1:3]))
+    example = tuple(torch.from_numpy(rows) for rows in _rows(tokenizer, _SENTENCES[1:3]))
     free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=_longest(encoder))}
     loudest = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # what torch logs of an error is in the error
@@ -234,7 +258,7 @@ def _write_graph(
         with redirect_stdout(StringIO()), warnings.catch_warnings(action="ignore"):
             program = torch.onnx.export(
                 _Graph(encoder).eval(),
-                rows,
+                example,
                 input_names=list(INPUTS),
                 output_names=["sentence_embedding"],
                 dynamic_shapes=dict.fromkeys(INPUTS, free),
@@ -244,7 +268,7 @@ def _write_graph(
     except torch.onnx.OnnxExporterError as error:
         cause = str(error.__cause__ or error).strip().splitlines()[0]
         problem = f"{model} cannot be written as a graph ({cause})"
-        raise UserError(problem, "use it with sentence-transformers") from error
+        raise UserError(problem, "use it with sentence-transformers", "no-graph") from error
     finally:
         logging.disable(loudest)
     assert program is not None  # only the older exporter returns nothing
@@ -258,9 +282,11 @@ def run_onnx(
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
-    tokenizer, vectors = Tokenizer.from_file(str(graph.with_name("tokenizer.json"))), []
+    tokenizer = Tokenizer.from_file(str(graph.with_name("tokenizer.json")))
+    vectors = []
     for start in range(0, len(texts), batch_size):
         rows = _rows(tokenizer, [prompt + text for text in texts[start : start + batch_size]])
         vectors.append(session.run(None, dict(zip(INPUTS, rows, strict=True)))[0])
@@ -269,15 +295,14 @@ def run_onnx(
 
 def _rows(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray[Any, Any]]:
     """Token ids and mask, (N, L) each."""
-    rows = tokenizer.encode_batch(list(texts))
-    return [
-        np.array([getattr(row, name) for row in rows], np.int64)
-        for name in ("ids", "attention_mask")
-    ]
+    encodings = tokenizer.encode_batch(list(texts))
+    ids = np.array([encoding.ids for encoding in encodings], np.int64)
+    mask = np.array([encoding.attention_mask for encoding in encodings], np.int64)
+    return [ids, mask]
 
 
-def farthest_apart(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
+def farthest_apart(vectors: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
     """The largest distance of two vectors, as a part of the expected one's length."""
     # of texts without a known word: 0
     lengths = np.maximum(np.linalg.norm(expected, axis=1), 1e-12)
-    return float((np.linalg.norm(found - expected, axis=1) / lengths).max())
+    return float((np.linalg.norm(vectors - expected, axis=1) / lengths).max())

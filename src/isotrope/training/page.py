@@ -1,6 +1,6 @@
 """A run as one self-contained page: folder → figures → HTML."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,14 @@ from isotrope.training.folder import RunFolder, TaskCosines, task_cosines
 if TYPE_CHECKING:
     from isotrope.report.figures import Curve
 
-UNFINISHED = "This run is unfinished. Go on with the same command; until then there is no new model and no verdict."
+Draw = Callable[..., PageFigure]  # writes a figure's files
+
+UNFINISHED = (
+    "This run is unfinished. Go on with the same command; until then there is no new model and no"
+    " verdict."
+)
+NOT_SHOWN = "In-batch similarity, spectrum and neighbours"
+WITHOUT_NAME = "a preset of its own"
 
 
 def write_report(
@@ -54,53 +61,69 @@ def write_report(
             for its figures holds something else.
     """
     folder = RunFolder(run)
-    identity, result, preset, method = (
-        folder.identity,
-        folder.result,
-        folder.preset,
-        _method(folder),
-    )
-    compared = [result["comparison"]] if "comparison" in result else []
+    identity = folder.identity
+    result = folder.result
+    method = _method(folder)
     page = Path(output) if output is not None else folder.path / "report.html"
     if page.suffix.lower() not in (".html", ".htm") or page.is_dir():
-        raise UserError(f"{page} is no .html file", "choose another name that ends with .html")
+        remedy = "choose another name that ends with .html"
+        raise UserError(f"{page} is no .html file", remedy, "no-html-file")
+
     with writing(page.parent, again="run the same command again"):
         claim(page.with_suffix(""), "report")
-        kept = {time: task_cosines(folder.path / f"{time}.npz") for time in ("before", "after")}
-        seen, missing = spaces(folder)
+        cosines = _judged_cosines(folder)
+        models, missing = spaces(folder)
         try:
-            with needs("report", "isotrope.report.figures").style():
-                drawn = list(_figures(folder, kept, seen, page.with_suffix("")))
-        except UserError as error:  # they cannot be drawn
-            drawn, missing = [], [f"Figures: {error}.", *missing]
-        shown = Page(
-            title=title or f"Train: {public_name(preset.encoder.backbone)} with {method}",
-            lead=[*lead, preset.description or method, *([] if result else [UNFINISHED])],
-            verdict=verdict or (Verdict.from_record(result["verdict"]) if result else None),
-            tables=[*tables, *map(of_run, compared), _facts(folder, method, identity)],
+            drawn = _draw_figures(folder, cosines, models, page.with_suffix(""))
+        except UserError as error:
+            drawn = []
+            missing = [f"Figures: {error}.", *missing]
+        if result and verdict is None:
+            verdict = Verdict.from_record(result["verdict"])
+        text = Page(
+            title=title or f"Train: {public_name(folder.preset.encoder.backbone)} with {method}",
+            lead=[*lead, *_lead(folder, method)],
+            verdict=verdict,
+            tables=[*tables, *_tables(folder, method, identity)],
             figures=[*figures, *drawn],
             missing=missing,
-            details=[
-                *neighbour_tables(folder.sample, seen),
-                Table(
-                    "Settings", ["key", "value", "source"], list(sourced(preset, method)), words=3
-                ),
-                Table("Environment", ["", ""], _environment(folder.environment), words=2),
-            ],
+            details=_details(folder, method, models),
             switch=switch,
-        )
-        write_text(page, shown.html())
+        ).html()
+        write_text(page, text)
     return page
+
+
+def _lead(run: RunFolder, method: str) -> list[str]:
+    lines = [run.preset.description or method]
+    return lines if run.result else [*lines, UNFINISHED]
+
+
+def _tables(run: RunFolder, method: str, identity: Record) -> list[Table]:
+    facts = _facts(run, method, identity)
+    return [of_run(run.result["comparison"]), facts] if "comparison" in run.result else [facts]
+
+
+def _details(run: RunFolder, method: str, models: Mapping[str, Space]) -> list[Table]:
+    """What is shown at the end: neighbours, settings, and the machine."""
+    settings = list(sourced(run.preset, method))
+    return [
+        *neighbour_tables(run.sample, models),
+        Table("Settings", ["key", "value", "source"], settings, words=3),
+        Table("Environment", ["", ""], _environment(run.environment), words=2),
+    ]
 
 
 def _method(run: RunFolder) -> str:
     """The preset's name: from the result, else that of the shipped preset with the same
     description.
     """
-    found = (
-        name for name in preset_names() if read_preset(name).description == run.preset.description
-    )
-    return str(run.result.get("preset") or next(found, "a preset of its own"))
+    if "preset" in run.result:
+        return str(run.result["preset"])
+    for name in preset_names():
+        if read_preset(name).description == run.preset.description:
+            return name
+    return WITHOUT_NAME
 
 
 def spaces(run: RunFolder) -> tuple[dict[str, Space], list[str]]:
@@ -110,101 +133,162 @@ def spaces(run: RunFolder) -> tuple[dict[str, Space], list[str]]:
     Sentences are cut at the training length: this bounds the cost and matches what was trained.
     """
     if not run.sample:
-        return {}, [
-            "In-batch similarity, spectrum and neighbours: the run kept no sample (sample.txt)."
-        ]
-    seen, missing = dict[str, Space](), []
+        return {}, [f"{NOT_SHOWN}: the run kept no sample (sample.txt)."]
     models = {"before": run.preset.encoder.backbone}
     if run.result:
         models["after"] = str(run.model)
+
+    by_time: dict[str, Space] = {}
+    missing = []
     for time, model in models.items():
         try:
             encoder = load(model)
-            # the way that was trained
-            encoder = one_route(encoder, "query") if routed(encoder) else encoder
+            if routed(encoder):
+                encoder = one_route(encoder, "query")  # the route that was trained
             with limit_length(encoder, run.preset.train.max_length):
-                seen[time] = Space.of(vectors_of(encoder, run.sample))
+                by_time[time] = Space.of(vectors_of(encoder, run.sample))
         except UserError as error:
-            missing.append(f"In-batch similarity, spectrum and neighbours {time}: {error}.")
-    return seen, missing
+            missing.append(f"{NOT_SHOWN} {time}: {error}.")
+    return by_time, missing
 
 
-def _figures(
-    run: RunFolder, kept: Mapping[str, TaskCosines], seen: Mapping[str, Space], folder: Path
-) -> Iterator[PageFigure]:
-    """The figures that the run has numbers for; their files are written into the folder."""
+def _judged_cosines(run: RunFolder) -> dict[str, TaskCosines]:
+    """Before, after -> the cosines of the pairs that judged, if any did."""
+    by_time = {}
+    for time in ("before", "after"):
+        cosines = task_cosines(run.path / f"{time}.npz")
+        if cosines:
+            by_time[time] = cosines
+    return by_time
+
+
+def _draw_figures(
+    run: RunFolder,
+    cosines: Mapping[str, TaskCosines],
+    models: Mapping[str, Space],
+    folder: Path,
+) -> list[PageFigure]:
+    """The figures that the run has numbers for; their files are written into the folder.
+
+    Raises:
+        UserError: the package that draws is not installed.
+    """
+    with needs("report", "isotrope.report.figures").style():
+        draw = partial(needs("report", "isotrope.report.figures").drawn_figure, folder)
+        return [
+            *_score_figures(run, draw),
+            *_training_figures(run, draw),
+            *_pair_figures(cosines, draw),
+            *_space_figures(run, models, draw),
+        ]
+
+
+def _score_figures(run: RunFolder, draw: Draw) -> Iterator[PageFigure]:
+    """The change on each set, if there are several."""
     from isotrope.report import figures
 
-    draw = partial(figures.drawn_figure, folder)
-    comparison, best = (
-        run.result.get("comparison"),
-        run.result.get("selection", {}).get("best_step"),
+    comparison = run.result.get("comparison")
+    if not comparison or len(comparison["per_task"]) < 2:
+        return
+    tasks = with_average(comparison)
+    names = [SHORT_NAMES.get(task, task) for task in tasks]
+    points = []
+    for key in ("difference", "low", "high"):
+        points.append([100 * change[key] for change in tasks.values()])
+    caption = (
+        "Dot: the change. Line: its 95 % interval. If the line does not cross 0, the change is"
+        " significant."
     )
-    if comparison and len(comparison["per_task"]) > 1:
-        tasks = {
-            SHORT_NAMES.get(task, task): change for task, change in with_average(comparison).items()
-        }
-        points = [
-            [100 * change[key] for change in tasks.values()]
-            for key in ("difference", "low", "high")
-        ]
-        words = "Dot: the change. Line: its 95 % interval. If the line does not cross 0, the change is significant."
-        yield draw("changes", "Change on each set", words, figures.changes(list(tasks), *points))
+    yield draw("changes", "Change on each set", caption, figures.changes(names, *points))
+
+
+def _training_figures(run: RunFolder, draw: Draw) -> Iterator[PageFigure]:
+    """Losses, dev scores, and the path through alignment and uniformity."""
+    from isotrope.report import figures
+
+    best_step = run.result.get("selection", {}).get("best_step")
     losses = loss_curves(run.metrics)
     if any(len(steps) > 1 for steps, _ in losses.values()):
-        words = "What training makes smaller. Each point is the mean over the steps since the point before."
-        yield draw("loss", "Loss over the steps", words, figures.loss_terms(losses))
-    if scores := dev_curves(run.metrics):
-        words = "How well the model agrees with the scores of the dev pairs. Higher is better. The best step is kept."
-        yield draw("dev", "Dev score over the steps", words, figures.dev_scores(scores, best))
+        caption = (
+            "What training makes smaller. Each point is the mean over the steps since the point"
+            " before."
+        )
+        yield draw("loss", "Loss over the steps", caption, figures.loss_terms(losses))
+
+    scores = dev_curves(run.metrics)
+    if scores:
+        caption = (
+            "How well the model agrees with the scores of the dev pairs. Higher is better. The"
+            " best step is kept."
+        )
+        figure = figures.dev_scores(scores, best_step)
+        yield draw("dev", "Dev score over the steps", caption, figure)
+
     (steps, uniformity), (_, alignment) = _series(run.metrics, "uniformity", "alignment")
     if len(steps) > 1:
-        pairs = (
-            "dev pairs with a gold score above 4/5 of the highest"
-            if scores
-            else "two dropout views of a sentence"
+        pairs = "two dropout views of a sentence"
+        if scores:
+            pairs = "dev pairs with a gold score above 4/5 of the highest"
+        caption = (
+            "Alignment: the mean squared distance between two texts of the same meaning (here:"
+            f" {pairs}). Uniformity: how evenly all vectors spread. Lower is better on both."
+            " Training trades one for the other. See"
         )
-        words = (
-            f"Alignment: the mean squared distance between two texts of the same meaning (here: {pairs}). "
-            "Uniformity: how evenly all vectors spread. Lower is better on both. Training trades one for the other. See"
-        )
-        figure = figures.space_path(steps, alignment, uniformity, best)
-        yield draw(
-            "path", "Alignment and uniformity over training", words, figure, "Wang and Isola, 2020"
-        )
-    if before := kept["before"]:
-        task = (
-            "STSBenchmark"
-            if "STSBenchmark" in before
-            else max(before, key=lambda name: len(before[name][0]))
-        )
-        gold, cosines = before[task][0], {time: of[task][1] for time, of in kept.items() if of}
-        words = (
-            f"The {len(gold):,} pairs of {SHORT_NAMES.get(task, task)} that judge. Pairs with a high gold "
-            "score should have a high cosine, so the bands should lie apart. Dots are medians. See"
-        )
-        figure = figures.cosines_by_gold(by_gold_band(gold, cosines))
-        yield draw("cosines", "Cosine by gold score", words, figure, "RankCSE Fig. 5")
-    if seen:
-        sample = f"{len(run.sample)} random sentences of the corpus"
-        words = f"Cosines of all pairs of {sample}. They are unrelated, so their cosines should be near 0. See"
-        figure = figures.in_batch_cosines({time: space.cosines for time, space in seen.items()})
-        yield draw("in-batch", "In-batch similarity", words, figure, "DCLR Fig. 1")
-        shares = {time: space.shares for time, space in seen.items()}
-        words = (
-            f"How much of the variance of the vectors of {sample} lies along each direction. The effective rank says "
-            f"how many directions they use, of at most {max(map(len, shares.values()))}."
-        )
-        figure = figures.spectrum(
-            shares, {time: effective_rank(values) for time, values in shares.items()}
-        )
-        yield draw("spectrum", "Covariance spectrum", words, figure)
+        figure = figures.space_path(steps, alignment, uniformity, best_step)
+        title = "Alignment and uniformity over training"
+        yield draw("path", title, caption, figure, "Wang and Isola, 2020")
+
+
+def _pair_figures(by_time: Mapping[str, TaskCosines], draw: Draw) -> Iterator[PageFigure]:
+    """The cosines of the judging pairs, by their gold score."""
+    from isotrope.report import figures
+
+    if "before" not in by_time:
+        return
+    tasks = by_time["before"]
+    task = max(tasks, key=lambda name: len(tasks[name][0]))
+    if "STSBenchmark" in tasks:
+        task = "STSBenchmark"
+    gold = tasks[task][0]
+    caption = (
+        f"The {len(gold):,} pairs of {SHORT_NAMES.get(task, task)} that judge. Pairs with a high"
+        " gold score should have a high cosine, so the bands should lie apart. Dots are medians."
+        " See"
+    )
+    bands = by_gold_band(gold, {time: cosines[task][1] for time, cosines in by_time.items()})
+    figure = figures.cosines_by_gold(bands)
+    yield draw("cosines", "Cosine by gold score", caption, figure, "RankCSE Fig. 5")
+
+
+def _space_figures(run: RunFolder, models: Mapping[str, Space], draw: Draw) -> Iterator[PageFigure]:
+    """The cosines and the spectrum of the sample's vectors."""
+    from isotrope.report import figures
+
+    if not models:
+        return
+    sample = f"{len(run.sample)} random sentences of the corpus"
+    caption = (
+        f"Cosines of all pairs of {sample}. They are unrelated, so their cosines should be near 0."
+        " See"
+    )
+    figure = figures.in_batch_cosines({time: space.cosines for time, space in models.items()})
+    yield draw("in-batch", "In-batch similarity", caption, figure, "DCLR Fig. 1")
+
+    shares = {time: space.shares for time, space in models.items()}
+    ranks = {time: effective_rank(values) for time, values in shares.items()}
+    directions = max(len(values) for values in shares.values())
+    caption = (
+        f"How much of the variance of the vectors of {sample} lies along each direction. The"
+        f" effective rank says how many directions they use, of at most {directions}."
+    )
+    yield draw("spectrum", "Covariance spectrum", caption, figures.spectrum(shares, ranks))
 
 
 def _series(metrics: Sequence[Record], *keys: str) -> "list[Curve]":
     """The values of ``keys`` over the steps whose record has them all."""
     rows = [record for record in metrics if all(key in record for key in keys)]
-    return [([row["step"] for row in rows], [float(row[key]) for row in rows]) for key in keys]
+    steps = [row["step"] for row in rows]
+    return [(steps, [float(row[key]) for row in rows]) for key in keys]
 
 
 def loss_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
@@ -213,57 +297,67 @@ def loss_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
 
 
 def dev_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
-    """Dev score over the steps as Spearman × 100: each set, and the mean of several, which selects."""
+    """Dev score over the steps as Spearman × 100: each set, and the mean of several."""
     curves = _curves(metrics, "score", {"step", "alignment", "uniformity"})
-    return {
-        name: (steps, [100 * value for value in values]) for name, (steps, values) in curves.items()
-    }
+    return {name: (steps, [100 * x for x in values]) for name, (steps, values) in curves.items()}
 
 
-def _curves(metrics: Sequence[Record], key: str, known: set[str]) -> "dict[str, Curve]":
-    """A number that is logged, and the parts that are logged with it; a single part is the number
-    itself.
+def _curves(metrics: Sequence[Record], total: str, ignored: set[str]) -> "dict[str, Curve]":
+    """A number that is logged, and its summands, which are logged with it; a single summand is the
+    number itself.
     """
-    parts = list(
-        dict.fromkeys(
-            name for row in metrics if key in row for name in row if name not in {key, *known}
-        )
-    )
-    drawn = parts if len(parts) == 1 else [key, *parts]
-    return {name: curve for name in drawn if (curve := _series(metrics, key, name)[1])[0]}
+    summands: list[str] = []
+    for record in metrics:
+        if total in record:
+            summands += [name for name in record if name not in {total, *ignored, *summands}]
+    names = summands if len(summands) == 1 else [total, *summands]
+
+    curves = {}
+    for name in names:
+        steps, values = _series(metrics, total, name)[1]
+        if steps:
+            curves[name] = (steps, values)
+    return curves
 
 
 def _facts(run: RunFolder, method: str, identity: Record) -> Table:
     """What was run, on what, and what was kept."""
-    result, encoder = run.result, run.preset.encoder
-    facts = {
-        "preset": method,
-        "backbone": f"{encoder.backbone} ({encoder.pooling or 'its own pooling'})",
-    }
+    encoder = run.preset.encoder
+    pooling = encoder.pooling or "its own pooling"
+    facts = {"preset": method, "backbone": f"{encoder.backbone} ({pooling})"}
     if encoder.student:
         facts["student"] = encoder.student
     if encoder.lora:
         facts["trained"] = f"an adapter of rank {encoder.lora.rank}, {encoder.lora.save}"
-    if result:
-        corpus, selection = result["corpus"], result["selection"]
-        facts["corpus"] = f"{corpus['used']:,} of {corpus['rows']:,} sentences"
-        facts["kept"] = f"the last step, {selection['steps']}: no dev pairs"
-        if (best := selection["best_step"]) is not None:
-            on = f"{100 * selection['best_score']:.2f} on {', '.join(selection['sets'])}"
-            facts["kept"] = f"step {best} of {selection['steps']}, {on}"
-        facts["training time"] = f"{duration(selection['seconds'])} (since it was last started)"
+    if run.result:
+        facts |= _result_facts(run.result)
     else:
-        facts["last record"] = f"step {max((record['step'] for record in run.metrics), default=0)}"
-    return Table(
-        "The run", ["", ""], [*facts.items(), ("seed", str(identity.get("seed", "")))], words=2
-    )
+        last_step = max((record["step"] for record in run.metrics), default=0)
+        facts["last record"] = f"step {last_step}"
+    facts["seed"] = str(identity.get("seed", ""))
+    return Table("The run", ["", ""], list(facts.items()), words=2)
 
 
-def _environment(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    plain = {key: value for key, value in found.items() if key != "packages"} | found.get(
-        "packages", {}
-    )
-    return [
-        (k, ", ".join(map(str, v)) or "none" if isinstance(v, list) else str(v))
-        for k, v in plain.items()
-    ]
+def _result_facts(result: Record) -> dict[str, str]:
+    corpus = result["corpus"]
+    selection = result["selection"]
+    kept = f"the last step, {selection['steps']}: no dev pairs"
+    if selection["best_step"] is not None:
+        score = f"{100 * selection['best_score']:.2f} on {', '.join(selection['sets'])}"
+        kept = f"step {selection['best_step']} of {selection['steps']}, {score}"
+    return {
+        "corpus": f"{corpus['used']:,} of {corpus['rows']:,} sentences",
+        "kept": kept,
+        "training time": f"{duration(selection['seconds'])} (since it was last started)",
+    }
+
+
+def _environment(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The machine and the versions, without their table of packages."""
+    rows = []
+    plain = {key: value for key, value in environment.items() if key != "packages"}
+    for key, value in {**plain, **environment.get("packages", {})}.items():
+        if isinstance(value, list):
+            value = ", ".join(map(str, value)) or "none"
+        rows.append((key, str(value)))
+    return rows

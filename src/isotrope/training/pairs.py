@@ -24,8 +24,11 @@ STSB, SICKR = "STSBenchmark", "SICKRelatedness"
 DEV_SETS = {"stsb-dev": STSB, "sickr-dev": SICKR, "stsb": STSB, "sickr": SICKR}
 TRANSFER_DEV = "transfer-dev"
 JUDGING: dict[str, tuple[Sequence[str], str]] = {  # sets that judge, by name -> tasks, split
-    "sts": (STS_TASKS, "test"), "stsb": ([STSB], "test"), "stsb-dev": ([STSB], "dev"), "none": ([], ""),
-}  # fmt: skip
+    "sts": (STS_TASKS, "test"),
+    "stsb": ([STSB], "test"),
+    "stsb-dev": ([STSB], "dev"),
+    "none": ([], ""),
+}
 SHIPPED_DEV = {*DEV_SETS, TRANSFER_DEV}  # these judge no run: see `judges`
 
 
@@ -44,32 +47,35 @@ class TransferDev:
 
     def accuracy(self, encoder: Encoder) -> float:
         """The mean dev accuracy, as a fraction."""
-        found = run(encoder, "transfer", self.data, SUITES["transfer"].averaged, "fast")
-        return float(np.mean([task["dev_accuracy"] for task in found.values()]))
+        scores = run(encoder, "transfer", self.data, SUITES["transfer"].averaged, "fast")
+        return float(np.mean([task["dev_accuracy"] for task in scores.values()]))
 
 
-def dev_names(given: str | Iterable[str]) -> list[str]:
+def dev_names(dev: str | Iterable[str]) -> list[str]:
     """The sets that ``dev`` names, one by one, without ``none``."""
-    each = [given] if isinstance(given, str) else given
-    return [part for names in each for part in names.split(",") if part != "none"]
+    names: list[str] = []
+    for words in [dev] if isinstance(dev, str) else dev:
+        names += words.split(",")
+    return [name for name in names if name != "none"]
 
 
 def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, GradedPairs]:
     """Name -> pairs, for those of the names of `dev_names` that are pairs."""
-    found: dict[str, GradedPairs] = {}
-    for name in (one for one in names if one != TRANSFER_DEV):
+    by_name: dict[str, GradedPairs] = {}
+    for name in names:
+        if name == TRANSFER_DEV:
+            continue
         if name.endswith((".tsv", ".csv")) or Path(name).is_file():
             pairs = read_pairs(name)
         else:
             check_known("dev set", name, DEV_SETS, ", a .tsv file, or none")
             pairs = load_sts(data, DEV_SETS[name], ["dev"])["dev"]
         label = name if name in DEV_SETS else pairs.name
-        if label in found:
-            raise UserError(
-                f"two dev sets are called {label!r}", "rename a file, or name each set once"
-            )
-        found[label] = pairs
-    return found
+        if label in by_name:
+            problem = f"two dev sets are called {label!r}"
+            raise UserError(problem, "rename a file, or name each set once", "equal-dev-names")
+        by_name[label] = pairs
+    return by_name
 
 
 def judges(
@@ -89,17 +95,21 @@ def judges(
         pairs = read_pairs(given_labels(labels))
         if pairs.checksum() in {each.checksum() for each in dev.values()}:
             remedy = "leave labels out: then half of it selects, and half judges"
-            raise UserError(f"{pairs.name} both selects and judges", remedy)
+            raise UserError(f"{pairs.name} both selects and judges", remedy, "selects-and-judges")
         return {pairs.name: {"test": pairs}}, dict(dev)
-    kept, held = {}, {}
+
+    selecting: dict[str, GradedPairs] = {}
+    judging: dict[str, dict[str, GradedPairs]] = {}
     for name, pairs in dev.items():
         order = Permutation(len(pairs), 0)[np.arange(len(pairs))]
-        kept[name], held[name] = (pairs.rows(np.sort(half)) for half in np.array_split(order, 2))
-    return {name: {"test": pairs} for name, pairs in held.items()}, kept
+        first, second = np.array_split(order, 2)
+        selecting[name] = pairs.rows(np.sort(first))
+        judging[name] = {"test": pairs.rows(np.sort(second))}
+    return judging, selecting
 
 
 def given_labels(labels: Any, columns: str | Sequence[str] | None = None) -> str | Labels | None:
-    """The labels that judge a run: a set's name as it is; anything else as `read_labels` reads it."""
+    """The labels that judge a run: a set's name as it is, all else as `read_labels` reads it."""
     if labels is None or (isinstance(labels, str) and labels in JUDGING):
         return labels
     if isinstance(labels, str) and not Path(labels).suffix and not Path(labels).exists():
@@ -121,11 +131,12 @@ def named_pairs(
         names = [name for name in names if name not in SHIPPED_DEV]
     if labels is None and set(names) <= SHIPPED_DEV:
         labels = "sts" if data else "none"
-    found = dev_pairs(names, data)
-    judging, kept = judges("none" if isinstance(labels, RetrievalSet) else labels, found, data)
-    if TRANSFER_DEV not in names:
-        return judging, dict(kept)
-    # refuses missing and broken files now, not at the first evaluation
-    for task in SUITES["transfer"].averaged:
-        load_transfer(data, task)
-    return judging, {**kept, TRANSFER_DEV: TransferDev(data_folder(data))}
+    if isinstance(labels, RetrievalSet):
+        labels = "none"
+    judging, pairs = judges(labels, dev_pairs(names, data), data)
+    selecting: dict[str, GradedPairs | TransferDev] = dict(pairs)
+    if TRANSFER_DEV in names:
+        for task in SUITES["transfer"].averaged:  # refuses missing and broken files now
+            load_transfer(data, task)
+        selecting[TRANSFER_DEV] = TransferDev(data_folder(data))
+    return judging, selecting

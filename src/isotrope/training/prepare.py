@@ -1,6 +1,6 @@
 """The first step of a run: every check, and everything that training needs, built once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +23,7 @@ from isotrope.encoder.prompts import Prompts, refuse_routes, used_prompt
 from isotrope.encoder.student import student_of
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
-from isotrope.preset.preset import (
-    EncoderSettings,
-    Preset,
-    build_objective,
-    open_teachers,
-)
+from isotrope.preset.preset import EncoderSettings, Preset, build_objective, open_teachers
 from isotrope.store.job import Job
 from isotrope.text.corpus import Texts
 from isotrope.text.coverage import coverage, unknown_warning
@@ -37,7 +32,10 @@ from isotrope.training.folder import RunFolder
 from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs
 from isotrope.training.processes import process_count, process_number
 
-SHOWN = 500  # of these, kept for the report
+REPORTED_TEXTS = 500  # of the watched sentences, kept for the report
+# Vectors that differ by less than this share of the largest value are equal.
+ROUNDING = 1e-6
+PROBED_TEXTS = 8
 
 
 @dataclass(frozen=True)
@@ -54,53 +52,39 @@ class TrainingPlan(RunInputs):
 
 def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     """Load, clean, build and check. Nothing is written to the folder before the last check."""
-    preset, corpus, train, folder = (
-        inputs.preset,
-        inputs.corpus,
-        inputs.preset.train,
-        RunFolder(job.folder),
-    )
-    if missing := {*inputs.log_to} - {*get_available_reporting_integrations()}:
-        problem = f"tracker {min(missing)!r} is unknown or not installed"
-        raise UserError(problem, "install its package, or leave out --log-to")
-    # it keeps its own maximum length; train.max_length holds in training only
+    _check_trackers(inputs)
+    preset = inputs.preset
+    corpus = inputs.corpus
+    # It keeps its own maximum length; train.max_length is only that of training.
     model = untrained(preset.encoder)
-    longest, frame = (
-        _longest(model, preset),
-        getattr(model.tokenizer, "num_special_tokens_to_add", int)(False),
-    )
-    if not frame < train.max_length <= longest:
-        problem = f"{preset.encoder.backbone} cannot read texts with train.max_length = {train.max_length}"
-        raise UserError(
-            problem,
-            f"choose more than {frame} (which stand around every text) and at most {longest}",
-        )
+    _check_length(model, preset)
     if not preset.encoder.lora:  # in half precision, weights lose most of training's small steps
         model.float()
-    PermutedBatches(  # refuses too few rows
-        corpus,
-        train.batch_size,
-        inputs.seed,
-        limit=inputs.max_texts,
-        world_size=process_count(),
-        rounds=corpus.rounds,
-    )
+    _check_row_count(inputs)
     sample = Sample(corpus, inputs.max_texts, inputs.seed)
+
     torch.manual_seed(inputs.seed)  # of the first weights of the adapter and the head
     _add_adapter(preset, model)
     context = BuildContext.of(
-        model, corpus=corpus, rows=sample.rows, folder=job.folder, max_length=train.max_length
+        model,
+        corpus=corpus,
+        rows=sample.rows,
+        folder=job.folder,
+        max_length=preset.train.max_length,
     )
     objective = build_objective(preset, model, inputs.seed, context=context)
     _rehearse(objective, corpus, preset)
-    if train.compile:
+    if preset.train.compile:
         compile_layers(model)
+
     watched = Sample(corpus, min(WATCHED, len(corpus)), WATCHED_SEED).texts()
+    folder = RunFolder(job.folder)
     if process_number() == 0:
         job.begin()
-        folder.begin(preset, watched[:SHOWN])
-        for line in filter(None, _told(inputs, model, sample, watched)):
-            console.print(line)
+        folder.begin(preset, watched[:REPORTED_TEXTS])
+        for line in (*_introduction(inputs, sample), *_notes(inputs, model, sample, watched)):
+            if line:
+                console.print(line)
     objective.teachers = open_teachers(preset, context)
     return TrainingPlan(
         **vars(inputs),
@@ -128,18 +112,22 @@ def untrained(settings: EncoderSettings) -> SentenceTransformer:
     return student_of(model, settings.student)
 
 
-def _add_adapter(preset: Preset, model: SentenceTransformer) -> None:
-    """With ``[encoder.lora]``, train an adapter alone."""
-    if (lora := preset.encoder.lora) is None:
-        return
-    add_adapter(model, lora.rank, lora.alpha, lora.dropout, lora.targets)
-    if lora.save == "adapter":
-        changed = {"student": preset.encoder.student, "bidirectional": preset.encoder.bidirectional}
-        changed["pooling"] = any(isinstance(module, WeightedLayerPooling) for module in model)
-        for key in filter(changed.get, changed):
-            problem = f"encoder.lora.save = 'adapter': its files cannot hold encoder.{key}"
-            raise UserError(problem, "set encoder.lora.save = 'merged'")
-        name_base(model, locate(preset.encoder.backbone))
+def _check_trackers(inputs: RunInputs) -> None:
+    missing = {*inputs.log_to} - {*get_available_reporting_integrations()}
+    if missing:
+        problem = f"tracker {min(missing)!r} is unknown or not installed"
+        raise UserError(problem, "install its package, or leave out --log-to", "unknown-tracker")
+
+
+def _check_length(model: SentenceTransformer, preset: Preset) -> None:
+    """Check that the model can read texts of ``train.max_length`` tokens."""
+    length = preset.train.max_length
+    longest = _longest(model, preset)
+    frame = getattr(model.tokenizer, "num_special_tokens_to_add", int)(False)
+    if not frame < length <= longest:
+        problem = f"{preset.encoder.backbone} cannot read texts with train.max_length = {length}"
+        remedy = f"choose more than {frame} (which stand around every text) and at most {longest}"
+        raise UserError(problem, remedy, "impossible-length")
 
 
 def _longest(model: SentenceTransformer, preset: Preset) -> int:
@@ -148,81 +136,141 @@ def _longest(model: SentenceTransformer, preset: Preset) -> int:
     return position_limit(config, preset.encoder.backbone) or preset.train.max_length
 
 
+def _check_row_count(inputs: RunInputs) -> None:
+    """Refuse a corpus with too few rows for a batch."""
+    PermutedBatches(
+        inputs.corpus,
+        inputs.preset.train.batch_size,
+        inputs.seed,
+        limit=inputs.max_texts,
+        world_size=process_count(),
+        rounds=inputs.corpus.rounds,
+    )
+
+
+def _add_adapter(preset: Preset, model: SentenceTransformer) -> None:
+    """With ``[encoder.lora]``, train only an adapter."""
+    lora = preset.encoder.lora
+    if lora is None:
+        return
+    add_adapter(model, lora.rank, lora.alpha, lora.dropout, lora.targets)
+    if lora.save != "adapter":
+        return
+    in_no_file = {
+        "student": preset.encoder.student,
+        "bidirectional": preset.encoder.bidirectional,
+        "pooling": any(isinstance(module, WeightedLayerPooling) for module in model),
+    }
+    for key, value in in_no_file.items():
+        if value:
+            problem = f"encoder.lora.save = 'adapter': its files cannot hold encoder.{key}"
+            remedy = "set encoder.lora.save = 'merged'"
+            raise UserError(problem, remedy, "adapter-cannot-hold")
+    name_base(model, locate(preset.encoder.backbone))
+
+
 def _rehearse(objective: Objective, corpus: Texts, preset: Preset) -> None:
     """Make the checks of the objective's first step now, before long work. The objective's state
     does not change.
     """
-    model, rows = objective.model, corpus.dataset[: preset.train.batch_size]
-    first, others, length = (
-        used_prompt(model),
-        preset.encoder.positive_prompt,
-        preset.train.max_length,
-    )
-    features = []
-    for place, name in enumerate(corpus.columns):
-        prompt = first if place == 0 or others is None else others
-        read = model.preprocess(rows[name], prompt=prompt or None, max_length=length)
-        features.append(batch_to_device(read, model.device))
+    model = objective.model
+    columns = _first_batch(model, corpus, preset)
     objective.to(model.device)
-    before = {name: value.clone() for name, value in objective.components.state_dict().items()}
+    state = {name: value.clone() for name, value in objective.components.state_dict().items()}
     with torch.no_grad():
-        objective.train().view(features, None)  # refuses equal views
-    objective.components.load_state_dict(before)
+        objective.train().view(columns, None)  # refuses equal views
+    objective.components.load_state_dict(state)
     model.eval()
-    _refuse_first_token_alone(model, features[0], preset)
+    _refuse_blind_pooling(model, columns[0], preset)
 
 
-def _refuse_first_token_alone(
+def _first_batch(model: SentenceTransformer, corpus: Texts, preset: Preset) -> list[dict[str, Any]]:
+    """The features of each text column of the corpus, of its first rows."""
+    rows = corpus.dataset[: preset.train.batch_size]
+    prompt = used_prompt(model)
+    columns = []
+    for number, name in enumerate(corpus.columns):
+        if number == 1 and preset.encoder.positive_prompt is not None:
+            prompt = preset.encoder.positive_prompt
+        features = model.preprocess(
+            rows[name], prompt=prompt or None, max_length=preset.train.max_length
+        )
+        columns.append(batch_to_device(features, model.device))
+    return columns
+
+
+def _refuse_blind_pooling(
     model: SentenceTransformer, column: dict[str, Any], preset: Preset
 ) -> None:
-    """A model that reads from left to right knows nothing of a text at its first token, which [CLS]
-    pooling takes.
+    """Refuse [CLS] pooling of a model that reads from left to right: at its first token, it knows
+    nothing of a text.
     """
-    few = {key: value[:8] if isinstance(value, Tensor) else value for key, value in column.items()}
-    if "offsets" in column or (ids := few["input_ids"]).dim() != 2:  # word vectors
+    features = dict(column)
+    for key, value in column.items():
+        if isinstance(value, Tensor):
+            features[key] = value[:PROBED_TEXTS]
+    ids = features["input_ids"]
+    if "offsets" in column or ids.dim() != 2:  # word vectors
         return
-    first = few["attention_mask"].argmax(dim=1, keepdim=True)  # (N, 1)
-    # (N, L) all tokens but the first are others
-    changed = ids.roll(1, dims=1).scatter(1, first, ids.gather(1, first))
+
+    # All tokens but the first are replaced by those of the text before.
+    first = features["attention_mask"].argmax(dim=1, keepdim=True)  # (N, 1)
+    changed_ids = ids.roll(1, dims=1).scatter(1, first, ids.gather(1, first))  # (N, L)
     with torch.no_grad():
-        told, other = (
-            model(few | {"input_ids": each})["sentence_embedding"] for each in (ids, changed)
+        vectors = model(dict(features))["sentence_embedding"]
+        changed = model(features | {"input_ids": changed_ids})["sentence_embedding"]
+    if bool((vectors - changed).abs().max() <= ROUNDING * vectors.abs().max()):
+        encoder = preset.encoder
+        problem = (
+            f"the vectors of {encoder.backbone} with encoder.pooling = {encoder.pooling!r}"
+            " depend only on the first token of a text"
         )
-    if bool((told - other).abs().max() <= 1e-6 * told.abs().max()):
-        problem = f"the vectors of {preset.encoder.backbone} with encoder.pooling = {preset.encoder.pooling!r}"
-        raise UserError(
-            f"{problem} tell a text's first token alone",
-            "choose --set encoder.pooling=lasttoken, or mean",
-        )
+        remedy = "choose --set encoder.pooling=lasttoken, or mean"
+        raise UserError(problem, remedy, "blind-pooling")
 
 
-def _told(
-    inputs: RunInputs, model: SentenceTransformer, sample: Sample, watched: Sequence[str]
-) -> Iterator[str]:
-    """What is trained, how, and on how much of the text."""
-    text, preset, encoder, train = (
-        inputs.text,
-        inputs.preset,
-        inputs.preset.encoder,
-        inputs.preset.train,
-    )
-    columns, name = inputs.corpus.columns, public_name(encoder.backbone)
+def _introduction(inputs: RunInputs, sample: Sample) -> Iterator[str]:
+    """What is trained, and how."""
+    preset = inputs.preset
+    encoder = preset.encoder
+    name = public_name(encoder.backbone)
     yield str(inputs.corpus.report)
-    rows = "sentences" if preset.pairs is None else "pairs" if len(columns) > 1 else "passages"
-    epochs = f"{train.epochs:g} epoch" + ("" if train.epochs == 1 else "s")
+
+    rows = "sentences"
+    if preset.pairs is not None:
+        rows = "pairs" if len(inputs.corpus.columns) > 1 else "passages"
+    epochs = f"{preset.train.epochs:g} epoch" + ("" if preset.train.epochs == 1 else "s")
     student = f"{encoder.student} of {name}" if encoder.student else name
-    yield f"{preset.name} from {student}: {len(sample):,} {rows}, {epochs}, batches of {train.batch_size}"
-    if inputs.chosen:
+    amount = f"{len(sample):,} {rows}, {epochs}, batches of {preset.train.batch_size}"
+    yield f"{preset.name} from {student}: {amount}"
+
+    if inputs.is_chosen:
         kind = "a sentence-embedding model" if preset.name == "adapt" else "a raw language model"
         yield f"no preset was named, and {name} is {kind}: --preset {preset.name}"
     if encoder.pooling is not None and not is_bare(encoder.backbone):
-        yield f"note: the new model has the pooling {encoder.pooling}, and is compared with {name} as it is"
+        yield (
+            f"note: the new model has the pooling {encoder.pooling},"
+            f" and is compared with {name} as it is"
+        )
     yield threads_line()
     if not inputs.selecting:
         yield "no dev pairs: label-free signals are shown, and the last checkpoint is kept"
-    split, longest = not (text.split or preset.pairs or len(columns) > 1), _longest(model, preset)
+
+
+def _notes(
+    inputs: RunInputs, model: SentenceTransformer, sample: Sample, watched: list[str]
+) -> Iterator[str]:
+    """How much of the text is read, with warnings; "" for a warning that is not needed."""
+    text = inputs.text
+    encoder = inputs.preset.encoder
+    can_be_split = not (text.split or inputs.preset.pairs or len(inputs.corpus.columns) > 1)
     yield from coverage(
-        model, used_prompt(model), sample, train.max_length, longest=longest, split=split
+        model,
+        used_prompt(model),
+        sample,
+        inputs.preset.train.max_length,
+        longest=_longest(model, inputs.preset),
+        split=can_be_split,
     )
     yield unknown_warning(model, watched)
     yield Prompts(encoder.prompt, encoder.prompt_name).note(model, encoder.backbone)

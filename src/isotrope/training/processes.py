@@ -23,25 +23,24 @@ def refuse_several(command: str) -> None:
     """Refuse to run in several processes: each would do the whole work, and all would write to the
     same place.
     """
-    if (count := process_count()) > 1:
-        raise UserError(
-            f"{command} needs one process, not {count}",
-            "start it without a launcher such as torchrun",
-        )
+    count = process_count()
+    if count > 1:
+        problem = f"{command} needs one process, not {count}"
+        remedy = "start it without a launcher such as torchrun"
+        raise UserError(problem, remedy, "several-processes")
 
 
 @contextmanager
 def with_others() -> Iterator[None]:
-    """Computing with other processes: if one of them is lost, so is the work since the last
+    """Compute with other processes. If one of them is lost, so is the work since the last
     checkpoint.
     """
     try:
         yield
     except RuntimeError as error:
         # gloo has no class of its own for it
-        if process_count() == 1 or not (
-            isinstance(error, distributed.DistError) or "gloo" in str(error)
-        ):
+        is_lost = isinstance(error, distributed.DistError) or "gloo" in str(error)
+        if process_count() == 1 or not is_lost:
             raise
         raise Stopped("another process of this run has ended", code=1) from error
 
@@ -58,9 +57,17 @@ def leave(*, failed: bool) -> None:
 
 
 PACKAGES = (
-    "isotrope", "torch", "sentence-transformers", "transformers", "tokenizers", "accelerate", "datasets", "numpy",
-    "scipy", "scikit-learn",
-)  # fmt: skip
+    "isotrope",
+    "torch",
+    "sentence-transformers",
+    "transformers",
+    "tokenizers",
+    "accelerate",
+    "datasets",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+)
 
 
 def environment() -> dict[str, Any]:
@@ -84,16 +91,12 @@ def source(root: Path) -> str:
     """xxh3 (64 bits, hexadecimal) of a package's code and presets: equal in a checkout, an
     installation and a copy.
     """
-    files = sorted(
-        path.relative_to(root).as_posix()
-        for path in (*root.rglob("*.py"), *root.glob("presets/*.toml"))
-    )
-    total = xxhash.xxh3_64()
-    for name in files:
-        total.update(
-            f"{name}\n".encode() + (root / name).read_bytes().replace(b"\r\n", b"\n") + b"\0"
-        )
-    return total.hexdigest()
+    paths = [*root.rglob("*.py"), *root.glob("presets/*.toml")]
+    digest = xxhash.xxh3_64()
+    for name in sorted(path.relative_to(root).as_posix() for path in paths):
+        content = (root / name).read_bytes().replace(b"\r\n", b"\n")
+        digest.update(f"{name}\n".encode() + content + b"\0")
+    return digest.hexdigest()
 
 
 @cache
@@ -103,15 +106,15 @@ def commit(file: Path) -> str | None:
 
     So a package that is installed below a user's own repository does not take that one's commit.
     """
-    tracked, described = (
-        ["ls-files", "--error-unmatch", file.name],
-        "describe --always --dirty --abbrev=40 --exclude=*",
-    )
     try:
-        for command in (tracked, described.split()):
-            # a lock would stay if this process is killed
-            git = ["git", "--no-optional-locks", *command]
-            found = subprocess.run(git, cwd=file.parent, capture_output=True, text=True, check=True)
+        _git(file.parent, "ls-files", "--error-unmatch", file.name)
+        return _git(file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
         return None
-    return found.stdout.strip()
+
+
+def _git(folder: Path, *words: str) -> str:
+    """What git prints. It takes no lock, which would stay if this process is killed."""
+    command = ["git", "--no-optional-locks", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()

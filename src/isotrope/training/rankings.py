@@ -23,14 +23,17 @@ from isotrope.encoder.prompts import refuse_routes, role_prompt, used_prompt
 from isotrope.evaluation.search import RankedLists
 from isotrope.post.ranking_map import ranking_loss
 from isotrope.store.files import RecordLog
-from isotrope.training.checkpoints import Sealing, checkpoint_step, last_checkpoint
-from isotrope.training.fit import GiveBack, train_from
+from isotrope.training.callbacks import ReleaseMemory
+from isotrope.training.checkpoints import SealCheckpoint, checkpoint_step, last_checkpoint
+from isotrope.training.fit import train_from
 from isotrope.training.trainer import Trainer
 
 SCALE = 20.0  # of the student's cosines: one over the temperature 0.05
-RATE, WARMUP = 1e-4, 0.1
-CHECKPOINTED = 100  # steps
-LENGTH = 128  # tokens of a query
+LEARNING_RATE = 1e-4
+WARMUP_SHARE = 0.1
+WEIGHT_DECAY = 0.01
+SAVE_STEPS = 100
+QUERY_LENGTH = 128  # tokens
 
 
 class RankingLoss(nn.Module):
@@ -40,7 +43,8 @@ class RankingLoss(nn.Module):
 
     def __init__(self, model: SentenceTransformer, documents: Vectors, lists: RankedLists) -> None:
         super().__init__()
-        self.model, self.step = model, 0
+        self.model = model
+        self.step = 0
         unit = F.normalize(torch.from_numpy(np.asarray(documents, dtype=np.float32)), dim=-1)
         scores = torch.from_numpy(np.asarray(lists.scores, dtype=np.float32))
         self.documents: Tensor = nn.Buffer(unit, persistent=False)
@@ -85,25 +89,23 @@ def learn_rankings(
         UserError: the student reads queries in another way than documents; the training diverged.
     """
     refuse_routes(model, "the model")
-    if (saved := output / "model").is_dir():
+    saved = output / "model"
+    if saved.is_dir():
         return saved
     checkpoints = output / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
-    start, log = (
-        last_checkpoint(checkpoints, lambda line: None),
-        RecordLog(output / "metrics.jsonl"),
-    )
-    loss, batch = RankingLoss(model, documents, lists), min(batch, len(queries))
-    # the dropout of a step depends on its number alone
-    loss.step = checkpoint_step(start) if start else 0
+    start = last_checkpoint(checkpoints, lambda line: None)
+    loss = RankingLoss(model, documents, lists)
+    loss.step = checkpoint_step(start)  # the dropout of a step depends only on its number
+    batch = min(batch, len(queries))
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(checkpoints),
         max_steps=max(1, texts // batch),
         per_device_train_batch_size=batch,
-        learning_rate=RATE,
-        warmup_steps=WARMUP,
-        weight_decay=0.01,
-        save_steps=CHECKPOINTED,
+        learning_rate=LEARNING_RATE,
+        warmup_steps=WARMUP_SHARE,
+        weight_decay=WEIGHT_DECAY,
+        save_steps=SAVE_STEPS,
         logging_steps=50,
         seed=seed,
         data_seed=seed,
@@ -118,10 +120,10 @@ def learn_rankings(
         model=model,
         args=arguments,
         loss=loss,
-        callbacks=[GiveBack(), Sealing(log)],
+        callbacks=[ReleaseMemory(), SealCheckpoint(RecordLog(output / "metrics.jsonl"))],
         train_dataset=Dataset.from_dict({"query": queries, "label": list(range(len(queries)))}),
     )
-    with limit_length(model, LENGTH):
+    with limit_length(model, QUERY_LENGTH):
         train_from(trainer, start)
     trainer.refuse_divergence()
     save(model, saved)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +17,29 @@ from isotrope.encoder.checksum import GivenModel, located
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.length import limit_length
 from isotrope.errors import UserError
-from isotrope.preset.preset import Preset
+from isotrope.preset.tables import names_backbone
 from isotrope.report.card import save_card
 from isotrope.report.outcome import Outcome
 from isotrope.store.job import Job
-from isotrope.text import TextSource, read_text
+from isotrope.text import read_text
 from isotrope.text.permutation import evenly
 from isotrope.training.fit import fit
 from isotrope.training.folder import KIND, RunFolder
-from isotrope.training.inputs import read_inputs, resolved_preset, training_text, untrained_teachers
+from isotrope.training.inputs import (
+    RunRequest,
+    read_inputs,
+    resolved_preset,
+    training_text,
+    untrained_teachers,
+)
 from isotrope.training.judge import judge, run_card
 from isotrope.training.page import write_report
 from isotrope.training.pairs import given_labels
 from isotrope.training.prepare import prepare
 from isotrope.training.processes import process_count, process_number, refuse_several, with_others
 
-PROBED = 64  # texts that say how fast a model reads
-# a training step on a text, read twice, costs about as much as encoding it so many times
+PROBED_TEXTS = 64  # by which the speed of a model is measured
+# A training step on a text, read twice, costs about as much as encoding it so many times.
 STEP_COST = 8
 
 
@@ -41,7 +48,9 @@ class Run(Outcome):
 
     def __init__(self, job: Job, record: Mapping[str, Any]) -> None:
         """``record`` is empty in processes other than the first."""
-        self.job, self.folder, self.record = job, job.folder, record
+        self.job = job
+        self.folder = job.folder
+        self.record = record
 
     def report(self, file: str | Path) -> Path:
         """Write the page of the run, an .html file: see `isotrope.training.page.write_report`."""
@@ -81,7 +90,8 @@ def train(
     better.
 
     Args:
-        documents: text of any kind, as are the columns of tables below: see `isotrope.text.read_text`.
+        documents: text of any kind, as are the columns of tables below: see
+            `isotrope.text.read_text`.
         preset: the method: the name of a shipped preset, or a .toml file; None: ``adapt`` for a
             sentence-embedding model, ``simcse`` for a raw language model.
         model: what to begin with: a name, a folder, or a loaded model, which stays as it is; None:
@@ -108,7 +118,8 @@ def train(
         teachers: name of a teacher, or of one of its models in the preset -> the models to take
             instead.
         train_teachers: train the presets among the teachers first, on the same text and from the
-            same model. Their folders are in ``OUTPUT.teachers``.
+            same model, unless a preset names its own, such as simcse-bert-base. Their folders are
+            in ``OUTPUT.teachers``.
         text_column: the column of the texts.
         title_column: the column of the documents' titles.
         held_out: random documents to leave out of training: `isotrope.text.Documents.split` with
@@ -126,94 +137,122 @@ def train(
         UserError: a mistake of the user's; raised before long work if it can be found then.
         Stopped: Ctrl-C, or another process has ended; the same call goes on.
     """
-    first = process_number() == 0
-    console = console or plain_console(quiet=not first)
-    if train_teachers:
-        refuse_several("train_teachers")
+    console = console or plain_console(quiet=process_number() > 0)
     if process_count() > 1 and output is None:
-        raise UserError("several processes need a folder that all can read", "name an output")
-    opened = read_text(
-        documents,
-        text_column=text_column,
-        title_column=title_column,
-        positive=positive,
-        negatives=negatives,
-        split=split,
-        keep_duplicates=keep_duplicates,
+        problem = "several processes need a folder that all can read"
+        raise UserError(problem, "name an output", "no-output")
+    request = RunRequest(
+        text=read_text(
+            documents,
+            text_column=text_column,
+            title_column=title_column,
+            positive=positive,
+            negatives=negatives,
+            split=split,
+            keep_duplicates=keep_duplicates,
+        ),
+        preset=preset,
+        model=None if model is None else located(model),
+        labels=given_labels(labels, columns),
+        dev=dev,
+        data=data,
+        seed=seed,
+        max_texts=max_texts,
+        overrides=list(overrides),
+        prompt=prompt,
+        prompt_name=prompt_name,
+        positive_prompt=positive_prompt,
+        teachers=_located_teachers(teachers or {}),
+        held_out=held_out,
+        log_to=list(log_to),
     )
-    labels, overrides, log_to = given_labels(labels, columns), list(overrides), list(log_to)
-    common: dict[str, Any] = {
-        "model": None if model is None else located(model),
-        "dev": dev,
-        "data": data,
-        "seed": seed,
-        "max_texts": max_texts,
-        "prompt": prompt,
-        "prompt_name": prompt_name,
-        "positive_prompt": positive_prompt,
-        "held_out": held_out,
-        "log_to": log_to,
-    }
-    named = {
-        name: [located(one) for one in ([given] if isinstance(given, GivenModel) else given)]
-        for name, given in (teachers or {}).items()
-    }
-    method = resolved_preset(preset, common["model"], overrides, named) if train_teachers else None
-    untrained = untrained_teachers(method) if method else []
-    count = len(untrained) + 1
-    if method and untrained:
-        seconds = count * _seconds(
-            opened, method, common["model"] or method.encoder.backbone, max_texts
-        )
-        console.print(
-            f"{count} trainings, of {', '.join(untrained)} first, take about {duration(seconds)}"
-        )
-    for place, name in enumerate(untrained, start=1):
-        console.print(f"training {place} of {count}: the teacher {name}")
-        taught = train(
-            opened,
-            preset=name,
-            output=output and Path(f"{output}.teachers", name),
-            labels="none",
-            restart=restart,
-            overrides=[one for one in overrides if one.startswith(("train.", "encoder."))],
-            console=console,
-            **common,
-        )
-        named[name] = [located(taught.model)]
-    if untrained:
-        console.print(f"training {count} of {count}: the student")
+    if train_teachers:
+        request = _with_trained_teachers(request, output, restart, console)
+    return _run(request, output, restart, console)
+
+
+def _located_teachers(
+    teachers: Mapping[str, GivenModel | Sequence[GivenModel]],
+) -> dict[str, list[str]]:
+    """Name -> the names or folders of its models."""
+    folders = {}
+    for name, models in teachers.items():
+        if isinstance(models, GivenModel):
+            models = [models]
+        folders[name] = [located(model) for model in models]
+    return folders
+
+
+def _run(request: RunRequest, output: str | Path | None, restart: bool, console: Console) -> Run:
+    """Prepare, fit and judge, unless the folder holds the result already."""
+    is_first = process_number() == 0
     with watch("reading the text", console):
-        inputs = read_inputs(
-            opened, preset=preset, labels=labels, overrides=overrides, teachers=named, **common
-        )
-    job = Job(output, KIND, inputs.identity, [opened], restart=restart)
-    folder = RunFolder(job.folder)
-    with with_others(), job.held() if first else nullcontext():
-        # the first process has begun anew; another may still see what was there before
-        if (found := None if restart else job.result()) is not None:
-            return Run(job, found if first else {})
+        inputs = read_inputs(request)
+    job = Job(output, KIND, inputs.identity, [request.text], restart=restart)
+    with with_others(), job.held() if is_first else nullcontext():
+        # The first process has begun anew; another may still see what was there before.
+        result = None if restart else job.result()
+        if result is not None:
+            return Run(job, result if is_first else {})
+
         with watch("preparing", console):
             plan = prepare(inputs, job, console)
         outcome = fit(plan)
-        if not first:
+        if not is_first:
             return Run(job, {})
+
         console.print("saving the model")
+        folder = RunFolder(job.folder)
         save(plan.model, folder.model)
-        result = judge(plan, outcome)
-        save_card(folder.model, run_card(plan, result))
-        return Run(job, job.finish(result))
+        record = judge(plan, outcome)
+        save_card(folder.model, run_card(plan, record))
+        return Run(job, job.finish(record))
 
 
-def _seconds(text: TextSource, method: Preset, model: str, max_texts: int | None) -> float:
+def _with_trained_teachers(
+    request: RunRequest, output: str | Path | None, restart: bool, console: Console
+) -> RunRequest:
+    """Train the presets among the teachers -> the request with their models in their place."""
+    refuse_several("train_teachers")
+    names = untrained_teachers(resolved_preset(request))
+    if not names:
+        return request
+    count = len(names) + 1
+    seconds = duration(count * _training_seconds(request))
+    console.print(f"{count} trainings, of {', '.join(names)} first, take about {seconds}")
+
+    teachers = dict(request.teachers)
+    run_settings = ("train.", "encoder.")
+    overrides = [each for each in request.overrides if each.startswith(run_settings)]
+    for number, name in enumerate(names, start=1):
+        console.print(f"training {number} of {count}: the teacher {name}")
+        teacher_request = replace(
+            request,
+            preset=name,
+            model=None if names_backbone(name) else request.model,
+            labels="none",
+            overrides=overrides,
+            teachers={},
+        )
+        folder = Path(f"{output}.teachers", name) if output else None
+        run = _run(teacher_request, folder, restart, console)
+        teachers[name] = [located(run.model)]
+    console.print(f"training {count} of {count}: the student")
+    return replace(request, teachers=teachers)
+
+
+def _training_seconds(request: RunRequest) -> float:
     """About how long a training takes on this machine, by how long it takes to encode some of its
     texts.
     """
-    corpus, encoder = training_text(text, method, max_texts), load(model)
-    some = corpus.texts(np.array(evenly(len(corpus), PROBED)))
-    with limit_length(encoder, method.train.max_length):
-        vectors_of(encoder, some[:2])  # the first call is slower
+    preset = resolved_preset(request)
+    corpus = training_text(request.text, preset, request.max_texts)
+    model = load(preset.encoder.backbone)
+    texts = corpus.texts(np.array(evenly(len(corpus), PROBED_TEXTS)))
+    with limit_length(model, preset.train.max_length):
+        vectors_of(model, texts[:2])  # the first call is slower
         began = time.monotonic()
-        vectors_of(encoder, some, batch_size=PROBED)
-    texts = method.train.epochs * min(max_texts or len(corpus), len(corpus))
-    return STEP_COST * texts * (time.monotonic() - began) / len(some)
+        vectors_of(model, texts, batch_size=PROBED_TEXTS)
+    seconds_a_text = (time.monotonic() - began) / len(texts)
+    count = min(request.max_texts or len(corpus), len(corpus))
+    return STEP_COST * preset.train.epochs * count * seconds_a_text

@@ -22,10 +22,12 @@ def inverse_sqrt(covariance: Tensor, method: Method = "zca") -> Tensor:
     centred features are.
     """
     try:
-        return _InverseSqrt.apply(covariance, method)  # type: ignore[no-any-return, no-untyped-call]
+        matrices: Tensor = _InverseSqrt.apply(covariance, method)  # type: ignore[no-untyped-call]
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
         remedy = "lower train.learning_rate, or set train.precision = fp32"
-        raise UserError("the embeddings to whiten are not finite", remedy) from error
+        problem = "the embeddings to whiten are not finite"
+        raise UserError(problem, remedy, "not-finite") from error
+    return matrices
 
 
 class _InverseSqrt(torch.autograd.Function):
@@ -36,12 +38,16 @@ class _InverseSqrt(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, covariance: Tensor, method: Method) -> Tensor:
         values, vectors = eigen(covariance)  # (..., C) rising, (..., C, C)
+
+        # Directions without variance get no output.
         smallest = _rounding(values) * values[..., -1:]
-        live = values > smallest.clamp(min=0)
-        root = torch.where(live, values, 1).sqrt()
-        inverse = torch.where(live, 1 / root, 0)
+        has_variance = values > smallest.clamp(min=0)
+        root = torch.where(has_variance, values, 1).sqrt()
+        inverse = torch.where(has_variance, 1 / root, 0)
+
         if method == "pca":  # eigenvectors have no sign of their own
-            vectors = vectors * vectors.gather(-2, vectors.abs().argmax(-2, keepdim=True)).sign()
+            largest = vectors.abs().argmax(-2, keepdim=True)
+            vectors = vectors * vectors.gather(-2, largest).sign()
         ctx.method = method
         ctx.save_for_backward(values, vectors, root, inverse)
         scaled = vectors * inverse[..., None, :]
@@ -52,24 +58,31 @@ class _InverseSqrt(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         values, vectors, root, inverse = ctx.saved_tensors
         with torch.autocast(values.device.type, enabled=False):
-            # the gradient in the basis of the eigenvectors, (..., C, C)
+            # The gradient in the basis of the eigenvectors, (..., C, C).
             inner = vectors.mT @ grads[0]
             if ctx.method == "zca":
-                # (λi^-1/2 - λj^-1/2) / (λi - λj), written so that λi = λj is no special case
-                quotient = (
-                    -inverse[..., :, None]
-                    * inverse[..., None, :]
-                    / (root[..., :, None] + root[..., None, :])
-                )
-                inner = inner @ vectors * quotient
+                inner = inner @ vectors * _zca_quotient(root, inverse)
             else:
-                # Eigenvectors turn by 1 / (λj - λi): where the two are equal, they have no
-                # derivative, and get none.
-                gap = values[..., None, :] - values[..., :, None]
-                apart = gap.abs() > _rounding(values) * values[..., -1:, None]
-                turn = torch.where(apart, 1 / torch.where(apart, gap, 1), 0) * inverse[..., None, :]
+                turn = _pca_turn(values, inverse)
                 inner = inner * (turn - torch.diag_embed(inverse**3) / 2)
             return vectors @ (inner + inner.mT) @ vectors.mT / 2, None
+
+
+def _zca_quotient(root: Tensor, inverse: Tensor) -> Tensor:
+    """(λi^-1/2 - λj^-1/2) / (λi - λj), written so that λi = λj is no special case. λ^1/2 and λ^-1/2
+    (…, C) -> (…, C, C).
+    """
+    sums = root[..., :, None] + root[..., None, :]
+    return -inverse[..., :, None] * inverse[..., None, :] / sums
+
+
+def _pca_turn(values: Tensor, inverse: Tensor) -> Tensor:
+    """λj^-1/2 / (λj - λi): how eigenvectors turn. Where the two are equal, they have no derivative,
+    and get none. λ and λ^-1/2 (…, C) -> (…, C, C).
+    """
+    gap = values[..., None, :] - values[..., :, None]
+    differs = gap.abs() > _rounding(values) * values[..., -1:, None]
+    return torch.where(differs, 1 / torch.where(differs, gap, 1), 0) * inverse[..., None, :]
 
 
 def _rounding(values: Tensor) -> float:
@@ -90,19 +103,24 @@ def eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
         raise torch.linalg.LinAlgError("a matrix is not finite")  # type: ignore[attr-defined]
     if matrices.shape[-1] == 1:
         return matrices[..., 0], torch.ones_like(matrices)
-    # Apple's GPUs do not have float64.
-    precise = matrices if matrices.device.type == "mps" else matrices.double()
-    first, second, between = precise[..., 0, 0], precise[..., 1, 1], precise[..., 0, 1]
-    # a right angle more, exactly: a channel without variance does not mix with the other
+    has_float64 = matrices.device.type != "mps"  # Apple's GPUs do not
+    values, vectors = _rotate(matrices.double() if has_float64 else matrices)
+    return values.to(matrices), vectors.to(matrices)
+
+
+def _rotate(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """`eigen` of matrices (…, 2, 2), by one rotation."""
+    first = matrices[..., 0, 0]
+    second = matrices[..., 1, 1]
+    between = matrices[..., 0, 1]
+
+    # With a right angle more, exactly, a channel without variance does not mix with the other.
     swap = second < first
     angle = torch.atan2(2 * torch.where(swap, -between, between), (second - first).abs()) / 2
-    cos, sin = (
-        torch.where(swap, -angle.sin(), angle.cos()),
-        torch.where(swap, angle.cos(), angle.sin()),
-    )
+    cos = torch.where(swap, -angle.sin(), angle.cos())
+    sin = torch.where(swap, angle.cos(), angle.sin())
+
     low = cos * (cos * first - sin * between) - sin * (cos * between - sin * second)
     high = sin * (sin * first + cos * between) + cos * (sin * between + cos * second)
-    vectors = torch.stack(
-        [torch.stack([cos, sin], dim=-1), torch.stack([-sin, cos], dim=-1)], dim=-2
-    )
-    return torch.stack([low, high], dim=-1).to(matrices), vectors.to(matrices)
+    columns = [torch.stack([cos, sin], dim=-1), torch.stack([-sin, cos], dim=-1)]
+    return torch.stack([low, high], dim=-1), torch.stack(columns, dim=-2)

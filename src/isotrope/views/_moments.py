@@ -23,7 +23,8 @@ def out_of_groups(x: Tensor, order: Tensor) -> Tensor:
 
 def _permuted(x: Tensor, order: Tensor) -> Tensor:
     """Row ``order[v, i]`` of matrix v goes to place i: (V, D, N), (V, D) -> (V, D, N)."""
-    return torch.stack([rows.index_select(0, own) for rows, own in zip(x, order, strict=True)])
+    permuted = [rows.index_select(0, places) for rows, places in zip(x, order, strict=True)]
+    return torch.stack(permuted)
 
 
 def centre(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,25 +63,41 @@ class Momentum(nn.Module):
         """Count the rows (N, D) -> mean (D,), covariance (D, D): with these rows and their
         gradient, or ``before``.
         """
-        middle, centred = centre(rows.mT)  # (D, 1), (D, N)
-        # Whether it is the first batch is decided where the tensors are, so that nobody waits for a
-        # GPU.
-        # off the diagonal is nothing yet
-        first, diagonal = self.batches == 0, self.covariance.diagonal()
-        self.mean.copy_(torch.where(first, middle[:, 0].detach(), self.mean))
-        diagonal.copy_(torch.where(first, centred.detach().square().mean(), diagonal))
-        mean, covariance = past = self.kept(rows)
-        mean = torch.lerp(middle[:, 0], mean, self.beta)
-        covariance = torch.addmm(
-            covariance, centred, centred.mT, beta=self.beta, alpha=(1 - self.beta) / len(rows)
+        batch_mean, centred = centre(rows.mT)  # (D, 1), (D, N)
+        self.start_from(batch_mean[:, 0], centred)
+        past = self.so_far(rows)
+        blended = self.blend(batch_mean[:, 0], centred)
+        self.remember(*blended)
+        return past if before else blended
+
+    @torch.no_grad()
+    def start_from(self, batch_mean: Tensor, centred: Tensor) -> None:
+        """In the first batch, begin with its mean (D,) and its mean variance, of centred (D, N).
+
+        Whether it is the first is decided where the tensors are, so that nobody waits for a GPU.
+        """
+        is_first = self.batches == 0
+        diagonal = self.covariance.diagonal()  # off the diagonal is nothing yet
+        self.mean.copy_(torch.where(is_first, batch_mean, self.mean))
+        diagonal.copy_(torch.where(is_first, centred.square().mean(), diagonal))
+
+    def blend(self, batch_mean: Tensor, centred: Tensor) -> tuple[Tensor, Tensor]:
+        """Eq. 13 with a batch -> mean (D,), covariance (D, D), with the batch's gradient."""
+        mean, covariance = self.so_far(centred)
+        share = (1 - self.beta) / centred.shape[1]
+        return (
+            torch.lerp(batch_mean, mean, self.beta),
+            torch.addmm(covariance, centred, centred.mT, beta=self.beta, alpha=share),
         )
+
+    def remember(self, mean: Tensor, covariance: Tensor) -> None:
+        """Keep the statistics for the next batch."""
         self.mean = mean.detach().to(self.mean)
         self.covariance = covariance.detach().to(self.covariance)
         self.batches.add_(1)
-        return past if before else (mean, covariance)
 
-    def kept(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """What the batches so far have left -> mean (D,), covariance (D, D), in the precision of
+    def so_far(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """The statistics of all batches so far -> mean (D,), covariance (D, D), in the precision of
         ``like``.
         """
         return self.mean.to(like), self.covariance.to(like)
@@ -91,5 +108,6 @@ def blocks(statistics: tuple[Tensor, Tensor], order: Tensor, groups: int) -> tup
     channels.
     """
     mean, covariance = statistics
-    place = order.view(len(order), groups, -1)  # (V, G, C)
-    return mean[place].unsqueeze(-1), covariance[place[..., :, None], place[..., None, :]]
+    channels = order.view(len(order), groups, -1)  # (V, G, C)
+    means = mean[channels].unsqueeze(-1)
+    return means, covariance[channels[..., :, None], channels[..., None, :]]

@@ -10,13 +10,13 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.layers import as_new, decay_at, follow
 from isotrope.types import Counts, Fraction, Views, Whole
 
 
 @dataclass(eq=False, repr=False)
-class Branches(WithState):
+class Branches(StatefulComponent):
     """(V, N, D) -> (V, N, D), in training only: what a predictor says of the key, and the key.
     BibTeX: cao2022mocose.
 
@@ -54,19 +54,18 @@ class Branches(WithState):
         def dropped(rows: Tensor) -> Tensor:
             if not self.training:
                 return rows
-            stay = (
-                torch.rand(rows.shape, generator=generator).to(rows.device)[order] >= self.dropout
-            )
-            return rows * stay / (1 - self.dropout)
+            noise = torch.rand(rows.shape, generator=generator).to(rows.device)[order]
+            return rows * (noise >= self.dropout) / (1 - self.dropout)
 
-        first, last = self.predictor[:2], self.predictor[2:]
-        through = [
-            dropped(self.average(rows))
-            if number in self.slow
-            else last(dropped(first(dropped(self.projector(rows)))))
-            for number, rows in enumerate(views.stack)
-        ]
-        return replace(views, stack=torch.stack(through), negatives=self.average(views.negatives))
+        stack = []
+        for number, rows in enumerate(views.stack):
+            if number in self.slow:
+                stack.append(dropped(self.average(rows)))
+            else:
+                projected = dropped(self.projector(rows))
+                normed = dropped(self.predictor[:2](projected))
+                stack.append(self.predictor[2:](normed))
+        return replace(views, stack=torch.stack(stack), negatives=self.average(views.negatives))
 
     def after_step(self, objective: Any) -> None:
         follow(self.average, self.projector, decay_at(int(self.steps), self.decay, self.rise))

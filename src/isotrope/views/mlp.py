@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.layers import as_new
 from isotrope.encoder.pooling import dense
 from isotrope.types import NonNegative, Views
 
 
 @dataclass(eq=False, repr=False)
-class MLP(WithState):
+class MLP(StatefulComponent):
     """(V, N, D) -> (V, N, D), thrown away after training unless ``train.keep_head``. BibTeX:
     gao2021simcse.
 

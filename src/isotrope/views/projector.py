@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.layers import as_new
 from isotrope.types import Views
 
 
 @dataclass(eq=False, repr=False)
-class Projector(WithState):
+class Projector(StatefulComponent):
     """(V, N, D) -> (V, N, D), thrown away after training. BibTeX: chuang2022diffcse.
 
     D -> 2D, BatchNorm, ReLU, 2D -> D, BatchNorm without weights of its own. All views and hard
@@ -30,7 +30,10 @@ class Projector(WithState):
         self.net = nn.Sequential(wide, ends[0], nn.ReLU(), narrow, ends[1])
 
     def forward(self, views: Views) -> Views:
-        given = views.stack, views.negatives
-        rows = self.net(torch.cat([each.flatten(0, 1) for each in given]))
-        stack, negatives = rows.split([each.shape[:2].numel() for each in given])
-        return replace(views, stack=stack.view_as(given[0]), negatives=negatives.view_as(given[1]))
+        stack = views.stack.flatten(0, 1)  # (V·N, D)
+        negatives = views.negatives.flatten(0, 1)  # (N·H, D)
+        rows = self.net(torch.cat([stack, negatives]))
+        stack, negatives = rows.split([len(stack), len(negatives)])
+        return replace(
+            views, stack=stack.view_as(views.stack), negatives=negatives.view_as(views.negatives)
+        )

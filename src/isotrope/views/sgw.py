@@ -11,7 +11,7 @@ from pydantic import Field
 from sentence_transformers.base.modules import Normalize
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.encoder.pooling import dense
 from isotrope.errors import UserError
 from isotrope.types import Count, NonNegative, Views
@@ -41,15 +41,14 @@ def group_whiten(
     order = torch.arange(dim, device=z.device) if order is None else order.to(z.device)
     order = order.expand(*z.shape[:-2], dim).reshape(-1, dim)  # (V, D)
     with torch.autocast(z.device.type, enabled=False):
-        # (V, G, C, N)
-        centred, covariance = moments(
-            into_groups(_precise(z).reshape(-1, count, dim), order, groups)
-        )
-        return out_of_groups(_matrices(covariance, method, eps) @ centred, order).reshape(z.shape)
+        x = into_groups(_precise(z).reshape(-1, count, dim), order, groups)  # (V, G, C, N)
+        centred, covariance = moments(x)
+        whitened = _matrices(covariance, method, eps) @ centred
+        return out_of_groups(whitened, order).reshape(z.shape)
 
 
 @dataclass(eq=False, repr=False)
-class SGW(WithState):
+class SGW(StatefulComponent):
     """(P, N, D) -> (P·copies, N, D): each view whitened by itself, in its own shuffle. BibTeX:
     zhuo2023whitenedcse.
 
@@ -80,35 +79,41 @@ class SGW(WithState):
         _check_groups("views.sgw.groups", self.groups, dim)
         if self.copies > 1 and not (self.shuffle and 1 < self.groups < dim):
             remedy = f"set shuffle = true and groups between 1 and {dim}"
-            raise UserError(f"views.sgw.copies = {self.copies} would all be equal", remedy)
+            problem = f"views.sgw.copies = {self.copies} would all be equal"
+            raise UserError(problem, remedy, "equal-copies")
         self.statistics = Momentum(dim, self.momentum)
 
     def layers(self) -> list[nn.Module]:
         """What it does in evaluation mode, for a model that keeps it: one linear map, by the
         statistics so far.
         """
-        mean, covariance = self.statistics.kept(self.statistics.mean)
+        mean, covariance = self.statistics.so_far(self.statistics.mean)
         order = torch.arange(len(mean), device=mean.device)[None]
         matrices = self.whitening(blocks((mean, covariance), order, self.groups)[1])[0]  # (G, C, C)
         matrix: Tensor = torch.block_diag(*matrices)  # type: ignore[no-untyped-call]  # (D, D)
-        return [*([Normalize()] if self.normalize else []), dense(matrix, -matrix @ mean)]
+        whiten = dense(matrix, -matrix @ mean)
+        return [Normalize(), whiten] if self.normalize else [whiten]
 
     def forward(self, views: Views) -> Views:
         with torch.autocast(views.stack.device.type, enabled=False):
-            given = (_precise(views.stack), _precise(views.negatives))
-            stack, negatives = (
-                F.normalize(each, dim=-1) if self.normalize else each for each in given
-            )
+            stack = _precise(views.stack)
+            negatives = _precise(views.negatives)
+            if self.normalize:
+                stack = F.normalize(stack, dim=-1)
+                negatives = F.normalize(negatives, dim=-1)
             order = self._order(len(stack) * self.copies, views.batch.generator)  # (V, D)
             order = order.to(stack.device, non_blocking=True)
+
             x = into_groups(stack, order, self.groups)  # (V, G, C, N)
             centred, covariance = self._centred(stack, x, order)
             matrices = self.whitening(covariance)
-            # (1, G, C, N·H)
+            whitened = out_of_groups(matrices @ centred, order)
+
+            # Hard negatives get the anchor view's mean and matrix.
+            mean = x[:1, ..., :1] - centred[:1, ..., :1]
             hard = into_groups(negatives.flatten(0, 1)[None], order[:1], self.groups)
-            hard = hard - (x[:1, ..., :1] - centred[:1, ..., :1])  # the anchor view's mean
-            hard = out_of_groups(matrices[:1] @ hard, order[:1]).reshape(negatives.shape)
-            return replace(views, stack=out_of_groups(matrices @ centred, order), negatives=hard)
+            hard = out_of_groups(matrices[:1] @ (hard - mean), order[:1])
+            return replace(views, stack=whitened, negatives=hard.reshape(negatives.shape))
 
     def whitening(self, covariance: Tensor) -> Tensor:
         """Wᵀ of each group (V, G, C, C), of its covariance."""
@@ -128,12 +133,14 @@ class SGW(WithState):
         size, count = x.shape[-2:]
         if self.training:
             _check_size(count, 1, "train with batches of two or more")
-            running, before = bool(self.running) or count <= size, self.running == "before"
-            rows = stack if running and not before else stack.detach()
+            is_running = bool(self.running) or count <= size
+            before = self.running == "before"
+            rows = stack if is_running and not before else stack.detach()
             statistics = self.statistics(rows.flatten(0, 1), before)  # of all passes together
         else:
-            running, statistics = bool(self.statistics.batches), self.statistics.kept(x)
-        if running:
+            is_running = bool(self.statistics.batches)
+            statistics = self.statistics.so_far(x)
+        if is_running:
             mean, covariance = blocks(statistics, order, self.groups)
             return x - mean, covariance
         _check_size(count, size, "train first, for statistics")
@@ -152,13 +159,13 @@ def _precise(z: Tensor) -> Tensor:
 
 def _check_groups(key: str, groups: int, dim: int) -> None:
     if groups < 1 or dim % groups:
-        divisors = ", ".join(str(number) for number in range(1, dim + 1) if dim % number == 0)
-        raise UserError(
-            f"{key} = {groups} does not divide the {dim} channels", f"choose one of {divisors}"
-        )
+        divisors = [str(number) for number in range(1, dim + 1) if dim % number == 0]
+        problem = f"{key} = {groups} does not divide the {dim} channels"
+        raise UserError(problem, f"choose one of {', '.join(divisors)}", "impossible-groups")
 
 
 def _check_size(count: int, size: int, remedy: str) -> None:
     """The covariance of C channels needs more than C sentences."""
     if count <= size:
-        raise UserError(f"a batch of {count} cannot whiten {size} channels a group", remedy)
+        problem = f"a batch of {count} cannot whiten {size} channels a group"
+        raise UserError(problem, remedy, "small-batch")
