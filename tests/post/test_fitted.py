@@ -203,7 +203,7 @@ def test_a_named_baseline_is_an_encoder(tiny_model, step):
         ("isotrope/tiny+whitening:fit=gone.txt", "gone.txt does not exist"),
         ("isotrope/tiny+whitening:sentences=9", "sentences = 9 of the target"),
         ("isotrope/tiny+flow+whitening:fit=wiki.txt", "after a step that is fitted on the target"),
-        ("isotrope/tiny+sif", r"\+sif weighs words: put it right behind a file"),
+        ("isotrope/tiny+sif", r"\+sif weighs words: put it right after a file"),
         ("gone/far/model+whitening", "gone/far/model does not exist"),
         ("+whitening", "holds no model"),
     ],

@@ -160,7 +160,7 @@ def test_the_preset_asks_for_the_column(tiny_model: Path) -> None:
     model = load(tiny_model, "mean", device="cpu").train()
     objective = build_objective(read_preset("contrastive-bt", ["terms.translated.size=8"]), model)
     with pytest.raises(
-        UserError, match=r"the data has one column: name that column: --positive COLUMN"
+        UserError, match=r"the data has one column: name the other: --positive COLUMN"
     ):
         objective([model.preprocess(sentences(6))])
 
