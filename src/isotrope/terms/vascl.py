@@ -74,9 +74,10 @@ class VaSCL(StatefulComponent):
         generator = torch.Generator().manual_seed(scores.views.batch.generator.initial_seed())
         noise = torch.rand(anchor.shape, generator=generator).to(anchor)[order] - 0.5
         direction = self.hardest(F.normalize(noise, dim=-1), anchor.detach(), near)
-        unit = self.unit(anchor)
-        virtual = self.unit(anchor + self.radius * direction)
-        virtual_loss = neighbour_contrast(unit, virtual, near, self.temperature)
+        perturbed = anchor + self.radius * direction
+        virtual_loss = neighbour_contrast(
+            self.unit(anchor), self.unit(perturbed), near, self.temperature
+        )
         pair_loss = nt_xent(self.head(anchor), self.head(positive), self.temperature)
         return self.weight * (pair_loss + virtual_loss)
 
