@@ -45,6 +45,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ from safetensors.torch import load_file, save_file
 from benchmarks.paths import ROOT
 from isotrope import evaluate, load
 from isotrope.compression.compress import TIMED
-from isotrope.compression.cost import costs, peak_memory
+from isotrope.compression.cost import measure_costs, peak_memory
 from isotrope.encoder import save
 from isotrope.encoder.locate import locate
 from isotrope.encoder.student import narrow_embeddings
@@ -155,9 +156,8 @@ def measure(data: Path) -> None:
                 RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if SHIPPED.is_dir():
         texts = load_retrieval_set(data, SEARCHED[0], "test").corpus[:TIMED]
-        found["cost"] = costs(
-            load(TEACHER, frozen=True), load(STUDENT, frozen=True), [TEACHER, STUDENT], texts
-        )
+        both = load(TEACHER, frozen=True), load(STUDENT, frozen=True)
+        found["cost"] = asdict(measure_costs(*both, [TEACHER, STUDENT], texts))
         sizes = {"on_disk": on_disk, "stored": stored, "at_rest": at_rest}
         found["cost"] |= {key: [of(TEACHER), of(STUDENT)] for key, of in sizes.items()}
         found["cost"]["one_text"] = [peak_memory(name, texts[:1]) for name in (TEACHER, STUDENT)]

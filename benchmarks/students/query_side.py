@@ -18,8 +18,8 @@ from typing import Any
 import isotrope
 from benchmarks.paths import RESULTS
 from isotrope import load
-from isotrope.compression.compress import query_student
-from isotrope.compression.cost import costs as costs_of
+from isotrope.compression.cost import measure_costs
+from isotrope.compression.student import query_student
 from isotrope.encoder.prompts import one_route
 from isotrope.encoder.student import student_of
 from isotrope.evaluation.embed import Embeddings, embed_texts
@@ -50,9 +50,8 @@ def judged(work: Path, data: Path, collection: str) -> dict[str, Any]:
         overrides=(*OVERRIDES, *([f"pairs.rounds={rounds}"] if rounds < ROUNDS else [])),
     )
     costs = {"static": run.record["compression"]["cost"]}
-    costs[SMALL] = costs_of(
-        load(TEACHER, frozen=True), load(SMALL, frozen=True), [TEACHER, SMALL], domain.queries
-    )
+    both = load(TEACHER, frozen=True), load(SMALL, frozen=True)
+    costs[SMALL] = asdict(measure_costs(*both, [TEACHER, SMALL], domain.queries))
     students = {
         SMALL: load(SMALL),
         "static, before": student_of(load(TEACHER), query_student("static")),

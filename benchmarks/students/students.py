@@ -20,7 +20,7 @@ import argparse
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from time import process_time
@@ -42,7 +42,7 @@ from benchmarks.models.small import TEACHER, on_disk, searched, similar
 from benchmarks.models.small_text import THIRD, mixed
 from benchmarks.paths import ROOT
 from isotrope.compression.compress import TIMED
-from isotrope.compression.cost import costs
+from isotrope.compression.cost import measure_costs
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import save
 from isotrope.encoder.embed import vectors_of
@@ -241,7 +241,7 @@ class Measuring:
         texts = load_retrieval_set(self.data, "SciFact", "test").corpus[:TIMED]
         both = isotrope.load(TEACHER, frozen=True), isotrope.load(folder, frozen=True)
         found = {
-            "faster": costs(*both, [TEACHER, str(folder)], texts)["faster"],
+            "faster": asdict(measure_costs(*both, [TEACHER, str(folder)], texts).faster),
             "on_disk": on_disk(str(folder)),
         }
         model = isotrope.load(folder).float()  # model2vec's file has 16 bits

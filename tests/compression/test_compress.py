@@ -166,7 +166,7 @@ def test_any_other_model_can_be_the_student(
         tmp_path / "run",
         str(tiny_model),
         dev=str(pairs_file),
-        sentences=64,
+        max_texts=64,
     )
     assert run.record["corpus"]["used"] == 64
     tasks = run.record["compression"]["quality"]["graded pairs"]["teacher"]["per_task"]
@@ -200,7 +200,7 @@ def test_a_measuring_that_was_killed_is_done_by_the_next_call(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as during:
-        during.setattr(module, "costs", killed)
+        during.setattr(module, "measure_costs", killed)
         with pytest.raises(KeyboardInterrupt):
             small(teacher, texts, tmp_path / "run", "layers:1", **given)
     assert "compression" not in RunFolder(tmp_path / "run").result
@@ -273,7 +273,7 @@ def test_a_wrong_name_of_a_model_is_told_before_the_texts_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[object] = []
-    monkeypatch.setattr(module, "_held_out", lambda *_: read.append(1))
+    monkeypatch.setattr(module, "hold_out", lambda *_: read.append(1))
     with pytest.raises(
         UserError, match="nobody/nothing is neither a folder here nor a model that the hub gave"
     ):
@@ -287,52 +287,12 @@ def test_a_wrong_name_of_a_model_is_told_before_the_texts_are_read(
     assert not read
 
 
-def test_a_student_is_improved_with_its_teacher_in_the_same_report(
-    teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a race chooses is its own matter, so a whitening stands for it. It is judged, and the
-    student is kept.
-    """
-    told: dict[str, Any] = {}
-
-    def improve(student: Path, documents: Any, *, output: Path, **options: Any) -> Any:
-        told.update(options, documents=set(documents["text"]))
-        return isotrope.whiten(
-            student, documents, output=output, exponent=0.25, console=Console(quiet=True)
-        )
-
-    monkeypatch.setattr(module, "improve", improve)
-    run = small(teacher, texts, tmp_path / "run", "layers:2", minutes=1.0)
-    assert told["minutes"] == 1
-    assert told["teachers"] == [str(teacher)]
-    assert len(told["documents"]) == 240, "the 60 that judge are left out"
-    found = run.record["compression"]
-    assert found["improved"]["choice"] == "whitening with exponent 0.25"
-    assert len(run.model) > len(SentenceTransformer(str(run.folder / "student"), device="cpu"))
-    card = (run.folder / "model" / "README.md").read_text(encoding="utf-8")
-    assert card.index("distil") < card.index("Whitened"), "each step is told"
-    assert "Then improve" in run.report(tmp_path / "page.html").read_text(encoding="utf-8")
-    again = small(teacher, texts, tmp_path / "run", "layers:2", minutes=1.0)
-    assert again.record == run.record
-    assert small(teacher, texts, tmp_path / "run", "layers:2").record == run.record, (
-        "without minutes it is as it was"
-    )
-    with pytest.raises(UserError, match="learns to read all texts"):
-        small(teacher, texts, tmp_path / "other", "layers:2", minutes=2.0, side="query")
-    with pytest.raises(UserError, match="minutes = 0 is not possible"):
-        small(teacher, texts, tmp_path / "other", "layers:2", minutes=0)
-    assert not (tmp_path / "other").exists()
-
-
-def test_where_texts_are_few_a_student_is_only_trained_and_a_restart_makes_it_anew(
-    teacher: Path, texts: Path, tmp_path: Path
-) -> None:
+def test_a_restart_makes_the_student_anew(teacher: Path, texts: Path, tmp_path: Path) -> None:
     """Once, what was trained anew was deleted before it was judged."""
     (tmp_path / "few.txt").write_text(
         "".join(texts.read_text(encoding="utf-8").splitlines(True)[:60])
     )
-    first = small(teacher, tmp_path / "few.txt", tmp_path / "run", "static", minutes=2.0)
-    assert "improved" not in first.record["compression"]
+    first = small(teacher, tmp_path / "few.txt", tmp_path / "run", "static")
     before = vectors(first)
     again = small(teacher, tmp_path / "few.txt", tmp_path / "run", "static", restart=True)
     assert again.record["compression"]["kept"] == first.record["compression"]["kept"]

@@ -9,17 +9,15 @@ import pytest
 from helpers.small_bert import build_bert
 from helpers.words import sentences
 from isotrope.compression import cost
-from isotrope.compression.cost import costs, growth, peak_memory
+from isotrope.compression.cost import growth, measure_costs, peak_memory
 from isotrope.compression.page import (
-    PAIRS,
-    PARTS,
-    QUERIES,
     compression_verdict,
     cost_table,
     kept_line,
     quality_table,
 )
-from isotrope.compression.quality import SIMILARITY, compare_quality, kept_share
+from isotrope.compression.quality import SIMILARITY, ByModel, compare_quality
+from isotrope.compression.result import PAIRS, PARTS, QUERIES, CompressionResult
 from isotrope.encoder import load
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import read_labels
@@ -34,37 +32,29 @@ PAIR = GradedPairs(
 )
 
 
-def test_the_kept_share_is_that_of_the_means_over_all_tasks() -> None:
-    parts = {"a": {"before": 0.8, "after": 0.4}, "b": {"before": 0.6, "after": 0.6}}
-    pairs = {"c": {"before": 0.4, "after": 0.35}}
-    found = {"x": {"teacher": {"per_task": parts}}, "y": {"teacher": {"per_task": pairs}}}
-    assert kept_share(found) == pytest.approx((0.4 + 0.6 + 0.35) / (0.8 + 0.6 + 0.4))
-    assert kept_share({"x": {"teacher": {"per_task": {"a": {"before": 0.0, "after": 0.0}}}}}) == 0
-
-
 def test_the_student_is_after_both_others(tmp_path: Path) -> None:
     teacher = load(build_bert(tmp_path / "teacher", hidden=64), device="cpu")
     student = load(build_bert(tmp_path / "student", hidden=16), device="cpu")
     texts = map(" ".join, zip(sentences(60), sentences(60, seed=1), strict=True))
     held = [Document("", [text]) for text in texts]
     sets = {"own pairs": {"test": PAIR}}
-    models = (teacher, student, student)
+    models = ByModel(teacher, student, student)
     found, searched = compare_quality(models, held, sets)
     assert searched is not None
     assert len(searched["map"]["before"]) >= 50
     assert list(found) == [PARTS, PAIRS]
-    assert set(found[PAIRS]["teacher"]["per_task"]) == {SIMILARITY, "own pairs"}
+    assert set(found[PAIRS].teacher.per_task) == {SIMILARITY, "own pairs"}
     for kind in found.values():
-        assert kind["start"]["difference"] == 0, "the student is its own start here"
-        assert kind["start"]["after"] == kind["teacher"]["after"]
-    assert found[PARTS]["teacher"]["before"] != found[PARTS]["teacher"]["after"]
+        assert kind.start.difference == 0, "the student is its own start here"
+        assert kind.start.after == kind.teacher.after
+    assert found[PARTS].teacher.before != found[PARTS].teacher.after
     few, searched = compare_quality(models, held[:5], {})
     assert (list(few), searched) == ([PAIRS], None), "five texts say nothing"
     desk = read_labels([(one.text.split()[0], one.text) for one in held[:20]])
     assert isinstance(desk, RetrievalSet)
     asked, _ = compare_quality(models, held[:5], {}, desk)
     assert list(asked) == [QUERIES, PAIRS], "labels come first"
-    assert asked[QUERIES]["start"]["difference"] == 0
+    assert asked[QUERIES].start.difference == 0
 
 
 MANY = sentences(16)
@@ -76,13 +66,13 @@ def test_the_smaller_model_is_faster_in_every_round(
     monkeypatch.setattr(cost, "peak_memory", lambda name, texts: 10**9 if name == "large" else None)
     large = load(build_bert(tmp_path / "large", hidden=128, layers=6), device="cpu")
     small = load(build_bert(tmp_path / "small", hidden=16, layers=1), device="cpu")
-    found = costs(large, small, ["large", "small"], MANY)
-    assert 1 < found["faster"]["low"] <= found["faster"]["median"] <= found["faster"]["high"]
-    assert found["speed"][1] > found["speed"][0] > 0
-    assert found["weights"][0] == sum(4 * p.numel() for p in large.parameters())
-    assert found["weights"][1] < found["weights"][0] / 10
-    assert found["memory"] == [10**9, None]
-    assert found["texts"] == 16
+    found = measure_costs(large, small, ["large", "small"], MANY)
+    assert 1 < found.faster.low <= found.faster.median <= found.faster.high
+    assert found.speed[1] > found.speed[0] > 0
+    assert found.weights[0] == sum(4 * p.numel() for p in large.parameters())
+    assert found.weights[1] < found.weights[0] / 10
+    assert found.memory == [10**9, None]
+    assert found.texts == 16
 
 
 def test_growth_is_what_the_work_holds_at_its_peak() -> None:
@@ -120,8 +110,9 @@ def comparison(before: float, after: float, **tasks: tuple[float, float]) -> dic
     return {"before": before, "after": after, "verdict": "better", "per_task": per_task, **found}
 
 
+RAW = comparison(0, 0, a=(0.1, 0.2), b=(0.1, 0.2), c=(0.1, 0.2))
 RECORD: dict[str, Any] = {
-    "teacher": "large", "student": "layers:3", "side": "both", "kept": 0.9,
+    "teacher": "large", "student": "layers:3", "side": "both", "minutes": None, "kept": 0.9,
     "quality": {
         "graded pairs": {
             "teacher": comparison(0.8, 0.72, STSBenchmark=(0.8, 0.72), none=(0.0, 0.1)),
@@ -135,8 +126,33 @@ RECORD: dict[str, Any] = {
 }  # fmt: skip
 
 
+RESULT = CompressionResult.from_record(RECORD)
+
+
+def with_cost(**changes: Any) -> CompressionResult:
+    return CompressionResult.from_record({**RECORD, "cost": {**RECORD["cost"], **changes}})
+
+
+def test_a_result_is_read_as_it_is_written() -> None:
+    assert CompressionResult.from_record(RESULT.record()) == RESULT
+
+
+def test_the_kept_share_is_that_of_the_means_over_all_tasks() -> None:
+    quality = {
+        "parts": {"teacher": comparison(0, 0, a=(0.8, 0.4), b=(0.6, 0.6)), "start": RAW},
+        "pairs": {"teacher": comparison(0, 0, c=(0.4, 0.35)), "start": RAW},
+    }
+    found = CompressionResult.from_record({**RECORD, "quality": quality})
+    assert found.kept == pytest.approx((0.4 + 0.6 + 0.35) / (0.8 + 0.6 + 0.4))
+
+
+def test_nothing_is_kept_of_a_teacher_without_points() -> None:
+    quality = {"parts": {"teacher": comparison(0, 0, a=(0.0, 0.0)), "start": RAW}}
+    assert CompressionResult.from_record({**RECORD, "quality": quality}).kept == 0
+
+
 def test_a_row_a_task_with_all_three_models() -> None:
-    table = quality_table(RECORD)
+    table = quality_table(RESULT)
     first = [
         "STS-B",
         "80.00",
@@ -151,29 +167,34 @@ def test_a_row_a_task_with_all_three_models() -> None:
 
 
 def test_costs_with_their_ratios() -> None:
-    rows = {row[0]: row[1:] for row in cost_table(RECORD).rows}
+    rows = {row[0]: row[1:] for row in cost_table(RESULT).rows}
     assert rows["texts a second"] == ["100", "420", "4.2 times as fast"]
     assert rows["weights, MB"] == ["90.0", "26.0", "29 %"]
     assert rows["memory, MB"] == ["180.0", "not measured", ""]
 
 
-def test_one_line_and_one_verdict() -> None:
-    assert kept_line(RECORD) == (
-        "keeps 90 % of the points of large, is 4.2 times as fast, and has 29 % of its weights"
+def test_one_line_says_what_is_kept_and_what_it_costs() -> None:
+    assert kept_line(RESULT) == (
+        "keeps 102 % of the points of large, is 4.2 times as fast, and has 29 % of its weights"
     )
-    verdict = compression_verdict(RECORD)
+
+
+def test_the_verdict_compares_the_student_with_its_teacher() -> None:
+    verdict = compression_verdict(RESULT)
     assert (verdict.before, verdict.after, verdict.scores) == ("large", "the student", (0.8, 0.72))
     assert verdict.advice.endswith(
         "Use it where large is too slow or too large. Training it gained +12.00 points."
     )
-    cost = {
-        **RECORD["cost"],
-        "faster": {"median": 0.9, "low": 0.8, "high": 1.0},
-        "weights": [10, 14],
-    }
-    larger = compression_verdict({**RECORD, "cost": cost})
-    assert "is not faster, and is not smaller. Keep large." in larger.advice
-    smaller = {**RECORD, "cost": {**RECORD["cost"], "faster": cost["faster"]}}
-    assert "Use it where large is too large." in compression_verdict(smaller).advice, (
-        "it is not faster"
-    )
+
+
+SLOW = {"median": 0.9, "low": 0.8, "high": 1.0}
+
+
+def test_a_student_that_saves_nothing_is_not_advised() -> None:
+    advice = compression_verdict(with_cost(faster=SLOW, weights=[10, 14])).advice
+    assert "is not faster, and is not smaller. Keep large." in advice
+
+
+def test_a_student_that_is_only_smaller_is_advised_for_its_size() -> None:
+    advice = compression_verdict(with_cost(faster=SLOW)).advice
+    assert "Use it where large is too large." in advice

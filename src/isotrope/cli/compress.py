@@ -15,16 +15,15 @@ def compress(
     side: str | None = None,
     seed: int = 0,
     preset: str | None = None,
-    sentences: int | None = None,
+    max_texts: int | None = None,
     dev: list[str] | None = None,
     labels: str | None = None,
     columns: str | None = None,
     data: str | None = None,
     overrides: list[str] | None = None,
-    text: str | None = None,
-    title: str | None = None,
+    text_column: str | None = None,
+    title_column: str | None = None,
     split: str | None = None,
-    minutes: float | None = None,
     restart: bool = False,
 ) -> None:
     """Make a small fast model that follows a large one, on your own text, without labels.
@@ -40,13 +39,15 @@ def compress(
         side: query: the student reads queries only, and documents keep the teacher's vectors;
             default: both.
         preset: Method: a preset with a teacher, or a .toml file; default: distil.
-        minutes: Then improve the student for so long; its teacher also teaches rankings.
     """
     options = {**locals(), "documents": text_sources(documents)}
     outcome = call("isotrope.compression.compress:compress", options)
+    from isotrope.compression.compress import Compression
     from isotrope.compression.page import compression_tables
     from isotrope.compression.vocabulary import cut_table
 
-    compression = outcome.record.get("compression")
-    tables = compression_tables(compression) if compression else [cut_table(outcome.record)]
+    if isinstance(outcome, Compression):
+        tables = compression_tables(outcome.result)
+    else:
+        tables = [cut_table(outcome.record)]
     show_outcome(outcome, tables, [f"verdict: {outcome.verdict}"])

@@ -3,53 +3,39 @@ saves.
 """
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import tomli_w
-from datasets import Dataset
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
-from isotrope.compression.cost import costs
-from isotrope.compression.page import (
-    compression_verdict,
-    each_task,
-    student_evidence,
-    write_student_report,
-)
-from isotrope.compression.quality import compare_quality, kept_share
+from isotrope.compression.cost import measure_costs
+from isotrope.compression.held_out import hold_out
+from isotrope.compression.page import compression_verdict, student_evidence, write_student_report
+from isotrope.compression.quality import ByModel, compare_quality
+from isotrope.compression.result import CompressionResult
+from isotrope.compression.student import plan_student, query_overrides
 from isotrope.compression.vocabulary import Cut, cut_alone, cut_first
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
-from isotrope.encoder import load, save
+from isotrope.encoder import load
 from isotrope.encoder.checksum import GivenModel, located
 from isotrope.encoder.locate import check_hub, locate, public_name
-from isotrope.encoder.prompts import role_prompt, used_prompt, with_query_route
-from isotrope.encoder.student import IN_PLACE, STATIC, check_student, without_vocabulary
+from isotrope.encoder.prompts import used_prompt, with_query_route
 from isotrope.encoder.vocabulary import tokenizer_kind
 from isotrope.errors import UserError, check_known
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.improvement.budget import check_minutes
-from isotrope.improvement.decide import AS_IS
-from isotrope.improvement.improve import FEWEST, Improvement, improve
+from isotrope.evaluation.sts import SimilaritySets
 from isotrope.preset.preset import Preset, read_preset
-from isotrope.report.card import NAME as CARD
 from isotrope.report.card import Card, save_card
 from isotrope.report.outcome import framed
-from isotrope.report.page import MODEL
 from isotrope.report.saving import save_model
 from isotrope.report.switching import Switch
-from isotrope.store.files import Record
-from isotrope.text import TextLike, TextSource, read_text
+from isotrope.text import TextLike, read_text
 from isotrope.text.corpus import Document
-from isotrope.text.permutation import RowIds
 from isotrope.text.pseudo_queries import pseudo_queries
-from isotrope.text.sample import Sample
 from isotrope.training.folder import RunFolder
 from isotrope.training.pairs import given_labels, named_pairs
 from isotrope.training.prepare import untrained
@@ -57,21 +43,7 @@ from isotrope.training.processes import refuse_several
 from isotrope.training.train import Run, train
 
 PRESET = "distil"
-TINY = "isotrope/tiny"
-RATE = 1e-4  # of a student that knows something: a good model is spoilt by the rate of a raw one
-# of one vector a token, which few steps move. The order of all cosines of held-out texts agrees
-# with the teacher's by
-# 0.25 with the preset's 1e-3, 0.43 with this, and 0.45 with 3e-2, with which a reader of queries is
-# worse.
-STATIC_RATE = 1e-2
 BOTH, QUERY = SIDES = ("both", "query")  # what the student reads
-# Over the preset's keys, if it reads queries only: its own vector is its teacher's, of texts that
-# look like queries.
-_QUERY_KEYS = (
-    "terms=false", "terms={vectors={kind='vector_match', teacher='teacher', projected=false}}",
-    "pairs=false", "pairs={kind='queries', rounds=8}",
-)  # fmt: skip
-_HELD_OUT = 2000  # texts, or a fifth: they judge
 TIMED = 64  # texts that are encoded to measure speed and memory
 
 
@@ -79,19 +51,26 @@ class Compression(Run):
     """A student: a finished training, and how it compares with its teacher."""
 
     @property
+    def result(self) -> CompressionResult:
+        """What was measured."""
+        return CompressionResult.from_record(self.record["compression"])
+
+    @property
     def kept(self) -> float:
         """The student's points over its teacher's."""
-        return float(self.record["compression"]["kept"])
+        return self.result.kept
 
     @property
     def table(self) -> Any:
         """Task → teacher, start, student, as fractions; a DataFrame if pandas is installed."""
-        return framed(
-            {
-                task: {"teacher": far["before"], "start": own["before"], "student": far["after"]}
-                for task, far, own in each_task(self.record["compression"])
+        rows = {}
+        for task in self.result.tasks():
+            rows[task.name] = {
+                "teacher": task.to_teacher.before,
+                "start": task.to_start.before,
+                "student": task.to_teacher.after,
             }
-        )
+        return framed(rows)
 
     def report(self, file: str | Path) -> Path:
         """Write the page of the student, an .html file."""
@@ -107,16 +86,15 @@ def compress(
     output: str | Path | None = None,
     seed: int = 0,
     preset: str | Path = PRESET,
-    sentences: int | None = None,
+    max_texts: int | None = None,
     dev: str | Sequence[str] | None = None,
     labels: Any = None,
     columns: str | Sequence[str] | None = None,
     data: str | Path | None = None,
     overrides: Iterable[str] = (),
-    text: str | None = None,
-    title: str | None = None,
+    text_column: str | None = None,
+    title_column: str | None = None,
     split: str | None = None,
-    minutes: float | None = None,
     restart: bool = False,
     console: Console | None = None,
 ) -> Compression | Cut:
@@ -129,8 +107,8 @@ def compress(
     Args:
         model: the large model, the teacher: a loaded one, which is left as it was, or what
             `isotrope.load` takes.
-        documents: text of any kind: see `isotrope.text.read_text`. A fifth of it, 2,000 texts at most,
-            is held out, and judges.
+        documents: text of any kind: see `isotrope.text.read_text`. A fifth of it, 2,000 texts
+            at most, is held out, and judges.
         student: ``tiny`` (isotrope/tiny), ``layers:3`` (layers of the teacher, spread evenly;
             ``layers:3:first`` and ``layers:3:last`` take others;
             ``,vocabulary:27000,inner:768,embeddings:256`` after it makes it smaller still),
@@ -146,18 +124,15 @@ def compress(
             keeps.
         seed: of all random numbers.
         preset: a method with a teacher.
-        sentences: train on a random sample of this size; None takes all that is not held out.
+        max_texts: train on a random sample of this size; None takes all that is not held out.
         dev: what chooses the checkpoint: see `isotrope.train`.
         labels: what judges too, as `isotrope.train` takes it, and so are the columns.
         columns: of the labels, in a table.
         data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
         overrides: ``key=value`` over the preset's keys.
-        text: the column of the texts, in tables.
-        title: the column of the documents' titles, in tables.
+        text_column: of the texts, in tables.
+        title_column: of the documents' titles, in tables.
         split: ``sentences`` trains on the sentences of the texts.
-        minutes: then `isotrope.improve` the student for so long on the texts that are not held out;
-            its teacher also teaches it rankings. The report is on the improved student. None: the
-            training is all.
         restart: begin anew; otherwise the same call goes on where it stopped.
         console: where to report; None reports to the terminal.
 
@@ -168,201 +143,128 @@ def compress(
     console = console or plain_console()
     refuse_several("compress")
     check_known("side =", side, SIDES)
+    queries_only = side == QUERY
     teacher = located(model)
-    small = located(student) if isinstance(student, SentenceTransformer) else str(student)
-    backbone, own = _student(teacher, query_student(small) if side == QUERY else small)
-    for name in (teacher, backbone):
-        check_hub(locate(name))  # before the texts are read
-    opened = read_text(documents, text_column=text, title_column=title, split=split)
-    rest, tokens = without_vocabulary(small)
-    if minutes is not None:
-        reads_all = side == BOTH and (rest or not tokens)
-        check_minutes(
-            minutes,
-            "" if reads_all else ": only a student that learns to read all texts can be improved",
-        )
-    if tokens and not rest:
-        return cut_alone(teacher, tokens, opened, output, restart, console)
-    # it keeps its first tokens
-    if tokens and tokenizer_kind(load(teacher, device="cpu", frozen=True)) != "WordPiece":
-        backbone, (_, own) = cut_first(teacher, tokens, opened, console), _student(teacher, rest)
-    overrides = [*own, *(_query_keys(teacher) if side == QUERY else ()), *overrides]
-    method, labels = read_preset(preset, overrides), given_labels(labels, columns)
-    if side == QUERY and labels is None:
-        labels = "none"  # the STS sets ask nothing of documents
-    label = _label(method)
+    name = located(student) if isinstance(student, SentenceTransformer) else str(student)
+    planned = plan_student(name, teacher, queries_only)
+    for each in (teacher, planned.backbone):
+        check_hub(locate(each))  # before the texts are read
+
+    source = read_text(documents, text_column=text_column, title_column=title_column, split=split)
+    if planned.is_vocabulary_only:
+        return cut_alone(teacher, planned.tokens, source, output, restart, console)
+    # A WordPiece keeps its first tokens, whatever the documents need.
+    if planned.tokens and tokenizer_kind(load(teacher, device="cpu", frozen=True)) != "WordPiece":
+        planned = planned.on(cut_first(teacher, planned.tokens, source, console))
+
+    query_keys = query_overrides(teacher) if queries_only else []
+    keys = [*planned.overrides, *query_keys, *overrides]
+    method = read_preset(preset, keys)
+    judging = given_labels(labels, columns)
+    if queries_only and judging is None:
+        judging = "none"  # the STS sets ask nothing of documents
     with watch("reading the texts", console):
-        share, each, judging, others = _held_out(opened, method, sentences, seed)
-    if minutes and len(others) < FEWEST:
-        console.print(f"the student is only trained: {len(others)} texts are too few to improve it")
-        minutes = None
+        held = hold_out(source, method.pairs is not None, max_texts, seed)
+
     with watch("training", console):
         run = train(
-            opened,
+            source,
             preset=preset,
-            model=backbone,
-            teachers={label: [teacher]},
-            labels=labels,
+            model=planned.backbone,
+            teachers={_teacher_name(method): [teacher]},
+            labels=judging,
             dev=dev,
             output=output,
             data=data,
             seed=seed,
-            overrides=overrides,
+            overrides=keys,
             restart=restart,
             console=plain_console(quiet=True),
-            **share,
+            held_out=held.held_out,
+            max_texts=held.max_texts,
         )
-    done = run.record.get("compression")
-    if done and minutes in (None, done.get("minutes")):
+    if "compression" in run.record:
         return Compression(run.job, run.record)
+
+    data_folder = data or os.environ.get("ISOTROPE_DATA")
+    graded, _ = named_pairs(dev, method.train.select, judging, data_folder)
+    labelled = judging if isinstance(judging, RetrievalSet) else None
     with run.job.held():
-        folder = RunFolder(run.folder)
-        graded, _ = named_pairs(
-            dev, method.train.select, labels, data or os.environ.get("ISOTROPE_DATA")
-        )
-        asked = labels if isinstance(labels, RetrievalSet) else None
-        models = [
-            load(teacher, frozen=True),
-            untrained(folder.preset.encoder),
-            load(folder.model, frozen=True),
-        ]
-        names = {"teacher": public_name(teacher), "student": public_name(small)}
-        found: Record = {**names, "side": side, "minutes": minutes}
-        if minutes:
-            better = _improved(folder, teacher, each(others), minutes, seed, data, console)
-            found["improved"] = {"choice": better.choice, "verdict": better.record["verdict"]}
-            if better.choice != AS_IS:
-                models[2] = better.model
-                save_model(better.model, folder.model, Card.of(better.folder / MODEL))
-        held_out = list(each(judging))
-        with watch("judging", console):
-            found["quality"], found["searched"] = compare_quality(
-                models, held_out, graded, asked, side == QUERY
-            )
-        found["kept"] = kept_share(found["quality"])
-        texts = (
-            pseudo_queries(held_out).texts
-            if side == QUERY
-            else [document.text for document in held_out]
-        )
-        texts = (texts if len(texts) >= TIMED else similarity_pairs().first)[:TIMED]
-        with watch("measuring speed and memory", console):
-            found["cost"] = costs(models[0], models[2], [teacher, str(folder.model)], texts)
-        verdict = compression_verdict(found)
-        card = Card.of(folder.model).judged(verdict, student_evidence(found))
-        if side == QUERY:
-            joined = _query_side(teacher, load(folder.model))
-            found["switch"] = Switch.of(joined, documents_stay=True).model_dump()
-            save_model(joined, folder.model, card.describing(joined, documents_stay=True))
-        else:
-            found["switch"] = Switch.of(models[2]).model_dump()
-            save_card(folder.model, card)
-        record = {**run.record, "verdict": verdict.record(), "compression": found}
-        return Compression(run.job, run.job.finish(record))
+        return _judge(run, teacher, name, queries_only, held.judging, graded, labelled, console)
 
 
-def query_student(student: str) -> str:
-    """The student whose vectors begin among its teacher's: made of the teacher, or a model that
-    follows it already.
-    """
-    if "/" not in student:
-        check_student(without_vocabulary(student)[0])
-    return IN_PLACE if student == STATIC else student
+def _judge(
+    run: Run,
+    teacher: str,
+    student: str,
+    queries_only: bool,
+    held_out: Sequence[Document],
+    graded: SimilaritySets,
+    labelled: RetrievalSet | None,
+    console: Console,
+) -> Compression:
+    """Compare the trained student with its teacher, and finish the run."""
+    folder = RunFolder(run.folder)
+    models = ByModel(
+        load(teacher, frozen=True),
+        untrained(folder.preset.encoder),
+        load(folder.model, frozen=True),
+    )
+    with watch("judging", console):
+        quality, searched = compare_quality(models, held_out, graded, labelled, queries_only)
+    with watch("measuring speed and memory", console):
+        texts = _timed_texts(held_out, queries_only)
+        names = [teacher, str(folder.model)]
+        cost = measure_costs(models.teacher, models.student, names, texts)
+
+    new_model = _join(teacher, folder.model) if queries_only else models.student
+    result = CompressionResult(
+        teacher=public_name(teacher),
+        student=public_name(student),
+        side=QUERY if queries_only else BOTH,
+        quality=quality,
+        cost=cost,
+        searched=searched,
+        switch=Switch.of(new_model, documents_stay=queries_only),
+    )
+    verdict = compression_verdict(result)
+    card = Card.of(folder.model).judged(verdict, student_evidence(result))
+    if queries_only:
+        save_model(new_model, folder.model, card.describing(new_model, documents_stay=True))
+    else:
+        save_card(folder.model, card)
+    record = {**run.record, "verdict": verdict.record(), "compression": result.record()}
+    return Compression(run.job, run.job.finish(record))
 
 
-def _query_keys(teacher: str) -> list[str]:
-    """The preset's keys for a student that follows a teacher's queries: both read the words before
-    a query.
-    """
-    encoder = load(teacher, device="cpu", frozen=True)
-    words = role_prompt(encoder, "query")
-    if not words or words == used_prompt(encoder):
-        return list(_QUERY_KEYS)
-    own, its = ({"prompt": each} for each in (words, [words]))
-    return [*_QUERY_KEYS, f"encoder.{tomli_w.dumps(own)}", f"teachers.teacher.{tomli_w.dumps(its)}"]
+def _timed_texts(held_out: Sequence[Document], queries_only: bool) -> list[str]:
+    """Texts to measure speed and memory with."""
+    texts = [document.text for document in held_out]
+    if queries_only:
+        texts = pseudo_queries(held_out).texts
+    if len(texts) < TIMED:
+        texts = list(similarity_pairs().first)
+    return texts[:TIMED]
 
 
-def _query_side(teacher: str, student: SentenceTransformer) -> SentenceTransformer:
+def _join(teacher: str, student: Path) -> SentenceTransformer:
     """A model whose queries the student reads, and whose documents the teacher reads as before."""
-    whole = load(teacher, device="cpu")
-    joined = with_query_route(whole, list(student.to("cpu")), list(whole))
-    joined.prompts["query"] = used_prompt(student)  # the words that it was trained with
+    documents = load(teacher, device="cpu")
+    queries = load(student).to("cpu")
+    joined = with_query_route(documents, list(queries), list(documents))
+    joined.prompts["query"] = used_prompt(queries)  # the words that it was trained with
     return joined
 
 
-def _student(teacher: str, student: str) -> tuple[str, list[str]]:
-    """The backbone, and the preset's keys that say what is made of it and how fast it learns."""
-    if student in ("tiny", TINY):
-        return TINY, []
-    word = re.split("[:,]", student)[0] in ("layers", "vocabulary", "inner", STATIC)
-    if word or not ("/" in student or (student and Path(student).expanduser().exists())):
-        check_student(student)
-        rate = STATIC_RATE if student.startswith(STATIC) else RATE
-        return teacher, [f"encoder.student={student!r}", f"train.learning_rate={rate}"]
-    return student, [f"train.learning_rate={RATE}"]
-
-
-def _label(preset: Preset) -> str:
+def _teacher_name(preset: Preset) -> str:
     """The one teacher of a preset that is a model of the user's choice."""
-    labels = [
-        label for label, table in preset.teachers.items() if "models" in table or "model" in table
+    names = [
+        name for name, table in preset.teachers.items() if "models" in table or "model" in table
     ]
-    if len(labels) != 1:
-        problem = f"the preset {preset.name} has {len(labels)} teachers that can be named"
-        raise UserError(problem, f"choose one with one teacher, such as {PRESET}")
-    return labels[0]
-
-
-def _held_out(
-    text: TextSource, preset: Preset, sentences: int | None, seed: int
-) -> tuple[dict[str, Any], Callable[[RowIds], Iterable[Document]], RowIds, RowIds]:
-    """What `train` is given so that some texts are left out; texts by their rows; the rows that
-    judge, all others.
-    """
-    if preset.pairs is not None:
-        documents = text.documents()
-        count = min(_HELD_OUT, len(documents) // 5)
-        trained, judging = documents.split(count, seed)
-        return {"held_out": count, "max_texts": sentences}, documents.each, judging, trained
-    corpus = text.texts()
-    most = len(corpus) - min(_HELD_OUT, len(corpus) // 5)
-    used = min(sentences or most, most)
-    drawn, rows = Sample(corpus, used, seed).rows, np.arange(len(corpus))
-    left = np.setdiff1d(rows, [] if drawn is None else drawn)
-    judging = left[np.linspace(0, len(left) - 1, min(len(left), _HELD_OUT)).astype(np.int64)]
-
-    def each(wanted: RowIds) -> Iterator[Document]:
-        return (Document("", [one]) for one in corpus.texts(wanted))
-
-    return {"max_texts": used}, each, judging, np.setdiff1d(rows, judging)
-
-
-def _improved(
-    folder: RunFolder,
-    teacher: str,
-    documents: Iterable[Document],
-    minutes: float,
-    seed: int,
-    data: str | Path | None,
-    console: Console,
-) -> Improvement:
-    """The student, which is kept as it was trained, made better with its teacher as a teacher of
-    rankings.
-    """
-    student = folder.path / "student"
-    if not student.is_dir():
-        save(load(folder.model), student, card=(folder.model / CARD).read_text(encoding="utf-8"))
-    given = Dataset.from_list(
-        [{"title": one.title, "text": "\n\n".join(one.paragraphs)} for one in documents]
-    )
-    console.print(f"the student is trained; it is improved for {minutes:g} minutes")
-    return improve(
-        student,
-        given,
-        output=folder.path / "improved",
-        minutes=minutes,
-        seed=seed,
-        data=data,
-        teachers=[teacher],
-        console=console,
-    )
+    if len(names) != 1:
+        raise UserError(
+            f"the preset {preset.name} has {len(names)} teachers that can be named",
+            f"choose one with one teacher, such as {PRESET}",
+            "not-one-teacher",
+        )
+    return names[0]

@@ -11,9 +11,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import psutil
 import torch
@@ -28,54 +29,65 @@ COST_BATCH = 32
 ROUNDS = 5  # each model in each; one more comes first and is not counted
 _WARM_UP = "isotrope/tiny"
 _PAUSE = 0.002  # seconds between two looks
+FASTER = 1.05  # a smaller ratio of speeds is noise
 
 
-def costs(
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times one model is as fast as another one, in several rounds."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What two models need on this machine: the teacher first, then the student."""
+
+    texts: int  # that were encoded
+    speed: list[float]  # texts a second
+    faster: Ratio  # student over teacher
+    weights: list[int]  # bytes
+    memory: list[int | None]  # bytes; None if they could not be measured
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the student is faster by more than noise."""
+        return self.faster.median > FASTER
+
+    @property
+    def weights_share(self) -> float:
+        """The student's weights over its teacher's."""
+        teacher, student = self.weights
+        return student / teacher
+
+
+def measure_costs(
     teacher: SentenceTransformer,
     student: SentenceTransformer,
     names: Sequence[str],
     texts: Sequence[str],
-) -> dict[str, Any]:
-    """Speed, weights and memory of two models, which are moved to the processor; time is the
-    processor's.
+) -> Costs:
+    """Speed, weights and memory of two models, which are moved to the processor.
 
     By the ``names`` of the two, `isotrope.load` loads each anew, to see how much memory it needs.
-
-    Returns:
-        "texts"; "speed": texts a second of each; "faster": the median, smallest and largest ratio
-        of a round; "weights": bytes of each; "memory": bytes of each, None where that could not be
-        measured.
     """
     models = [teacher.to("cpu"), student.to("cpu")]
-    seconds: list[list[float]] = [[], []]
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        # they take turns, so that other work on the machine meets both
-        for number in range(ROUNDS + 1):
-            for place in (0, 1) if number % 2 else (1, 0):
-                began = time.process_time()
-                _encode(models[place], texts)
-                seconds[place].append(max(time.process_time() - began, 1e-6))
-    finally:
-        torch.set_num_threads(count)
-    seconds = [each[1:] for each in seconds]  # the first round is slower
-    ratios = [slow / fast for slow, fast in zip(*seconds, strict=True)]
-    return {
-        "texts": len(texts),
-        "speed": [len(texts) / statistics.median(each) for each in seconds],
-        "faster": {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios)},
-        "weights": [
-            sum(t.numel() * t.element_size() for t in model.state_dict().values())
-            for model in models
-        ],
-        "memory": [peak_memory(name, texts) for name in names],
-    }
+    slow, fast = _seconds_of_rounds(models, texts)
+    ratios = [before / after for before, after in zip(slow, fast, strict=True)]
+    return Costs(
+        texts=len(texts),
+        speed=[len(texts) / statistics.median(seconds) for seconds in (slow, fast)],
+        faster=Ratio(statistics.median(ratios), min(ratios), max(ratios)),
+        weights=[weight_bytes(model) for model in models],
+        memory=[peak_memory(name, texts) for name in names],
+    )
 
 
-def _encode(model: SentenceTransformer, texts: Sequence[str]) -> None:
-    with limit_length(model, COST_LENGTH):
-        vectors_of(model, texts, batch_size=COST_BATCH, progress=lambda _: None)
+def weight_bytes(model: SentenceTransformer) -> int:
+    """Bytes of all weights of a model."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
 
 
 def peak_memory(model: str, texts: Sequence[str]) -> int | None:
@@ -86,13 +98,15 @@ def peak_memory(model: str, texts: Sequence[str]) -> int | None:
     done = subprocess.run(
         command, input=json.dumps(list(texts)), capture_output=True, text=True, check=False
     )
-    return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdecimal() else None
+    printed = done.stdout.strip()
+    return int(printed) if done.returncode == 0 and printed.isdecimal() else None
 
 
 def growth(work: Callable[[], object]) -> int:
     """How many bytes this process holds at most while it works, beyond those that it holds before."""
     process = psutil.Process()
-    before = most = process.memory_info().rss
+    before = process.memory_info().rss
+    most = before
     with ThreadPoolExecutor(1) as worker:
         working = worker.submit(work)
         while wait([working], _PAUSE).not_done:
@@ -101,10 +115,49 @@ def growth(work: Callable[[], object]) -> int:
     return int(max(most, process.memory_info().rss) - before)
 
 
-if __name__ == "__main__":
+def _seconds_of_rounds(
+    models: Sequence[SentenceTransformer], texts: Sequence[str]
+) -> list[list[float]]:
+    """Seconds of the processor that each model takes for the texts, in each round."""
+    seconds: list[list[float]] = [[] for _ in models]
+    with _one_thread():
+        # The models take turns, so that other work on the machine meets both.
+        for number in range(ROUNDS + 1):
+            turns = list(enumerate(models))
+            if number % 2 == 0:
+                turns.reverse()
+            for place, model in turns:
+                began = time.process_time()
+                _encode(model, texts)
+                seconds[place].append(max(time.process_time() - began, 1e-6))
+    return [rounds[1:] for rounds in seconds]  # the first round is slower
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    count = torch.get_num_threads()
     torch.set_num_threads(1)
-    name, given = sys.argv[1], json.load(sys.stdin)
-    # what the libraries load at their first use is not the model's
-    _encode(load(_WARM_UP, device="cpu", frozen=True), given)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)
+
+
+def _encode(model: SentenceTransformer, texts: Sequence[str]) -> None:
+    with limit_length(model, COST_LENGTH):
+        vectors_of(model, texts, batch_size=COST_BATCH, progress=lambda _: None)
+
+
+def _main() -> None:
+    torch.set_num_threads(1)
+    name = sys.argv[1]
+    texts = json.load(sys.stdin)
+    # What the libraries load at their first use is not the model's.
+    _encode(load(_WARM_UP, device="cpu", frozen=True), texts)
     freed_memory.give_back()
-    sys.stdout.write(str(growth(lambda: _encode(load(name, device="cpu", frozen=True), given))))
+    needed = growth(lambda: _encode(load(name, device="cpu", frozen=True), texts))
+    sys.stdout.write(str(needed))
+
+
+if __name__ == "__main__":
+    _main()

@@ -3,113 +3,141 @@ pairs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Generic, TypeVar
 
-import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.compression.cost import COST_LENGTH
-from isotrope.compression.page import PAIRS, PARTS, QUERIES
+from isotrope.compression.result import PAIRS, PARTS, QUERIES, Distances
 from isotrope.encoder.embed import search_vectors
 from isotrope.evaluation.document_tasks import compare_on_documents, make_document_tasks
 from isotrope.evaluation.embed import Embeddings, embed_texts
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import Comparison, compare
 from isotrope.evaluation.similarity import row_similarities, similarity_of
-from isotrope.evaluation.sts import Cosines, SimilaritySets, main_pairs, similarities
+from isotrope.evaluation.sts import SimilaritySets, main_pairs, similarities
 from isotrope.report.examples import compare_searches
 from isotrope.store.files import Record
 from isotrope.text.corpus import Document
+from isotrope.types import Vector
 
 SIMILARITY = "English, 330 pairs"
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, slots=True)
+class ByModel(Generic[T]):
+    """One thing of each of the three models."""
+
+    teacher: T
+    start: T  # the student before training
+    student: T
+
+    def map(self, function: Callable[[T], U]) -> "ByModel[U]":
+        """The same of each."""
+        return ByModel(function(self.teacher), function(self.start), function(self.student))
+
+    def distances(self, compared: Callable[[T, T], Comparison]) -> Distances:
+        """How far the student is from the two others."""
+        return Distances(compared(self.teacher, self.student), compared(self.start, self.student))
+
+
+Models = ByModel[SentenceTransformer]
 
 
 def compare_quality(
-    models: Sequence[SentenceTransformer],
+    models: Models,
     held_out: Sequence[Document],
     sets: SimilaritySets,
-    asked: RetrievalSet | None = None,
+    labelled: RetrievalSet | None = None,
     queries_only: bool = False,
-) -> tuple[dict[str, Any], Record | None]:
-    """A student against its teacher and against itself before training, by a paired bootstrap.
+) -> tuple[dict[str, Distances], Record | None]:
+    """A student against its teacher and against itself before training.
 
-    ``models`` are the teacher, the student before training, and the student. Tasks are made of the
-    ``held_out`` texts if there are enough. ``sets`` are graded pairs beside the 330 that ship with
-    isotrope. Labelled queries, if any are ``asked``, come first. With ``queries_only``, the teacher
-    reads all documents, and the second texts of pairs.
+    Tasks are made of the ``held_out`` texts if there are enough. ``sets`` are graded pairs beside
+    the 330 that ship with isotrope. ``labelled`` queries come first. With ``queries_only``, the
+    teacher reads all documents, and the second texts of pairs.
 
     Returns:
-        Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a
-        dictionary, whose "after" is the student; and what `isotrope.report.examples.compare_searches` says
-        of searches by teacher and student.
+        Kind of task -> distances; and what `isotrope.report.examples.compare_searches` says of
+        searches by teacher and student.
     """
-    shown = None
+    quality = {}
+    searched = None
+    document_reader = models.teacher if queries_only else None
 
-    def compared(
-        by: Callable[..., Comparison], scores: Sequence[Any], *more: Any
-    ) -> dict[str, Any]:
-        large, first, small = scores
-        return {
-            "teacher": asdict(by(large, small, *more)),
-            "start": asdict(by(first, small, *more)),
-        }
+    if labelled is not None:
+        embeddings = _embed(models, document_reader, labelled.queries, labelled.corpus, None)
+        scores = embeddings.map(lambda each: {labelled.name: labelled.score(each)})
+        quality[QUERIES] = scores.distances(compare)
 
-    def known(
-        queries: Iterable[str], documents: Iterable[str], length: int | None = COST_LENGTH
-    ) -> list[Embeddings]:
-        """The vectors of each of the models."""
-        first, second = (list(dict.fromkeys(texts)) for texts in (queries, documents))
-        if queries_only:
-            return [
-                embed_texts(models[0], first, second, length, query_model=model) for model in models
-            ]
-        return [embed_texts(model, first, second, length) for model in models]
-
-    found = {}
-    if asked is not None:
-        every = known(asked.queries, asked.corpus, None)
-        found[QUERIES] = compared(compare, [{asked.name: asked.score(one)} for one in every])
-    if tasks := make_document_tasks(held_out).tasks:
-        every = known(
-            chain(*(task.queries for task in tasks)), chain(*(task.corpus for task in tasks))
+    tasks = make_document_tasks(held_out).tasks
+    if tasks:
+        queries = chain(*(task.queries for task in tasks))
+        corpus = chain(*(task.corpus for task in tasks))
+        embeddings = _embed(models, document_reader, queries, corpus, COST_LENGTH)
+        quality[PARTS] = embeddings.distances(
+            lambda before, after: compare_on_documents(before, after, tasks)
         )
-        found[PARTS] = compared(compare_on_documents, every, tasks)
-        domain = max(tasks, key=lambda task: task.size).as_retrieval_set()
-        shown = compare_searches(
-            domain, *(search_vectors(one, domain.queries, domain.corpus) for one in every[::2])
+        largest = max(tasks, key=lambda task: task.size)
+        searched = _compare_searches(largest.as_retrieval_set(), embeddings)
+
+    all_sets: SimilaritySets = {SIMILARITY: {"test": similarity_pairs()}, **sets}
+    pairs = models.map(lambda model: _judged_pairs(model, document_reader, all_sets))
+    quality[PAIRS] = pairs.distances(compare)
+    return quality, searched
+
+
+def _embed(
+    models: Models,
+    document_reader: SentenceTransformer | None,
+    queries: Iterable[str],
+    documents: Iterable[str],
+    length: int | None,
+) -> ByModel[Embeddings]:
+    """The vectors that each model gives; ``document_reader``, if there is one, reads documents for
+    all.
+    """
+    distinct_queries = list(dict.fromkeys(queries))
+    distinct_documents = list(dict.fromkeys(documents))
+
+    def embed(model: SentenceTransformer) -> Embeddings:
+        if document_reader is None:
+            return embed_texts(model, distinct_queries, distinct_documents, length)
+        return embed_texts(
+            document_reader, distinct_queries, distinct_documents, length, query_model=model
         )
-    both: SimilaritySets = {SIMILARITY: {"test": similarity_pairs()}, **sets}
-    cosines = [
-        _one_asks(models[0], one, both) if queries_only else similarities(one, both)
-        for one in models
-    ]
-    found[PAIRS] = compared(compare, [main_pairs(both, each) for each in cosines])
-    return found, shown
+
+    return models.map(embed)
 
 
-def _one_asks(
-    model: SentenceTransformer, asking: SentenceTransformer, sets: SimilaritySets
-) -> Cosines:
-    """The similarities of pairs whose first text another model reads, as a query."""
-    return {
-        task: {
-            part: row_similarities(
-                *search_vectors(
-                    embed_texts(model, of.first, of.second, None, asking), of.first, of.second
-                ),
-                similarity_of(model),
-            )
-            for part, of in parts.items()
-        }
+def _compare_searches(searches: RetrievalSet, embeddings: ByModel[Embeddings]) -> Record:
+    vectors = embeddings.map(lambda each: search_vectors(each, searches.queries, searches.corpus))
+    return compare_searches(searches, vectors.teacher, vectors.student)
+
+
+def _judged_pairs(
+    model: SentenceTransformer, document_reader: SentenceTransformer | None, sets: SimilaritySets
+) -> dict[str, tuple[Vector, Vector]]:
+    """Gold scores and similarities (N,) of each task, as `compare` takes them."""
+    if document_reader is None:
+        return main_pairs(sets, similarities(model, sets))
+
+    similarity = similarity_of(document_reader)
+
+    def similarities_of(pairs: GradedPairs) -> Vector:
+        # The first text is read as a query.
+        both = embed_texts(document_reader, pairs.first, pairs.second, None, model)
+        vectors = search_vectors(both, pairs.first, pairs.second)
+        return row_similarities(*vectors, similarity)
+
+    by_task = {
+        task: {part: similarities_of(pairs) for part, pairs in parts.items()}
         for task, parts in sets.items()
     }
-
-
-def kept_share(quality: dict[str, Any]) -> float:
-    """The student's points over its teacher's, each the mean over all tasks."""
-    tasks = [task for kind in quality.values() for task in kind["teacher"]["per_task"].values()]
-    whole = float(np.mean([task["before"] for task in tasks]))
-    return float(np.mean([task["after"] for task in tasks])) / whole if whole > 0 else 0.0
+    return main_pairs(sets, by_task)

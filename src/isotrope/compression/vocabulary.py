@@ -3,12 +3,14 @@ training with.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
+from isotrope.compression.cost import weight_bytes
 from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.checksum import files_checksum, model_checksum
@@ -42,16 +44,26 @@ class Cut(Outcome):
     @property
     def table(self) -> Any:
         """Tokens and bytes, before and after; a DataFrame if pandas is installed."""
-        named = {what: self.record[what] for what in ("tokens", "bytes")}
-        return framed(
-            {what: dict(zip(("before", "after"), of, strict=True)) for what, of in named.items()}
-        )
+        rows = {}
+        for name in ("tokens", "bytes"):
+            before, after = self.record[name]
+            rows[name] = {"before": before, "after": after}
+        return framed(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _SmallerModel:
+    """A model with fewer tokens, what it lost, and its card."""
+
+    model: SentenceTransformer
+    record: Record
+    card: Card
 
 
 def cut_alone(
     teacher: str,
     count: int,
-    opened: TextSource,
+    source: TextSource,
     output: str | Path | None,
     restart: bool,
     console: Console,
@@ -61,71 +73,80 @@ def cut_alone(
     """
     identity = {
         "model": files_checksum(teacher),
-        "documents": opened.documents().key,
+        "documents": source.documents().key,
         "vocabulary": count,
     }
-    job = Job(output, KIND, identity, [opened], restart=restart)
+    job = Job(output, KIND, identity, [source], restart=restart)
     with job.held():
         record = job.result()
         if record is None:
-            model, record, card = _cut(teacher, count, opened, console)
+            smaller = _cut(teacher, count, source, console)
             job.begin()
-            save_model(model, job.folder / MODEL, card)
-            write_text(job.folder / REPORT, cut_page(record).html())
-            record = job.finish(record)
+            save_model(smaller.model, job.folder / MODEL, smaller.card)
+            write_text(job.folder / REPORT, cut_page(smaller.record).html())
+            record = job.finish(smaller.record)
     return Cut(job, record, cut_page)
 
 
-def cut_first(teacher: str, count: int, opened: TextSource, console: Console) -> str:
+def cut_first(teacher: str, count: int, source: TextSource, console: Console) -> str:
     """The same in the cache, to begin a training with: its folder."""
-    model, _, card = _cut(teacher, count, opened, console)
-    place = cache_folder("models", model_checksum(model))
-    folder = cached(place, lambda draft: save_model(model, draft / MODEL, card))
+    smaller = _cut(teacher, count, source, console)
+    place = cache_folder("models", model_checksum(smaller.model))
+    folder = cached(place, lambda draft: save_model(smaller.model, draft / MODEL, smaller.card))
     return str(folder / MODEL)
 
 
-def _cut(
-    teacher: str, count: int, opened: TextSource, console: Console
-) -> tuple[SentenceTransformer, Record, Card]:
-    """The model, what was lost, and its card. A line on the console tells what is lost, before
-    anything is written.
+def _cut(teacher: str, count: int, source: TextSource, console: Console) -> _SmallerModel:
+    """Leave out the tokens that the documents need least. A line on the console tells what is lost,
+    before anything is written.
     """
-    model, found = load(teacher, device="cpu"), opened.documents()
+    model = load(teacher, device="cpu")
     refuse_routes(model, teacher)
-    big, total = _bytes(model), len(model.tokenizer)
+    documents = source.documents()
+    bytes_before = weight_bytes(model)
+    tokens_before = len(model.tokenizer)
+
     with watch("counting tokens", console):
-        counts = token_counts(model, (document.text for document in found.each()))
+        counts = token_counts(model, (document.text for document in documents.each()))
     model, kept = keep_tokens(model, count, counts)
-    occurring, little = int(counts.sum()), _bytes(model)
+
+    occurring = int(counts.sum())
     lost = int(occurring - counts[kept].sum()) / max(1, occurring)
-    line = (
+    lost_line = (
         f"of {occurring:,} tokens in your documents {100 * lost:.2g} % are read in smaller pieces"
     )
-    console.print(line)
-    advice = (
-        f"Of{line[2:]}. {SAME} Its weights have {little / 1e6:.1f} MB, and had {big / 1e6:.1f} MB."
-    )
+    console.print(lost_line)
+
+    bytes_after = weight_bytes(model)
+    sizes = f"Its weights have {bytes_after / 1e6:.1f} MB, and had {bytes_before / 1e6:.1f} MB."
     verdict = Verdict.not_tested(
-        before=public_name(teacher), after="the smaller model", advice=advice
+        before=public_name(teacher),
+        after="the smaller model",
+        advice=f"{lost_line.capitalize()}. {SAME} {sizes}",
     )
     record = {
         "occurring": occurring,
         "lost": lost,
-        "tokens": [total, count],
-        "bytes": [big, little],
+        "tokens": [tokens_before, count],
+        "bytes": [bytes_before, bytes_after],
         "switch": Switch.of(model).model_dump(),
+        "verdict": verdict.record(),
     }
-    data = Data.of([opened.name], len(found), len(found), found.key)
     step = Step(
-        action="Cut to", method=f"{count:,} tokens", data=data, limits=[f"{line.capitalize()}."]
+        action="Cut to",
+        method=f"{count:,} tokens",
+        data=Data.of([source.name], len(documents), len(documents), documents.key),
+        limits=[f"{lost_line.capitalize()}."],
     )
-    return model, {**record, "verdict": verdict.record()}, Card.of(teacher).then(step, model)
+    return _SmallerModel(model, record, Card.of(teacher).then(step, model))
 
 
 def cut_table(record: Mapping[str, Any]) -> Table:
     """Tokens and weights, before and after."""
-    rows = [["tokens", *(f"{count:,}" for count in record["tokens"])]]
-    rows.append(["weights, MB", *(f"{size / 1e6:.1f}" for size in record["bytes"])])
+    rows = [
+        ["tokens", *(f"{count:,}" for count in record["tokens"])],
+        ["weights, MB", *(f"{size / 1e6:.1f}" for size in record["bytes"])],
+    ]
     return Table("Tokens and size", ["", "before", "after"], rows, notes=[SAME])
 
 
@@ -138,7 +159,3 @@ def cut_page(record: Mapping[str, Any]) -> Page:
         tables=[cut_table(record)],
         switch=Switch.from_record(record),
     )
-
-
-def _bytes(model: SentenceTransformer) -> int:
-    return sum(weight.numel() * weight.element_size() for weight in model.state_dict().values())
