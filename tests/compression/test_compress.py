@@ -194,7 +194,7 @@ def test_a_measuring_that_was_killed_is_done_by_the_next_call(
     teacher: Path, texts: Path, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then the student is compared with itself before training alone, and its card says so."""
-    given = {"sentences": 64, "dev": str(pairs_file)}
+    given: dict[str, Any] = {"max_texts": 64, "dev": str(pairs_file)}
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt

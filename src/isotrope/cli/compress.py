@@ -42,12 +42,4 @@ def compress(
     """
     options = {**locals(), "documents": text_sources(documents)}
     outcome = call("isotrope.compression.compress:compress", options)
-    from isotrope.compression.compress import Compression
-    from isotrope.compression.page import compression_tables
-    from isotrope.compression.vocabulary import cut_table
-
-    if isinstance(outcome, Compression):
-        tables = compression_tables(outcome.result)
-    else:
-        tables = [cut_table(outcome.record)]
-    show_outcome(outcome, tables, [f"verdict: {outcome.verdict}"])
+    show_outcome(outcome, outcome.tables(), [f"verdict: {outcome.verdict}"])

@@ -12,7 +12,12 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.compression.cost import measure_costs
 from isotrope.compression.held_out import hold_out
-from isotrope.compression.page import compression_verdict, student_evidence, write_student_report
+from isotrope.compression.page import (
+    compression_tables,
+    compression_verdict,
+    student_evidence,
+    write_student_report,
+)
 from isotrope.compression.quality import ByModel, compare_quality
 from isotrope.compression.result import CompressionResult
 from isotrope.compression.student import plan_student, query_overrides
@@ -33,6 +38,7 @@ from isotrope.report.card import Card, save_card
 from isotrope.report.outcome import framed
 from isotrope.report.saving import save_model
 from isotrope.report.switching import Switch
+from isotrope.report.tables import Table
 from isotrope.text import TextLike, read_text
 from isotrope.text.corpus import Document
 from isotrope.text.pseudo_queries import pseudo_queries
@@ -71,6 +77,10 @@ class Compression(Run):
                 "student": task.to_teacher.after,
             }
         return framed(rows)
+
+    def tables(self) -> list[Table]:
+        """Points kept, task by task, and speed and size, to be shown."""
+        return compression_tables(self.result)
 
     def report(self, file: str | Path) -> Path:
         """Write the page of the student, an .html file."""

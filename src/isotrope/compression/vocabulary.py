@@ -50,6 +50,10 @@ class Cut(Outcome):
             rows[name] = {"before": before, "after": after}
         return framed(rows)
 
+    def tables(self) -> list[Table]:
+        """Tokens and size, to be shown."""
+        return [cut_table(self.record)]
+
 
 @dataclass(frozen=True, slots=True)
 class _SmallerModel:
