@@ -35,3 +35,8 @@ def test_sentences_of_one_code_stand_together(messages: ModuleType, tmp_path: Pa
     page = messages.page(tmp_path)
     assert page.count("## missing") == 1
     assert "| no file | give one | `a.py` |\n| no folder | make it | `b.py` |" in page
+
+
+def test_the_page_of_refusals_is_current(messages: ModuleType) -> None:
+    stale = "run python tools/messages.py"
+    assert messages.PAGE.read_text(encoding="utf-8") == messages.page(), stale
