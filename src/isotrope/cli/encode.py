@@ -1,4 +1,4 @@
-"""``isotrope encode`` and ``isotrope search``: vectors of any amount of text, and search in them."""
+"""``isotrope encode`` and ``isotrope search``: vectors of any amount of text, and search."""
 
 import json
 import sys

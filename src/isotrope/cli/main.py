@@ -37,7 +37,8 @@ from isotrope.errors import Stopped, UserError
 from isotrope.store.files import FULL
 
 COMMANDS = (
-    quickstart, improve, compress, train, report, encode, search, evaluate, case, whiten, export, study,
+    quickstart, improve, compress, train, report, encode, search, evaluate, case, whiten, export,
+    study,
 )  # fmt: skip
 errors = plain_console(stderr=True)
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -64,7 +65,9 @@ def about(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show it, and end."),
     ] = False,
 ) -> None:
-    """isotrope: text without labels in, a better sentence-embedding model out, and a verdict on it."""
+    """isotrope: text without labels in, a better sentence-embedding model out, and a verdict on
+    it.
+    """
 
 
 def main() -> None:
@@ -131,8 +134,8 @@ def end_at_once() -> Iterator[None]:
 
 
 def _open_closed_streams() -> None:
-    """Open the streams that the shell has closed (``>&-``), or the next file would get the number of
-    one of them.
+    """Open the streams that the shell has closed (``>&-``), or the next file would get the
+    number of one of them.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -202,7 +205,7 @@ def _stopped_line(stopped: Stopped) -> str:
 
 
 def _end(line: str, code: int) -> None:
-    """End with one line. Of several processes the first speaks, because all find the same mistake."""
+    """End with one line. Of several processes the first speaks: all find the same mistake."""
     if process_number() > 0:
         # The first process to end decides the exit code, and has torchrun end the others.
         if code == 2:

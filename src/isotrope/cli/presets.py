@@ -10,8 +10,8 @@ from isotrope.report.tables import Table, print_table
 
 presets = Typer(no_args_is_help=True, help="Show the methods: list them, show one, compare two.")
 FIRST = (
-    "simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "adapt", "crops", "title-body",
-    "distil",
+    "simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "adapt",
+    "crops", "title-body", "distil",
 )  # fmt: skip
 MODELS_OF_PAPERS = ("bert-base", "bert-large", "roberta-")
 
