@@ -21,7 +21,6 @@ BERT's alone.
 
 import argparse
 import json
-import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -36,21 +35,20 @@ from sentence_transformers.sentence_transformer.losses import DenoisingAutoEncod
 import isotrope
 from benchmarks.paths import RESULTS
 from benchmarks.theirs import denoising_columns, train_with_their_loss
-from isotrope.encoder.length import limit_length
 from isotrope.evaluation.embed import embed_texts
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.public import load_retrieval_set, scifact_abstracts
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet, same_class
 from isotrope.evaluation.sets.senteval import load_sts, load_transfer
 from isotrope.evaluation.significance import compare_means
-from isotrope.improvement.budget import Budget, Clock
-from isotrope.improvement.candidates import Maker, Trial
-from isotrope.improvement.decide import AS_IS, judging
+from isotrope.improvement.candidates import Candidate, CandidateTrainer
+from isotrope.improvement.clock import Clock
 from isotrope.improvement.improve import Improvement
-from isotrope.improvement.measure import measure_trial
-from isotrope.improvement.race import Race
-from isotrope.improvement.steps import JUDGED_LENGTH, Basis, texts_read
-from isotrope.improvement.teachers import hybrid_scores
+from isotrope.improvement.measure import BM25_SHARES, RaceFiles, score_hybrid
+from isotrope.improvement.result import RaceResult
+from isotrope.improvement.scores import KEEP, judging_tasks
+from isotrope.improvement.steps import FittingSet
+from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet, texts_to_encode
 from isotrope.store.files import write_json
 from isotrope.text import read_text
 from isotrope.text.pseudo_queries import PseudoQueries
@@ -165,24 +163,24 @@ def cell(
         load_sts(data, "STSBenchmark", ["dev"])["dev"],
     )
     began = time.monotonic()
-    labels, sts, race = judged(found, model, documents, tasks)
+    labels, sts = judged(found, model, documents, tasks)
     record = found.record
     return {
         "model": model_name,
         "collection": name,
         "minutes": minutes,
         "seconds": record["seconds"],
-        "processor_time": Budget.clock.now is time.process_time,
+        "processor_time": Clock.now is time.process_time,
         "judging_seconds": time.monotonic() - began,
         "teachers": record["teachers"],
-        "hybrid": record["hybrid"],
+        "search": record["search"],
         "documents": len(domain.corpus),
-        "queries": len(labels[AS_IS]),
+        "queries": len(labels[KEEP]),
         "titled": sum(map(bool, titles)),
-        "judged_by": record["judged_by"],
+        "judged_by": record["notes"],
         "left_out": record["left_out"],
         "choice": found.choice,
-        "policies": policies(found, labels, sts, race.made),
+        "policies": policies(found, labels, sts),
         "similarity": record["similarity"],
         "environment": environment(),
         "candidates": {
@@ -190,7 +188,7 @@ def cell(
                 "labels": float(scores.mean()),
                 "sts": sts[of],
                 "tasks": (tasks_of := record["table"][of]),
-                "self_made": float(np.mean([tasks_of[task] for task in judging(tasks_of)])),
+                "self_made": float(np.mean([tasks_of[task] for task in judging_tasks(tasks_of)])),
             }
             for of, scores in labels.items()
             if of in record["table"]
@@ -200,37 +198,38 @@ def cell(
 
 def judged(
     found: Improvement, model: str, documents: Path, tasks: tuple[RetrievalSet, GradedPairs]
-) -> tuple[dict[str, Vector], dict[str, float], Race]:
-    """Candidate or hybrid search -> nDCG@10 of each query; candidate -> STS-B dev; the race, which
-    makes models.
-    """
-    record = found.record
-    opened = read_text(documents)
-    collection = opened.documents()
-    trained, _ = collection.split(record["held_out"], SEED)
-    maker = Maker(model, opened, record["held_out"], len(trained), SEED, found.folder)
-    basis = Basis.of(collection, trained, SEED)
-    race = Race(maker, [], basis, Budget(found.folder, 0), Console(quiet=True))
-    encoders: dict[str, dict[str, str]] = {}  # name -> candidate -> the post step after it
-    for name, made in record["made"].items():
-        step = made.pop("step")
-        race.made[name] = Trial(**made), step
-        encoders.setdefault(made["name"], {})[name] = step
+) -> tuple[dict[str, Vector], dict[str, float]]:
+    """Candidate or search with BM25 -> nDCG@10 of each query; candidate -> STS-B dev."""
+    result = RaceResult.of(found.record)
+    held_out = result.documents - result.fitting
+    source = read_text(documents)
+    trainer = CandidateTrainer(model, source, held_out, result.fitting, SEED, found.folder)
+    files = RaceFiles.of(found.folder, result.plan)
+    steps: dict[Candidate, dict[str, str]] = {}  # encoder -> candidate -> the post step after it
+    for name, made in result.made.items():
+        steps.setdefault(made.encoder, {})[name] = made.step
+
     labels: dict[str, Vector] = {}
     sts: dict[str, float] = {}
-    for name, candidates in encoders.items():
-        known = embed_texts(race.model(name), *texts_read(tasks, race.basis, ()), JUDGED_LENGTH)
-        for candidate, step in candidates.items():
-            encoder = (
-                race.kept.step(race.made[name][0], candidate).searching(known) if step else known
-            )
-            labels[candidate] = tasks[0].score(encoder)
-            sts[candidate] = float(tasks[1].score(encoder).mean())
-        if name == AS_IS:
-            labels |= {
-                search: of[tasks[0].name] for search, of in hybrid_scores(known, tasks[:1]).items()
-            }
-    return labels, sts, race
+    nothing = FittingSet([], PseudoQueries(), SEED)
+    searches = TaskSet([tasks[0]])
+    for candidate, names in steps.items():
+        texts = texts_to_encode(tasks, nothing, ())
+        embeddings = embed_texts(trainer.encoder(candidate), *texts, JUDGED_LENGTH)
+        for name, step in names.items():
+            encoder = files.step(candidate, name).apply(embeddings) if step else embeddings
+            labels[name] = tasks[0].score(encoder)
+            sts[name] = float(tasks[1].score(encoder).mean())
+        if candidate.name == KEEP:
+            for share in BM25_SHARES:
+                scores = score_hybrid(embeddings, share, searches, searches.search_by_words())
+                labels[search_name(share)] = scores[tasks[0].name]
+    return labels, sts
+
+
+def search_name(bm25_share: float) -> str:
+    """A search by the model as it is, with BM25."""
+    return f"search with {bm25_share} BM25"
 
 
 def with_tsdae(
@@ -267,14 +266,8 @@ def with_tsdae(
         return done
     task = part_of(*collection(data, name))[0]
     of: list[Vector] = []
-    nothing = Basis([], PseudoQueries(), SEED)
     for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(trained)):
-        with limit_length(encoder, JUDGED_LENGTH):
-            of.append(
-                measure_trial(encoder, Trial(AS_IS, steps=()), [task], nothing, {}).scores[AS_IS][
-                    task.name
-                ]
-            )
+        of.append(task.score(embed_texts(encoder, task.queries, task.corpus, JUDGED_LENGTH)))
     policy = {"candidate": "TSDAE", "texts": len(lines), **asdict(compare_means(of[0], of[1]))}
     return done | {"policies": done["policies"] | {"TSDAE": policy}}
 
@@ -283,30 +276,32 @@ def policies(
     found: Improvement,
     labels: dict[str, Vector],
     sts: dict[str, float],
-    made: dict[str, tuple[Trial, str]],
 ) -> dict[str, dict[str, Any]]:
     """Policy -> the candidate that it takes, and by how much labels change against keep."""
+    result = RaceResult.of(found.record)
     best = max(found.record["table"], key=lambda name: labels[name].mean())
     crops = {
-        n: of.pairs
-        for n, (of, step) in made.items()
-        if of.recipe == "crops" and of.share == 1 and not step
+        name: made.encoder.pairs
+        for name, made in result.made.items()
+        if made.encoder.recipe == "crops" and made.encoder.share == 1 and not made.step
     }
+    whitened = [
+        name
+        for name, made in result.made.items()
+        if made.step == "full whitening" and not made.encoder.recipe
+    ]
     taken: dict[str, str | None] = {
         "improve": found.choice,
         "the best by labels": best,
-        "keep": AS_IS,
+        "keep": KEEP,
         "map": "query map",
-        "hybrid": (found.record["hybrid"] or {}).get("name"),  # the model as it is, with BM25
-        "whiten": next(
-            (n for n, (of, step) in made.items() if step == "full whitening" and not of.recipe),
-            None,
-        ),
+        "hybrid": search_name(result.search.bm25_share) if result.search else None,
+        "whiten": whitened[0] if whitened else None,
         "crops": max(crops, key=crops.__getitem__, default=None),
         "the best by STS-B dev": max(sts, key=sts.__getitem__),
     }
     return {
-        policy: {"candidate": name, **asdict(compare_means(labels[AS_IS], labels[name]))}
+        policy: {"candidate": name, **asdict(compare_means(labels[KEEP], labels[name]))}
         for policy, name in taken.items()
         if name is not None and name in labels
     }
@@ -329,7 +324,7 @@ def main(judge: Callable[..., dict[str, Any]] = cell) -> None:
     parser.add_argument("--tsdae", action="store_true", help="add TSDAE to the cells that are done")
     args = parser.parse_args()
     if args.processor_time:
-        Budget.clock = Clock(time.process_time, signal.ITIMER_PROF, signal.SIGPROF)
+        Clock.now = staticmethod(time.process_time)
     console = Console()
     args.results.mkdir(parents=True, exist_ok=True)
     for model in MODELS:

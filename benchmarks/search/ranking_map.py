@@ -30,8 +30,9 @@ from isotrope.encoder.length import limit_length
 from isotrope.evaluation.document_tasks import DocumentTask
 from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.search import Search, by_cosine, ranked_lists, search_with
-from isotrope.improvement.decide import judging
-from isotrope.improvement.judges import held_out_count, judges_of
+from isotrope.improvement.scores import judging_tasks
+from isotrope.improvement.split import most_held_out
+from isotrope.improvement.tasks import tasks_from_documents
 from isotrope.post.ranking_map import ranking_map
 from isotrope.post.whitening import whitening
 from isotrope.store.files import read_record, write_json
@@ -78,9 +79,9 @@ class Cell:
         documents = work / "documents.jsonl"
         choice.write_documents(domain, titles, documents)
         found = read_text(documents).documents()
-        held_out = held_out_count(found, choice.SEED)
+        held_out = min(300, most_held_out(len(found)))
         trained, held = found.split(held_out, choice.SEED)
-        judges = judges_of(list(found.each(held)), None, choice.SEED).tasks
+        judges = tasks_from_documents(list(found.each(held)), choice.SEED).tasks
         self.tasks = [task for task in judges if isinstance(task, DocumentTask)]
         self.domain, self.texts = domain, found.texts(trained)
         self.index = Bm25Index.of(self.texts)
@@ -150,7 +151,7 @@ class Cell:
         own = {
             task.name: float(100 * task.score_search(search(task)).mean()) for task in self.tasks
         }
-        return {"tasks": float(np.mean([own[name] for name in judging(own)])), **own}
+        return {"tasks": float(np.mean([own[name] for name in judging_tasks(own)])), **own}
 
     def judged(
         self, matrix: Vectors, both: bool = False, centre: Vectors | None = None

@@ -19,7 +19,7 @@ from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.length import limit_length
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embeddings
-from isotrope.improvement.steps import JUDGED_LENGTH
+from isotrope.improvement.tasks import JUDGED_LENGTH
 from isotrope.post.whitening import whitening
 from isotrope.store.files import write_json
 from isotrope.training.processes import environment

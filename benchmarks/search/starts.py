@@ -19,15 +19,18 @@ from rich.console import Console
 
 from benchmarks.paths import RESULTS
 from benchmarks.search.choice import CLASSES, RETRIEVAL, SEED, collection, part_of, write_documents
+from isotrope.encoder import load
 from isotrope.evaluation.significance import compare_means
-from isotrope.improvement.budget import Budget
-from isotrope.improvement.candidates import Maker, Trial
-from isotrope.improvement.decide import AS_IS
-from isotrope.improvement.judges import held_out_count, judges_of
-from isotrope.improvement.race import Race
-from isotrope.improvement.steps import Basis
+from isotrope.improvement.candidates import Candidate
+from isotrope.improvement.choose import Traits, candidate_gains, choose_candidate
+from isotrope.improvement.measure import measure_candidate
+from isotrope.improvement.scores import KEEP, TaskScores
+from isotrope.improvement.split import most_held_out, split_documents
+from isotrope.improvement.steps import FittingSet
+from isotrope.improvement.tasks import TaskSet, tasks_from_documents
 from isotrope.store.files import write_json
 from isotrope.text import read_text
+from isotrope.text.pseudo_queries import PseudoQueries
 from isotrope.training.processes import environment
 
 TARGET = RESULTS / "starts"
@@ -39,43 +42,43 @@ def cell(data: str, name: str, work: Path, console: Console) -> dict[str, Any]:
     domain, titles = part_of(*collection(data, name))
     work.mkdir(parents=True, exist_ok=True)
     write_documents(domain, titles, work / "documents.jsonl")
-    opened = read_text(work / "documents.jsonl")
-    documents = opened.documents()
-    held_out = held_out_count(documents, SEED)
-    trained, held = documents.split(held_out, SEED)
-    basis = Basis.of(documents, trained, SEED)
-    tasks = judges_of(list(documents.each(held)), None, SEED).tasks
-    found: dict[str, Race] = {}
-    for kind, judges in (("tasks", tasks), ("labels", [domain])):
-        makers = [
-            Maker(model, opened, held_out, len(trained), SEED, work / kind)
-            for model in (GIVEN, *OTHERS)
-        ]
-        (work / kind).mkdir(exist_ok=True)
-        budget = Budget(work / kind, float("inf"))
-        race = found[kind] = Race(
-            makers[0], judges, basis, budget, console, dict(zip(OTHERS, makers[1:], strict=True))
-        )
-        for start in ("", *OTHERS):
-            race.run(Trial(start or AS_IS, steps=(), start=start))
-    choice, gains = found["tasks"].choose()
-    labels = {
-        model: scores for model, of in found["labels"].scores.items() for scores in of.values()
+    documents = read_text(work / "documents.jsonl").documents()
+    split = split_documents(documents, most_held_out(len(documents)), 0, SEED)
+    tasks = tasks_from_documents(list(documents.each(split.choosing)), SEED)
+    by_tasks = scores_of_all(tasks)
+    by_labels = {
+        name: scores[domain.name] for name, scores in scores_of_all(TaskSet([domain])).items()
     }
+
+    choice = choose_candidate(by_tasks, {name: Traits() for name in by_tasks}, tasks.documents)
+    gains = candidate_gains(by_tasks, tasks.documents)
+    console.print(f"{name}: {choice}")
     return {
         "collection": name,
         "choice": choice,
-        "gain": asdict(gains[choice]) if choice != AS_IS else None,
+        "gain": asdict(gains[choice]) if choice != KEEP else None,
         "tasks": {
-            model: {task: float(scores.mean()) for task, scores in of.items()}
-            for model, of in found["tasks"].scores.items()
+            model: {task: float(cases.mean()) for task, cases in scores.items()}
+            for model, scores in by_tasks.items()
         },
-        "labels": {model: float(scores.mean()) for model, scores in labels.items()},
+        "labels": {model: float(cases.mean()) for model, cases in by_labels.items()},
         "against the given": {
-            model: asdict(compare_means(labels[AS_IS], labels[model])) for model in OTHERS
+            model: asdict(compare_means(by_labels[KEEP], by_labels[model])) for model in OTHERS
         },
         "environment": environment(),
     }
+
+
+def scores_of_all(task_set: TaskSet) -> dict[str, TaskScores]:
+    """The scores of the given model, "keep", and of the others."""
+    scores: dict[str, TaskScores] = {}
+    nothing = FittingSet([], PseudoQueries(), SEED)
+    words = task_set.search_by_words()
+    for name, model in {KEEP: GIVEN, **{other: other for other in OTHERS}}.items():
+        candidate = Candidate(name=name, steps=())
+        measured = measure_candidate(load(model), candidate, task_set, nothing, {}, words)
+        scores[name] = measured.scores[name]
+    return scores
 
 
 def main() -> None:

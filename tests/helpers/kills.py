@@ -24,8 +24,8 @@ import torch
 import isotrope.cli.main
 import isotrope.encoding.encode
 import isotrope.evaluation.models
-import isotrope.improvement.budget
-import isotrope.improvement.schedule
+import isotrope.improvement.plan
+import isotrope.improvement.prepare
 import isotrope.improvement.whiten
 import isotrope.study.study
 import isotrope.training.train
@@ -37,8 +37,8 @@ from helpers.words import sentences
 from isotrope.errors import UserError
 
 torch.set_num_threads(1)
-isotrope.improvement.budget.FEWEST_PAIRS = 64
-isotrope.improvement.schedule.MOST_ROUNDS = 2  # then the clock decides nothing
+isotrope.improvement.plan.FEWEST_PAIRS = 64
+isotrope.improvement.prepare.MOST_ROUNDS = 2  # then the clock decides nothing
 SETTINGS = [
     "train.batch_size=16", "train.eval_steps=4", "train.save_steps=7", "train.epochs=2", "train.learning_rate=1e-3",
 ]  # fmt: skip
@@ -95,7 +95,7 @@ def cases(base: Path) -> dict[str, Case]:
     judged = ["evaluate", model, "--suite", "sts", "--tasks", "STSBenchmark", "--json"]
     weights, dense = "out/model/model.safetensors", "out/model/2_Dense/model.safetensors"
     trained = made(weights, keys=("selection",))
-    chosen = made(weights, keys=("choice", "finished", "left_out", "judged_by", "table", "gains"))
+    chosen = made(weights, keys=("choice", "left_out", "notes", "table", "gains"))
     found = {
         "train": Case(14, lambda f: [*train, *out(f)], trained),
         "teacher": Case(10, lambda f: [*taught, *out(f)], trained),

@@ -8,7 +8,8 @@ import torch
 
 from helpers.words import WORDS, sentences
 from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.steps import Basis
+from isotrope.improvement.result import RaceResult
+from isotrope.improvement.steps import FittingSet
 from isotrope.text.corpus import Document
 from isotrope.text.pseudo_queries import pseudo_queries
 
@@ -34,9 +35,9 @@ def write_library(path: Path, count: int = 140, titles: bool = True, seed: int =
     return path
 
 
-def race_record(choice: str = "soft", **more: Any) -> dict[str, Any]:
-    """What a race of three candidates found."""
-    gain = {"gain": 0.1, "low": 0.05, "high": 0.15, "p": 0.001, "others": 0.1, "allowed": True}
+def race_result(choice: str = "soft", **changes: Any) -> RaceResult:
+    """What a race of two candidates found."""
+    gain = {"gain": 0.1, "low": 0.05, "high": 0.15}
     verdict = Verdict(
         "better",
         "my model",
@@ -44,32 +45,47 @@ def race_record(choice: str = "soft", **more: Any) -> dict[str, Any]:
         "60 of your own documents",
         "MRR@10 × 100",
         (0.25, 0.35),
+        0.1,
+        0.05,
+        0.15,
+        0.001,
         advice="Use soft",
     )
     if choice == "keep":
         verdict = Verdict.not_tested(before="my model", after="soft", advice="Keep my model.")
-    return {
+    keep = {"encoder": {"name": "keep"}, "step": ""}
+    fields: dict[str, Any] = {
         "model": "my model",
-        "verdict": verdict.record(),
-        "choice": choice,
-        "finished": True,
-        "seconds": 90.0,
+        "seed": 0,
         "minutes": 2.0,
-        "documents": 300,
-        "judged_by": ["a: 60 documents"],
+        "pooling": None,
+        "choice": choice,
+        "chosen": choice,
+        "verdict": verdict,
+        "search": None,
+        "seconds": 90.0,
         "left_out": {},
-        "made": {"keep": {"step": ""}, "soft": {"step": "soft whitening"}, "<b>odd": {"step": ""}},
-        "hybrid": {"name": "search with 0.3 BM25", "gain": 0.12, "low": 0.05, "high": 0.2},
+        "notes": ["a: 60 documents"],
+        "documents": 300,
+        "fitting": 200,
         "table": {
             "keep": {"a": 0.2, "b": 0.3},
             "soft": {"a": 0.4, "b": 0.3},
             "<b>odd": {"a": 0.1, "b": 0.1},
         },
-        "gains": {"soft": gain, "<b>odd": {**gain, "gain": -0.15, "p": 1.0, "allowed": False}},
-        "similarity": None,
-        "searched": None,
+        "gains": {"soft": gain, "<b>odd": {**gain, "gain": -0.15}},
+        "teachers": {},
+        "taught_by": [],
+        "made": {
+            "keep": keep,
+            "soft": {"encoder": {"name": "keep"}, "step": "soft whitening"},
+            "<b>odd": keep,
+        },
+        "plan": {"choosing": 40, "judging": 60},
+        "environment": {},
         "switch": {"documents_stay": False},
-    } | more
+    }
+    return RaceResult.model_validate(fields | changes)
 
 
 def page(place: int) -> Document:
@@ -78,7 +94,7 @@ def page(place: int) -> Document:
     return Document(f"Number {place}", [" ".join(f"{word} rare{place}" for word in words)])
 
 
-def basis(size: int) -> Basis:
-    """Documents, and what they ask."""
+def fitting_set(size: int) -> FittingSet:
+    """Documents and their pseudo-queries."""
     documents = [page(1000 + place) for place in range(size)]
-    return Basis([document.text for document in documents], pseudo_queries(documents), 0, documents)
+    return FittingSet([document.text for document in documents], pseudo_queries(documents), 0)

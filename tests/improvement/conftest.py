@@ -1,7 +1,6 @@
 """A model of one pooling, a small library, and races that take seconds."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from helpers.library import write_library
 from isotrope.encoder import load, save
 from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.improvement import budget, candidates
+from isotrope.improvement import candidates
 
 
 @pytest.fixture(scope="session")
@@ -31,21 +30,21 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """General English is looked at by 40 graded pairs."""
     some = similarity_pairs().rows(np.arange(40))
-    monkeypatch.setattr("isotrope.improvement.judges.similarity_pairs", lambda: some)
+    monkeypatch.setattr("isotrope.improvement.general.similarity_pairs", lambda: some)
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch, few_pairs: None) -> None:
     """Two trainings of a few steps."""
-    every = candidates.recipes
-    monkeypatch.setattr("isotrope.improvement.improve.recipes", lambda *given: every(*given)[:2])
-    monkeypatch.setattr(budget, "FEWEST_PAIRS", 64)
-    monkeypatch.setattr("isotrope.improvement.schedule.MOST_ROUNDS", 2)
+    recipes_for = candidates.recipes_for
+    monkeypatch.setattr(
+        "isotrope.improvement.prepare.recipes_for", lambda *given: recipes_for(*given)[:2]
+    )
+    monkeypatch.setattr("isotrope.improvement.plan.FEWEST_PAIRS", 64)
+    monkeypatch.setattr("isotrope.improvement.prepare.MOST_ROUNDS", 2)
 
 
 @pytest.fixture
 def untrained(monkeypatch: pytest.MonkeyPatch, few_pairs: None) -> None:
-    def nothing(*_: Any) -> None:
-        pass
-
-    monkeypatch.setattr("isotrope.improvement.improve.train_in_turn", nothing)
+    """No training at all."""
+    monkeypatch.setattr("isotrope.improvement.prepare.recipes_for", lambda *_: [])

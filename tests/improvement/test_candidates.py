@@ -1,9 +1,7 @@
 """The candidates: their names, their presets, and that each step can be saved."""
 
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -13,24 +11,28 @@ from isotrope.errors import UserError
 from isotrope.improvement.candidates import (
     RANKINGS,
     RAW_POOLINGS,
-    Maker,
-    Trial,
-    check_plan,
-    joined,
+    Candidate,
+    CandidateTrainer,
+    Collection,
+    join_names,
     raw_poolings,
-    recipes,
+    recipes_for,
+    unique_names,
 )
-from isotrope.improvement.decide import AS_IS
+from isotrope.improvement.scores import KEEP
 from isotrope.improvement.steps import POST_STEPS, WHITENINGS, linear_step
 from isotrope.preset.preset import read_preset
 
 
 def test_a_candidate_is_named_by_what_is_done() -> None:
-    assert joined(AS_IS, "soft whitening") == "soft whitening"
-    assert joined("crops", "", "averaged") == "crops, averaged"
-    assert joined(AS_IS) == AS_IS
-    assert dict(Trial(AS_IS).candidates()) == {AS_IS: "", **{name: name for name in POST_STEPS}}
-    assert list(dict(Trial("crops", steps=("soft whitening",)).candidates())) == [
+    assert join_names(KEEP, "soft whitening") == "soft whitening"
+    assert join_names("crops", "", "averaged") == "crops, averaged"
+    assert join_names(KEEP) == KEEP
+    assert dict(Candidate(name=KEEP).with_steps()) == {
+        KEEP: "",
+        **{name: name for name in POST_STEPS},
+    }
+    assert list(dict(Candidate(name="crops", steps=("soft whitening",)).with_steps())) == [
         "crops",
         "crops, soft whitening",
     ]
@@ -52,7 +54,7 @@ def test_each_step_can_be_a_layer(text: str) -> None:
 @pytest.mark.parametrize("raw", [True, False])
 @pytest.mark.parametrize("short", [True, False])
 def test_each_recipe_is_a_preset_with_pairs(raw: bool, short: bool) -> None:
-    found = recipes(raw, titled=True, short=short)
+    found = recipes_for(raw, Collection(True, short, True))
     assert len({recipe.name for recipe in found}) == len(found) >= 3
     for recipe in found:
         if recipe.name == RANKINGS:  # it learns from lists, not from pairs
@@ -60,9 +62,11 @@ def test_each_recipe_is_a_preset_with_pairs(raw: bool, short: bool) -> None:
         preset = read_preset(recipe.preset, [*recipe.overrides, "pairs.rounds=2"])
         assert preset.pairs is not None
     names = {recipe.name for recipe in found}
-    assert names - {recipe.name for recipe in recipes(raw, titled=False, short=short)} == {"titles"}
+    assert names - {recipe.name for recipe in recipes_for(raw, Collection(False, short, True))} == {
+        "titles"
+    }
     assert RANKINGS not in {
-        recipe.name for recipe in recipes(raw, titled=True, short=short, searched=False)
+        recipe.name for recipe in recipes_for(raw, Collection(True, short, False))
     }
     assert ("neighbours" in names) is not short
 
@@ -76,38 +80,33 @@ def test_a_bare_model_is_trained_with_the_pooling_that_was_measured(
         "isotrope.improvement.candidates.train", lambda *_, overrides, **__: told.extend(overrides)
     )
     save(load(tiny_model), tmp_path / "whole")
-    tried = {recipe.name: recipe for recipe in recipes(raw=True, titled=False)}
+    tried = {recipe.name: recipe for recipe in recipes_for(True, Collection(False, False, True))}
     for model, pooling, expected in (
         (tiny_model, None, ["mean"]),
         (tiny_model, "cls", ["cls"]),
         (tmp_path / "whole", None, []),
     ):
         told.clear()
-        maker = Maker(str(model), SimpleNamespace(), 50, 100, 0, tmp_path, tried)
-        maker.work(Trial("crops, 128 pairs", pooling, "crops", 128))
+        trainer = CandidateTrainer(str(model), SimpleNamespace(), 50, 100, 0, tmp_path, tried)
+        trainer.train(Candidate(name="x", pooling=pooling, recipe="crops", pairs=128))
         assert [one.split("=")[1] for one in told if one.startswith("encoder.pooling=")] == expected
 
 
-PLAN: dict[str, Any] = {"teachers": ["large"], "questions": 9, "trials": [{"name": "keep"}]}
+def test_documents_keep_their_vectors_after_a_map_or_an_encoder_of_queries() -> None:
+    given = Candidate(name=KEEP)
+    assert given.keeps_documents("query map")
+    assert Candidate(name="x", recipe=RANKINGS, pairs=64).keeps_documents("")
+    assert not given.keeps_documents("soft whitening")
+    assert not Candidate(name="x", start="another").keeps_documents("query map")
+    assert not Candidate(name="x", pooling="cls").keeps_documents("query map")
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({}, ""),
-        ({"teachers": ["other"]}, r"the plan has the teacher other \(--teacher\): repeat it with"),
-        ({"trials": [{"name": "x", "start": "x"}]}, r"the plan has the model x \(--or\)"),
-        (
-            {"trials": [{"name": "x", "recipe": "crops"}]},
-            "the plan has the training crops, which these documents",
-        ),
-    ],
-)
-def test_a_plan_of_another_race_is_refused(
-    changed: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    makers = {"": Maker("model", SimpleNamespace(), 50, 100, 0, tmp_path)}
-    with pytest.raises(UserError, match=said) if said else nullcontext():
-        check_plan({**PLAN, **changed}, makers, ["large"], asks=True)
-    with pytest.raises(UserError, match=r"the plan has the query model \(--query-model\)"):
-        check_plan(PLAN, makers, ["large"])
+def test_a_name_that_is_taken_gets_its_folder(tmp_path: Path) -> None:
+    folders = [tmp_path / parent / "model" for parent in ("a", "b", "c")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    taken = {KEEP, "model"}
+    assert list(unique_names(folders[:2], taken)) == ["a/model", "b/model"]
+    with pytest.raises(UserError) as caught:
+        unique_names(folders[:1], taken)
+    assert caught.value.code == "model-given-twice"

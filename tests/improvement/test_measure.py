@@ -1,40 +1,58 @@
-"""Measuring a trial: as the plain encoder and its post steps would be scored, from vectors that are
+"""Measuring a candidate: as the plain encoder and its post steps would be scored, from vectors that are
 made once.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
-from helpers.library import basis, page
+from helpers.library import fitting_set, page
 from helpers.words import sentences
 from isotrope.encoder import load
-from isotrope.evaluation.document_tasks import SPANS, tasks_of_texts
+from isotrope.evaluation.document_tasks import DocumentTask, tasks_of_texts
 from isotrope.evaluation.embed import embed_texts
 from isotrope.evaluation.search import by_cosine
-from isotrope.improvement.budget import Budget, Clock
-from isotrope.improvement.candidates import Trial
-from isotrope.improvement.decide import mean_score
-from isotrope.improvement.measure import judging_folds, measure_trial
-from isotrope.improvement.steps import (
-    FOLDS,
-    JUDGED_LENGTH,
-    MAPS,
-    POST_STEPS,
-    WHITENINGS,
-    Basis,
-    speed_of,
-    texts_read,
-    words_read,
+from isotrope.improvement.candidates import Candidate
+from isotrope.improvement.clock import Clock
+from isotrope.improvement.measure import (
+    BM25_SHARES,
+    CandidateScores,
+    RaceFiles,
+    measure_candidate,
 )
-from isotrope.improvement.teachers import HYBRIDS, TeachingModel
+from isotrope.improvement.scores import mean_score
+from isotrope.improvement.speed import reading_speed, training_speed
+from isotrope.improvement.steps import MAPS, POST_STEPS, QUERY_MAP, WHITENINGS, FittingSet
+from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet, count_words, texts_to_encode
+from isotrope.improvement.teachers import Teacher, TeachingModel
 from isotrope.post.ranking_map import with_map
 from isotrope.text.pseudo_queries import PseudoQueries
 
+KEPT = Candidate(name="keep")
 TASKS = tasks_of_texts([page(place).text for place in range(40)], fewest=1)
 # halves of random sentences share no words on purpose, so a search by words finds less
 WORDLESS = tasks_of_texts([" ".join(sentences(3, seed=place)) for place in range(40)], fewest=1)
+
+
+def measure(
+    model: SentenceTransformer,
+    tasks: Sequence[DocumentTask] = TASKS,
+    fitted_on: FittingSet | None = None,
+    teachers: Mapping[str, Teacher] | None = None,
+    candidate: Candidate = KEPT,
+) -> CandidateScores:
+    task_set = TaskSet(tasks)
+    return measure_candidate(
+        model,
+        candidate,
+        task_set,
+        fitted_on or fitting_set(60),
+        teachers or {},
+        task_set.search_by_words(),
+    )
 
 
 @pytest.mark.parametrize("prompts", [False, True])
@@ -42,108 +60,122 @@ def test_the_scores_are_those_of_the_model_that_would_be_saved(
     prompts: bool, tiny_model: Path, prompted_model: Path
 ) -> None:
     """Also of one that reads queries with words of their own."""
-    model, fitted_on = load(prompted_model if prompts else tiny_model), basis(60)
-    measured = measure_trial(model, Trial("keep"), TASKS, fitted_on, {})
-    found, fitted = measured.scores, measured.steps
-    assert set(found) == {"keep", *POST_STEPS}
-    assert set(measured.hybrids) == set(HYBRIDS)
-    for name, step in Trial("keep").candidates():
-        encoder = model
-        if step:
-            encoder = fitted[name].after(model)
+    model = load(prompted_model if prompts else tiny_model)
+    measured = measure(model)
+    assert set(measured.scores) == {"keep", *POST_STEPS}
+    for name, step in KEPT.with_steps():
+        encoder = measured.steps[name].add_to(model) if step else model
         for task in TASKS:
-            np.testing.assert_allclose(
-                found[name][task.name], task.score(encoder), atol=1e-9, err_msg=name
-            )
+            expected = task.score(encoder)
+            np.testing.assert_allclose(measured.scores[name][task.name], expected, atol=1e-9)
 
 
-def test_each_document_judges_steps_that_were_fitted_without_it(tiny_model: Path) -> None:
-    """What a fold says of a step is what a basis without its documents would give."""
-    model, whole = load(tiny_model), basis(240)
-    tasks = [task for task in TASKS if task.name == SPANS]
-    folds = judging_folds(whole, tasks)
-    assert [[task.name for task in fold.tasks] for fold in folds] == [[SPANS]] * FOLDS
-    found = measure_trial(model, Trial("keep"), tasks, whole, {}, folds=folds)
-    assert set(found.crossed) == {"keep", *POST_STEPS} - {"map of all texts"}
-    assert sorted(set(found.crossed_of[SPANS].tolist())) == list(range(240)), (
-        "every document judges"
-    )
-    first = folds[1]
-    assert not {text for page_ in whole.pages[1::FOLDS] for text in page_.paragraphs} & set(
-        first.basis.documents
-    )
-    alone = measure_trial(model, Trial("keep"), first.tasks, first.basis, {})
-    size = first.tasks[0].size
-    for name, scores in found.crossed.items():
-        np.testing.assert_allclose(
-            scores[SPANS][size : 2 * size], alone.scores[name][SPANS], atol=1e-9, err_msg=name
-        )
+def test_a_search_with_bm25_is_scored_for_each_candidate_and_share(tiny_model: Path) -> None:
+    measured = measure(load(tiny_model))
+    assert set(measured.hybrids) == set(measured.scores)
+    assert all(set(shares) == set(BM25_SHARES) for shares in measured.hybrids.values())
 
 
 def test_a_step_that_cannot_be_fitted_is_left_out(tiny_model: Path) -> None:
+    """One text has no variance, and nothing to rank."""
     tasks = tasks_of_texts(sentences(4), fewest=1)
-    few = Basis(["one"], PseudoQueries(["one"], [0], ["span"]), 0)
-    assert set(measure_trial(load(tiny_model), Trial("keep"), tasks, few, {}).scores) == {"keep"}, (
-        "one text has no variance, and nothing to rank"
-    )
+    few = FittingSet(["one"], PseudoQueries(["one"], [0], ["span"]), 0)
+    assert set(measure(load(tiny_model), tasks, few).scores) == {"keep"}
 
 
-def test_a_map_is_no_candidate_where_bm25_does_not_help_the_search(tiny_model: Path) -> None:
-    found = measure_trial(load(tiny_model), Trial("keep"), WORDLESS, basis(60), {})
-    assert (found.taught_by, found.rankings) == ([], None)
-    assert not set(MAPS) & found.scores.keys()
-    assert set(WHITENINGS) < found.scores.keys()
+def test_a_map_is_no_candidate_if_bm25_does_not_help_the_search(tiny_model: Path) -> None:
+    measured = measure(load(tiny_model), WORDLESS)
+    assert (measured.taught_by, measured.rankings) == ([], None)
+    assert not set(MAPS) & measured.scores.keys()
+    assert set(WHITENINGS) < measured.scores.keys()
 
 
-def test_a_model_that_judges_better_teaches_and_a_worse_one_does_not(tiny_model: Path) -> None:
-    """The better one's rankings are the lists, where BM25 does not help; what it finds first is
-    among them.
+def test_a_model_that_finds_more_teaches_and_a_worse_one_does_not(tiny_model: Path) -> None:
+    """The better one's rankings are the lists, if BM25 does not help; what it finds first is among
+    them.
     """
-    fitted_on = basis(60)
-    known = embed_texts(
-        load(tiny_model), *texts_read(WORDLESS, fitted_on, POST_STEPS), JUDGED_LENGTH
-    )
-    score = mean_score({task.name: task.score(known) for task in WORDLESS})
+    fitted_on = fitting_set(60)
+    texts = texts_to_encode(WORDLESS, fitted_on, POST_STEPS)
+    embeddings = embed_texts(load(tiny_model), *texts, JUDGED_LENGTH)
+    score = mean_score({task.name: task.score(embeddings) for task in WORDLESS})
     teachers = {
-        "better": TeachingModel(known, score + 0.1),
-        "worse": TeachingModel(known, score - 0.1),
+        "better": TeachingModel(embeddings, score + 0.1),
+        "worse": TeachingModel(embeddings, score - 0.1),
     }
-    found = measure_trial(load(tiny_model), Trial("keep"), WORDLESS, fitted_on, teachers)
-    assert found.taught_by == ["better"]
-    assert set(MAPS) < found.scores.keys()
-    assert found.rankings is not None
-    cosines = by_cosine(found.rankings.asked, found.rankings.documents)(slice(None))
-    rows = np.arange(len(cosines))
-    cosines[rows, fitted_on.asked.own] = -2
-    assert found.rankings.lists.scores.max() == pytest.approx(1), (
-        "the weights of all teachers sum to 1"
-    )
-    assert (found.rankings.lists.documents == cosines.argmax(axis=1)[:, None]).any(axis=1).all()
+    measured = measure(load(tiny_model), WORDLESS, fitted_on, teachers)
+    assert measured.taught_by == ["better"]
+    assert set(MAPS) < measured.scores.keys()
+    rankings = measured.rankings
+    assert rankings is not None
+    cosines = by_cosine(rankings.query_vectors, rankings.document_vectors)(slice(None))
+    cosines[np.arange(len(cosines)), fitted_on.pseudo_queries.own] = -2
+    first = cosines.argmax(axis=1)[:, None]
+    assert (rankings.lists.documents == first).any(axis=1).all()
+    assert rankings.lists.scores.max() == pytest.approx(1), "the weights sum to 1"
 
 
 def test_a_model_with_a_route_gets_no_other_map_of_queries(tiny_model: Path) -> None:
     model = load(tiny_model)
-    dim = model.get_embedding_dimension() or 0
-    found = measure_trial(
-        with_map(model, np.zeros((dim, dim))), Trial("keep"), TASKS, basis(60), {}
-    ).scores
-    assert set(MAPS) & found.keys() == {"map of all texts"}
+    dimensions = model.get_embedding_dimension() or 0
+    routed = with_map(model, np.zeros((dimensions, dimensions)))
+    assert set(MAPS) & measure(routed).scores.keys() == {"map of all texts"}
 
 
-def test_a_part_of_a_basis_has_its_own_queries() -> None:
-    whole = basis(60)
-    part = whole.part(500)
+def test_a_part_of_a_fitting_set_has_its_own_queries() -> None:
+    part = fitting_set(60).part(20)
+    queries = part.pseudo_queries
     assert len(part.documents) == 20
-    assert len(part.asked.texts) == len(part.asked.documents) > 20
-    for text, document in zip(part.asked.texts, part.asked.documents, strict=True):
+    assert len(queries.texts) == len(queries.documents) > 20
+    for text, document in zip(queries.texts, queries.documents, strict=True):
         assert text in part.documents[document]
 
 
-def test_the_speed_is_that_of_a_few_texts(
+def test_the_speed_of_reading_is_that_of_a_few_texts(
     tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = ["a b c", "one two " * 100] * 20
-    assert words_read(texts) == 20 * (3 + JUDGED_LENGTH)
     ticks = iter((1.0, 2.0))
-    monkeypatch.setattr(Budget, "clock", Clock(lambda: next(ticks, 2.0), None, None))
-    assert speed_of(load(tiny_model), texts) == words_read(texts[:32]), "32 texts in one second"
+    monkeypatch.setattr(Clock, "now", lambda *_: next(ticks, 2.0))
+    assert reading_speed(load(tiny_model), texts) == count_words(texts[:32])
+
+
+def test_the_speed_of_training_leaves_the_model_as_it_was(tiny_model: Path) -> None:
+    model = load(tiny_model)
+    before = model.encode(["the king"])
+    texts = [page(place).text for place in range(40)]
+    assert training_speed(model, texts, 1000.0) > 0
+    np.testing.assert_array_equal(model.encode(["the king"]), before)
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_what_was_measured_is_read_again_from_its_file(tmp_path: Path, tiny_model: Path) -> None:
+    files, measured = RaceFiles(tmp_path), measure(load(tiny_model))
+    files.write(KEPT, measured)
+    again = files.read(KEPT)
+    assert again is not None
+    assert again.taught_by == measured.taught_by
+    for name, scores in measured.scores.items():
+        for task, cases in scores.items():
+            np.testing.assert_array_equal(again.scores[name][task], cases)
+            np.testing.assert_array_equal(
+                again.hybrids[name][0.3][task], measured.hybrids[name][0.3][task]
+            )
+    step = files.step(KEPT, QUERY_MAP)
+    np.testing.assert_array_equal(step.matrix, measured.steps[QUERY_MAP].matrix)
+    assert step.queries_only
+    rankings = files.rankings(KEPT, fitting_set(60))
+    assert rankings is not None
+    assert measured.rankings is not None
+    assert rankings.queries == measured.rankings.queries
+    np.testing.assert_array_equal(rankings.lists, measured.rankings.lists)
+
+
+def test_a_damaged_file_counts_as_missing(tmp_path: Path, tiny_model: Path) -> None:
+    files = RaceFiles(tmp_path)
+    files.write(KEPT, measure(load(tiny_model)))
+    (path,) = tmp_path.iterdir()
+    content = path.read_bytes()
+    torn = content.find(b"\x93NUMPY", len(content) // 2) + 100  # in an array that is read later
+    for damaged in (content[:-3], content[:torn] + b"?!" + content[torn + 2 :], b""):
+        path.write_bytes(damaged)
+        assert files.read(KEPT) is None

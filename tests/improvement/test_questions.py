@@ -23,7 +23,13 @@ from helpers.words import sentences
 from isotrope.errors import UserError
 from isotrope.improvement import questions
 from isotrope.improvement.improve import improve
-from isotrope.improvement.questions import INSTRUCTION, KIND, written
+from isotrope.improvement.questions import (
+    INSTRUCTION,
+    WRITTEN,
+    check_writer,
+    write_questions,
+    writing_speed,
+)
 
 TEXTS = [" ".join(sentences(2, seed=place)) for place in range(7)]
 
@@ -66,8 +72,8 @@ def test_every_document_gets_the_likeliest_question(
 ) -> None:
     monkeypatch.setattr(questions, "BATCH", 3)
     model = language_model(tmp_path / kind, kind)
-    found, read = written(str(model), TEXTS, tmp_path / "questions.json", float("inf"))
-    assert (read, sorted(found.documents), set(found.kinds)) == (7, list(range(7)), {KIND})
+    found = write_questions(str(model), TEXTS, 7, tmp_path / "questions.json")
+    assert (sorted(found.documents), set(found.kinds)) == (list(range(7)), {WRITTEN})
     if kind == "qwen":
         tokenizer, alone = (
             AutoTokenizer.from_pretrained(model),
@@ -77,51 +83,55 @@ def test_every_document_gets_the_likeliest_question(
             ids = tokenizer(
                 INSTRUCTION.format(text=TEXTS[row]), return_tensors="pt", truncation=True
             )["input_ids"]
-            for _ in range(questions.TOKENS):
+            for _ in range(questions.QUESTION_TOKENS):
                 ids = torch.cat([ids, alone(ids).logits[:, -1:].argmax(-1)], dim=1)
-            told = tokenizer.decode(ids[0, -questions.TOKENS :], skip_special_tokens=True)
+            told = tokenizer.decode(ids[0, -questions.QUESTION_TOKENS :], skip_special_tokens=True)
             assert question == told.strip()
 
 
-def test_it_goes_on_from_its_file_and_stops_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_goes_on_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "BATCH", 3)
     model, file = str(language_model(tmp_path / "t5", "t5")), tmp_path / "questions.json"
-    assert written(model, TEXTS, file, 0.0)[1] == 0
-    assert written(model, TEXTS, file, 1e-9)[1] == 3, "one batch, and the time is over"
-    some, read = written(model, TEXTS, file, float("inf"), most=5)
-    assert read == 5
-    assert written(model, TEXTS, tmp_path / "other.json", float("inf"), most=5)[0] == some
-    assert written("no model any more", TEXTS, file, float("inf"), most=5)[0] == some, (
-        "nothing is written twice"
-    )
-    (tmp_path / "t5" / "model.safetensors").rename(tmp_path / "t5" / "pytorch_model.bin")
-    with pytest.raises(
-        UserError, match=r"t5 has no model\.safetensors: .* pickled files are not opened"
-    ):
-        written(model, TEXTS, tmp_path / "another.json", float("inf"))
+    write_questions(model, TEXTS, 3, file)
+    some = write_questions(model, TEXTS, 5, file)
+    assert write_questions(model, TEXTS, 5, tmp_path / "other.json") == some
+    assert write_questions("no model any more", TEXTS, 5, file) == some, "nothing is written twice"
+
+
+def test_the_speed_of_writing_is_measured(tmp_path: Path) -> None:
+    assert writing_speed(str(language_model(tmp_path / "t5", "t5")), TEXTS) > 0
+
+
+def test_pickled_weights_are_not_opened(tmp_path: Path) -> None:
+    model = language_model(tmp_path / "t5", "t5")
+    (model / "model.safetensors").rename(model / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"t5 has no model\.safetensors"):
+        write_questions(str(model), TEXTS, 5, tmp_path / "questions.json")
+
+
+def test_a_model_that_cannot_write_is_refused(tiny_model: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        check_writer(str(tiny_model))
+    assert caught.value.code == "cannot-write"
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(UserError, match="cannot be loaded"):
+        check_writer(str(tmp_path))
 
 
 @pytest.mark.usefixtures("untrained")
 def test_improve_learns_from_them_and_a_plan_repeats_it(
-    whole: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(questions, "TOKENS", 6)
+    monkeypatch.setattr(questions, "QUESTION_TOKENS", 6)
     library, quiet = write_library(tmp_path / "library.jsonl", 100), Console(quiet=True)
     model = str(language_model(tmp_path / "t5", "t5"))
-    found = improve(whole, library, minutes=2, query_model=model, console=quiet)
+    found = improve(whole, library, minutes=5, query_model=model, console=quiet)
     plan = found.record["plan"]
-    assert plan["questions"] == 50
+    assert plan["questions"] > 0
     again = improve(whole, library, query_model=model, plan=plan, console=quiet)
     assert (again.choice, again.record["table"]) == (found.choice, found.record["table"])
     without = improve(whole, library, plan={**plan, "questions": 0}, console=quiet)
     assert without.record["table"]["query map"] != found.record["table"]["query map"]
-    with pytest.raises(
-        UserError, match="cannot write: it is a BertModel: name a language model that writes"
-    ):
-        improve(whole, library, query_model=str(tiny_model), console=quiet)
-    (tmp_path / "words").mkdir()
-    (tmp_path / "words" / "modules.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(UserError, match="words cannot be loaded"):
-        improve(whole, library, query_model=str(tmp_path / "words"), console=quiet)

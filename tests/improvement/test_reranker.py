@@ -14,19 +14,18 @@ from sentence_transformers import CrossEncoder
 from torch.nn import Module
 from transformers import AutoModelForSequenceClassification
 
-from helpers.library import basis, page
+from helpers.library import fitting_set, page
 from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import tasks_of_texts
 from isotrope.evaluation.search import RankedLists
-from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.improvement import teachers
-from isotrope.improvement.candidates import Trial
-from isotrope.improvement.decide import mean_score
+from isotrope.improvement.candidates import Candidate
 from isotrope.improvement.improve import improve
-from isotrope.improvement.measure import measure_trial
+from isotrope.improvement.measure import CandidateScores, measure_candidate
 from isotrope.improvement.steps import MAPS
-from isotrope.improvement.teachers import Reranker, is_cross_encoder, read_teacher
+from isotrope.improvement.tasks import TaskSet
+from isotrope.improvement.teachers import Reranker, RerankingTeacher, is_cross_encoder
 
 
 class Overlap(CrossEncoder):
@@ -64,8 +63,8 @@ def test_the_best_documents_are_ordered_anew(
         np.array([[5, 1, 0, 2], [4, 3, 2, 0]]),
         np.array([[0.1, 0.9, 0.8, 0.7], [1.0, 0.2, 0.6, 0.4]]),
     )
-    loaded = Reranker.load(str(cross_encoder))
-    found = loaded.reranked(queries, documents, lists)
+    loaded = Reranker(str(cross_encoder))
+    found = loaded.rerank(queries, documents, lists)
     np.testing.assert_array_equal(found.documents, lists.documents)
     for query, rows, scores, known in zip(queries, *lists, found.scores, strict=True):
         best = sorted(range(4), key=list(-scores).__getitem__)[:3]
@@ -78,51 +77,50 @@ def test_the_best_documents_are_ordered_anew(
         np.testing.assert_allclose(known, wanted, atol=1e-4)
 
 
-def test_one_that_finds_more_teaches_the_model_that_was_given(tiny_model: Path) -> None:
-    tasks, fitted_on = (
-        tasks_of_texts([page(place).text for place in range(40)], fewest=1),
-        basis(60),
+TASKS = TaskSet(tasks_of_texts([page(place).text for place in range(40)], fewest=1))
+
+
+def measure(model: Path, candidate: Candidate, teacher: RerankingTeacher) -> CandidateScores:
+    return measure_candidate(
+        load(model),
+        candidate,
+        TASKS,
+        fitting_set(60),
+        {"overlap": teacher},
+        TASKS.search_by_words(),
     )
-    overlap = {"overlap": Reranker(Overlap(), count=20)}
-    found = measure_trial(load(tiny_model), Trial("keep"), tasks, fitted_on, overlap)
-    assert found.teachers["overlap"] > max(map(mean_score, found.hybrids.values()))
-    assert "overlap" in found.taught_by
-    assert set(MAPS) < found.scores.keys()
-    rankings = found.rankings
+
+
+@pytest.fixture
+def overlap(monkeypatch: pytest.MonkeyPatch) -> RerankingTeacher:
+    monkeypatch.setattr(Reranker, "__init__", lambda self: setattr(self, "model", Overlap()))
+    return RerankingTeacher(Reranker(), queries=20)  # type: ignore[call-arg]
+
+
+def test_one_that_finds_more_teaches_the_model_that_was_given(
+    tiny_model: Path, overlap: RerankingTeacher
+) -> None:
+    measured = measure(tiny_model, Candidate(name="keep"), overlap)
+    assert "overlap" in measured.taught_by
+    assert set(MAPS) < measured.scores.keys()
+    rankings, fitted_on = measured.rankings, fitting_set(60)
     assert rankings is not None
     assert len(rankings.queries) == len(rankings.rows) == 20
     for row, query, listed, scores in zip(
         rankings.rows, rankings.queries, *rankings.lists, strict=True
     ):
-        assert query == fitted_on.asked.texts[row]
-        assert fitted_on.asked.documents[row] not in listed, "its own document"
+        assert query == fitted_on.pseudo_queries.texts[row]
+        assert fitted_on.pseudo_queries.documents[row] not in listed, "its own document"
         wanted = [shared(query, fitted_on.documents[place]) for place in listed]
         assert wanted[int(np.argmax(scores))] == max(wanted)
-    other = measure_trial(load(tiny_model), Trial("another"), tasks, fitted_on, overlap)
-    assert "overlap" not in other.taught_by
 
 
-def test_it_is_asked_about_as_much_as_there_is_time_for(
-    cross_encoder: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tasks, fitted_on = (
-        tasks_of_texts([page(place).text for place in range(40)], fewest=1),
-        basis(60),
-    )
-    judged = sum(len(task.queries) for task in tasks)
-    monkeypatch.setattr(Reranker, "speed", lambda *_: 500.0)  # ten lists a second
-    monkeypatch.setattr(teachers, "FEWEST", 20)
-    ask = (str(cross_encoder), tasks, fitted_on)
-    assert isinstance(found := read_teacher(*ask, seconds=judged / 10 + 5), Reranker)
-    assert found.count == pytest.approx(50, abs=1)
-    assert isinstance(whole := read_teacher(*ask, seconds=float("inf")), Reranker)
-    assert whole.count == len(fitted_on.asked.texts)
-    assert isinstance(planned := read_teacher(*ask, seconds=1, count=7), Reranker)
-    assert planned.count == 7
-    with pytest.raises(UserError, match=r"it would take \d minutes to order the documents"):
-        read_teacher(*ask, seconds=judged / 10 + 1)
-    with pytest.raises(UserError, match="graded pairs cannot say"):
-        read_teacher(str(cross_encoder), [similarity_pairs()], fitted_on, 1e9)
+def test_it_teaches_no_other_model(tiny_model: Path, overlap: RerankingTeacher) -> None:
+    measured = measure(tiny_model, Candidate(name="another"), overlap)
+    assert "overlap" not in measured.taught_by
+
+
+def test_a_model_of_vectors_is_no_cross_encoder(tiny_model: Path) -> None:
     assert not is_cross_encoder(str(tiny_model))
 
 
@@ -146,13 +144,13 @@ def test_at_the_door(
         r"cross did not teach, because it scores \d",
         found.report(tmp_path / "page.html").read_text(),
     )
-    with pytest.raises(
-        UserError, match="cross is a cross-encoder, which gives no vectors: let it teach: --teacher"
-    ):
+    with pytest.raises(UserError) as caught:
         improve(cross_encoder, library, console=quiet)
+    assert caught.value.code == "cross-encoder"
     two = shutil.copytree(tiny_model, tmp_path / "two")
     AutoModelForSequenceClassification.from_pretrained(tiny_model, num_labels=2).save_pretrained(
         two
     )
-    with pytest.raises(UserError, match="two gives 2 scores to two texts"):
+    with pytest.raises(UserError) as caught:
         improve(whole, library, teachers=[two], console=quiet)
+    assert caught.value.code == "several-scores"

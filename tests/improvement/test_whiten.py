@@ -88,7 +88,7 @@ def test_the_saved_model_is_the_fitted_baseline(
         tmp_path / "white",
         k=k,
         exponent=exponent,
-        sentences=300,
+        max_texts=300,
         pooling=pooling,
         compare=False,
     )
@@ -106,7 +106,7 @@ def test_objects_give_what_files_give(tiny_model: Path, corpus_file: Path, tmp_p
     model = load(tmp_path / "model")
 
     def encoded(given: Any, documents: Any, **options: Any) -> Any:
-        return whiten(given, documents, k=7, sentences=300, compare=False, **options).model.encode(
+        return whiten(given, documents, k=7, max_texts=300, compare=False, **options).model.encode(
             TEXTS
         )
 
@@ -147,7 +147,7 @@ def test_unit_length_is_kept_where_the_model_had_it(
     """A raw model has none, and gets none."""
     load(tiny_model, normalize=True).save_pretrained(str(tmp_path / "unit"))
     for name, model, has in (("new", tmp_path / "unit", True), ("raw", tiny_model, False)):
-        found = plain(white(model, corpus_file, tmp_path / name, sentences=200, compare=False))
+        found = plain(white(model, corpus_file, tmp_path / name, max_texts=200, compare=False))
         assert np.allclose(np.linalg.norm(found.encode(TEXTS), axis=1), 1, atol=1e-5) is has
         assert record_of(tmp_path / name)["unit_length"] is has
 
@@ -159,7 +159,7 @@ def test_a_model_whose_vectors_are_cut_is_whitened_behind_the_cut(
     encoder = load(tiny_model, "mean", normalize=normalize)
     encoder.truncate_dim = 8
     encoder.save(str(tmp_path / "cut"))
-    output = white(tmp_path / "cut", corpus_file, tmp_path / "white", sentences=300, compare=False)
+    output = white(tmp_path / "cut", corpus_file, tmp_path / "white", max_texts=300, compare=False)
     vectors = np.asarray(encoder.encode(drawn(corpus_file)), dtype=np.float64)
     mean, matrix = whitening(vectors, exponent=SOFT_WHITENING)
     expected = (encoder.encode(TEXTS) - mean) @ matrix
@@ -172,7 +172,7 @@ def test_directions_that_are_left_out_are_counted_and_no_path_of_this_machine_is
 ) -> None:
     """A LayerNorm takes one direction from the mean of BERT's last layer."""
     output = white(
-        tiny_model, corpus_file, tmp_path / "white", sentences=200, pooling="mean", compare=False
+        tiny_model, corpus_file, tmp_path / "white", max_texts=200, pooling="mean", compare=False
     )
     assert record_of(output)["dimensions"] == {"before": 32, "after": 31, "left_out": 1}
     assert load(output).get_embedding_dimension() == 31
@@ -265,7 +265,7 @@ def test_mistakes_are_one_line_and_nothing_is_written(
 ) -> None:
     target = tmp_path / "white"
     with pytest.raises(UserError, match="3 sentences cannot whiten"):
-        white(tiny_model, corpus_file, target, sentences=3)
+        white(tiny_model, corpus_file, target, max_texts=3)
     model = SentenceTransformer(str(tiny_model))
     next(iter(model.parameters())).data.fill_(float("nan"))
     model.save_pretrained(str(tmp_path / "broken"))

@@ -48,12 +48,13 @@ def _small_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def run(output: Path | None, **options: Any) -> Outcome:
+    size = {"choosing": 24, "judging": 36, "fitting": 60}
     improving = {
         **PLAN["improve"],
-        "trials": PLAN["improve"]["trials"][:2],
-        "size": {"queries": 60, "fitted_on": 100},
+        "candidates": PLAN["improve"]["candidates"][:2],
+        **size,
     }
-    plan = {"steps": 2, "improve": improving, "good": {**PLAN["good"], "size": improving["size"]}}
+    plan = {"steps": 2, "improve": improving, "good": {**PLAN["good"], **size}}
     given = {"model": "./raw", "plan": plan, "collection": PAGES, "console": Console(quiet=True)}
     return module.quickstart(output, **given, **options)
 

@@ -17,9 +17,9 @@ def improve(
     data: str | None = None,
     seed: int = 0,
     pooling: str | None = None,
-    title: str | None = None,
-    text: str | None = None,
-    others: list[str] | None = None,
+    title_column: str | None = None,
+    text_column: str | None = None,
+    other_models: list[str] | None = None,
     teachers: list[str] | None = None,
     query_model: str | None = None,
     plan: str | None = None,
@@ -27,21 +27,27 @@ def improve(
 ) -> None:
     """Make a model better for your documents, without labels, or find that it is best to keep it.
 
-    Some documents are held out. Tasks made from them judge poolings, post steps and trainings on
-    the others.
+    Some documents are held out. Tasks made from them choose among poolings, post steps and
+    trainings on the others, and other held-out documents judge the choice.
 
     Args:
         minutes: Time for the whole command; default: 20.
-        others: Another model to begin with; again for more. The best for the documents is improved.
+        other_models: Another model to begin with; again for more. The best for the documents is
+            improved.
         teachers: A larger model or cross-encoder that may teach rankings; again for more.
         query_model: A language model that writes questions for the documents.
         plan: Folder of an earlier improvement: do the same work, whatever time it takes.
     """
     options = {**locals(), "documents": text_sources(documents)}
     outcome = call("isotrope.improvement.improve:improve", options)
-    from isotrope.improvement.page import advised, candidates_table, general_lines, teachers_line
+    from isotrope.improvement.page import (
+        advice_lines,
+        candidates_table,
+        general_lines,
+        teacher_lines,
+    )
+    from isotrope.improvement.result import RaceResult
 
-    record = outcome.record
-    tables = [candidates_table(record)] if record["table"] else []
-    notes = [*general_lines(record), *teachers_line(record), *advised(record)]
-    show_outcome(outcome, tables, [f"verdict: {outcome.verdict}", *notes])
+    result = RaceResult.of(outcome.record)
+    notes = [*general_lines(result), *teacher_lines(result), *advice_lines(result)]
+    show_outcome(outcome, [candidates_table(result)], [f"verdict: {outcome.verdict}", *notes])

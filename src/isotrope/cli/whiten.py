@@ -14,9 +14,9 @@ def whiten(
     output: str,
     k: int | None = None,
     exponent: float | None = None,
-    sentences: int = 20000,
+    max_texts: int = 20000,
     seed: int = 0,
-    text: str | None = None,
+    text_column: str | None = None,
     split: str | None = None,
     pooling: str | None = None,
     prompt: str | None = None,
@@ -34,7 +34,7 @@ def whiten(
     Args:
         k: How many dimensions to keep; default: all.
         exponent: From 0 (centring alone) to 0.5 (full whitening); default: 0.25.
-        sentences: Fit on a random sample of so many texts.
+        max_texts: Fit on a random sample of so many texts.
         labels: What judges: stsb, sickr, or labels of your own, as in improve; again for more.
         compare: Compare also on tasks made from texts that are kept from the fit.
     """

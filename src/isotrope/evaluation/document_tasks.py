@@ -63,7 +63,7 @@ NEAR_DUPLICATE = 0.5  # share of common word triples (Jaccard)
 TITLE = "title → body"
 SPANS = "spans → rest"
 NEIGHBOURS = "neighbouring paragraphs"
-# Halves judge short texts, and only check longer ones (`isotrope.improvement.decide`). So they have
+# Halves judge short texts, and only check longer ones (`isotrope.improvement.scores`). So they have
 # two names.
 HALVES = "half → half"
 HALVES_OF_SHORT = "half → half of short texts"

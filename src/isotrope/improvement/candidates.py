@@ -1,17 +1,16 @@
 """The candidates of a race: the model as it is, other poolings, post steps, and trainings on the
 documents.
 
-A `Trial` says how an encoder is made, `Maker` makes it, and its pairs are what that costs. The
-race, its budget and its plan know no more than this, so a new kind of candidate is a change of this
-file only.
+A `Candidate` says how an encoder is made, and `CandidateTrainer` makes it. The race and its plan
+know no more than this, so a new kind of candidate is a change of this file only.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from pydantic import BaseModel, ConfigDict
 from sentence_transformers import SentenceTransformer
 from xxhash import xxh32_hexdigest
 
@@ -32,153 +31,184 @@ from isotrope.evaluation.document_tasks import (
     SPANS,
     TITLE,
 )
-from isotrope.improvement.budget import BATCH
-from isotrope.improvement.decide import AS_IS
+from isotrope.improvement.choose import Traits
+from isotrope.improvement.scores import KEEP
 from isotrope.improvement.steps import POST_STEPS, QUERY_MAP
 from isotrope.improvement.teachers import Rankings
 from isotrope.text import TextSource
 from isotrope.training.rankings import learn_rankings
 from isotrope.training.train import train
 
-# Of a bare language model, whose best one nobody knows. The first is the model as it is.
+# Poolings of a bare language model, whose best one nobody knows. The first is the model as it is.
 RAW_POOLINGS = ("mean", "first_last", "cls")
 DECODER_POOLINGS = ("lasttoken", "mean", "first_last")  # its first token has seen no other
 
-_RAW = (  # a raw language model knows no order that is worth holding
-    "train.learning_rate=1e-3", "terms.infonce.temperature=0.2", "terms.hold=false", "scores.instance_weight=false",
+BATCH = 64  # pairs
+AVERAGED = 0.5  # share of the trained weights; the rest is the model before training
+RANKINGS = "query encoder"  # a training on what teachers rank; documents keep their vectors
+
+# A raw language model knows no order that is worth holding.
+RAW_SETTINGS = (
+    "train.learning_rate=1e-3",
+    "terms.infonce.temperature=0.2",
+    "terms.hold=false",
+    "scores.instance_weight=false",
     "teachers.before=false",
-)  # fmt: skip
-_BM25 = (  # as in the preset bm25
-    "terms.rank.kind=listnet", "terms.rank.teacher=bm25", "terms.rank.temperature=0.05",
-    "terms.rank.teacher_temperature=0.05", "teachers.bm25.kind=bm25",
-)  # fmt: skip
-AVERAGED = 0.5  # of the trained weights; the rest is the model before training
-# a training on what teachers rank, which has no preset; documents keep their vectors
-RANKINGS = "query encoder"
-# crops of a document that is a single short sentence
-_SHORT = ("pairs.shortest=4", "pairs.longest=10")
+)
+# As in the preset bm25.
+BM25_SETTINGS = (
+    "terms.rank.kind=listnet",
+    "terms.rank.teacher=bm25",
+    "terms.rank.temperature=0.05",
+    "terms.rank.teacher_temperature=0.05",
+    "teachers.bm25.kind=bm25",
+)
+# Crops of a document that is a single short sentence.
+SHORT_SETTINGS = ("pairs.shortest=4", "pairs.longest=10")
 
 
 def raw_poolings(model: SentenceTransformer) -> tuple[str, ...]:
     """The poolings that are tried with a bare language model."""
     encoder = language_model(model)
-    return (
-        DECODER_POOLINGS if encoder is not None and not sees_ahead(encoder.eval()) else RAW_POOLINGS
-    )
+    if encoder is not None and not sees_ahead(encoder.eval()):
+        return DECODER_POOLINGS
+    return RAW_POOLINGS
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class Recipe:
     """A way to train: a preset with a few settings."""
 
     name: str  # as tables show it
     preset: str
     overrides: tuple[str, ...] = ()  # ``key=value`` over the preset's keys
-    alike: frozenset[str] = frozenset()  # tasks that resemble its training pairs
-
-
-def recipes(raw: bool, titled: bool, short: bool = False, searched: bool = True) -> list[Training]:
-    """The trainings that are tried, those that help most often first: where the time is short, the
-    last are left out.
-
-    ``raw`` says that the start is a bare language model, which learns with high rates, ``titled``
-    and ``short`` that most documents have titles or are single sentences, and ``searched`` that
-    searches judge. Graded pairs read both sides alike, so they cannot see an encoder for queries.
-    """
-    crops, titles = frozenset({SPANS, SCATTERED}), frozenset({TITLE})
-    neighbours, cut = frozenset({HALVES, HALVES_OF_SHORT, NEIGHBOURS}), _SHORT if short else ()
-    found = [
-        Training(RANKINGS, ""),
-        Training("crops", "crops", cut, crops),
-        Training("titles", "title-body", (), titles),
-        Training("sentences", "adapt", ("pairs.kind=sentence",)),
-        Training("crops at a high rate", "crops", (*cut, "train.learning_rate=8e-5"), crops),
-        Training("crops ranked by BM25", "crops", (*cut, *_BM25), crops),
-        Training("neighbours", "neighbours", (), neighbours),
-    ]
-    if raw:
-        found = [
-            Training("crops", "crops-raw", cut, crops),
-            Training("titles", "title-body", _RAW, titles),
-            Training("crops at a low rate", "crops-raw", (*cut, "train.learning_rate=3e-4"), crops),
-            Training("neighbours", "neighbours", _RAW, neighbours),
-        ]
-    possible = {"titles": titled, "neighbours": not short, RANKINGS: searched}
-    return [one for one in found if possible.get(one.name, True)]
+    resembles: frozenset[str] = frozenset()  # tasks that are like its training pairs
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One encoder that is measured once; each post step after it is a candidate that costs nothing
-    more.
+class Collection:
+    """What decides which trainings are possible."""
+
+    has_titles: bool  # most documents have one
+    is_short: bool  # most documents are single sentences
+    is_searched: bool  # searches judge; graded pairs cannot see an encoder for queries
+
+
+def recipes_for(is_raw: bool, collection: Collection) -> list[Recipe]:
+    """The trainings that are tried, those that help most often first: if the time is short, the
+    last are left out.
+
+    A bare language model (``is_raw``) learns with high rates.
     """
+    crops = frozenset({SPANS, SCATTERED})
+    titles = frozenset({TITLE})
+    neighbours = frozenset({HALVES, HALVES_OF_SHORT, NEIGHBOURS})
+    lengths = SHORT_SETTINGS if collection.is_short else ()
+    low_rate = (*lengths, "train.learning_rate=3e-4")
+    high_rate = (*lengths, "train.learning_rate=8e-5")
+    if is_raw:
+        recipes = [
+            Recipe("crops", "crops-raw", lengths, crops),
+            Recipe("titles", "title-body", RAW_SETTINGS, titles),
+            Recipe("crops at a low rate", "crops-raw", low_rate, crops),
+            Recipe("neighbours", "neighbours", RAW_SETTINGS, neighbours),
+        ]
+    else:
+        recipes = [
+            Recipe(RANKINGS, ""),
+            Recipe("crops", "crops", lengths, crops),
+            Recipe("titles", "title-body", (), titles),
+            Recipe("sentences", "adapt", ("pairs.kind=sentence",)),
+            Recipe("crops at a high rate", "crops", high_rate, crops),
+            Recipe("crops ranked by BM25", "crops", (*lengths, *BM25_SETTINGS), crops),
+            Recipe("neighbours", "neighbours", (), neighbours),
+        ]
+    impossible = set[str]()
+    if not collection.has_titles:
+        impossible.add("titles")
+    if collection.is_short:
+        impossible.add("neighbours")
+    if not collection.is_searched:
+        impossible.add(RANKINGS)
+    return [recipe for recipe in recipes if recipe.name not in impossible]
+
+
+class Candidate(BaseModel):
+    """One encoder, which is measured once; each post step after it is a candidate too, and costs
+    nothing more.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str  # of the encoder, as in tables
     pooling: str | None = None  # as `isotrope.load` takes it
     recipe: str = ""  # the name of its training; "" if it has none
-    pairs: int = 0  # that it is trained on, which is what it costs
+    pairs: int = 0  # that it is trained on
     share: float = 1.0  # of the trained weights; the rest is the model before training
-    steps: Sequence[str] = POST_STEPS  # names of the post steps that are tried after it
+    steps: tuple[str, ...] = POST_STEPS  # that are tried after it
     start: str = ""  # the name of the model that it begins with; "" is the one that was given
 
-    def candidates(self) -> Iterator[tuple[str, str]]:
-        """Candidate -> the name of its post step; the encoder without one, with "", comes first."""
+    def with_steps(self) -> Iterator[tuple[str, str]]:
+        """The name of each candidate, and its post step; the encoder alone, with "", is the first."""
         yield self.name, ""
         for step in self.steps:
-            yield joined(self.name, step), step
+            yield join_names(self.name, step), step
 
-    @property
-    def averaged(self) -> "Trial":
+    def averaged(self) -> "Candidate":
         """The same training, averaged with the model that it began with."""
-        return replace(self, name=joined(self.name, "averaged"), share=AVERAGED)
+        name = join_names(self.name, "averaged")
+        return self.model_copy(update={"name": name, "share": AVERAGED})
+
+    def keeps_documents(self, step: str) -> bool:
+        """Whether documents keep the vectors of the given model."""
+        is_given = not self.start and not self.pooling
+        return is_given and (step == QUERY_MAP or self.recipe == RANKINGS)
 
     @property
     def run(self) -> str:
-        """The name of the work that comes before its encoder, which other trials may share; "" if
-        there is none.
-        """
-        return slug(f"{self.start} {self.recipe} {self.pairs}") if self.recipe else ""
+        """The name of its training, which others may share; "" if it has none."""
+        return file_name(f"{self.start} {self.recipe} {self.pairs}") if self.recipe else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
-    """Makes the encoders of trials from the start model."""
+class CandidateTrainer:
+    """Makes the encoders of candidates from the model that they begin with."""
 
-    model: str  # the start, as `isotrope.load` takes it
+    model: str  # as `isotrope.load` takes it
     documents: TextSource
-    held_out: int  # documents that no candidate is trained or fitted on
+    held_out: int  # documents that no candidate is trained on
     trained_on: int  # how many others there are
     seed: int  # of all random numbers
     folder: Path  # of the race
-    recipes: Mapping[str, Training] = field(default_factory=dict)  # by name
+    recipes: Mapping[str, Recipe] = field(default_factory=dict)  # by name
 
-    def work(self, trial: Trial, rankings: Rankings | None = None) -> None:
-        """Do the long work that comes before the encoder: train. After a stop, the same call goes
-        on.
+    def train(self, candidate: Candidate, rankings: Rankings | None = None) -> None:
+        """Train. After a stop, the same call goes on."""
+        if rankings is None:
+            self._train_on_pairs(candidate)
+        else:
+            self._train_on_rankings(candidate, rankings)
 
-        Of `RANKINGS`, a pair is two texts, so a query counts as half of one.
-        """
-        if rankings is not None:
-            learn_rankings(
-                load(self.model, trial.pooling),
-                rankings.queries,
-                rankings.documents,
-                rankings.lists,
-                texts=2 * trial.pairs,
-                batch=BATCH,
-                output=self.trained(trial).parent,
-                seed=self.seed,
-            )
-            return
-        recipe, pooling = self.recipes[trial.recipe], trial.pooling
-        # a preset would take its own, and not the one that was measured
+    def _train_on_pairs(self, candidate: Candidate) -> None:
+        recipe = self.recipes[candidate.recipe]
+        # A short document may have fewer pairs: then training is shorter.
+        rounds = -(-candidate.pairs // self.trained_on)
+        overrides = [
+            *recipe.overrides,
+            f"pairs.rounds={rounds}",
+            f"train.batch_size={BATCH}",
+            "train.eval_steps=1000000",
+            f"train.epochs={candidate.pairs / (rounds * self.trained_on):.4f}",
+        ]
+        # A preset would take its own pooling, and not the one that was measured.
+        pooling = candidate.pooling
         if pooling is None and is_bare(self.model):
             pooling = load(self.model)[1].pooling_mode
-        # a short document may have fewer pairs: then training is shorter
-        rounds = -(-trial.pairs // self.trained_on)
+        if pooling:
+            overrides.append(f"encoder.pooling={pooling}")
         train(
             self.documents,
-            output=self.trained(trial).parent,
+            output=self.trained_model(candidate).parent,
             preset=recipe.preset,
             model=self.model,
             held_out=self.held_out,
@@ -186,96 +216,79 @@ class Maker:
             labels="none",
             seed=self.seed,
             console=plain_console(quiet=True),
-            overrides=(
-                *recipe.overrides,
-                f"pairs.rounds={rounds}",
-                f"train.batch_size={BATCH}",
-                "train.eval_steps=1000000",
-                f"train.epochs={trial.pairs / (rounds * self.trained_on):.4f}",
-                *([f"encoder.pooling={pooling}"] if pooling else []),
-            ),
+            overrides=tuple(overrides),
         )
 
-    def trained(self, trial: Trial) -> Path:
-        """The model that the work of a trial makes."""
-        return self.folder / "runs" / trial.run / "model"
-
-    def encoder(self, trial: Trial) -> SentenceTransformer:
-        """The encoder of a trial, once its work is done."""
-        start = load(self.model, trial.pooling)
-        trained = load(self.trained(trial)) if trial.recipe else start
-        trained = trained if trial.share == 1 else average(start, trained, trial.share)
-        return (
-            with_query_route(start, list(trained), list(start))
-            if trial.recipe == RANKINGS
-            else trained
+    def _train_on_rankings(self, candidate: Candidate, rankings: Rankings) -> None:
+        """A pair is two texts, so a query counts as half of one."""
+        learn_rankings(
+            load(self.model, candidate.pooling),
+            rankings.queries,
+            rankings.document_vectors,
+            rankings.lists,
+            texts=2 * candidate.pairs,
+            batch=BATCH,
+            output=self.trained_model(candidate).parent,
+            seed=self.seed,
         )
 
-    def alike(self, trial: Trial) -> frozenset[str]:
-        """The tasks that resemble what a trial was trained on."""
-        return self.recipes[trial.recipe].alike if trial.recipe else frozenset()
+    def trained_model(self, candidate: Candidate) -> Path:
+        """The folder of the model that a candidate's training makes."""
+        return self.folder / "runs" / candidate.run / "model"
 
+    def encoder(self, candidate: Candidate) -> SentenceTransformer:
+        """The encoder of a candidate, once it is trained."""
+        start = load(self.model, candidate.pooling)
+        if not candidate.recipe:
+            return start
+        trained = load(self.trained_model(candidate))
+        if candidate.share != 1:
+            trained = average(start, trained, candidate.share)
+        if candidate.recipe == RANKINGS:
+            return with_query_route(start, list(trained), list(start))
+        return trained
 
-def for_queries(made: Mapping[str, Any]) -> bool:
-    """Whether documents keep the vectors that the given model has: of a candidate as a race's
-    result has it.
-    """
-    given = not (made.get("start") or made.get("pooling"))
-    return given and (made["step"] == QUERY_MAP or made.get("recipe") == RANKINGS)
-
-
-def check_plan(
-    plan: Mapping[str, Any],
-    makers: Mapping[str, Maker],
-    teachers: Collection[str],
-    asks: bool = False,
-) -> None:
-    """Refuse a plan with a teacher, a model, a training or questions (``asks``) that this race does
-    not have.
-    """
-    lost = [
-        f"teacher {name} (--teacher)" for name in plan.get("teachers", []) if name not in teachers
-    ]
-    lost += ["query model (--query-model)"] if plan.get("questions") and not asks else []
-    for trial in (Trial(**of) for of in plan["trials"]):
-        if trial.start not in makers:
-            lost.append(f"model {trial.start} (--or)")
-        elif trial.recipe not in ("", *makers[trial.start].recipes):
-            lost.append(
-                f"training {trial.recipe}, which these documents and this model do not have"
-            )
-    if lost:
-        raise UserError(
-            f"the plan has the {lost[0]}",
-            "repeat it with all models and documents that it was made with",
+    def traits(self, candidate: Candidate, step: str) -> Traits:
+        """What counts for a candidate besides its gain."""
+        resembles = frozenset[str]()
+        if candidate.recipe:
+            resembles = self.recipes[candidate.recipe].resembles
+        return Traits(
+            resembles_training=resembles,
+            keeps_documents=candidate.keeps_documents(step),
+            averaged_with_start=join_names(candidate.averaged().name, step),
         )
 
 
-def joined(*parts: str) -> str:
+def join_names(*parts: str) -> str:
     """The name of a candidate that does one thing after the other."""
-    told = [part for part in parts if part and part != AS_IS]
-    return ", ".join(told) or AS_IS
+    names = [part for part in parts if part and part != KEEP]
+    return ", ".join(names) or KEEP
 
 
-def slug(name: str) -> str:
-    """A candidate's name as the name of a file. Names that differ in signs only have other digits
-    at the end.
+def file_name(name: str) -> str:
+    """A candidate's name as the name of a file. Names that differ only in signs end with other
+    digits.
     """
-    return (
-        f"{re.sub(r'[^a-z0-9.]+', '-', name.lower()).strip('-')}-{xxh32_hexdigest(name.encode())}"
-    )
+    words = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+    return f"{words}-{xxh32_hexdigest(name.encode())}"
 
 
-def told_apart(given: Sequence[GivenModel], taken: set[str]) -> dict[str, str]:
-    """Name -> model, of models whose names are not ``taken`` yet. Of one that is, its folder is
-    named too.
+def unique_names(models: Sequence[GivenModel], taken: set[str]) -> dict[str, str]:
+    """Name -> model, of models whose names are not ``taken`` yet. If one is, its folder is named
+    too.
     """
-    models = dict[str, str]()
-    for one in map(located, given):
-        name = Base.of(one).name
-        name = "/".join(Path(one).parts[-2:]) if name in taken else name
+    names = dict[str, str]()
+    for model in map(located, models):
+        name = Base.of(model).name
         if name in taken:
-            raise UserError(f"{name} is given twice", f"name each model once, and none {AS_IS}")
+            name = "/".join(Path(model).parts[-2:])
+        if name in taken:
+            raise UserError(
+                f"{name} is given twice",
+                f"name each model once, and none {KEEP}",
+                "model-given-twice",
+            )
         taken.add(name)
-        models[name] = one
-    return models
+        names[name] = model
+    return names

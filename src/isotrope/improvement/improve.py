@@ -1,58 +1,56 @@
 """Documents in; the best model for them out, or the honest answer "keep yours"."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from sentence_transformers import SentenceTransformer
 
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.encoder import load
-from isotrope.encoder.checksum import GivenModel, files_checksum, located
-from isotrope.encoder.locate import Base, check_hub, is_bare, locate
-from isotrope.encoder.pooling import check_pooling
+from isotrope.encoder.checksum import GivenModel
 from isotrope.errors import Stopped, UserError
-from isotrope.evaluation.sets.labels import Labels, read_labels
+from isotrope.evaluation.document_tasks import DocumentTask
+from isotrope.evaluation.sets.labels import read_labels
 from isotrope.evaluation.sts import SimilaritySets
-from isotrope.improvement.budget import Budget, check_minutes
-from isotrope.improvement.candidates import (
-    Maker,
-    check_plan,
-    for_queries,
-    raw_poolings,
-    recipes,
-    told_apart,
-)
-from isotrope.improvement.decide import AS_IS, best_search, race_verdict
-from isotrope.improvement.judges import (
-    FEWEST_HELD_OUT,
-    Judges,
+from isotrope.evaluation.verdict import Verdict
+from isotrope.improvement.choose import candidate_gains
+from isotrope.improvement.clock import MINUTES, Clock, check_minutes
+from isotrope.improvement.general import (
     affordable_pairs,
     general_change,
     general_pairs,
-    held_out_count,
-    judge_in_words,
-    judges_of,
-    shipped_pairs,
-    shown_search,
+    general_words,
 )
-from isotrope.improvement.measure import found_by
+from isotrope.improvement.judge import (
+    Judge,
+    SearchSettings,
+    choose_search,
+    model_verdict,
+    search_verdict,
+    verdict_without_gain,
+)
+from isotrope.improvement.models import Models
 from isotrope.improvement.page import choice_card, choice_page
-from isotrope.improvement.questions import SHARE, check_writer, written
-from isotrope.improvement.race import Race
-from isotrope.improvement.schedule import train_in_turn
-from isotrope.improvement.steps import Basis, speed_of, words_read
-from isotrope.improvement.teachers import Reranker, is_cross_encoder
-from isotrope.report.examples import compare_searches
+from isotrope.improvement.plan import Plan, check_plan, minutes_for_trainings, read_plan
+from isotrope.improvement.prepare import Material, fitting_set_of, plan_race, trainers_of
+from isotrope.improvement.race import Notes, Race
+from isotrope.improvement.result import CandidateGain, MadeCandidate, RaceResult
+from isotrope.improvement.scores import KEEP, TaskScores, judging_tasks
+from isotrope.improvement.search import DocumentSearch
+from isotrope.improvement.tasks import TaskSet
+from isotrope.report.examples import MOST_TEXTS, compare_searches
 from isotrope.report.outcome import REPORT, Outcome
 from isotrope.report.page import MODEL
 from isotrope.report.saving import save_model
 from isotrope.report.switching import Switch
-from isotrope.store.files import Record, read_record, write_text
+from isotrope.store.files import Record, write_text
 from isotrope.store.job import Job
 from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.coverage import unknown_warning
@@ -60,19 +58,50 @@ from isotrope.text.permutation import evenly
 from isotrope.training.processes import environment
 
 KIND = "improvement"
-MINUTES = 20.0
-FEWEST = 2 * FEWEST_HELD_OUT  # documents
 UNKNOWN_IN = 1500  # documents that are looked through for unknown words
-SAVING = 15.0  # seconds after the race: the choice, the model, the report
 
 
 class Improvement(Outcome):
     """What `improve` found, an `Outcome`. `table` has a row a candidate, and a column a task."""
 
+    source: TextSource | None = None  # the documents that `search` searches
+    models: Models | None = None  # those that were given
+
     @property
     def choice(self) -> str:
         """The name of the chosen candidate, or "keep"."""
         return str(self.record["choice"])
+
+    @property
+    def search_settings(self) -> SearchSettings | None:
+        """The best search: the model, BM25's share, and the verdict; None if nothing was searched."""
+        return RaceResult.of(self.record).search
+
+    def search(self, queries: Sequence[str], count: int = 10) -> list[list[tuple[str, float]]]:
+        """Search the documents in memory with `search_settings`.
+
+        Args:
+            queries: texts (Q,).
+            count: documents for each query.
+
+        Returns:
+            For each query the best documents, with their scores from 0 to 1.
+        """
+        return self._document_search.search(queries, count)
+
+    @cached_property
+    def _document_search(self) -> DocumentSearch:
+        settings = self.search_settings
+        if settings is None or self.source is None or self.models is None:
+            raise UserError(
+                "nothing was searched here, so there is no best search",
+                "call isotrope.improve with documents that allow searches",
+                "no-search",
+            )
+        model = self.model
+        if settings.model == KEEP:
+            model = load(self.models.given, self.models.pooling)
+        return DocumentSearch.of(model, self.source.documents().texts(), settings.bm25_share)
 
 
 def improve(
@@ -86,9 +115,9 @@ def improve(
     data: str | Path | None = None,
     seed: int = 0,
     pooling: str | None = None,
-    title: str | None = None,
-    text: str | None = None,
-    others: Sequence[GivenModel] = (),
+    title_column: str | None = None,
+    text_column: str | None = None,
+    other_models: Sequence[GivenModel] = (),
     teachers: Sequence[GivenModel] = (),
     query_model: str | None = None,
     plan: str | Path | Mapping[str, Any] | None = None,
@@ -97,12 +126,14 @@ def improve(
 ) -> Improvement:
     """Make a model better for some documents, without labels, or find that it is best to keep it.
 
-    Some documents are held out. Tasks are made from them: a title must find its text, a half its
-    other half. Candidates (poolings, post steps, trainings on the other documents) are compared
-    with the model as it is on these tasks, within the given time. A candidate is chosen only if it
-    is significantly better (`isotrope.improvement.decide`).
+    Half of the documents, 1,300 at most, are held out, and tasks are made from them: a title must
+    find its text, a span must find the rest of its text. Candidates (poolings, post steps,
+    trainings on the other documents) are compared on some of the held-out documents. The best one
+    is then compared with the model as it is on the others, once, and it is chosen only if it is
+    significantly better there (`isotrope.improvement.judge`).
 
-    Called again after a stop or a kill, it goes on. After its end, it gives the same result again.
+    The time becomes a plan once, from the measured speed (`isotrope.improvement.plan`). Called
+    again after a stop or a kill, it goes on. After its end, it gives the same result again.
 
     Args:
         model: a loaded model, which is left as it was, or what `isotrope.load` takes.
@@ -112,16 +143,16 @@ def improve(
             result keeps.
         minutes: the time for all of it; None: 20. A race that is stopped and goes on keeps its
             count.
-        labels: labels of your own, which then judge alone: see
-            `isotrope.evaluation.sets.labels.read_labels`.
+        labels: labels of your own. Of 60 or more, a third chooses and the others judge; fewer only
+            judge. See `isotrope.evaluation.sets.labels.read_labels`.
         columns: the columns of the labels, in a table: "question,answer".
         data: the folder that holds ``senteval/``, for what the choice changes on STS-B and SICK-R;
             None takes ISOTROPE_DATA. Without one, only the 330 graded pairs that ship are compared.
         seed: of all random numbers.
         pooling: as `isotrope.load` takes it.
-        title: the column of the titles, in tables; None: ``title`` if there is one.
-        text: the column of the texts, in tables.
-        others: further models to begin with. The best of all for these documents is improved.
+        title_column: the column of the titles, in tables; None: ``title`` if there is one.
+        text_column: the column of the texts, in tables.
+        other_models: further models to begin with. The best of all for these documents is improved.
         teachers: models too slow for searches, but good enough to teach rankings: see
             `isotrope.improvement.teachers`.
         query_model: a language model that writes questions for the documents: see
@@ -135,218 +166,237 @@ def improve(
         UserError: no such model or documents, too few of them to judge by, an output that is not
             ours, lies among the documents or was begun with something else; the documents changed
             during the race.
-        Stopped: Ctrl-C. The best candidate so far is in the folder, with its evidence.
+        Stopped: Ctrl-C. The same call goes on.
     """
     console = console or plain_console()
     if minutes is not None:
         check_minutes(minutes)
-    check_pooling(pooling)
-    where = located(model)
-    taken = {AS_IS, Base.of(where).name}
-    starts, taught_by = (told_apart(given, taken) for given in (others, teachers))
-    for one in (
-        where,
-        *starts.values(),
-        *taught_by.values(),
-        *([query_model] if query_model else []),
-    ):
-        check_hub(locate(one))  # before the documents are read
-    if query_model:
-        check_writer(query_model)
-    own = None if labels is None else read_labels(labels, columns)
-    guards = general_pairs(data)
-    if isinstance(plan, str | Path):
-        plan = read_record(
-            Path(plan) / "result.json", ["plan"], "name the folder of a finished improvement"
-        )["plan"]
+    models = Models.locate(model, pooling, other_models, teachers, query_model)
+    judging_labels = None if labels is None else read_labels(labels, columns)
+    general = general_pairs(data)
+    given_plan = None if plan is None else read_plan(plan)
     with watch("reading", console):
-        opened = read_text(documents, text_column=text, title_column=title)
-        found = opened.documents()
+        source = read_text(documents, text_column=text_column, title_column=title_column)
+        texts = source.documents()
+
     identity = {
+        **models.identity(),
         "seed": seed,
         "pooling": pooling,
-        "minutes": None if plan else float(minutes or MINUTES),
-        "plan": plan,
-        "others": {name: files_checksum(one) for name, one in starts.items()},
-        "teachers": {name: files_checksum(one) for name, one in taught_by.items()},
-        "model": files_checksum(where),
-        "documents": found.key,
-        "labels": own and own.checksum(),
-        "query_model": query_model and files_checksum(query_model),
+        "minutes": None if given_plan else float(minutes or MINUTES),
+        "plan": given_plan.model_dump(mode="json") if given_plan else None,
+        "documents": texts.key,
+        "labels": judging_labels and judging_labels.checksum(),
     }
-    job = Job(output, KIND, identity, [opened], restart=restart)
+    job = Job(output, KIND, identity, [source], restart=restart)
     with job.held():
         record = job.result()
         if record is None:
-            console.print(str(found.report))
-            record = _Work(
-                job, where, starts, taught_by, query_model, opened, own, guards, console
-            ).done()
-    return Improvement(job, record, choice_page)
+            console.print(str(texts.report))
+            material = Material.of(source, judging_labels, seed)
+            record = _Improving(job, models, material, general, given_plan, console).run()
+    improvement = Improvement(job, record, choice_page)
+    improvement.source, improvement.models = source, models
+    return improvement
 
 
 @dataclass
-class _Work:
+class _Improving:
     """One call of `improve`, in a folder that it holds."""
 
     job: Job
-    model: str
-    others: Mapping[str, str]  # name -> where it is
-    teachers: Mapping[str, str]
-    query_model: str | None
-    opened: TextSource
-    labels: Labels | None
-    guards: SimilaritySets
+    models: Models
+    material: Material
+    general: SimilaritySets
+    given_plan: Plan | None
     console: Console
+    advice_on_time: str = ""  # what a race with trainings needs, if there is no time for one
 
-    def done(self) -> Record:
-        """Race, decide, save."""
-        asked, plan = self.job.identity, self.job.identity["plan"]
-        budget = Budget(
-            self.job.folder, 60 * asked["minutes"] if asked["minutes"] else float("inf")
-        )
-        for one in self.teachers.values():  # first: a model may be damaged
-            Reranker.load(one) if is_cross_encoder(one) else load(one)
-        for one in (*self.others.values(), self.model):
-            if is_cross_encoder(one):
-                raise UserError(
-                    f"{one} is a cross-encoder, which gives no vectors",
-                    f"let it teach: --teacher {one}",
-                )
-            encoder = load(one, asked["pooling"] if one == self.model else None)
-        raw = is_bare(self.model) and asked["pooling"] is None
-        poolings = raw_poolings(encoder) if raw else [asked["pooling"]]
-        found = self.opened.documents()
-        if warning := unknown_warning(
-            encoder, found.texts(np.array(evenly(len(found), UNKNOWN_IN)))
-        ):
-            self.console.print(warning)
-        race, judges = self._prepared(budget)
-        self.console.print(threads_line())
-        speed, dimensions = (
-            speed_of(encoder, race.texts()),
-            int(encoder.get_embedding_dimension() or 0),
-        )
-        del encoder  # its memory
-        if not plan and not race.plan_size(speed, dimensions):
-            return self._decided(race, judges, finished=True)
-        stopped = False
+    def run(self) -> Record:
+        """Plan, race, choose, judge, report."""
+        self.models.check()
+        self._warn_of_unknown_words()
+        notes = Notes.read(self.job.folder)
+        clock = Clock(self._seconds(), notes.spent)
         try:
-            race.repeat(plan) if plan else self._run(race, poolings)
-        except (Stopped, KeyboardInterrupt):
-            stopped = not budget.rang
-        budget.keep()
-        if not race.scores:
-            raise Stopped("stopped before anything was measured")
-        record = self._decided(race, judges, finished=not stopped)
-        if stopped:
-            raise Stopped(f"stopped; the best so far ({record['choice']}) is in {self.job.folder}")
-        return record
+            plan = self._plan(notes, clock)
+            race, judging = self._race(plan, notes, clock)
+            race.run()
+            return self._report(race, judging)
+        except KeyboardInterrupt:
+            notes.write(self.job.folder, clock)
+            raise Stopped(
+                f"stopped; the same command goes on with what is in {self.job.folder}"
+            ) from None
 
-    def _prepared(self, budget: Budget) -> tuple[Race, Judges]:
-        """Hold documents out, and make tasks from them."""
-        found, seed = self.opened.documents(), self.job.identity["seed"]
-        if self.labels is None and len(found) < FEWEST:
-            problem = f"{len(found)} documents are too few: about {FEWEST} are needed, as half of them must judge"
-            raise UserError(problem, "give more documents, or labels of your own (--labels)")
-        held_out = held_out_count(found, seed)
-        trained, held = found.split(held_out, seed)
-        judges = judges_of(list(found.each(held)), self.labels, seed)
-        for line in judges.told:
-            self.console.print(line)
+    def _seconds(self) -> float:
+        minutes = self.job.identity["minutes"]
+        return 60 * minutes if minutes else float("inf")
 
-        makers = {}
-        for name, model in {"": self.model, **self.others}.items():
-            tried = recipes(is_bare(model), judges.titled, judges.short, judges.searched)
-            named = {one.name: one for one in tried}
-            makers[name] = Maker(
-                model, self.opened, held_out, len(trained), seed, self.job.folder, named
-            )
-        if plan := self.job.identity["plan"]:
-            check_plan(plan, makers, self.teachers, bool(self.query_model))
-        basis = Basis.of(found, trained, seed)
+    def _warn_of_unknown_words(self) -> None:
+        documents = self.material.documents
+        rows = np.array(evenly(len(documents), UNKNOWN_IN))
+        encoder = load(self.models.given, self.models.pooling)
+        if warning := unknown_warning(encoder, documents.texts(rows)):
+            self.console.print(warning)
+
+    def _plan(self, notes: Notes, clock: Clock) -> Plan:
+        """The plan that was given or begun, or a new one."""
+        self.console.print(threads_line())
+        trainers = trainers_of(self.models, self.material, 0, self.job.folder)
+        if self.given_plan is not None:
+            check_plan(self.given_plan, trainers, self.models.teachers, self.models.query_model)
         self.job.begin()
-        if self.query_model:
-            seconds, most = (
-                (float("inf"), plan.get("questions", 0)) if plan else (SHARE * budget.seconds, None)
-            )
-            with watch("writing", self.console):
-                place = self.job.folder / "questions.json"
-                more, read = written(self.query_model, basis.documents, place, seconds, most, seed)
-            budget.keep(questions=read)
-            basis = basis.asking(more)
-        return Race(
-            makers.pop(""), judges.tasks, basis, budget, self.console, makers, self.teachers
-        ), judges
+        if notes.plan is None:
+            notes.plan = self.given_plan or self._new_plan(trainers, clock)
+            notes.write(self.job.folder, clock)
+        return notes.plan
 
-    def _run(self, race: Race, poolings: Sequence[str | None]) -> None:
-        """First what shows how fast this machine is, and so how much time is needed after the race;
-        then trainings.
-        """
-        race.teach()
-        pooling, budget = race.poolings(poolings), race.budget
-        self.guards, seconds = affordable_pairs(self.guards, budget.seconds, budget.speed)
-        if search := shown_search(race.tasks):
-            seconds += 2 * words_read([*search.queries, *search.corpus]) / budget.speed
-        budget.kept_back = min(SAVING + seconds, budget.seconds / 4)
-        for line in race.told:
-            self.console.print(line)
-        start = race.starts()
+    def _new_plan(self, trainers: Any, clock: Clock) -> Plan:
+        words = general_words(self.general)
+        plan, workload = plan_race(self.models, self.material, trainers, clock, words, self.console)
+        self.general = affordable_pairs(self.general, workload.seconds, workload.slowest)
+        kinds = len(plan.short_trainings)
         self.console.print(
-            f"{len(race.makers[start].recipes)} kinds of training follow{budget.told}"
+            f"plan: {plan.choosing:,} cases choose, {plan.judging:,} judge; {kinds} kinds of training"
         )
-        train_in_turn(race, None if start else pooling, race.helpful(), start)
-        race.widen()
+        if not kinds:
+            minutes = minutes_for_trainings(workload, plan)
+            self.advice_on_time = (
+                f"trainings of this model need about {minutes} minutes on this machine"
+            )
+        return plan
 
-    def _decided(self, race: Race, judges: Judges, finished: bool) -> Record:
-        self.opened.check()  # what changed may have been trained on by its own judges
-        asked, name = self.job.identity, Base.of(self.model).name
-        choice, gains = race.choose()
-        before = load(self.model, asked["pooling"])
-        after = before if choice == AS_IS else race.model(choice)
-        best = (
-            max(gains, key=lambda one: gains[one].gain, default=AS_IS)
-            if choice == AS_IS
-            else choice
+    def _race(self, plan: Plan, notes: Notes, clock: Clock) -> tuple[Race, TaskSet]:
+        """The race of a plan, and the tasks that judge its choice."""
+        split = self.material.split(plan)
+        choosing, judging = self.material.task_sets(plan, split)
+        for line in (*choosing.notes, *judging.notes):
+            self.console.print(line)
+        folder = self.job.folder
+        race = Race(
+            plan=plan,
+            trainers=trainers_of(self.models, self.material, split.held_out, folder),
+            task_set=choosing,
+            fitting_set=fitting_set_of(self.material, split, plan, self.models.query_model, folder),
+            teachers=self.models.teachers,
+            folder=folder,
+            notes=notes,
+            clock=clock,
+            console=self.console,
         )
-        scores = race.judged(best) if gains else ({}, {})
-        search = shown_search(race.tasks) if finished and choice != AS_IS else None
-        judge = judge_in_words(race.tasks, scores[0])
-        verdict = race_verdict(
-            scores, gains, choice, best, model=name, judge=judge, needed=race.needed()
-        )
-        guards = self.guards if finished else shipped_pairs()  # after Ctrl-C, nobody wants to wait
+        return race, judging
+
+    def _report(self, race: Race, judging: TaskSet) -> Record:
+        """Judge the chosen candidate, and save what is best with its report."""
+        chosen = race.choose()
+        self.material.source.check()  # what changed may have been trained on by its own judges
+        before = load(self.models.given, self.models.pooling)
+        with watch("judging", self.console):
+            after = before if chosen == KEEP else race.model(chosen)
+            judge = Judge.of(judging, before, after, chosen)
+            verdict = self._verdict(race, judge)
+            search = self._search(race, judge)
+
+        choice = chosen if verdict.word == "better" else KEEP
+        if search is not None and search.model not in (KEEP, choice):
+            search = None  # only with a model that is not better by itself
+        if choice == KEEP:
+            after = before
         self.console.print(f"saving the model: {choice}")
-        record: Record = {
-            "model": name,
-            **{key: asked[key] for key in ("seed", "minutes", "pooling")},
-            "choice": choice,
-            "verdict": verdict.record(),
-            "finished": finished,
-            "seconds": race.budget.spent,
-            "left_out": race.left_out,
-            "judged_by": [*judges.told, *race.told],
-            "documents": len(self.opened.documents()),
-            "held_out": race.maker.held_out,
-            "table": {
-                n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()
+        result = self._result(race, judge, choice, verdict, search)
+        if choice != KEEP:
+            result.similarity = general_change(before, after, self.general)
+            result.searched = searches_shown(judge)
+        return self._save(race, result, after)
+
+    def _verdict(self, race: Race, judge: Judge) -> Verdict:
+        """Whether the chosen candidate is better than the given model."""
+        name, count = self.models.name, len(race.scores) - 1
+        if judge.choice != KEEP:
+            comparison = judge.compare_models()
+            verdict = model_verdict(comparison, judge.task_set, name, judge.choice, count)
+        elif not count:
+            advice = self.advice_on_time or f"Keep {name}."
+            return Verdict.not_tested(before=name, after="other models", advice=advice)
+        else:
+            gains = candidate_gains(race.scores, race.task_set.documents)
+            best = max(gains, key=lambda name: gains[name].difference)
+            verdict = verdict_without_gain(gains[best], race.task_set, name, best, count)
+        if not self.advice_on_time:
+            return verdict
+        advice = f"{verdict.advice} No training was tried: {self.advice_on_time}."
+        return replace(verdict, advice=advice)
+
+    def _search(self, race: Race, judge: Judge) -> SearchSettings | None:
+        """The best search, and whether it is better than the given model's."""
+        if not judge.task_set.searches or not race.task_set.searches:
+            return None
+        settings = choose_search(judge.choice, race.scores, race.hybrids, race.task_set)
+        comparison = judge.compare_search(*settings)
+        return search_verdict(comparison, judge.task_set, self.models.name, settings)
+
+    def _result(
+        self,
+        race: Race,
+        judge: Judge,
+        choice: str,
+        verdict: Verdict,
+        search: SearchSettings | None,
+    ) -> RaceResult:
+        gains = candidate_gains(race.scores, race.task_set.documents)
+        return RaceResult(
+            model=self.models.name,
+            seed=self.material.seed,
+            minutes=self.job.identity["minutes"],
+            pooling=self.models.pooling,
+            choice=choice,
+            chosen=judge.choice,
+            verdict=verdict,
+            search=search,
+            seconds=race.clock.spent,
+            left_out=race.notes.left_out,
+            notes=[*race.task_set.notes, *judge.task_set.notes],
+            documents=len(self.material.documents),
+            fitting=race.trainers[""].trained_on,
+            table={name: task_means(scores) for name, scores in race.scores.items()},
+            gains={name: CandidateGain.of(gain) for name, gain in gains.items()},
+            teachers=race.given.teachers,
+            taught_by=race.given.taught_by,
+            made={
+                name: MadeCandidate(encoder=candidate, step=step)
+                for name, (candidate, step) in race.made.items()
             },
-            "gains": {name: asdict(gain) for name, gain in gains.items()},
-            "hybrid": best_search(race.scores, race.first.hybrids, race.documents, asked["seed"]),
-            "teachers": dict(race.first.teachers),
-            "taught_by": race.first.taught_by,
-            "made": {
-                name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()
-            },
-            "plan": race.plan,
-            "similarity": None if choice == AS_IS else general_change(before, after, guards),
-            "searched": search
-            and compare_searches(search, found_by(before, search), found_by(after, search)),
-            "environment": environment(),
-        }
-        stay = choice != AS_IS and for_queries(record["made"][choice])
-        record["switch"] = Switch.of(after, documents_stay=stay).model_dump()
-        card = choice_card(race, record, after).describing(after, documents_stay=stay)
-        save_model(after, self.job.folder / MODEL, card)
+            plan=race.plan_done(),
+            environment=environment(),
+        )
+
+    def _save(self, race: Race, result: RaceResult, model: SentenceTransformer) -> Record:
+        """Write the model with its card, the report and the result."""
+        result.switch = Switch.of(model, documents_stay=result.keeps_documents)
+        card = choice_card(race, result, model)
+        save_model(model, self.job.folder / MODEL, card)
+        record = result.record()
         write_text(self.job.folder / REPORT, choice_page(record).html())
-        return self.job.finish(record) if finished else record
+        return self.job.finish(record)
+
+
+def task_means(scores: TaskScores) -> dict[str, float]:
+    """Task -> the mean over its cases."""
+    return {task: float(np.mean(cases)) for task, cases in scores.items()}
+
+
+def searches_shown(judge: Judge) -> Record | None:
+    """Some searches of the judging tasks, as both models answer them; None: nothing is searched."""
+    if not judge.task_set.searches:
+        return None
+    names = judging_tasks(task.name for task in judge.task_set.searches)
+    task = next(task for task in judge.task_set.searches if task.name == names[0])
+    if len(task.texts) > MOST_TEXTS:
+        task = task.part(task.size * MOST_TEXTS // len(task.texts))
+    search = task.as_retrieval_set() if isinstance(task, DocumentTask) else task
+    before, after = (
+        (embeddings.encode_query(search.queries), embeddings.encode_document(search.corpus))
+        for embeddings in (judge.before, judge.after)
+    )
+    return compare_searches(search, before, after)

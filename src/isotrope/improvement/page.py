@@ -1,238 +1,253 @@
 """What a race found: a table of all candidates, a page, and the card of the chosen model."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.candidates import RANKINGS, Trial, for_queries
-from isotrope.improvement.decide import AS_IS, judging
-from isotrope.improvement.judges import GRADED
+from isotrope.improvement.candidates import RANKINGS, Candidate
+from isotrope.improvement.general import SHIPPED
 from isotrope.improvement.race import Race
+from isotrope.improvement.result import RaceResult
+from isotrope.improvement.scores import KEEP, judging_tasks
 from isotrope.improvement.steps import QUERY_MAP, cites_of
-from isotrope.improvement.teachers import HYBRIDS
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import WORDS
 from isotrope.report.examples import examples_table
 from isotrope.report.page import Page, PageFigure, interval_bars
 from isotrope.report.space import map_figure
-from isotrope.report.switching import Switch
 from isotrope.report.tables import Table, best_marks, signed
 
 RULE = (
-    "A candidate may be chosen if its mean gain over the tasks is significantly above 0 (p ≤ 0.05), and if it is not "
-    "significantly worse on the tasks that do not resemble its training. Of these, the largest gain is chosen. A "
-    "paired bootstrap over the queries gives p, corrected for the number of candidates (max-T)."
+    "These documents choose: the largest mean gain over the tasks is taken, if it is not "
+    "significantly worse on the tasks that do not resemble its training. Other documents judge the "
+    "choice: the verdict compares it with the model as it is on these, once."
+)
+MEASURES = (
+    "Each task has MRR@10 × 100 if no note says otherwise. Your own labels have nDCG@10 × 100."
 )
 SMALL = 0.01  # a gain below one point may not be worth the switch
-PAIRS = {GRADED: "330 graded pairs", "STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
+PAIR_SETS = {SHIPPED: "330 graded pairs", "STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 
 
-def candidates_table(
-    record: Mapping[str, Any], title: str = "All candidates, the best mean first"
-) -> Table:
-    """A row a candidate: the mean × 100, the gain over the model as it is with 95 % and p, and each
-    task.
+def candidates_table(result: RaceResult) -> Table:
+    """A row a candidate: the mean × 100, the gain over the model as it is with 95 %, and each
+    task, all on the choosing documents.
     """
-    table = record["table"]
-    tasks = list(table[AS_IS])
-    judges = judging(tasks)
-    means = {
-        name: sum(scores[task] for task in judges) / len(judges) for name, scores in table.items()
-    }
-    order, rows = sorted(table, key=lambda name: means[name], reverse=True), []
-    for name in order:
-        told = ["", "", ""]
-        if gain := record["gains"].get(name):
-            told = [
-                signed(gain["gain"]),
-                f"{signed(gain['low'])} … {signed(gain['high'])}",
-                f"{gain['p']:.3g}",
-            ]
-        scores = [f"{100 * table[name][task]:.2f}" for task in tasks]
-        rows.append(
-            [
-                ("→ " if name == record["choice"] else "") + name,
-                f"{100 * means[name]:.2f}",
-                *told,
-                *scores,
-            ]
-        )
-    columns = [[table[name][task] for name in order] for task in tasks]
-    marks = best_marks([[means[name] for name in order]], [False])
-    marks |= best_marks(columns, [False] * len(columns), first=5)
-    notes = ["→ marks the choice. " + RULE, *record["judged_by"]]
+    tasks = list(result.table[KEEP])
+    means = {name: _mean(scores) for name, scores in result.table.items()}
+    names = sorted(means, key=lambda name: means[name], reverse=True)
+    columns = [[result.table[name][task] for name in names] for task in tasks]
+    marks = best_marks([[means[name] for name in names]], [False])
+    marks |= best_marks(columns, [False] * len(columns), first=4)
     return Table(
-        title, ["candidate", "mean", "gain", "95 %", "p", *tasks], rows, marks, notes=notes
+        "All candidates, the best mean first",
+        ["candidate", "mean", "gain", "95 %", *tasks],
+        [_candidate_row(result, name, means[name]) for name in names],
+        marks,
+        notes=[f"→ marks the choice. {RULE}", *result.notes],
     )
+
+
+def _mean(scores: Mapping[str, float]) -> float:
+    tasks = judging_tasks(scores)
+    return sum(scores[task] for task in tasks) / len(tasks)
+
+
+def _candidate_row(result: RaceResult, name: str, mean: float) -> list[str]:
+    gain, interval = "", ""
+    if name in result.gains:
+        change = result.gains[name]
+        gain = signed(change.gain)
+        interval = f"{signed(change.low)} … {signed(change.high)}"
+    mark = "→ " if name == result.choice else ""
+    scores = [f"{100 * score:.2f}" for score in result.table[name].values()]
+    return [f"{mark}{name}", f"{100 * mean:.2f}", gain, interval, *scores]
 
 
 def choice_page(record: Mapping[str, Any]) -> Page:
     """The page of a race: what to do, a bar and a row for every candidate, and how to switch."""
-    verdict, found, tables = Verdict.from_record(record["verdict"]), record["searched"], []
-    if found and found["shown"]["told"]:
-        tables += [examples_table(found["shown"])]
-    if record["table"]:
-        tables += [candidates_table(record)]
-    reasons = dict[str, list[str]]()  # why candidates were left out -> their names
-    for name, why in record["left_out"].items():
-        reasons.setdefault(why, []).append(name)
-    rows = [[why, "; ".join(names)] for why, names in reasons.items()]
+    result = RaceResult.of(record)
+    tables = []
+    if result.searched and result.searched["shown"]["told"]:
+        tables.append(examples_table(result.searched["shown"]))
+    if result.table:
+        tables.append(candidates_table(result))
     return Page(
-        title=f"Improve: {record['model']}",
-        lead=[*advised(record), *_lead(record), *teachers_line(record)],
-        verdict=verdict,
+        title=f"Improve: {result.model}",
+        lead=[*advice_lines(result), *question_lines(result), *teacher_lines(result)],
+        verdict=result.verdict,
         tables=tables,
-        figures=choice_figures(record),
-        details=[Table("Left out", ["reason", "candidates"], rows, words=2)] if rows else [],
-        switch=Switch.from_record(record) if verdict.word == "better" else None,
+        figures=choice_figures(result),
+        details=left_out_tables(result),
+        switch=result.switch if result.is_better else None,
     )
 
 
-def choice_figures(record: Mapping[str, Any]) -> list[PageFigure]:
-    """A bar for every candidate, and a map of the texts before and after; what there is nothing of
-    is left out.
-    """
-    gains = sorted(record["gains"].items(), key=lambda found: found[1]["gain"], reverse=True)
-    bars = {name: (found["gain"], found["low"], found["high"]) for name, found in gains}
-    caption = "Change against your model in points; the line is the 95 % interval."
-    if record["choice"] in bars:
-        caption += " Blue is the choice."
-    figures = [
-        PageFigure(
-            "gains", "Gain of every candidate", interval_bars(bars, record["choice"]), caption
-        )
-    ]
-    mapped = (record["searched"] or {}).get("map")
-    return [*(figures if bars else []), *([map_figure(mapped)] if mapped else [])]
+def left_out_tables(result: RaceResult) -> list[Table]:
+    """What was left out, a row for each reason."""
+    names_of: dict[str, list[str]] = {}
+    for name, reason in result.left_out.items():
+        names_of.setdefault(reason, []).append(name)
+    if not names_of:
+        return []
+    rows = [[reason, "; ".join(names)] for reason, names in names_of.items()]
+    return [Table("Left out", ["reason", "candidates"], rows, words=2)]
 
 
-def what_to_do(record: Mapping[str, Any]) -> str:
+def choice_figures(result: RaceResult) -> list[PageFigure]:
+    """A bar for every candidate, and a map of the texts before and after, if they moved."""
+    figures = []
+    if result.gains:
+        gains = sorted(result.gains.items(), key=lambda item: item[1].gain, reverse=True)
+        bars = {name: (gain.gain, gain.low, gain.high) for name, gain in gains}
+        caption = "Change against your model in points; the line is the 95 % interval."
+        if result.choice in bars:
+            caption += " Blue is the choice."
+        drawing = interval_bars(bars, result.choice)
+        figures.append(PageFigure("gains", "Gain of every candidate", drawing, caption))
+    if result.searched and result.searched["map"]:
+        figures.append(map_figure(result.searched["map"]))
+    return figures
+
+
+def what_to_do(result: RaceResult) -> str:
     """The sentence for a reader who reads only one: keep yours, or use the new model, why, and at
     what cost.
     """
-    verdict, found = Verdict.from_record(record["verdict"]), record["searched"]
-    if verdict.scores is None:
+    if result.verdict.scores is None:
         return "Keep your model: nothing could be tested."
-    if verdict.word != "better":
+    if not result.is_better:
         return "Keep your model: no candidate was found to be better."
-    old, new = found["first"] if found else (0.0, 0.0)
-    if new - old >= SMALL:
-        before, after = (f"{100 * share:.0f}" for share in (old, new))
-        why = f"in {after} of 100 searches among your documents the right text comes first, before in {before}"
-    else:
-        before, after = (f"{100 * score:.1f}" for score in verdict.scores)
-        why = f"it scores {after} of 100, before {before}, judged by {verdict.judge}"
     cost = "For the switch, all documents are encoded again."
-    if for_queries(record["made"][record["choice"]]):
+    if result.keeps_documents:
         cost = "Your documents keep their vectors, so nothing is encoded again; searches need encode_query."
-    elif (verdict.difference or 0.0) < SMALL:
+    elif (result.verdict.difference or 0.0) < SMALL:
         cost = "The gain is small, and the switch means that all documents are encoded again."
-    return f"Use the new model: {why}. {cost}"
+    return f"Use the new model: {_why(result)}. {cost}"
 
 
-def advised(record: Mapping[str, Any]) -> list[str]:
-    """What to do, the best first: use another model or keep it, and add BM25 to the search if that
-    is above chance.
-    """
-    found, model = record["hybrid"], what_to_do(record)
-    if not found or found["low"] <= 0:
-        return [model]
-    gain = f"{signed(found['gain'])} points, {signed(found['low'])} … {signed(found['high'])}"
-    command = f"isotrope search INDEX --hybrid {HYBRIDS[found['name']]}"
-    if found["gain"] <= record["gains"].get(record["choice"], {"gain": 0.0})["gain"]:
-        return [
-            model,
-            f"A search by words (BM25) beside yours would help your old model too: {command} ({gain}).",
-        ]
-    first = (
-        f"First add a search by words (BM25) to yours, because that gains most: {command} ({gain})."
+def _why(result: RaceResult) -> str:
+    """What the new model does better."""
+    assert result.verdict.scores is not None
+    if result.searched:
+        old, new = result.searched["first"]
+        if new - old >= SMALL:
+            return (
+                f"in {100 * new:.0f} of 100 searches among your documents the right text comes "
+                f"first, before in {100 * old:.0f}"
+            )
+    before, after = result.verdict.scores
+    return (
+        f"it scores {100 * after:.1f} of 100, before {100 * before:.1f}, "
+        f"judged by {result.verdict.judge}"
     )
-    if Verdict.from_record(record["verdict"]).word == "better":
-        model = f"Then u{model[1:]} Whether both gains add up was not measured."
-    return [f"{first} It changes no vectors.", model]
 
 
-def teachers_line(record: Mapping[str, Any]) -> list[str]:
+def advice_lines(result: RaceResult) -> list[str]:
+    """What to do with the model, and with the search."""
+    lines = [what_to_do(result)]
+    search = result.search
+    if search is None or search.verdict.word != "better" or not search.bm25_share:
+        return lines
+    low, high = search.verdict.low or 0.0, search.verdict.high or 0.0
+    command = f"isotrope search INDEX --hybrid {search.bm25_share:g}"
+    lines.append(
+        f"The best search: {search.verdict.advice} ({signed(low)} … {signed(high)}), against your "
+        f"model alone: {command}."
+    )
+    return lines
+
+
+def teacher_lines(result: RaceResult) -> list[str]:
     """Who taught rankings, and which of the named models did not because they find less."""
-    used, others = record.get("taught_by", []), record.get("teachers", {})
-    told = [
-        f"{name} ({100 * others[name]:.1f} on the tasks)" if name in others else name
-        for name in used
+    lines = []
+    teachers = [
+        f"{name} ({100 * result.teachers[name]:.1f} on the tasks)"
+        if name in result.teachers
+        else name
+        for name in result.taught_by
     ]
-    lines = (
-        [f"{record['model']} learned rankings from itself with {' and '.join(told)}."]
-        if told
-        else []
-    )
-    return lines + [
-        f"{name} did not teach, because it scores {100 * score:.1f} on the tasks, not more than your model."
-        for name, score in others.items()
-        if name not in used
+    if teachers:
+        lines.append(f"{result.model} learned rankings from itself with {' and '.join(teachers)}.")
+    for name, score in result.teachers.items():
+        if name not in result.taught_by:
+            lines.append(
+                f"{name} did not teach, because it scores {100 * score:.1f} on the tasks, "
+                "not more than your model."
+            )
+    return lines
+
+
+def question_lines(result: RaceResult) -> list[str]:
+    """What was asked and done, and what the choice changes on general English."""
+    within = f" within {result.minutes:g} minutes" if result.minutes else ""
+    lines = [
+        f"Asked: is another model better than {result.model} for these {result.documents:,} "
+        f"documents{within}? Done: {_counted(len(result.gains))} compared with it in "
+        f"{result.seconds / 60:.1f} minutes."
+    ]
+    if result.left_out:
+        lines.append(f"{_counted(len(result.left_out))} left out.")
+    return lines + general_lines(result)
+
+
+def _counted(count: int) -> str:
+    return "1 candidate was" if count == 1 else f"{count} candidates were"
+
+
+def general_lines(result: RaceResult) -> list[str]:
+    """What the choice changes on general English, in a line; nothing if the model is kept."""
+    if result.similarity is None:
+        return []
+    changes = []
+    for name, change in result.similarity.per_task.items():
+        word = WORDS.get(change.verdict, change.verdict)
+        before, after = 100 * change.before, 100 * change.after
+        changes.append(f"{PAIR_SETS.get(name, name)} {before:.1f} → {after:.1f} ({word})")
+    return [
+        f"General English, Spearman × 100: {'; '.join(changes)}. "
+        "These pairs had no part in the choice."
     ]
 
 
-def choice_card(race: Race, record: Mapping[str, Any], model: SentenceTransformer) -> Card:
+def choice_card(race: Race, result: RaceResult, model: SentenceTransformer) -> Card:
     """The card of the chosen candidate: that of the model or training that it comes from, and how
     it was chosen.
     """
-    trial, step = race.made.get(record["choice"], (Trial(AS_IS), ""))
-    start, ranked = race.makers[trial.start], trial.recipe == RANKINGS
-    card = Card.of(start.trained(trial) if trial.recipe and not ranked else start.model)
-    if record["choice"] != AS_IS:
-        settings = [
-            ("pooling", trial.pooling or "the model's own"),
-            ("training", f"{2 * trial.pairs:,} queries" if ranked else ""),
-            ("read by the trained encoder", "queries only" if ranked else ""),
-            ("share of the trained weights", f"{trial.share:g}" if trial.recipe else ""),
-            ("post step", step or "none"),
-        ]
-        documents = start.documents.documents()
-        done = Step(
+    candidate, step = race.made[result.choice]
+    trainer = race.trainers[candidate.start]
+    is_ranked = candidate.recipe == RANKINGS
+    origin = trainer.model
+    if candidate.recipe and not is_ranked:
+        origin = str(trainer.trained_model(candidate))
+    card = Card.of(origin)
+    if result.is_better:
+        documents = trainer.documents.documents()
+        chosen = Step(
             action="Chosen by",
             method="isotrope improve",
-            data=Data.of(start.documents.paths, len(documents), start.trained_on, documents.key),
-            settings=[(key, value, "chosen in a race") for key, value in settings if value],
-            cites=cites_of(QUERY_MAP if ranked else step),
+            data=Data.of(
+                trainer.documents.paths, len(documents), trainer.trained_on, documents.key
+            ),
+            settings=_card_settings(candidate, step),
+            cites=cites_of(QUERY_MAP if is_ranked else step),
             limits=["It was chosen for the documents above. It may fit other text less well."],
         )
-        card = card.then(done, model)
-    if not record["table"]:
-        return card
-    table = candidates_table(record)
-    measured = "Each task has MRR@10 × 100 if no note says otherwise. Your own has nDCG@10 × 100."
-    evidence = replace(table, notes=[measured, *table.notes, *_lead(record)[1:]])
-    return card.judged(Verdict.from_record(record["verdict"]), evidence)
+        card = card.then(chosen, model).describing(model, result.keeps_documents)
+    table = candidates_table(result)
+    notes = [MEASURES, *table.notes, *question_lines(result)[1:]]
+    return card.judged(result.verdict, replace(table, notes=notes))
 
 
-def _lead(record: Mapping[str, Any]) -> list[str]:
-    within = f" within {record['minutes']:g} minutes" if record["minutes"] else ""
-    asked = f"is another model better than {record['model']} for these {record['documents']:,} documents{within}?"
-    compared, minutes = _counted(record["gains"]), record["seconds"] / 60
-    lead = [f"Asked: {asked} Done: {compared} compared with it in {minutes:.1f} minutes."]
-    if not record["finished"]:
-        lead.append("The race was stopped before its end. This is the best so far.")
-    if record["left_out"]:
-        lead.append(f"{_counted(record['left_out'])} left out.")
-    return [*lead, *general_lines(record)]
-
-
-def _counted(candidates: Collection[str]) -> str:
-    return "1 candidate was" if len(candidates) == 1 else f"{len(candidates)} candidates were"
-
-
-def general_lines(record: Mapping[str, Any]) -> list[str]:
-    """What the choice changes on general English, in a line; nothing if the model is kept."""
-    if not (found := record["similarity"]):
-        return []
-    changes = []
-    for task, of in found["per_task"].items():
-        word = WORDS.get(of["verdict"], of["verdict"])
-        changes.append(
-            f"{PAIRS.get(task, task)} {100 * of['before']:.1f} → {100 * of['after']:.1f} ({word})"
-        )
-    return [
-        f"General English, Spearman × 100: {'; '.join(changes)}. These pairs had no part in the choice."
-    ]
+def _card_settings(candidate: Candidate, step: str) -> list[tuple[str, str, str]]:
+    """How a candidate was made: what, its value, and where that is from."""
+    settings = {"pooling": candidate.pooling or "the model's own"}
+    if candidate.recipe == RANKINGS:
+        settings["training"] = f"{2 * candidate.pairs:,} queries"
+        settings["read by the trained encoder"] = "queries only"
+    if candidate.recipe:
+        settings["share of the trained weights"] = f"{candidate.share:g}"
+    settings["post step"] = step or "none"
+    return [(key, value, "chosen in a race") for key, value in settings.items()]

@@ -4,7 +4,7 @@ whether that helped.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, in_words, read_labels
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
+from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.significance import compare as compare_cases
 from isotrope.evaluation.similarity import similarity_of
 from isotrope.evaluation.sts import main_pairs, similarities
@@ -48,7 +49,7 @@ from isotrope.report.saving import save_model
 from isotrope.report.tables import Table
 from isotrope.store.files import Record, write_text
 from isotrope.store.job import Job
-from isotrope.text import TextLike, read_text
+from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.sample import Sample
 from isotrope.training.pairs import DEV_SETS, dev_names, dev_pairs
@@ -79,9 +80,9 @@ def whiten(
     output: str | Path | None = None,
     k: int | None = None,
     exponent: float = SOFT_WHITENING,
-    sentences: int = 20_000,
+    max_texts: int = 20_000,
     seed: int = 0,
-    text: str | None = None,
+    text_column: str | None = None,
     split: str | None = None,
     pooling: str | None = None,
     prompt: str | None = None,
@@ -106,10 +107,10 @@ def whiten(
             keeps.
         k: dimensions kept, of the largest variance; None: all that have any.
         exponent: 0.5 is full whitening, 0 is centring alone.
-        sentences: at most so many are sampled for the fit; more than D are needed, or than k.
+        max_texts: at most so many are sampled for the fit; more than D are needed, or than k.
             Exponent 0 only needs 2.
         seed: of the sample.
-        text: the column of the texts, in tables.
+        text_column: the column of the texts, in tables.
         split: "sentences" fits on the sentences of the texts: see
             `isotrope.text.split.language_of`.
         pooling: as `isotrope.load` takes it, and so are the next two.
@@ -129,177 +130,266 @@ def whiten(
             many dimensions, an output that is not ours or was begun with something else.
     """
     console = console or plain_console(quiet=True)
-    if not 0 <= exponent <= 0.5:
-        raise UserError(
-            f"exponent = {exponent}", "choose 0 (centring alone) to 0.5 (full whitening)"
-        )
+    _check_exponent(exponent)
     judging = _judges(labels, columns, data)
     where = located(model)
     with watch("loading", console):
         encoder = load(where, pooling, prompt=prompt, prompt_name=prompt_name)
         if note := Prompts(prompt, prompt_name).note(encoder, where):
             console.print(note)
-        opened = read_text(documents, text_column=text, split=split)
-        corpus = opened.texts()
-    asked = {"k": k, "exponent": exponent, "seed": seed, "pooling": pooling, "split": opened.split}
+        source = read_text(documents, text_column=text_column, split=split)
+        corpus = source.texts()
+
+    settings: Record = {"k": k, "exponent": exponent, "seed": seed, "pooling": pooling}
+    settings["split"] = source.split
     identity = {
-        **asked,
+        **settings,
         "model": files_checksum(where),
         "documents": corpus.key,
-        "sentences": sentences,
+        "max_texts": max_texts,
         "compare": compare,
         "prompt": used_prompt(encoder),
-        "labels": {name: each.checksum() for name, each in judging.items()},
+        "labels": {name: judge.checksum() for name, judge in judging.items()},
     }
-    job = Job(output, KIND, identity, [opened], restart=restart)
+    job = Job(output, KIND, identity, [source], restart=restart)
     with job.held():
-        if (record := job.result()) is not None:
-            return Improvement(job, record, whitening_page)
-        console.print(str(corpus.report))
-        every, limit = Sample(corpus, None, seed), encoder.max_seq_length or 512
-        for line in coverage(
-            encoder, used_prompt(encoder), every, limit, longest=limit, split=not opened.split
-        ):
-            console.print(line)
-        dim = int(encoder.get_embedding_dimension())
-        drawn = every.texts(sentences + HELD_OUT)
-        if warning := unknown_warning(encoder, drawn):
-            console.print(warning)
-        kept = (
-            max(0, min(HELD_OUT, len(drawn) // 5, len(drawn) - fewest_rows(dim, k, exponent)))
-            if compare
-            else 0
+        record = job.result()
+        if record is None:
+            console.print(str(corpus.report))
+            work = _Whitening(job, where, encoder, source, judging, console)
+            record = work.run(settings, max_texts, compare)
+    return Improvement(job, record, whitening_page)
+
+
+def _check_exponent(exponent: float) -> None:
+    if not 0 <= exponent <= 0.5:
+        raise UserError(
+            f"exponent = {exponent}",
+            "choose 0 (centring alone) to 0.5 (full whitening)",
+            "impossible-exponent",
         )
-        fitted_on, held = drawn[: len(drawn) - kept][:sentences], drawn[len(drawn) - kept :]
-        wanted = check_size(len(fitted_on), dim, k, exponent)
-        tasks = tasks_of_texts(held)
-        judged = [text for each in judging.values() for text in each.texts]
-        texts = list(
-            dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts), *judged])
-        )
-        job.begin()
-        console.print(threads_line())
-        with watch("encoding", console):
-            vectors = vectors_of(encoder, texts, batch_size=32)
-            old = Embeddings(texts, vectors, similarity=similarity_of(encoder))
-        mean, matrix = whitening(np.asarray(old.encode(fitted_on), dtype=np.float64), k, exponent)
-        new, encoder = (
-            Embeddings(texts, (old.vectors - mean) @ matrix, similarity=old.similarity_fn_name),
-            with_linear(encoder, mean, matrix),
-        )
+
+
+@dataclass
+class _Whitening:
+    """One call of `whiten`, in a folder that it holds."""
+
+    job: Job
+    model: str
+    encoder: SentenceTransformer
+    source: TextSource
+    judging: Mapping[str, Labels]
+    console: Console
+
+    def run(self, settings: Record, max_texts: int, compare: bool) -> Record:
+        """Fit on some texts, compare on others, and save."""
+        k, exponent = settings["k"], settings["exponent"]
+        dimensions = int(self.encoder.get_embedding_dimension() or 0)
+        fewest = fewest_rows(dimensions, k, exponent)
+        fitting, held_out = self._texts(settings["seed"], max_texts, fewest, compare)
+        wanted = check_size(len(fitting), dimensions, k, exponent)
+        tasks = tasks_of_texts(held_out)
+        self.job.begin()
+
+        before = self._encode([*fitting, *(text for task in tasks for text in task.texts)])
+        vectors = np.asarray(before.encode(fitting), dtype=np.float64)
+        mean, matrix = whitening(vectors, k, exponent)
+        moved = (before.vectors - mean) @ matrix
+        after = Embeddings(before.texts, moved, similarity=before.similarity_fn_name)
+        whitened = with_linear(self.encoder, mean, matrix)
+
+        corpus = self.source.texts()
+        used = max((task.size for task in tasks), default=0)
         record = {
-            **asked,
+            **settings,
             "choice": f"whitening with exponent {exponent:g}",
-            "model": Base.of(where).name,
-            "prompt": encoder.prompts.get(encoder.default_prompt_name or ""),
-            "corpus": {"key": corpus.key, "rows": len(corpus), "used": len(fitted_on)},
+            "model": Base.of(self.model).name,
+            "prompt": whitened.prompts.get(whitened.default_prompt_name or ""),
+            "corpus": {"key": corpus.key, "rows": len(corpus), "used": len(fitting)},
             "dimensions": {
-                "before": dim,
+                "before": dimensions,
                 "after": matrix.shape[1],
                 "left_out": wanted - matrix.shape[1],
             },
-            "unit_length": isinstance(encoder[-1], Normalize),
-            "held_out": {"texts": len(held), "used": max((task.size for task in tasks), default=0)},
-            **_compared(old, new, tasks, judging, Base.of(where).name),
+            "unit_length": isinstance(whitened[-1], Normalize),
+            "held_out": {"texts": len(held_out), "used": used},
+            **_compared(before, after, tasks, self.judging, Base.of(self.model).name),
         }
-        opened.check()
-        card = _card(where, opened.paths, record, encoder)
-        save_model(encoder, job.folder / MODEL, card)
-        write_text(job.folder / REPORT, whitening_page(record).html())
-        return Improvement(job, job.finish(record), whitening_page)
+        return self._save(whitened, record)
+
+    def _texts(
+        self, seed: int, max_texts: int, fewest: int, compare: bool
+    ) -> tuple[list[str], list[str]]:
+        """Texts to fit on, and others to compare on, if there are more than the fit needs."""
+        sample = Sample(self.source.texts(), None, seed)
+        limit = self.encoder.max_seq_length or 512
+        lines = coverage(
+            self.encoder,
+            used_prompt(self.encoder),
+            sample,
+            limit,
+            longest=limit,
+            split=not self.source.split,
+        )
+        texts = sample.texts(max_texts + HELD_OUT)
+        for line in (*lines, unknown_warning(self.encoder, texts)):
+            if line:
+                self.console.print(line)
+        held_out = 0
+        if compare:
+            held_out = max(0, min(HELD_OUT, len(texts) // 5, len(texts) - fewest))
+        first_held_out = len(texts) - held_out
+        return texts[:first_held_out][:max_texts], texts[first_held_out:]
+
+    def _encode(self, texts: Sequence[str]) -> Embeddings:
+        """The vectors of these texts, and of those of all labels."""
+        judged = [text for labels in self.judging.values() for text in labels.texts]
+        distinct = list(dict.fromkeys([*texts, *judged]))
+        self.console.print(threads_line())
+        with watch("encoding", self.console):
+            vectors = vectors_of(self.encoder, distinct, batch_size=32)
+        return Embeddings(distinct, vectors, similarity=similarity_of(self.encoder))
+
+    def _save(self, whitened: SentenceTransformer, record: Record) -> Record:
+        """Write the model, its card and its report."""
+        self.source.check()
+        card = _card(self.model, self.source.paths, record, whitened)
+        save_model(whitened, self.job.folder / MODEL, card)
+        write_text(self.job.folder / REPORT, whitening_page(record).html())
+        return self.job.finish(record)
 
 
 def _judges(labels: Any, columns: Any, data: str | Path | None) -> dict[str, Labels]:
     """What judges, by name."""
-    each = labels if isinstance(labels, list | tuple) else [labels]
-    if not all(isinstance(one, str) for one in each):  # a table
-        own = read_labels(labels, columns)
-        return {own.name: own}
-    names = dev_names(each)
-    read = [read_labels(one, columns) for one in names if one not in DEV_SETS]
-    return {
-        **dev_pairs([one for one in names if one in DEV_SETS], data),
-        **{one.name: one for one in read},
-    }
+    names = labels if isinstance(labels, list | tuple) else [labels]
+    if not all(isinstance(name, str) for name in names):  # a table
+        table = read_labels(labels, columns)
+        return {table.name: table}
+    names = dev_names(names)
+    judges: dict[str, Labels] = {}
+    judges.update(dev_pairs([name for name in names if name in DEV_SETS], data))
+    for name in names:
+        if name not in DEV_SETS:
+            own_labels = read_labels(name, columns)
+            judges[own_labels.name] = own_labels
+    return judges
 
 
 def whitening_page(record: Mapping[str, Any]) -> Page:
     """The page of a whitened model."""
-    evidence, verdict = _evidence(record), Verdict.from_record(record["verdict"])
-    tables = [evidence] if evidence.rows else []
+    evidence = _evidence(record)
     return Page(
         title=f"Whitened: {record['model']}",
         lead=[fitted_line(record)],
-        verdict=verdict,
-        tables=tables,
+        verdict=Verdict.from_record(record["verdict"]),
+        tables=[evidence] if evidence.rows else [],
     )
 
 
 def fitted_line(record: Mapping[str, Any]) -> str:
     """What was fitted, in a sentence."""
     dimensions = record["dimensions"]
-    fitted = f"whitened with exponent {record['exponent']:g}, fitted on {record['corpus']['used']:,} texts"
-    left_out = f", {dimensions['left_out']} left out since the text does not vary there" * bool(
-        dimensions["left_out"]
+    line = (
+        f"whitened with exponent {record['exponent']:g}, fitted on "
+        f"{record['corpus']['used']:,} texts: {dimensions['before']} → {dimensions['after']} "
+        "dimensions"
     )
-    unit = "; vectors keep unit length" * record["unit_length"]
-    return f"{fitted}: {dimensions['before']} → {dimensions['after']} dimensions{left_out}{unit}"
+    if dimensions["left_out"]:
+        line += f", {dimensions['left_out']} left out since the text does not vary there"
+    if record["unit_length"]:
+        line += "; vectors keep unit length"
+    return line
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """One comparison of the two models."""
+
+    comparison: Comparison
+    judge: str  # what judged, in words
+    measure: str  # what it measures
+
+
+def _judge(
+    before: Encoder,
+    after: Encoder,
+    tasks: Sequence[DocumentTask],
+    judging: Mapping[str, Labels],
+) -> dict[str, _Judgement]:
+    """Kind of judge -> what it says; labels come before tasks that nobody labelled."""
+    judgements = {}
+    pairs = {name: labels for name, labels in judging.items() if isinstance(labels, GradedPairs)}
+    if pairs:
+        sets = {name: {"test": graded} for name, graded in pairs.items()}
+        old = main_pairs(sets, similarities(before, sets))
+        new = main_pairs(sets, similarities(after, sets))
+        size = sum(graded.size for graded in pairs.values())
+        judge = f"{size:,} graded pairs of {', '.join(pairs)}"
+        judgements["pairs"] = _Judgement(compare_cases(old, new), judge, "Spearman × 100")
+
+    searches = [labels for labels in judging.values() if isinstance(labels, RetrievalSet)]
+    if searches:
+        comparison = compare_cases(
+            {labels.name: labels.score(before) for labels in searches},
+            {labels.name: labels.score(after) for labels in searches},
+        )
+        judge = ", ".join(map(in_words, searches))
+        judgements["queries"] = _Judgement(comparison, judge, "nDCG@10 × 100")
+
+    if tasks:
+        comparison = compare_on_documents(before, after, tasks)
+        judge = f"{max(task.size for task in tasks):,} of your own documents"
+        judgements["self_made"] = _Judgement(comparison, judge, measure_in_words(tasks))
+    return judgements
 
 
 def _compared(
-    old: Encoder,
-    new: Encoder,
+    before: Encoder,
+    after: Encoder,
     tasks: Sequence[DocumentTask],
     judging: Mapping[str, Labels],
     model: str,
 ) -> Record:
-    """The comparisons, and the verdict of the first one: labels come before tasks that nobody
-    labelled.
-    """
-    sets = {
-        name: {"test": pairs} for name, pairs in judging.items() if isinstance(pairs, GradedPairs)
+    """The comparisons, and the verdict of the first one."""
+    judgements = _judge(before, after, tasks, judging)
+    table: dict[str, dict[str, float]] = {}
+    for judgement in judgements.values():
+        for task, scores in judgement.comparison.per_task.items():
+            table[task] = {"before": scores.before, "after": scores.after}
+    compared: Record = dict.fromkeys(HOW)
+    for kind, judgement in judgements.items():
+        compared[kind] = asdict(judgement.comparison)
+    return {
+        **compared,
+        "measure": measure_in_words(tasks) if tasks else "",
+        "verdict": _verdict(judgements, model).record(),
+        "table": table,
     }
-    searched = [each for each in judging.values() if isinstance(each, RetrievalSet)]
-    found, measure = {}, measure_in_words(tasks) if tasks else ""
-    told = dict[str, tuple[str, str]]()  # what judges, and what it measures
-    if sets:
-        before, after = (main_pairs(sets, similarities(encoder, sets)) for encoder in (old, new))
-        found["pairs"] = compare_cases(before, after)
-        count = sum(len(each["test"]) for each in sets.values())
-        told["pairs"] = f"{count:,} graded pairs of {', '.join(sets)}", "Spearman × 100"
-    if searched:
-        first, then = ({one.name: one.score(encoder) for one in searched} for encoder in (old, new))
-        found["queries"] = compare_cases(first, then)
-        told["queries"] = ", ".join(map(in_words, searched)), "nDCG@10 × 100"
-    if tasks:
-        found["self_made"] = compare_on_documents(old, new, tasks)
-        told["self_made"] = f"{max(task.size for task in tasks):,} of your own documents", measure
-    advice = f"Keep {model} until you have compared the two, best by labels (--labels)."
-    verdict = Verdict.not_tested(before=model, after=NEW, advice=advice)
-    if found:
-        kind = next(iter(found))
-        judge, of = told[kind]
-        verdict = Verdict.of(found[kind], before=model, after=NEW, judge=judge, measure=of)
-        if kind == "self_made":
-            verdict = replace(
-                verdict, advice=f"{verdict.advice} Labels (--labels) would judge better."
-            )
-    table = {
-        task: {"before": of.before, "after": of.after}
-        for each in found.values()
-        for task, of in each.per_task.items()
-    }
-    compared = {kind: asdict(found[kind]) if kind in found else None for kind in HOW}
-    return {**compared, "measure": measure, "verdict": verdict.record(), "table": table}
+
+
+def _verdict(judgements: Mapping[str, _Judgement], model: str) -> Verdict:
+    """The verdict of the first judge."""
+    if not judgements:
+        advice = f"Keep {model} until you have compared the two, best by labels (--labels)."
+        return Verdict.not_tested(before=model, after=NEW, advice=advice)
+    kind, first = next(iter(judgements.items()))
+    verdict = Verdict.of(
+        first.comparison, before=model, after=NEW, judge=first.judge, measure=first.measure
+    )
+    if kind != "self_made":
+        return verdict
+    return replace(verdict, advice=f"{verdict.advice} Labels (--labels) would judge better.")
 
 
 def _evidence(record: Mapping[str, Any]) -> Table:
-    found = [kind for kind in HOW if record[kind]]
-    notes = [
-        HOW[kind].format(measure=record["measure"], used=record["held_out"]["used"])
-        for kind in found
-    ]
-    rows = [row for kind in found for row in before_after("", with_average(record[kind])).rows]
+    """The scores before and after, task by task."""
+    notes: list[str] = []
+    rows: list[Sequence[str]] = []
+    for kind, measured in HOW.items():
+        if record[kind]:
+            used = record["held_out"]["used"]
+            notes.append(measured.format(measure=record["measure"], used=used))
+            rows += before_after("", with_average(record[kind])).rows
     return Table("Before and after", ["", *COMPARED], rows, notes=[*notes, HOW_TESTED])
 
 

@@ -30,9 +30,9 @@ from isotrope.evaluation.search import CUTOFF, by_cosine, rank_search, reciproca
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare_means
 from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.candidates import for_queries
 from isotrope.improvement.improve import improve
 from isotrope.improvement.page import candidates_table, choice_figures
+from isotrope.improvement.result import RaceResult
 from isotrope.improvement.steps import WHITENINGS, linear_step
 from isotrope.report.card import Card
 from isotrope.report.examples import Answers, SearchChanges, examples_table
@@ -139,9 +139,9 @@ def quickstart_page(record: Mapping[str, Any]) -> Page:
         verdict=verdict,
         tables=[
             *quickstart_tables(record),
-            candidates_table(record["improved"]),
+            candidates_table(RaceResult.of(record["improved"])),
         ],
-        figures=choice_figures(record["improved"]),
+        figures=choice_figures(RaceResult.of(record["improved"])),
         switch=Switch.from_record(record["improved"]) if verdict.word == "better" else None,
     )
 
@@ -226,7 +226,7 @@ def _made(
     table, ranks, answers = dict[str, dict[str, float]](), {}, {}
     for name, encoder in models.items():
         with watch("judging", console, name), limit_length(encoder, READ):
-            if name == BETTER and for_queries(better.record["made"][better.choice]):
+            if name == BETTER and RaceResult.of(better.record).keeps_documents:
                 # its pages have the vectors of GOOD, the last model
                 queries = vectors_of(encoder, asked, role="query")
             else:

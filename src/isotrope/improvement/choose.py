@@ -1,0 +1,97 @@
+"""Which candidate is the best for these documents?
+
+Documents that choose and documents that judge are different documents. On the choosing ones, all
+candidates are compared, and the choice may look at them as often as it likes. Then "keep" and the
+chosen candidate alone are measured on the judging ones, once (`isotrope.improvement.judge`). So one
+test is made, however many candidates there were, and however the race went on from one to the next.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from isotrope.evaluation.significance import Comparison
+from isotrope.improvement.scores import (
+    KEEP,
+    DocumentIds,
+    TaskScores,
+    compare_scores,
+    judging_tasks,
+    mean_score,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What counts for a candidate besides its gain."""
+
+    resembles_training: frozenset[str] = frozenset()  # tasks that are like what it was trained on
+    keeps_documents: bool = False  # documents keep their vectors
+    averaged_with_start: str = ""  # the candidate that averages this one with the given model
+
+
+def choose_candidate(
+    scores: Mapping[str, TaskScores],
+    traits: Mapping[str, Traits],
+    documents: Mapping[str, DocumentIds],
+) -> str:
+    """The candidate that is to be judged: the largest gain on the choosing documents, or "keep".
+
+    A candidate must not be significantly worse on the tasks that do not resemble its training. In
+    place of the best one, two others are preferred if they gain significantly, and not
+    significantly less: the best candidate that keeps the documents' vectors, and the best one's
+    average with the given model.
+
+    Args:
+        scores: candidate -> its scores; "keep" is one of them, and all have the same cases.
+        traits: candidate -> its traits.
+        documents: task -> the document of each case.
+    """
+    means = {name: mean_score(task_scores) for name, task_scores in scores.items()}
+    better = [name for name in scores if means[name] > means[KEEP]]
+    candidates = [
+        name
+        for name in sorted(better, key=lambda name: -means[name])
+        if not harms_other_tasks(scores[KEEP], scores[name], traits[name], documents)
+    ]
+    if not candidates:
+        return KEEP
+
+    best = candidates[0]
+    keeping_documents = next((name for name in candidates if traits[name].keeps_documents), "")
+    for alternative in (keeping_documents, traits[best].averaged_with_start):
+        if alternative not in candidates or alternative == best:
+            continue
+        gain = compare_scores(scores[KEEP], scores[alternative], documents)
+        difference = compare_scores(scores[alternative], scores[best], documents)
+        if gain.verdict == "better" and difference.verdict != "better":
+            return alternative
+    return best
+
+
+def candidate_gains(
+    scores: Mapping[str, TaskScores], documents: Mapping[str, DocumentIds]
+) -> dict[str, Comparison]:
+    """Candidate -> its comparison with "keep"."""
+    return {
+        name: compare_scores(scores[KEEP], scores[name], documents)
+        for name in scores
+        if name != KEEP
+    }
+
+
+def harms_other_tasks(
+    before: TaskScores,
+    after: TaskScores,
+    traits: Traits,
+    documents: Mapping[str, DocumentIds],
+) -> bool:
+    """Whether a candidate that gains is significantly worse on the tasks that do not resemble its
+    training, or whether there are no such tasks.
+    """
+    if not traits.resembles_training:
+        return False  # it gains on these tasks
+    unlike = [task for task in before if task not in traits.resembles_training]
+    if not unlike:
+        return True
+    tasks = judging_tasks(unlike)
+    return compare_scores(before, after, documents, tasks).verdict == "worse"

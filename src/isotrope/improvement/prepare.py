@@ -1,0 +1,301 @@
+"""What a race needs before it begins: the parts of the documents, the tasks, and the plan."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from isotrope.console.progress import watch
+from isotrope.encoder import load
+from isotrope.encoder.locate import is_bare
+from isotrope.errors import UserError
+from isotrope.evaluation.document_tasks import are_short
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.sets.labels import Labels
+from isotrope.improvement.candidates import (
+    Candidate,
+    CandidateTrainer,
+    Collection,
+    raw_poolings,
+    recipes_for,
+)
+from isotrope.improvement.clock import Clock
+from isotrope.improvement.models import Models
+from isotrope.improvement.plan import (
+    MOST_ROUNDS,
+    QUESTION_SHARE,
+    TEACHER_SHARE,
+    Plan,
+    Teaching,
+    Workload,
+    make_plan,
+)
+from isotrope.improvement.questions import write_questions, writing_speed
+from isotrope.improvement.scores import KEEP
+from isotrope.improvement.speed import reading_speed, training_speed
+from isotrope.improvement.split import (
+    FEWEST_DOCUMENTS,
+    MOST_CHOOSING,
+    MOST_JUDGING,
+    Split,
+    choosing_count,
+    most_held_out,
+    split_documents,
+)
+from isotrope.improvement.steps import MAPS, FittingSet
+from isotrope.improvement.tasks import (
+    TaskSet,
+    can_be_split,
+    count_words,
+    label_tasks,
+    queries_and_corpus,
+    split_labels,
+    tasks_from_documents,
+    texts_to_encode,
+)
+from isotrope.improvement.teachers import FEWEST_QUERIES, Reranker, is_cross_encoder
+from isotrope.text import TextSource
+from isotrope.text.corpus import Document, Documents
+from isotrope.text.permutation import evenly
+
+SAMPLE = 150  # documents that are looked at before the plan
+MOST_TITLED = 0.5  # share of documents with titles from which trainings on titles are tried
+
+
+@dataclass(frozen=True)
+class Material:
+    """The documents and the labels of a race."""
+
+    source: TextSource
+    documents: Documents
+    labels: Labels | None
+    seed: int
+
+    @classmethod
+    def of(cls, source: TextSource, labels: Labels | None, seed: int) -> "Material":
+        """UserError if the documents are too few to judge by."""
+        documents = source.documents()
+        if labels is None and len(documents) < FEWEST_DOCUMENTS:
+            raise UserError(
+                f"{len(documents)} documents are too few: about {FEWEST_DOCUMENTS} are needed, "
+                "because half of them choose and judge",
+                "give more documents, or labels of your own (--labels)",
+                "too-few-documents",
+            )
+        return cls(source, documents, labels, seed)
+
+    @property
+    def _labels_choose(self) -> bool:
+        """Whether some labels choose, and the others judge."""
+        return can_be_split(self.labels)
+
+    def sample(self) -> list[Document]:
+        """Some documents, evenly spread."""
+        return list(self.documents.each(np.array(evenly(len(self.documents), SAMPLE))))
+
+    def collection(self) -> Collection:
+        """What decides which trainings are possible."""
+        sample = self.sample()
+        titled = sum(bool(document.title) for document in sample)
+        return Collection(
+            has_titles=titled >= MOST_TITLED * len(sample),
+            is_short=are_short(sample),
+            is_searched=not isinstance(self.labels, GradedPairs),
+        )
+
+    def most_cases(self) -> tuple[int, int]:
+        """How many documents, or labels, may choose and judge at most."""
+        if self.labels is None or self._labels_choose:
+            held_out = self.labels.size if self.labels else most_held_out(len(self.documents))
+            choosing = choosing_count(held_out)
+            return choosing, min(MOST_JUDGING, held_out - choosing)
+        return min(MOST_CHOOSING, len(self.documents) // 2), self.labels.size
+
+    def words_a_case(self) -> tuple[float, float]:
+        """Words of a document, or of a label, that chooses, and of one that judges."""
+        if self.labels is not None and self._labels_choose:
+            words = count_words(self.labels.texts) / self.labels.size
+            return words, words
+        sample = self.sample()
+        words = tasks_from_documents(sample, self.seed).words / len(sample)
+        if self.labels is None:
+            return words, words
+        return words, count_words(self.labels.texts) / self.labels.size
+
+    def split(self, plan: Plan) -> Split:
+        """The documents that nothing is fitted on, and the others."""
+        choosing = 0 if self._labels_choose else plan.choosing
+        judging = plan.judging if self.labels is None else 0
+        return split_documents(self.documents, choosing, judging, self.seed)
+
+    def task_sets(self, plan: Plan, split: Split) -> tuple[TaskSet, TaskSet]:
+        """The tasks that choose, and those that judge."""
+        if self.labels is not None and self._labels_choose:
+            return split_labels(self.labels, plan.choosing, plan.judging)
+        choosing = tasks_from_documents(list(self.documents.each(split.choosing)), self.seed)
+        if self.labels is not None:
+            return choosing, label_tasks(self.labels, "judge")
+        return choosing, tasks_from_documents(list(self.documents.each(split.judging)), self.seed)
+
+
+def fitting_set_of(
+    material: Material, split: Split, plan: Plan, query_model: str | None, folder: Path
+) -> FittingSet:
+    """What post steps are fitted on, with the questions that a language model has written."""
+    fitting_set = FittingSet.of(material.documents, split.fitting, material.seed)
+    fitting_set = fitting_set.part(plan.fitting)
+    if query_model and plan.questions:
+        questions = write_questions(
+            query_model,
+            fitting_set.documents,
+            plan.questions,
+            folder / "questions.json",
+            material.seed,
+        )
+        fitting_set = fitting_set.with_queries(questions)
+    return fitting_set
+
+
+def trainers_of(
+    models: Models, material: Material, held_out: int, folder: Path
+) -> dict[str, CandidateTrainer]:
+    """What makes candidates, by the model that they begin with."""
+    collection = material.collection()
+    trainers = {}
+    for name, model in models.starts.items():
+        recipes = recipes_for(is_bare(model), collection)
+        trainers[name] = CandidateTrainer(
+            model,
+            material.source,
+            held_out,
+            len(material.documents) - held_out,
+            material.seed,
+            folder,
+            {recipe.name: recipe for recipe in recipes},
+        )
+    return trainers
+
+
+def untrained_candidates(models: Models) -> list[Candidate]:
+    """The model as it is, which comes first, other poolings of a raw one, and other models."""
+    poolings: list[str | None] = [models.pooling]
+    if is_bare(models.given) and models.pooling is None:
+        poolings = list(raw_poolings(load(models.given)))
+    first, *others = poolings
+    candidates = [Candidate(name=KEEP, pooling=first)]
+    candidates += [Candidate(name=f"pooling {name}", pooling=name) for name in others]
+    candidates += [Candidate(name=name, start=name) for name in models.others]
+    return candidates
+
+
+def measure_workload(
+    models: Models,
+    material: Material,
+    trainers: Mapping[str, CandidateTrainer],
+    clock: Clock,
+    general_words: int,
+) -> Workload:
+    """Measure how fast the models read and are trained, and count what there is to do."""
+    choosing, judging = material.most_cases()
+    fitting_rows = material.documents.split(0, material.seed)[0]
+    fitting_set = FittingSet.of(material.documents, fitting_rows, material.seed)
+    queries, documents = fitting_set.texts(MAPS)
+
+    reading: dict[str, float] = {}
+    training = inf
+    for name, where in models.starts.items():
+        model = load(where, models.pooling if not name else None)
+        reading[name] = reading_speed(model, documents)
+        training = min(training, training_speed(model, documents, reading[name]))
+
+    words_choosing, words_judging = material.words_a_case()
+    trained_on = len(material.documents) - choosing - judging
+    return Workload(
+        seconds=clock.left,
+        most_choosing=choosing,
+        most_judging=judging,
+        words_choosing=words_choosing,
+        words_judging=words_judging,
+        fitting_documents=len(documents),
+        fitting_words=count_words(queries) + count_words(documents),
+        whitening_words=count_words(fitting_set.whitening_queries),
+        general_words=general_words,
+        reading=reading,
+        training=training,
+        untrained=untrained_candidates(models),
+        recipes=len(trainers[""].recipes),
+        most_pairs=MOST_ROUNDS * max(0, trained_on),
+    )
+
+
+def plan_teaching(models: Models, material: Material, seconds: float) -> Teaching:
+    """Measure further teachers and the language model; those that take too long are left out."""
+    left_out: dict[str, str] = {}
+    estimates: dict[str, float] = {}
+    teachers: dict[str, int] = {}
+    questions = 0
+    if not models.teachers and not models.query_model:
+        return Teaching(teachers, questions, left_out, estimates)
+
+    rows = material.documents.split(0, material.seed)[0]
+    fitting_set = FittingSet.of(material.documents, rows, material.seed)
+    if models.query_model:
+        speed = writing_speed(models.query_model, fitting_set.documents)
+        questions = min(len(fitting_set.documents), int(QUESTION_SHARE * seconds * speed))
+        estimates["questions"] = questions / speed
+        seconds -= estimates["questions"]
+    tasks = tasks_from_documents(material.sample(), material.seed)
+    for name, where in models.teachers.items():
+        limit = TEACHER_SHARE * seconds
+        if not is_cross_encoder(where):
+            needed = _reading_seconds(where, tasks, fitting_set)
+            count = 0
+        elif isinstance(material.labels, GradedPairs):
+            left_out[name] = "graded pairs cannot say how well a cross-encoder orders documents"
+            continue
+        else:
+            count, needed = _reranking_work(where, tasks, fitting_set, limit)
+        if needed > limit:
+            left_out[name] = f"it would take {needed / 60:.0f} minutes to read the texts"
+            continue
+        teachers[name] = count
+        estimates[f"teacher {name}"] = needed
+        seconds -= needed
+    return Teaching(teachers, questions, left_out, estimates)
+
+
+def _reading_seconds(where: str, tasks: TaskSet, fitting_set: FittingSet) -> float:
+    """Seconds in which another model reads all that maps are learned from."""
+    queries, documents = texts_to_encode(tasks.tasks, fitting_set, MAPS)
+    return count_words([*queries, *documents]) / reading_speed(load(where), documents)
+
+
+def _reranking_work(
+    where: str, tasks: TaskSet, fitting_set: FittingSet, limit: float
+) -> tuple[int, float]:
+    """How many pseudo-queries a cross-encoder can order documents for, and the seconds it takes."""
+    queries = fitting_set.pseudo_queries.texts
+    lists_a_second = Reranker(where).speed(queries, fitting_set.documents)
+    judging = sum(len(queries_and_corpus(task)[0]) for task in tasks.searches)
+    judging = round(judging * MOST_CHOOSING / SAMPLE)
+    fewest = min(FEWEST_QUERIES, len(queries))
+    count = max(fewest, min(len(queries), int(limit * lists_a_second) - judging))
+    return count, (count + judging) / lists_a_second
+
+
+def plan_race(
+    models: Models,
+    material: Material,
+    trainers: Mapping[str, CandidateTrainer],
+    clock: Clock,
+    general_words: int,
+    console: Console,
+) -> tuple[Plan, Workload]:
+    """Turn the time that is left into a plan."""
+    with watch("planning", console):
+        teaching = plan_teaching(models, material, clock.left)
+        workload = measure_workload(models, material, trainers, clock, general_words)
+    return make_plan(workload, teaching), workload

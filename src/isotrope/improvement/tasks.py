@@ -1,0 +1,157 @@
+"""What candidates are compared by: tasks made from held-out documents, or the user's own labels."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from isotrope.errors import UserError
+from isotrope.evaluation.document_tasks import (
+    HALVES,
+    DocumentTask,
+    make_document_tasks,
+)
+from isotrope.evaluation.search import Search
+from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.sets.labels import Labels, in_words
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet
+from isotrope.improvement.scores import DocumentIds
+from isotrope.improvement.steps import FittingSet
+from isotrope.text.bm25 import Bm25Index
+from isotrope.text.corpus import Document
+from isotrope.text.permutation import evenly
+
+Task: TypeAlias = DocumentTask | Labels
+
+JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
+FEWEST_IN_TASK = 12  # documents
+FEWEST_SPLIT_LABELS = 60  # labels: of fewer, all judge, and tasks from documents choose
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    """The tasks that choose, or those that judge."""
+
+    tasks: Sequence[Task]
+    notes: list[str] = field(default_factory=list)  # a line for each task
+
+    @property
+    def documents(self) -> dict[str, DocumentIds]:
+        """Task -> the document of each of its cases, for tasks that are made from documents."""
+        return {task.name: task.documents for task in self.tasks if isinstance(task, DocumentTask)}
+
+    @property
+    def searches(self) -> list[DocumentTask | RetrievalSet]:
+        """The tasks in which queries search a corpus; graded pairs search nothing."""
+        return [task for task in self.tasks if not isinstance(task, GradedPairs)]
+
+    @property
+    def words(self) -> int:
+        """Words that are read to score one model."""
+        return count_words(text for task in self.tasks for text in task.texts)
+
+    def search_by_words(self) -> dict[str, Search]:
+        """Task -> BM25's search of its corpus."""
+        searches = {}
+        for task in self.searches:
+            queries, corpus = queries_and_corpus(task)
+            searches[task.name] = Bm25Index.of(corpus).search(queries)
+        return searches
+
+
+def queries_and_corpus(task: DocumentTask | RetrievalSet) -> tuple[list[str], list[str]]:
+    """The two sides of a search."""
+    searches = task.as_retrieval_set() if isinstance(task, DocumentTask) else task
+    return searches.queries, searches.corpus
+
+
+def tasks_from_documents(documents: Sequence[Document], seed: int) -> TaskSet:
+    """Tasks from documents; "half → half" is left out if there are two others.
+
+    UserError if too few documents are long enough for any task.
+    """
+    made = make_document_tasks(
+        documents, seed, most=len(documents), fewest=min(FEWEST_IN_TASK, len(documents))
+    )
+    if not made.tasks:
+        reason = next((line for line in made.told if line.startswith(HALVES)), made.told[0])
+        raise UserError(
+            f"no task can be made from {len(documents):,} held-out documents ({reason})",
+            "give more or longer documents, or labels of your own (--labels)",
+            "too-few-documents",
+        )
+    if len(made.tasks) <= 2:
+        return TaskSet(made.tasks, made.told)
+    return TaskSet(
+        [task for task in made.tasks if task.name != HALVES],
+        [line for line in made.told if not line.startswith(f"{HALVES}:")],
+    )
+
+
+def can_be_split(labels: Labels | None) -> bool:
+    """Whether there are so many labels that some can choose and the others judge."""
+    return labels is not None and labels.size >= FEWEST_SPLIT_LABELS
+
+
+def split_labels(labels: Labels, choosing: int, judging: int) -> tuple[TaskSet, TaskSet]:
+    """Labels that choose, with a like share of the corpus, and at most ``judging`` of the others."""
+    if isinstance(labels, GradedPairs):
+        places = np.array(evenly(labels.size, choosing))
+        remaining = np.delete(np.arange(labels.size), places)
+        chooses: Labels = labels.rows(places)
+        judges: Labels = labels.rows(remaining).part(judging)
+    else:
+        answerable = np.flatnonzero(np.diff(labels.grades.indptr))
+        places = answerable[evenly(len(answerable), choosing)]
+        chooses = labels.part(choosing)
+        judges = _queries(labels, np.setdiff1d(answerable, places)).part(judging)
+    return label_tasks(chooses, "choose"), label_tasks(judges, "judge")
+
+
+def label_tasks(labels: Labels, role: str) -> TaskSet:
+    """All of these labels as the only task."""
+    return TaskSet([labels], [f"{labels.name}: your own labels {role}, {in_words(labels)}"])
+
+
+def _queries(labels: RetrievalSet, rows: DocumentIds) -> RetrievalSet:
+    """Some of the queries, with the whole corpus."""
+    return RetrievalSet(
+        labels.name,
+        [labels.queries[row] for row in rows],
+        labels.corpus,
+        csr_array(labels.grades[rows]),
+        None if labels.own_documents is None else labels.own_documents[rows],
+    )
+
+
+def judge_in_words(tasks: Sequence[Task], cases: int) -> tuple[str, str]:
+    """What judges and what it measures, as a `Verdict` says it."""
+    task = tasks[0]
+    if isinstance(task, GradedPairs):
+        return f"{cases:,} graded pairs of {task.name}", "Spearman × 100"
+    if isinstance(task, RetrievalSet):
+        return f"{cases:,} queries of {task.name}", "nDCG@10 × 100"
+    measure = "MRR@10 × 100" if len(tasks) == 1 else f"mean of {len(tasks)} tasks × 100"
+    return f"{cases:,} of your own documents", measure
+
+
+def texts_to_encode(
+    tasks: Iterable[Task], fitting_set: FittingSet, steps: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """All queries and all other texts that are encoded to measure one encoder with these steps."""
+    queries, documents = (list(texts) for texts in fitting_set.texts(steps))
+    for task in tasks:
+        if isinstance(task, GradedPairs):  # both sides of a graded pair are read in one way
+            documents += task.texts
+        else:
+            task_queries, corpus = queries_and_corpus(task)
+            queries += task_queries
+            documents += corpus
+    return list(dict.fromkeys(queries)), list(dict.fromkeys(documents))
+
+
+def count_words(texts: Iterable[str]) -> int:
+    """Approximate number of words that a model reads of these texts."""
+    return sum(min(len(text.split()), JUDGED_LENGTH) for text in texts)
