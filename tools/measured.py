@@ -622,3 +622,33 @@ def quickstart() -> str:
 
 {told("raw")}; {told("verdict")}. No label was used.
 {cost} {found["environment"]["cores"]} cores."""
+
+
+def false_better() -> str:
+    """How often a race without any true gain says *better*. benchmarks/search/false_better.py."""
+    rows = []
+    for cell in read("false-better/level")["cells"]:
+        shares = [f"{100 * cell[procedure]['better']:.1f}" for procedure in ("before", "after")]
+        adaptive = "yes" if cell["adaptive"] else "no"
+        rows.append([cell["kind"], cell["held_out"], cell["folds"] or "", adaptive, *shares])
+    head = ["scores", "held out", "in folds", "adaptive", "before, %", "after, %"]
+    return grid(head, rows)
+
+
+def found_gains() -> str:
+    """How often a true gain is found: the share of races, and the mean true gain of the choice."""
+    rows = []
+    for cell in read("false-better/power")["cells"]:
+        before, after = cell["before"], cell["after"]
+        rows.append(
+            [
+                cell["better"],
+                f"{cell['gain']:g}",
+                cell["held_out"],
+                cell["folds"] or "",
+                *(f"{100 * found['better']:.0f}" for found in (before, after)),
+                *(f"{found['gain']:.2f}" for found in (before, after)),
+            ]
+        )
+    head = ["what gains", "points", "held out", "in folds", "before, %", "after, %"]
+    return grid([*head, "gain before", "gain after"], rows)

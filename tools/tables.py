@@ -80,9 +80,17 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "The same for isotrope/small.": partial(measured.ranking_map, "small"),
         "The same for isotrope/tiny.": partial(measured.ranking_map, "tiny"),
     }),
+    "false-better": ("False *better*, and power", "python -m benchmarks.search.false_better", {
+        "Races of 36 candidates without any true gain: how many end with *better*. 2,000 races a row.":
+            measured.false_better,
+        "Races in which one post step (map) or one training, with all that is made from it, has a true gain: how many "
+        "end with *better*, and the mean true gain of what is chosen, in points. 2,000 races a row.":
+            measured.found_gains,
+    }),
     "starts": ("The best of three models", "python -m benchmarks.search.starts WORK --data DATA", {
-        "`improve isotrope/small --or isotrope/tiny --or isotrope/minilm`, each as it is: what is chosen without "
-        "labels, with the 95 % interval of its gain, and nDCG@10 × 100 of all three by labels.": measured.starts,
+        "`improve isotrope/small --other-model isotrope/tiny --other-model isotrope/minilm`, each as "
+        "it is: what is chosen without labels, with the 95 % interval of its gain, and nDCG@10 × 100 of all "
+        "three by labels.": measured.starts,
     }),
     "compress": ("Students", "python -m benchmarks.students.students, .query_side and .domain_student", {
         "Students of all-MiniLM-L6-v2 side by side: static ones of 256 dimensions by model2vec, tokenlearn and "
