@@ -234,7 +234,7 @@ def test_labelled_pairs_judge_before_the_tasks_do(
         )
     )
     shown = commanded(
-        tiny_model, corpus_file, "--output", output, "--labels", pairs, "--sentences", 200, "--k", 5
+        tiny_model, corpus_file, "--output", output, "--labels", pairs, "--max-texts", 200, "--k", 5
     )
     found = record_of(output)
     assert "Spearman × 100" in shown
@@ -298,7 +298,7 @@ def test_paths_that_are_not_utf8_or_look_like_markup(
     (odd / "[").mkdir(parents=True)
     text = Path(shutil.copy(corpus_file, odd / "[/x].txt"))
     shown = commanded(
-        tiny_model, text, "--k", 4, "--sentences", 100, "--output", tmp_path / "[/x]white"
+        tiny_model, text, "--k", 4, "--max-texts", 100, "--output", tmp_path / "[/x]white"
     )
     assert "[/x]white" in shown
     with pytest.raises(UserError, match=r"Gr\\udcfc\\udcdfe/white is not a path in UTF-8"):
