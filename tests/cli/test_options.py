@@ -143,6 +143,13 @@ def test_an_old_option_is_answered_with_the_new_one(option: str, shell: Shell) -
     assert said.err == f"isotrope: {option} is no option any more: {OLD_OPTIONS[option]}\n"
 
 
+def test_what_an_old_option_is_answered_with_exists() -> None:
+    app: Any = typer.main.get_command(cli.app)
+    options = {name for run in app.commands.values() for param in run.params for name in param.opts}
+    answers = [answer for answer in OLD_OPTIONS.values() if answer.startswith("write --")]
+    assert {answer.split()[1].rstrip(",") for answer in answers} <= options
+
+
 @pytest.mark.parametrize("name", OLD_COMMANDS)
 def test_an_old_command_is_answered_with_what_to_use(name: str, shell: Shell) -> None:
     said = shell(name, "somewhere")
