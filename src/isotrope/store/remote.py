@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +19,8 @@ from isotrope.errors import UserError, one_of
 Returned = TypeVar("Returned")
 
 BLOCK_BYTES = 1 << 23  # bytes asked for at once, and the only ones in memory
-WAITS = (1.0, 2.0, 4.0)  # seconds before a block that did not come is asked for again
+_WEB = ("http://", "https://")
+WAITS = (1.0, 2.0, 4.0)  # seconds before a web server is asked again
 STALLED = 30.0  # seconds without a byte: the server counts as lost
 BUSY = (429, 503)  # a server's statuses for "ask later"
 USUAL = ("s3", "gs", "hf", "https", "http", "memory")
@@ -55,7 +57,7 @@ def without_secrets(url: str) -> str:
     which may sign it.
     """
     url = re.sub(r"://[^/@]*@", "://", url)
-    return url.partition("?")[0] if url.startswith(("http://", "https://")) else url
+    return url.partition("?")[0] if url.startswith(_WEB) else url
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,8 @@ class RemoteFile:
     def of(cls, url: str, info: dict[str, Any], inside: str = "") -> "RemoteFile":
         """A file as fsspec describes it."""
         if info.get("size") is None:
-            raise UserError(
-                f"{without_secrets(url)} does not tell its size", "copy it to this machine first"
-            )
+            problem = f"{without_secrets(url)} does not tell its size"
+            raise UserError(problem, "copy it to this machine first", "unknown-size")
         return cls(
             url,
             int(info["size"]),
@@ -92,23 +93,25 @@ class RemoteFile:
         return str(self).rpartition("/")[2]
 
     def open(self) -> Any:
-        """Its bytes, as a file. A block that does not come is asked for again, after `WAITS`."""
+        """Its bytes, as a file. What goes wrong in reading a block is a UserError too."""
         options: dict[str, Any] = {"block_size": BLOCK_BYTES, "cache_type": "readahead"}
-        # asks for parts
-        options |= {"size": self.size} if self.url.startswith(("http://", "https://")) else {}
+        if self.url.startswith(_WEB):
+            options["size"] = self.size  # so that parts are asked for
         file = _ask(self.url, lambda system, path: system.open(path, "rb", **options))
-        if hasattr(file, "cache"):  # not of what is in memory
-            fetch = file.cache.fetcher
+        if not hasattr(file, "cache"):  # it is in memory
+            return file
 
-            def block(begin: int, end: int) -> bytes:
-                found = bytes(fetch(begin, end))
-                if len(found) != end - begin:
-                    raise OSError(f"{len(found):,} bytes came instead of {end - begin:,}")
-                return found
+        fetch = file.cache.fetcher
 
-            file.cache.fetcher = lambda begin, end: _ask(
-                self.url, lambda *_: block(begin, end), lost=True
-            )
+        def fetch_block(begin: int, end: int) -> bytes:
+            block = bytes(fetch(begin, end))
+            if len(block) != end - begin:
+                raise OSError(f"{len(block):,} bytes came instead of {end - begin:,}")
+            return block
+
+        file.cache.fetcher = lambda begin, end: _ask(
+            self.url, lambda *_: fetch_block(begin, end), lost=True
+        )
         return file
 
     def now(self) -> "RemoteFile":
@@ -122,27 +125,30 @@ def remote_files(url: str) -> list[RemoteFile]:
 
     UserError for an unknown scheme, a missing package, no such file, no permission, no connection.
     """
+    return _ask(url, partial(_list_files, url))
 
-    def look(system: Any, path: str) -> list[RemoteFile]:
-        # a folder, not asked for as a file
-        is_page = path.startswith(("http://", "https://")) and path.endswith("/")
-        if "*" not in path and not is_page and (info := system.info(path))["type"] == "file":
+
+def _list_files(url: str, system: Any, path: str) -> list[RemoteFile]:
+    has_star = "*" in path
+    is_folder_of_the_web = path.startswith(_WEB) and path.endswith("/")
+    if not has_star and not is_folder_of_the_web:
+        info = system.info(path)
+        if info["type"] == "file":
             return [RemoteFile.of(url, info)]
-        root = "" if "*" in path else path.rstrip("/") + "/"
-        found = (system.find if root else system.glob)(path, detail=True)
-        files, names = [], [name for name, info in found.items() if info["type"] == "file"]
-        for name in sorted(names, key=lambda name: name.split("/")):
-            told = found[name] if found[name].get("size") is not None else system.info(name)
-            files.append(
-                RemoteFile.of(
-                    system.unstrip_protocol(name), told, name.removeprefix(root) if root else ""
-                )
-            )
-        if not files:
-            raise FileNotFoundError(url)
-        return files
 
-    return _ask(url, look)
+    root = "" if has_star else path.rstrip("/") + "/"
+    entries = system.glob(path, detail=True) if has_star else system.find(path, detail=True)
+    names = [name for name, info in entries.items() if info["type"] == "file"]
+    files = []
+    for name in sorted(names, key=lambda name: name.split("/")):
+        info = entries[name]
+        if info.get("size") is None:
+            info = system.info(name)
+        inside = name.removeprefix(root) if root else ""
+        files.append(RemoteFile.of(system.unstrip_protocol(name), info, inside))
+    if not files:
+        raise FileNotFoundError(url)
+    return files
 
 
 def remote_names(url: str) -> set[str]:
@@ -163,10 +169,12 @@ def upload(path: Path, url: str) -> None:
     def put(system: Any, place: str) -> None:
         system.put_file(str(path), place)
         system.invalidate_cache()
-        if (found := system.info(place)["size"]) != path.stat().st_size:
-            raise OSError(f"{found:,} of {path.stat().st_size:,} bytes are there")
+        uploaded = system.info(place)["size"]
+        size = path.stat().st_size
+        if uploaded != size:
+            raise OSError(f"{uploaded:,} of {size:,} bytes are there")
 
-    _ask(url, put, "written", lost=True)
+    _ask(url, put, "written")
 
 
 def _ask(
@@ -174,80 +182,73 @@ def _ask(
 ) -> Returned:
     """What ``work`` returns, which takes fsspec's system for a URL and the path there.
 
-    A busy server and, if ``lost``, a lost connection are tried again, after `WAITS`. What goes
-    wrong in the end is a UserError; the stores' libraries have no common errors.
+    The libraries of the stores try again by themselves, but fsspec's web client does not. So a busy
+    web server and, if ``lost``, a lost connection to one are tried again here, after `WAITS`. What
+    goes wrong in the end is a UserError; the libraries have no common errors.
     """
-    waits = iter(WAITS)
+    waits = iter(WAITS if url.startswith(_WEB) else ())
     while True:
         try:
-            return work(*_opened(url))
+            return work(*_open_system(url))
         except UserError:
             raise
         except Exception as raised:
             error = _cause(raised)
-            status, remedy = getattr(error, "status", 0), _remedy(error, url.partition("://")[0])
-            wait = next(waits, None) if remedy == _LATER and (lost or status in BUSY) else None
+            is_busy = getattr(error, "status", 0) in BUSY
+            may_pass = is_busy or (lost and _remedy(error, url) == _LATER)
+            wait = next(waits, None) if may_pass else None
             if wait is None:
-                shown = without_secrets(url)
-                why = (
-                    f"HTTP {status}"
-                    if status
-                    else str(error).replace(url, shown) or type(error).__name__
-                )
-                raise UserError(f"{shown} cannot be {done} ({why})", remedy) from raised
+                raise _refusal(url, error, done) from raised
         time.sleep(wait)
 
 
-def _opened(url: str) -> tuple[Any, str]:
-    """Fsspec's system for a URL, and the path there. What it remembers of folders is forgotten
-    first.
-    """
+def _open_system(url: str) -> tuple[Any, str]:
+    """The system of fsspec for a URL, and the path there. What it remembers of folders is dropped."""
     import fsspec
 
-    scheme, options = url.partition("://")[0], dict[str, Any]()
+    scheme = url.partition("://")[0]
     if scheme not in fsspec.available_protocols():
-        raise UserError(
-            f"{without_secrets(url)} has the unknown scheme {scheme!r}", one_of(scheme, USUAL)
-        )
-    if scheme in ("http", "https"):
+        problem = f"{without_secrets(url)} has the unknown scheme {scheme!r}"
+        raise UserError(problem, one_of(scheme, USUAL), "unknown-scheme")
+    options: dict[str, Any] = {}
+    if url.startswith(_WEB):
         import aiohttp  # which waits five minutes for a whole answer, however large
 
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=STALLED, sock_read=STALLED)
-        options = {
-            "client_kwargs": {
-                "timeout": timeout,
-                **fsspec.config.conf.get(scheme, {}).get("client_kwargs", {}),
-            }
-        }
+        settings = fsspec.config.conf.get(scheme, {}).get("client_kwargs", {})
+        options["client_kwargs"] = {"timeout": timeout, **settings}
     system, path = fsspec.core.url_to_fs(url, **options)
     system.invalidate_cache()
     return system, path
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What is behind an error: for the web, fsspec says "not found" of every one."""
+    """The error behind "not found", which fsspec says of every error of the web."""
     cause = error.__cause__
-    behind = isinstance(error, FileNotFoundError) and (
-        hasattr(cause, "status") or isinstance(cause, OSError)
+    explains = cause is not None and (hasattr(cause, "status") or isinstance(cause, OSError))
+    return cause if explains and cause and isinstance(error, FileNotFoundError) else error
+
+
+def _refusal(url: str, error: BaseException, done: str) -> UserError:
+    shown = without_secrets(url)
+    status = getattr(error, "status", 0)
+    words = str(error).replace(url, shown) or type(error).__name__
+    reason = f"HTTP {status}" if status else words
+    return UserError(
+        f"{shown} cannot be {done} ({reason})", _remedy(error, url), f"url-cannot-be-{done}"
     )
-    return cause if behind and cause else error
 
 
-def _remedy(error: BaseException, scheme: str) -> str:
-    status, kind = getattr(error, "status", 0), type(error).__name__
+def _remedy(error: BaseException, url: str) -> str:
+    status = getattr(error, "status", 0)
     if isinstance(error, ImportError):
-        return (
-            f"pip install 'isotrope[{EXTRAS[scheme]}]'"
-            if scheme in EXTRAS
-            else "install its package"
-        )
+        extra = EXTRAS.get(url.partition("://")[0])
+        return f"pip install 'isotrope[{extra}]'" if extra else "install its package"
     if isinstance(error, FileNotFoundError) or status == 404:
         return "check the address"
-    lasting = status in range(400, 500) and status not in BUSY
-    if (
-        lasting
-        or isinstance(error, PermissionError)
-        or kind.endswith(("CredentialsError", "ProfileNotFound"))
-    ):
+
+    is_lasting = 400 <= status < 500 and status not in BUSY
+    lacks_key = type(error).__name__.endswith(("CredentialsError", "ProfileNotFound"))
+    if is_lasting or lacks_key or isinstance(error, PermissionError):
         return "check your credentials for it"
     return _LATER
