@@ -7,7 +7,9 @@ import torch
 from helpers.words import WORDS
 
 
-def build_bert(folder: Path, *, hidden: int = 32, layers: int = 2, dropout: float = 0.1) -> Path:
+def build_bert(
+    folder: Path, *, hidden: int = 32, layers: int = 2, heads: int = 2, dropout: float = 0.1
+) -> Path:
     """A random BERT in Hugging Face's format: encoder and WordPiece tokenizer."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
@@ -42,7 +44,7 @@ def build_bert(folder: Path, *, hidden: int = 32, layers: int = 2, dropout: floa
         vocab_size=len(vocabulary),
         hidden_size=hidden,
         num_hidden_layers=layers,
-        num_attention_heads=2,
+        num_attention_heads=heads,
         intermediate_size=2 * hidden,
         max_position_embeddings=64,
         hidden_dropout_prob=dropout,

@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 
 from isotrope.study.cell import DRAWS, RESAMPLES
-from isotrope.study.plan import Cell, Place, StudyPlan
+from isotrope.study.plan import Cell, StudyPaths, StudyPlan
 from isotrope.study.spec import Spec
 
 ROWS = """
@@ -87,7 +87,7 @@ def numbers(record: Any) -> Any:
 
 
 def planned(spec: Spec, folder: Path, forced: tuple[str, ...] = (), **options: Any) -> StudyPlan:
-    return StudyPlan(spec, Place(folder, None, forced), **options)
+    return StudyPlan(spec, StudyPaths(folder), overrides=forced, **options)
 
 
 def measured(

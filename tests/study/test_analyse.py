@@ -207,6 +207,27 @@ def test_the_users_own_pairs_never_take_a_columns_name() -> None:
     assert {name: column_of(name) for name in names} == names
 
 
+def test_what_differs_behind_published_numbers_stands_beside_them_and_in_claims(
+    scored: Scored,
+) -> None:
+    rows = """
+    [rows.ours]
+    [rows.theirs]
+    set = ["views.passes=3"]
+    published = {"Avg." = 74.62}
+    source = "DCLR Table 1"
+    differs = "trained on NLI text"
+    [claims.c]
+    better = "ours"
+    than = "theirs"
+    text = "ours is better"
+    """
+    record = scored(rows, lambda _: {"Avg.": 50.0}) | {"figures": {}}
+    page = study_pages(record)["table.md"]
+    assert "published (DCLR Table 1; trained on NLI text)" in page
+    assert "ours is better; published theirs: trained on NLI text" in page
+
+
 def test_a_suites_scores_are_points_and_its_average_is_of_the_papers_tasks() -> None:
     accuracies = {"MR": {"accuracy": 0.8}, "SST2": {"accuracy": 0.9}, "SST5": {"accuracy": 0.1}}
     assert suite_scores("transfer", accuracies) == pytest.approx(
@@ -316,7 +337,14 @@ def test_draws_kept_apart_compare_as_the_two_models_would_together() -> None:
     old, new = gold + generator.normal(0, 3, 80), gold + generator.normal(0, 2, 80)
     together = compare({"a": (gold, old)}, {"a": (gold, new)})
     before, after = (resample({"a": (gold, values)})["a"] for values in (old, new))
-    assert judged(together.before, together.after, after - before) == together.per_task["a"]
+    apart = judged(together.before, together.after, after - before)
+    expected = together.per_task["a"]
+    assert (apart.difference, apart.low, apart.high, apart.p) == (
+        expected.difference,
+        expected.low,
+        expected.high,
+        expected.p,
+    )
 
 
 def test_of_absolute_paths_two_names_stay() -> None:

@@ -68,7 +68,7 @@ def test_a_stopped_study_shows_what_is_finished(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("isotrope.study.execute._finished", stop)
+    monkeypatch.setattr("isotrope.study.execute._finished_line", stop)
     with pytest.raises(Stopped, match="the same command goes on"):
         study(
             write(f"{RAW}{RAW.replace('raw', 'cls')}{CLS}"),

@@ -10,16 +10,19 @@ from typing import Any
 import pytest
 import tomli_w
 
+from helpers.small_bert import build_bert
 from helpers.studies import planned
 from helpers.words import sentences
 from isotrope.errors import UserError
 from isotrope.preset.preset import read_preset
 from isotrope.preset.tables import shipped_names
 from isotrope.study import study
-from isotrope.study.plan import Place, StudyPlan, corpus_files, has_component
-from isotrope.study.rows import expand_rows, with_tuned
-from isotrope.study.spec import read_study
-from isotrope.study.study import with_options
+from isotrope.study.cost import study_cost
+from isotrope.study.plan import StudyPaths, StudyPlan, corpus_files, has_component
+from isotrope.study.rows import expand_rows
+from isotrope.study.spec import Spec, read_study
+from isotrope.study.study import paths_of, spec_with
+from isotrope.study.tuned import with_tuned
 
 Sketch = Callable[..., StudyPlan]
 
@@ -83,33 +86,95 @@ def test_teachers_are_shared_and_equal_rows_are_one(sketch: Sketch) -> None:
     }
 
 
+@pytest.fixture(scope="session")
+def large_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """100,000 different lines: 0.3 % of them fill two batches."""
+    path = tmp_path_factory.mktemp("large") / "large.txt"
+    path.write_text("".join(f"the number of this line is {n}\n" for n in range(100_000)))
+    return path
+
+
+# name -> width, heads: one layer of the hub's models, which a plan reads and never loads
+STAND_INS = {
+    "bert-base-uncased": (768, 12),
+    "bert-large-uncased": (1024, 16),
+    "roberta-base": (768, 12),
+    "roberta-large": (1024, 16),
+}
+
+
+@pytest.fixture(scope="session")
+def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the names of the hub's models are models with their true widths."""
+    folder = tmp_path_factory.mktemp("hub")
+    for name, (width, heads) in STAND_INS.items():
+        build_bert(folder / name, hidden=width, layers=1, heads=heads)
+    return folder
+
+
+def _spec(name: str, corpus: Path, tmp_path: Path) -> Spec:
+    """A shipped study on this text, which no pairs judge."""
+    nothing = {"dev": ["none"], "test": "none", "suites": {}, "documents": []}
+    spec = read_study(name, {"corpus": [str(corpus)], "sentences": 100_000, "seeds": 2, **nothing})
+    if any(teacher.tuned for teacher in spec.teachers.values()):
+        (settings := tmp_path / "search.toml").write_text(
+            tomli_w.dumps({"rows": {label: {"set": []} for label in spec.rows}})
+        )
+        return with_tuned(spec, settings)
+    return spec
+
+
 @pytest.mark.parametrize("name", shipped_names("study"))
 def test_the_studies_that_come_with_isotrope_can_be_planned(
-    name: str, corpus_file: Path, tmp_path: Path
+    name: str, large_corpus: Path, tmp_path: Path
 ) -> None:
-    changes = {
-        "corpus": [str(corpus_file)],
-        "dev": ["none"],
-        "test": "none",
-        "suites": {},
-        "documents": [],
-    }
-    changes |= {"sentences": 1_000_000, "seeds": 2}
-    spec = read_study(name, changes)
-    if any(teacher.tuned for teacher in spec.teachers.values()):
-        with pytest.raises(
-            UserError, match="the tuned settings of the row 'SimCSE': search that row"
-        ):
-            planned(spec, tmp_path)
-        (found := tmp_path / "search.toml").write_text(
-            tomli_w.dumps({"rows": {r: {"set": []} for r in spec.rows}})
-        )
-        spec = with_tuned(spec, found)
+    spec = _spec(name, large_corpus, tmp_path)
     made = planned(spec, tmp_path)
     assert len(made.cells) >= max(len(made.rows), 2), "one model says nothing of chance"
     assert all(claim.text and claim.source for claim in spec.claims.values())
     if name != "first":
         assert all(row.source or not row.published for row in spec.rows.values())
+
+
+def test_a_teacher_with_tuned_settings_needs_them(corpus_file: Path, tmp_path: Path) -> None:
+    given = {"corpus": [str(corpus_file)], "dev": ["none"], "test": "none"}
+    nothing: dict[str, Any] = {"suites": {}, "documents": [], "sentences": 500}
+    with pytest.raises(UserError, match="the tuned settings of the row 'SimCSE'") as caught:
+        planned(read_study("fair", given | nothing), tmp_path)
+    assert caught.value.code == "no-settings"
+
+
+PAPERS = [
+    name
+    for name in shipped_names("study")
+    if name.startswith(("dclr-", "rankcse-", "whitenedcse-"))
+]
+
+
+def test_the_papers_have_28_studies_which_keep_duplicates() -> None:
+    assert len(PAPERS) == 28
+    assert all(read_study(name).run.keep_duplicates for name in PAPERS)
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_study_of_the_papers_tells_what_it_needs_on_the_hubs_models(
+    name: str,
+    large_corpus: Path,
+    stand_ins: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(stand_ins)
+    plan = planned(_spec(name, large_corpus, tmp_path), tmp_path)
+    cost = study_cost(plan, "h200")
+    assert sum(row.cells for row in cost.rows) >= len(plan.cells)
+    assert all(row.unfinished == row.cells for row in cost.rows)
+    assert cost.seconds > 0
+    assert cost.memory > 1e6
+    assert cost.disk > 1e6
+    shown = cost.table()
+    assert len(shown.rows) == len(plan.rows) + len(plan.models)
+    assert "NVIDIA H200" in shown.notes[1]
 
 
 def test_documents_that_allow_no_task_are_refused(
@@ -162,7 +227,7 @@ def test_other_pairs_under_the_same_name_make_another_cell(
 
     def keys(*suites: str) -> tuple[str, str]:
         spec = read_study(tmp_path / "spec.toml", run | {"suites": {suite: {} for suite in suites}})
-        made = StudyPlan(spec, Place(tmp_path / "out", str(folder)))
+        made = StudyPlan(spec, StudyPaths(tmp_path / "out", str(folder)))
         return made.rows["Trained"][0], made.rows["Raw"][0]
 
     def swap(path: Path, old: str, new: str) -> None:
@@ -225,9 +290,7 @@ def test_a_study_does_not_write_into_its_corpus(
 ) -> None:
     (folder := tmp_path / "text").mkdir()
     (folder / "a.txt").write_text("\n".join(sentences(100)))
-    with pytest.raises(
-        UserError, match=r"out lies in .*text, which is read: choose an --output elsewhere"
-    ):
+    with pytest.raises(UserError, match=r"text, which is read: choose an --output elsewhere"):
         study(write("[rows.A]\n"), output=folder / "out", documents=[str(folder)])
     assert [path.name for path in folder.iterdir()] == ["a.txt"]
 
@@ -253,7 +316,8 @@ BAD = {
     'title = "t"\n[rows.a]\nteachers = {guide = ["x"]}': "the teacher 'guide' is unknown",
     'title = "t"\n[rows.a]\n[run]\nset = ["terms.listnett.temperature=1"]': "no row has such a component",
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.001]}\n[run]\nsentences = 100': "do not fill a batch",
-    'title = "t"\n[rows.a]\nsweep = {sentences = [0.5]}': "sentences = 0.5 is not possible",
+    'title = "t"\n[rows.a]\nsweep = {sentences = [-0.5]}': "sentences = -0.5 is not possible",
+    'title = "t"\n[rows.a]\nsweep = {sentences = [601]}': "601 sentences of a text that has ",
     'title = "t"\n[rows.a]\n[run.suites]\ntransfer = {setting = "quick"}': "suite transfer: the setting 'quick' is",
     'title = "t"\n[rows.a]\npreset = "rankcse-listnet"\n[teachers.simcse]\npreset = "rankcse-listnet"': "needs itself",
     'title = "t"\n[rows.a]\nthen = "flux"': "then = 'flux': there is no step 'flux'",
@@ -367,6 +431,69 @@ scale = ["train.eval_steps", "train.save_steps"]
     assert made.rows["D, sentences = 1"] == made.rows["plain"]
 
 
+SHARES = """
+[rows.D]
+sweep = {sentences = [1, 0.5]}
+scale = "train.eval_steps"
+"""
+
+
+def test_shares_without_a_number_are_of_the_rows_that_are_left(
+    sketch: Sketch, tmp_path: Path
+) -> None:
+    """Duplicates are left out before shares are taken; the whole text is a run without a number."""
+    lines = sentences(300)
+    (tmp_path / "twice.txt").write_text("\n".join(lines * 2) + "\n")
+    given = {"corpus": [str(tmp_path / "twice.txt")], "sentences": None}
+    left_out = sketch(SHARES, **given)
+    cells = [left_out.cells[keys[0]] for keys in left_out.rows.values()]
+    assert [cell.sentences for cell in cells] == [None, len(set(lines)) // 2]
+    assert [cell.settings["train"]["eval_steps"] for cell in cells] == [250, 125]
+    kept = sketch(SHARES, **given, keep_duplicates=True)
+    assert kept.cells[kept.rows["D, sentences = 0.5"][0]].sentences == len(lines)
+
+
+def test_a_sample_larger_than_the_rows_that_are_left_is_refused_before_any_cell_runs(
+    sketch: Sketch, tmp_path: Path
+) -> None:
+    lines = sentences(300)
+    (tmp_path / "twice.txt").write_text("\n".join(lines * 2) + "\n")
+    given = {"corpus": [str(tmp_path / "twice.txt")], "sentences": 600}
+    with pytest.raises(UserError, match="600 sentences of a text that has") as caught:
+        sketch("[rows.A]", **given)
+    assert caught.value.code == "sample-larger-than-text"
+    assert "--keep-duplicates" in caught.value.remedy
+    assert sketch("[rows.A]", **given, keep_duplicates=True).cells
+
+
+def test_a_preset_that_draws_pairs_reads_documents_beside_rows_that_keep_duplicates(
+    sketch: Sketch, tmp_path: Path
+) -> None:
+    pages = [" ".join(sentences(12, seed)) for seed in range(100)]
+    (tmp_path / "pages.txt").write_text("\n".join(pages) + "\n")
+    rows = '[rows.A]\n[rows.B]\npreset = "crops"\n'
+    plan = sketch(rows, corpus=[str(tmp_path / "pages.txt")], sentences=None, keep_duplicates=True)
+    kept = {label: plan.cells[keys[0]].corpus.keep_duplicates for label, keys in plan.rows.items()}
+    assert kept == {"A": True, "B": False}
+
+
+def test_a_row_with_text_of_its_own_says_what_differs_until_the_file_is_named(
+    sketch: Sketch, corpus_file: Path
+) -> None:
+    rows = """
+    [rows.IS]
+    documents = "nli"
+    differs = "trained on NLI text"
+    published = {"Avg." = 66.58}
+    """
+    without, named = sketch(rows), sketch(rows, row_documents={"nli": str(corpus_file)})
+    assert (without.spec.rows["IS"].documents, named.spec.rows["IS"].documents) == ("", "nli")
+    assert (without.spec.rows["IS"].differs, named.spec.rows["IS"].differs) == (
+        "trained on NLI text",
+        "",
+    )
+
+
 def test_options_replace_their_settings_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,17 +501,17 @@ def test_options_replace_their_settings_alone(
     run = 'corpus = "a.txt"\nbackbone = "isotrope/tiny"\nsentences = 500\nthreads = 2\ndev = ["none"]\nseeds = 4\n'
     file.write_text(f'title = "t"\n[run]\n{run}[rows.SimCSE]\n')
     monkeypatch.setenv("ISOTROPE_DATA", "theirs")
-    plain, place = with_options(
-        file, {"output": tmp_path, "documents": [], "model": None, "dev": ()}
-    )
+    nothing: Any = {"output": tmp_path, "documents": [], "model": None, "dev": ()}
+    plain = spec_with(file, nothing)
     assert plain == read_study(file), "what is left out is as the file says"
-    assert (place.output, place.data, place.forced) == (tmp_path, "theirs", ())
+    assert paths_of(nothing) == StudyPaths(tmp_path, "theirs")
     given: Any = {
         "documents": ["mine.txt"],
         "model": "m",
         "sentences": 64,
         "dev": ["stsb"],
         "threads": 1,
+        "keep_duplicates": True,
     }
     changed = {
         "corpus": ("mine.txt",),
@@ -392,9 +519,8 @@ def test_options_replace_their_settings_alone(
         "sentences": 64,
         "dev": ("stsb",),
         "threads": 1,
+        "keep_duplicates": True,
     }
-    spec, place = with_options(
-        file, {"output": "out", "data": Path("mine"), "overrides": ["a.b=2"], **given}
-    )
+    spec = spec_with(file, {"output": "out", **given})
     assert spec.run == plain.run.model_copy(update=changed)
-    assert (place.output, place.data, place.forced) == (Path("out"), "mine", ("a.b=2",))
+    assert paths_of({"output": "out", "data": Path("mine")}) == StudyPaths(Path("out"), "mine")

@@ -17,9 +17,10 @@ from helpers.words import WORDS, sentences
 from isotrope.encoder import load
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
+from isotrope.post.fitted import FittedEncoder
 from isotrope.post.whitening import Whitening
 from isotrope.study.analyse import study_record
-from isotrope.study.plan import Place, StudyPlan
+from isotrope.study.plan import StudyPaths, StudyPlan
 from isotrope.study.run_cell import reading, run_cell, with_post_step
 from isotrope.study.spec import read_study
 from isotrope.text import read_text
@@ -70,7 +71,7 @@ def test_a_suite_is_asked_as_the_study_says(
             f'title = "t"\n[run]\nbackbone = {str(tiny_model)!r}\n{asked}\n[rows.raw]\ntrain = false\n'
         )
         spec = read_study(file, {"corpus": [str(corpus_file)], "test": "none", "dev": ["none"]})
-        made = StudyPlan(spec, Place(tmp_path / "out", str(DATA)))
+        made = StudyPlan(spec, StudyPaths(tmp_path / "out", str(DATA)))
         return dict(run_cell(made.cells[made.rows["raw"][0]])["scores"])
 
     whole = scores('suites = {retrieval = {tasks = ["CACM"]}}')
@@ -201,6 +202,24 @@ def test_a_step_is_fitted_on_the_sentences_of_the_row_or_of_the_test(
     )
 
 
+@pytest.mark.parametrize(("then", "expected"), [("flow", 96), ("whitening:k=4", 40)])
+def test_a_flow_is_fitted_on_all_sentences_of_the_row(
+    plan: Plan, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, then: str, expected: int
+) -> None:
+    """Since they are its steps; the covariance of a linear step needs no more than a limit."""
+    monkeypatch.setattr("isotrope.study.run_cell.SENTENCES_FOR_A_STEP", 40)
+    fitted_on: list[int] = []
+
+    def fit(self: FittedEncoder, texts: list[str]) -> FittedEncoder:
+        fitted_on.append(len(texts))
+        return self
+
+    monkeypatch.setattr(FittedEncoder, "fit", fit)
+    (cell,) = plan(f'[rows.raw]\ntrain = false\nthen = "{then}"\n').cells.values()
+    with_post_step(load(tiny_model, "mean"), cell)
+    assert fitted_on == [expected]
+
+
 def test_word_vectors_are_a_row_where_a_file_is_named(
     plan: Plan, tmp_path: Path, pairs_file: Path
 ) -> None:
@@ -234,6 +253,7 @@ def test_word_vectors_are_a_row_where_a_file_is_named(
         "published": {"Avg.": 61.32},
         "published_sd": {},
         "source": "",
+        "differs": "",
     }
     assert not record["claims"], "printed numbers answer no claim"
     made = plan(rows, vectors=str(tmp_path / "words.txt"), only=("GloVe", "SIF", "white"))

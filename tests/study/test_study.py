@@ -28,9 +28,9 @@ from isotrope.preset.preset import read_preset
 from isotrope.study import Study, study
 from isotrope.study.analyse import recomputed
 from isotrope.study.document import study_pages
-from isotrope.study.rows import with_tuned
+from isotrope.study.search import draw_trials, search_settings
 from isotrope.study.spec import Range, TeacherSettings, read_study
-from isotrope.study.study import search_settings, trials_of
+from isotrope.study.tuned import with_tuned
 from isotrope.study.verify import compared, verify
 
 
@@ -232,19 +232,19 @@ def test_a_search_refuses_keys_that_no_row_has(
 
 def test_trials_are_drawn_by_the_seed_and_more_of_them_begin_with_the_same() -> None:
     space = {"a": Range(low=1e-5, high=1e-3, log=True), "b": Range(low=0, high=1), "c": ("x", 2)}
-    few, many = (trials_of(space, count, seed=3) for count in (5, 40))
-    assert many[:5] == few != trials_of(space, 5, seed=4)
+    few, many = (draw_trials(space, count, seed=3) for count in (5, 40))
+    assert many[:5] == few != draw_trials(space, 5, seed=4)
     values = [tomllib.loads("\n".join(trial)) for trial in many]
     assert all(1e-5 <= value["a"] <= 1e-3 and 0 <= value["b"] <= 1 for value in values)
     assert {value["c"] for value in values} == {"x", 2}
     assert sum(value["a"] < 1e-4 for value in values) > 10, "as many of each order of magnitude"
-    assert sorted(trials_of({"c": ("x", 2), "d": (1, 2)}, 9, 0)) == [
-        ['c="x"', "d=1"],
-        ['c="x"', "d=2"],
-        ["c=2", "d=1"],
-        ["c=2", "d=2"],
+    assert sorted(draw_trials({"c": ("x", 2), "d": (1, 2)}, 9, 0)) == [
+        ('c="x"', "d=1"),
+        ('c="x"', "d=2"),
+        ("c=2", "d=1"),
+        ("c=2", "d=2"),
     ]
-    assert trials_of({}, 9, 0) == [[]]
+    assert draw_trials({}, 9, 0) == ((),)
 
 
 # This record finds any change of the code that changes a study's numbers.

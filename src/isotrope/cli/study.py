@@ -38,7 +38,10 @@ def study(
     workers: int = 1,
     threads: int | None = None,
     restart: bool = False,
+    keep_duplicates: bool = False,
     search: bool = False,
+    plan: bool = False,
+    gpu: str = "",
     cell: str = "",
     seed: int = 0,
 ) -> None:
@@ -65,15 +68,19 @@ def study(
         tuned: A search.toml, made by --search: use its best settings, also for tuned teachers.
         workers: How many work at the same time; the result is the same.
         threads: Processor threads for each run.
+        keep_duplicates: Train on every text, also on one that occurred before.
+        plan: Run nothing: show cells, what is missing, hours, memory and disk, about.
+        gpu: Of --plan: a GPU that was measured (h200); default: this machine is measured.
         search: Search for the best values of the keys in [search], on the dev pairs.
         cell: Of verify: which one, as the log calls it; default: one is drawn by the seed.
         seed: Of verify: the seed that draws the cell.
     """
     if name:
         check_known("before the name of a study, the word", file, [VERIFY])
-        _refuse_idle({"--seeds": seeds, "--rows": rows, "--search": search})
+        _refuse_idle({"--seeds": seeds, "--rows": rows, "--search": search, "--plan": plan})
     else:
         _refuse_idle({"--cell": cell, "--seed": seed})
+    _refuse_idle({"--search": search, "--restart": restart} if plan else {"--gpu": gpu})
     if search:
         _refuse_idle({"--seeds": seeds, "--labels": labels, "--sweep": sweep})
     run_study = load_function("isotrope.study.study:study")
@@ -82,6 +89,7 @@ def study(
     options: dict[str, Any] = {
         "output": output,
         "documents": documents or (),
+        "keep_duplicates": keep_duplicates,
         "data": data,
         "model": model,
         "vectors": vectors,
@@ -101,8 +109,10 @@ def study(
     }
     if name:
         _verify(study_file, cell, seed, options)
+    elif plan:
+        _plan(study_file, gpu, options)
     elif search:
-        from isotrope.study.study import search_settings
+        from isotrope.study.search import search_settings
 
         console.print(f"best settings of each row: {search_settings(study_file, **options)}")
     else:
@@ -116,6 +126,15 @@ def _verify(file: str, cell: str, seed: int, options: Mapping[str, Any]) -> None
     verification = verify(file, cell=cell, seed=seed, **options)
     console.print(str(verification))
     sys.exit(1 if verification.beyond else 0)
+
+
+def _plan(file: str, gpu: str, options: Mapping[str, Any]) -> None:
+    """Print about what a study needs."""
+    from isotrope.report.tables import print_table
+    from isotrope.study.cost import study_cost
+    from isotrope.study.study import plan_study
+
+    print_table(study_cost(plan_study(file, **options), gpu).table(), console)
 
 
 def _show(study: "Study") -> None:

@@ -20,8 +20,12 @@ from isotrope.study.spec import CommonSettings, RowSettings
 from isotrope.text import TextSource
 from isotrope.training.folder import task_cosines
 
-MODEL, NUMBERS = "model", "numbers"
-COSINES, DRAWS, METRICS = "after.npz", "draws.npz", "metrics.jsonl"
+# folders of a cell, and files of its numbers
+MODEL = "model"
+NUMBERS = "numbers"
+COSINES = "after.npz"
+DRAWS = "draws.npz"
+METRICS = "metrics.jsonl"
 # so that p is 0.0001 at least, and still significant after correction for hundreds of rows
 RESAMPLES = 19_999
 
@@ -84,13 +88,15 @@ class Cell:
         kept.
         """
         record = self.job.result()
-        return record if record and (not self.keep_model or record["kept_model"]) else None
+        if record is None or (self.keep_model and not record["kept_model"]):
+            return None
+        return record
 
     def finish(self, record: Mapping[str, Any]) -> Record:
         """Write the record. From then on the cell is finished."""
-        kept = self.model.is_dir()
-        whole = {**record, "label": self.label, "key": self.key, "kept_model": kept}
-        return self.job.finish(whole, [NUMBERS, MODEL] if kept else [NUMBERS])
+        kept_model = self.model.is_dir()
+        complete = {**record, "label": self.label, "key": self.key, "kept_model": kept_model}
+        return self.job.finish(complete, [NUMBERS, MODEL] if kept_model else [NUMBERS])
 
     def cosines(self) -> dict[str, tuple[Any, Any]]:
         """Task -> gold scores and cosines (N,), (N,) of all its pairs; {} if no pairs judged the
@@ -115,34 +121,43 @@ def cells_summary(results: Mapping[str, Mapping[str, Any]]) -> Record:
     ``settings`` is checksum -> resolved preset; for ``data`` and ``environments`` a cell has an
     index into the list.
     """
-    record: Record = {"cells": {}, "settings": {}, "data": [], "environments": []}
-
-    def place(name: str, value: Any) -> int:
-        if value not in record[name]:
-            record[name].append(value)
-        return int(record[name].index(value))
-
+    cells: dict[str, Record] = {}
+    shared_settings: dict[str, Any] = {}
+    shared_data: list[Any] = []
+    environments: list[Any] = []
     for key, result in results.items():
         settings = without_paths(result["settings"])
         checksum = xxhash.xxh3_64_hexdigest(json.dumps(settings, sort_keys=True).encode())
-        record["settings"][checksum] = settings
-        record["cells"][key] = {
-            **{name: result[name] for name in ("preset", "seed", "seconds")},
+        shared_settings[checksum] = settings
+        cells[key] = {
+            "preset": result["preset"],
+            "seed": result["seed"],
+            "seconds": result["seconds"],
             "settings": checksum,
-            "data": place("data", result["data"]),
-            "environment": place("environments", result["environment"]),
+            "data": _index_in(shared_data, result["data"]),
+            "environment": _index_in(environments, result["environment"]),
         }
-    return record
+    return {
+        "cells": cells,
+        "settings": shared_settings,
+        "data": shared_data,
+        "environments": environments,
+    }
+
+
+def _index_in(values: list[Any], value: Any) -> int:
+    """The place of a value in the list, which gets it if it is not there yet."""
+    if value not in values:
+        values.append(value)
+    return values.index(value)
 
 
 def without_paths(value: Any) -> Any:
     """A value without paths of this machine: of an absolute path only the last two names are kept."""
     if isinstance(value, Mapping):
-        return {key: without_paths(one) for key, one in value.items()}
+        return {key: without_paths(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [without_paths(one) for one in value]
-    return (
-        "/".join(Path(value).parts[1:][-2:])
-        if isinstance(value, str) and Path(value).is_absolute()
-        else value
-    )
+        return [without_paths(item) for item in value]
+    if isinstance(value, str) and Path(value).is_absolute():
+        return "/".join(Path(value).parts[1:][-2:])
+    return value

@@ -1,7 +1,7 @@
 """The columns of a study's table: their names, and where their numbers come from."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,19 +40,28 @@ LOWER_IS_BETTER = ("alignment", "uniformity", "mean cosine", FALL, *COST)
 UNSHOWN = ("dev", FALL, *COST)
 
 
+class Mean(NamedTuple):
+    """A row's mean over its seeds, and their standard deviation (None for one seed)."""
+
+    value: float
+    sd: float | None
+
+
 def column_of(task: str) -> str:
     """A judged task's column. The user's own pairs get another name if they are called like a known
     column.
     """
-    return SHORT_NAMES.get(task) or (f"{task} pairs" if task in KNOWN and task not in STS else task)
+    if task in SHORT_NAMES:
+        return SHORT_NAMES[task]
+    return f"{task} pairs" if task in KNOWN and task not in STS else task
 
 
 def sts_scores(result: Mapping[str, Any]) -> dict[str, float]:
     """Judged tasks (``before`` or ``after`` of a run) -> points. "Avg." is the mean of the tasks
     that were judged.
     """
-    found = {column_of(task): 100 * score for task, score in main_scores("sts", result).items()}
-    return found | {"Avg.": sum(found.values()) / len(found)} if found else {}
+    points = {column_of(task): 100 * score for task, score in main_scores("sts", result).items()}
+    return _with_average(points, "Avg.") if points else {}
 
 
 def suite_scores(suite: str, result: Mapping[str, Any]) -> dict[str, float]:
@@ -60,36 +69,47 @@ def suite_scores(suite: str, result: Mapping[str, Any]) -> dict[str, float]:
     if suite == "geometry":
         measures = next(iter(result.values()))
         return {column: float(measures[column.replace(" ", "_")]) for column in GEOMETRY}
-    if suite != "ranking":
-        scores = main_scores(suite, result)
-        scores.pop("SST5", None)  # not one of the papers' seven
-        found = {("SST" if task == "SST2" else task): 100 * score for task, score in scores.items()}
-        average = "Transfer Avg." if suite == "transfer" else "nDCG Avg."
-        return found | {average: sum(found.values()) / len(found)}
-    columns: dict[str, float] = {}
-    for name, key in MEASURES.items():
-        found = {
-            f"{name} {SHORT_NAMES.get(task, task)}": 100 * scores[key]
+    if suite == "ranking":
+        return _ranking_scores(result)
+    scores = main_scores(suite, result)
+    scores.pop("SST5", None)  # not one of the papers' seven
+    points = {"SST" if task == "SST2" else task: 100 * score for task, score in scores.items()}
+    return _with_average(points, "Transfer Avg." if suite == "transfer" else "nDCG Avg.")
+
+
+def _ranking_scores(result: Mapping[str, Any]) -> dict[str, float]:
+    points: dict[str, float] = {}
+    for name, measure in MEASURES.items():
+        by_task = {
+            f"{name} {SHORT_NAMES.get(task, task)}": 100 * scores[measure]
             for task, scores in result.items()
         }
-        columns |= found | {f"{name} Avg.": sum(found.values()) / len(found)}
-    return columns
+        points |= _with_average(by_task, f"{name} Avg.")
+    return points
+
+
+def _with_average(points: dict[str, float], name: str) -> dict[str, float]:
+    return points | {name: sum(points.values()) / len(points)}
 
 
 def shown(column: str, value: float) -> str:
     """A number as the papers print it."""
-    return (
-        f"{value:.3f}" if column in SHAPE else f"{value:.1f}" if column in COST else f"{value:.2f}"
-    )
+    if column in SHAPE:
+        return f"{value:.3f}"
+    return f"{value:.1f}" if column in COST else f"{value:.2f}"
 
 
-def means(row: Record) -> dict[str, tuple[float, float | None]]:
-    """Column -> mean and standard deviation over a row's seeds (None for one seed)."""
-    values: dict[str, list[float]] = {}
-    for of_seed in row["scores"].values():
-        for column, value in of_seed.items():
-            values.setdefault(column, []).append(value)
+def means(row: Record) -> dict[str, Mean]:
+    """Column -> mean and standard deviation over a row's seeds."""
+    by_column: dict[str, list[float]] = {}
+    for scores in row["scores"].values():
+        for column, value in scores.items():
+            by_column.setdefault(column, []).append(value)
     return {
-        c: (float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else None)
-        for c, v in values.items()
+        column: Mean(float(np.mean(values)), _spread(values))
+        for column, values in by_column.items()
     }
+
+
+def _spread(values: list[float]) -> float | None:
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from isotrope.evaluation.verdict import Verdict, Word
 from isotrope.report.page import Page, PageFigure
-from isotrope.report.tables import Table, best_marks, latex, markdown
+from isotrope.report.tables import Marks, Table, best_marks, latex, markdown
 from isotrope.store.files import Record, write_text, writing
-from isotrope.study.columns import LOWER_IS_BETTER, RETRIEVAL, STS, means, shown
+from isotrope.study.columns import LOWER_IS_BETTER, RETRIEVAL, STS, Mean, means, shown
 from isotrope.study.statistics import ALPHA
 
 JUDGES = {
@@ -32,6 +32,27 @@ not points, unless the study sets it). Both are tested at 5 %, \
 after Holm's correction over the claims. Otherwise it is open. Differences are signed so that a gain is \
 positive. A teacher is one model: it is compared with every seed, and its own seed variance is not included. ln(s \
 of a / s of b) compares standard deviations over seeds, by an F test of their ratio."""
+SCORE_NOTE = """Mean ± standard deviation over n seeds. The best and the second best measured mean of a column are \
+marked. Published numbers are below the row that repeats them. A row with published numbers alone was not run."""
+DIFFERENCE_HEADER = [
+    "row",
+    "n",
+    "difference",
+    "95 % over seeds",
+    "p",
+    "95 % over pairs",
+    "p",
+    "smallest detectable",
+    "seeds for 0.5 and 1",
+]
+CLAIM_HEADER = [
+    "claim",
+    "difference",
+    "published",
+    "measured (95 % over seeds)",
+    "p",
+    "answer",
+]
 
 
 def write_pages(record: Record, folder: Path) -> list[Path]:
@@ -49,38 +70,44 @@ def study_pages(record: Record, folder: Path | None = None) -> dict[str, str]:
     """File name -> text, from what ``study.json`` holds. The HTML page holds the figures that lie
     in ``folder``.
     """
-    failed = [
-        [row["label"], seed, why] for row in record["rows"] for seed, why in row["failed"].items()
-    ]
-    found = score_table(record), _differences(record), claim_table(record)
-    tables = [
-        one for one in (*found, Table("Not finished", ["row", "seed", "why"], failed)) if one.rows
-    ]
+    tables = [score_table(record), difference_table(record), claim_table(record)]
+    tables = [table for table in (*tables, _unfinished_table(record)) if table.rows]
     figures: Mapping[str, str] = record["figures"]  # title -> file beside the pages
-    drawings = {name: folder / file for name, file in figures.items()} if folder else {}
-    drawn = [
-        PageFigure(path.stem, name, path.read_text("utf-8")) for name, path in drawings.items()
-    ]
-    source = record["source"] and f"After {record['source']}."
+    source = f"After {record['source']}." if record["source"] else ""
     introduction = [text for text in (source, _scale(record), record["note"]) if text]
     verdict = conclusion(record)
+    page = Page(
+        record["title"],
+        introduction,
+        verdict,
+        tables=tables,
+        figures=_page_figures(figures, folder) if folder else [],
+    )
     answer = [f"**{verdict.word}**: {verdict.evidence}.", verdict.advice] if verdict else []
     blocks = [
         f"# {record['title']}",
         *answer,
         *introduction,
         *(markdown([table]).strip() for table in tables),
+        *(f"![{name}]({file})" for name, file in figures.items()),
     ]
     return {
-        "table.md": "\n\n".join(
-            [*blocks, *(f"![{name}]({file})" for name, file in figures.items())]
-        )
-        + "\n",
+        "table.md": "\n\n".join(blocks) + "\n",
         "table.tex": latex(tables),
-        "table.html": Page(
-            record["title"], introduction, verdict, tables=tables, figures=drawn
-        ).html(),
+        "table.html": page.html(),
     }
+
+
+def _page_figures(figures: Mapping[str, str], folder: Path) -> list[PageFigure]:
+    paths = {name: folder / file for name, file in figures.items()}
+    return [PageFigure(path.stem, name, path.read_text("utf-8")) for name, path in paths.items()]
+
+
+def _unfinished_table(record: Record) -> Table:
+    rows = [
+        [row["label"], seed, why] for row in record["rows"] for seed, why in row["failed"].items()
+    ]
+    return Table("Not finished", ["row", "seed", "why"], rows)
 
 
 def conclusion(record: Record) -> Verdict | None:
@@ -95,196 +122,242 @@ def conclusion(record: Record) -> Verdict | None:
     tested = [one for one in record["differences"] if one["seeds"] and not one["same"]]
     if not tested:
         return None
-    best = max(tested, key=lambda one: sign * one["seeds"]["mean"])
-    label, found = best["row"], best["seeds"]
-    scores = {
-        row["label"]: means(row)[column][0] / 100 for row in record["rows"] if column in means(row)
-    }
-    gain, p = sign * found["mean"], found["p_holm"]
-    word: Word = "not tested" if p is None else "no difference found"
-    if p is not None and p <= ALPHA and gain:
-        word = "better" if gain > 0 else "worse"
-    judge = str(JUDGES.get(record["scale"]["test"] if column in (*STS, "Avg.") else column, column))
-    judge += " over one seed" if found["n"] == 1 else f" over {found['n']} seeds"
-    judge += "" if p is None else f" (p = {p:.2g} after correction for {len(tested)} rows)"
-    low, high = (None if found[end] is None else found[end] / 100 for end in ("low", "high"))
+    best = max(tested, key=lambda difference: sign * difference["seeds"]["mean"])
+    label, seeds = best["row"], best["seeds"]
+    gain = sign * seeds["mean"]
+    word = _word(gain, seeds["p_holm"])
+    rows = {row["label"]: means(row) for row in record["rows"]}
     return Verdict(
         word,
         baseline,
         label,
-        judge,
+        _judge(record, seeds, len(tested)),
         f"points ({column}) from {baseline} to {label}",
-        (scores[baseline], scores[label]),
-        found["mean"] / 100,
-        low,
-        high,
-        p,
+        (rows[baseline][column].value / 100, rows[label][column].value / 100),
+        seeds["mean"] / 100,
+        None if seeds["low"] is None else seeds["low"] / 100,
+        None if seeds["high"] is None else seeds["high"] / 100,
+        seeds["p_holm"],
         " ".join(_advice(record, label, word, gain)),
     )
+
+
+def _word(gain: float, p: float | None) -> Word:
+    if p is None:
+        return "not tested"
+    if p > ALPHA or not gain:
+        return "no difference found"
+    return "better" if gain > 0 else "worse"
+
+
+def _judge(record: Record, seeds: Record, compared: int) -> str:
+    """What judged, over how many seeds, and the p value."""
+    column = record["column"]
+    judge = record["scale"]["test"] if column in (*STS, "Avg.") else column
+    count = "one seed" if seeds["n"] == 1 else f"{seeds['n']} seeds"
+    p = ""
+    if seeds["p_holm"] is not None:
+        p = f" (p = {seeds['p_holm']:.2g} after correction for {compared} rows)"
+    return f"{JUDGES.get(judge, column)} over {count}{p}"
 
 
 def _advice(record: Record, label: str, word: Word, gain: float) -> Iterator[str]:
     """What to do, and what it says about search: sentences."""
     column, baseline = record["column"], record["baseline"]
-    compared = {baseline, *(one["row"] for one in record["differences"])}
+    compared = {baseline, *(difference["row"] for difference in record["differences"])}
     rows = [row for row in record["rows"] if row["label"] in compared]
+    untrained = [row["label"] for row in rows if row["kind"] == "untrained"]
     if gain <= 0:
         yield f'Stay with "{baseline}": no row scored higher.'
-    elif any(row["label"] == label and row["kind"] == "untrained" for row in rows):
+    elif label in untrained:
         yield f'Use "{label}": it is not trained, and no trained row scored higher.'
     elif word == "better":
         yield f'Use "{label}".'
     else:
-        yield f'Stay with "{baseline}": "{label}" is the highest of {len(rows)} rows, which may be chance.'
+        chance = f'"{label}" is the highest of {len(rows)} rows, which may be chance'
+        yield f'Stay with "{baseline}": {chance}.'
         yield "Run more seeds to see."
-    found = {row["label"]: means(row)["nDCG Avg."][0] for row in rows if "nDCG Avg." in means(row)}
-    if found and column != "nDCG Avg.":
-        first = max(found, key=lambda name: found[name])
-        yield f'In search, "{first}" is the highest, with {found[first]:.2f}.'
+
+    search = {
+        row["label"]: means(row)["nDCG Avg."].value for row in rows if "nDCG Avg." in means(row)
+    }
+    if search and column != "nDCG Avg.":
+        first = max(search, key=lambda name: search[name])
+        yield f'In search, "{first}" is the highest, with {search[first]:.2f}.'
     elif column not in (*RETRIEVAL, "nDCG Avg."):
         yield "Search was not measured."
 
 
 def _scale(record: Record) -> str:
+    """What was run: backbones, sentences, seeds, judges, and whether cells are missing."""
     scale = record["scale"]
-    sentences = (
-        f"{scale['sentences']:,} sentences" if scale["sentences"] else "all sentences of the corpus"
+    sentences = "all sentences of the corpus"
+    if scale["sentences"]:
+        sentences = f"{scale['sentences']:,} sentences"
+    only = scale["test"] != "sts" and "Avg." in record["columns"]
+    text = (
+        f"Backbone: {', '.join(scale['backbones'])}. Each run: {sentences}. "
+        f"Each row: {_seed_count(record)}. Judged by {JUDGES[scale['test']]}"
+        f"{' (Avg. is its score)' if only else ''}."
     )
-    counts = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0} or {
-        scale["seeds"]
-    }
-    few, many = min(counts), max(counts)
-    seeds = f"{few} to {many} seeds" if few < many else "one seed" if many == 1 else f"{many} seeds"
-    told = f"Backbone: {', '.join(scale['backbones'])}. Each run: {sentences}. Each row: {seeds}. Judged by "
-    told += JUDGES[scale["test"]]
-    told += (
-        " (Avg. is its score)." if scale["test"] != "sts" and "Avg." in record["columns"] else "."
-    )
-    unfinished = scale["finished"] != scale["cells"]
-    return told + (
-        f" {scale['finished']} of {scale['cells']} cells are finished." if unfinished else ""
-    )
+    if scale["finished"] != scale["cells"]:
+        text += f" {scale['finished']} of {scale['cells']} cells are finished."
+    return text
+
+
+def _seed_count(record: Record) -> str:
+    counts = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0}
+    counts = counts or {record["scale"]["seeds"]}
+    fewest, most = min(counts), max(counts)
+    if fewest < most:
+        return f"{fewest} to {most} seeds"
+    return "one seed" if most == 1 else f"{most} seeds"
 
 
 def score_table(record: Record) -> Table:
     """Measured mean ± standard deviation of every row, and the published numbers."""
-    columns, found = record["columns"], [means(row) for row in record["rows"]]
-    marks = best_marks(
-        [[own.get(column, (float("nan"),))[0] for own in found] for column in columns],
+    columns = record["columns"]
+    rows: list[list[str]] = []
+    places: list[int] = []  # of the measured rows within the table
+    for row in record["rows"]:
+        places.append(len(rows))
+        rows.append(_measured_cells(row, columns))
+        if row["published"]:
+            rows.append(_published_cells("published", row, columns))
+    for label, row in record["references"].items():
+        rows.append(_published_cells(f"{label}, published", row, columns))
+
+    marks = {(places[i], j): mark for (i, j), mark in _score_marks(record).items()}
+    return Table("Scores", ["row", "n", *columns], rows, marks, notes=_score_notes(record))
+
+
+def _score_marks(record: Record) -> Marks:
+    """Marks for the best means: by the place among the measured rows, and that of the column."""
+    row_means = [means(row) for row in record["rows"]]
+    nothing = Mean(float("nan"), None)
+    columns = record["columns"]
+    return best_marks(
+        [[measured.get(column, nothing).value for measured in row_means] for column in columns],
         [column in LOWER_IS_BETTER for column in columns],
         first=2,
     )
-    rows: list[list[str]] = []
-    places = list[int]()  # of the measured rows within the table
-    for row, own in zip(record["rows"], found, strict=True):
-        title = {"teacher": "teacher {}", "untrained": "{} (not trained)"}.get(
-            row["kind"], "{}"
-        ).format(row["label"])
-        places.append(len(rows))
-        rows.append(
-            [
-                title,
-                str(len(row["scores"])),
-                *(_number(c, *own[c]) if c in own else "" for c in columns),
-            ]
-        )
-        if row["published"]:
-            rows.append(_published("published", row, columns))
-    rows += [
-        _published(f"{label}, published", row, columns)
-        for label, row in record["references"].items()
-    ]
-    marks = {(places[i], j): mark for (i, j), mark in marks.items()}
-    notes = [
-        "Mean ± standard deviation over n seeds. The best and the second best measured mean of a column are marked. "
-        "Published numbers are below the row that repeats them. A row with published numbers alone was not run."
-    ]
-    if lower := [column for column in columns if column in LOWER_IS_BETTER]:
+
+
+def _score_notes(record: Record) -> list[str]:
+    notes = [SCORE_NOTE]
+    if lower := [column for column in record["columns"] if column in LOWER_IS_BETTER]:
         notes.append(f"Lower is better for {', '.join(lower)}.")
     if spread := record["spread"]:
         about = f"{spread['n']} seeds, {record['column']}"
         notes.append(f"{record['baseline']}: standard deviation {spread['sd']:.2f} ({about}).")
-    return Table("Scores", ["row", "n", *columns], rows, marks, notes=notes)
+    return notes
+
+
+def _measured_cells(row: Record, columns: Sequence[str]) -> list[str]:
+    titles = {"teacher": f"teacher {row['label']}", "untrained": f"{row['label']} (not trained)"}
+    measured = means(row)
+    numbers = [
+        _number(column, *measured[column]) if column in measured else "" for column in columns
+    ]
+    return [titles.get(row["kind"], row["label"]), str(len(row["scores"])), *numbers]
+
+
+def _published_cells(name: str, row: Record, columns: Sequence[str]) -> list[str]:
+    printed, sd = row["published"], row["published_sd"]
+    words = "; ".join(filter(None, [row["source"], row.get("differs", "")]))
+    numbers = [
+        _number(column, printed[column], sd.get(column)) if column in printed else ""
+        for column in columns
+    ]
+    return [f"{name} ({words})" if words else name, "", *numbers]
 
 
 def _number(column: str, value: float, sd: float | None) -> str:
     return shown(column, value) + (f" ± {shown(column, sd)}" if sd is not None else "")
 
 
-def _published(name: str, row: Record, columns: Sequence[str]) -> list[str]:
-    printed, sd = row["published"], row["published_sd"]
-    source = f" ({row['source']})" if row["source"] else ""
-    return [
-        name + source,
-        "",
-        *(_number(c, printed[c], sd.get(c)) if c in printed else "" for c in columns),
-    ]
-
-
-def _differences(record: Record) -> Table:
-    rows = []
-    for one in record["differences"]:
-        if seeds := one["seeds"]:
-            pairs = one["pairs"] or {}
-            least = "" if seeds["detectable"] is None else f"{seeds['detectable']:.2f}"
-            tested = [_interval(seeds), _p(seeds), _interval(pairs), _p(pairs)]
-            needed = " / ".join(str(n or "> 1000") for n in (one["needed"] or {}).values())
-            rows.append(
-                [one["row"], str(seeds["n"]), _signed(seeds["mean"]), *tested, least, needed]
-            )
+def difference_table(record: Record) -> Table:
+    """Each row against the baseline, over seeds and over pairs."""
     title = f"Differences to {record['baseline']} ({record['column']})"
-    header = [
-        "row",
-        "n",
-        "difference",
-        "95 % over seeds",
-        "p",
-        "95 % over pairs",
-        "p",
-        "smallest detectable",
+    rows = [_difference_cells(one) for one in record["differences"] if one["seeds"]]
+    return Table(title, DIFFERENCE_HEADER, rows, notes=[TEST_NOTE])
+
+
+def _difference_cells(difference: Record) -> list[str]:
+    seeds, pairs = difference["seeds"], difference["pairs"] or {}
+    detectable = "" if seeds["detectable"] is None else f"{seeds['detectable']:.2f}"
+    needed = (difference["needed"] or {}).values()
+    return [
+        difference["row"],
+        str(seeds["n"]),
+        _signed(seeds["mean"]),
+        _interval(seeds),
+        _p(seeds),
+        _interval(pairs),
+        _p(pairs),
+        detectable,
+        " / ".join(str(count or "> 1000") for count in needed),
     ]
-    header.append("seeds for 0.5 and 1")
-    return Table(title, header, rows, notes=[TEST_NOTE])
 
 
 def claim_table(record: Record) -> Table:
     """What the papers claim, what was measured, and the answer."""
-    rows, left = [], []
-    for one in record["claims"]:
-        where = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
-        if not (seeds := one["seeds"]):
-            left.append(where)
-            continue
-        than = f"{one['share']:g} × {one['than']}" if one.get("share") else one["than"]
-        compared = (
-            f"ln(s of {than} / s of {one['row']})"
-            if one.get("spread")
-            else f"{one['row']} − {than}"
-        )
-        sides = f"{compared} ({one['column']})"
-        published = "" if one["published"] is None else _signed(one["published"])
-        interval = f" ({_interval(seeds)})" if _interval(seeds) else ""
-        answer = one["answer"] + (f": {one['why']}" if one["why"] else "")
-        found = (
-            "" if one.get("spread") and seeds["p"] is None else _signed(seeds["mean"]) + interval
-        )
-        rows.append([where, sides, published, found, _p(seeds), answer])
-    header = ["claim", "difference", "published", "measured (95 % over seeds)", "p", "answer"]
-    if not any(row[2] for row in rows):
-        header, *rows = ([*cells[:2], *cells[3:]] for cells in (header, *rows))
-    notes = [CLAIM_NOTE, *([f"Not measured here: {'; '.join(left)}."] if left else [])]
+    claims = record["claims"]
+    rows = [_claim_cells(record, claim) for claim in claims if claim["seeds"]]
+    header = CLAIM_HEADER
+    if not any(claim["published"] is not None for claim in claims if claim["seeds"]):
+        header = [*CLAIM_HEADER[:2], *CLAIM_HEADER[3:]]
+        rows = [[*cells[:2], *cells[3:]] for cells in rows]
+    notes = [CLAIM_NOTE]
+    if not_measured := [_claim_text(record, claim) for claim in claims if not claim["seeds"]]:
+        notes.append(f"Not measured here: {'; '.join(not_measured)}.")
     return Table("Claims", header, rows, words=2, notes=notes)
+
+
+def _claim_text(record: Record, claim: Record) -> str:
+    """What a paper says, where, and what is different behind the numbers of its rows."""
+    text = f"{claim['text']} ({claim['source']})" if claim["source"] else str(claim["text"])
+    for row in record["rows"]:
+        if row["label"] in (claim["row"], claim["than"]) and row.get("differs"):
+            text += f"; published {row['label']}: {row['differs']}"
+    return text
+
+
+def _claim_cells(record: Record, claim: Record) -> list[str]:
+    seeds = claim["seeds"]
+    than = f"{claim['share']:g} × {claim['than']}" if claim.get("share") else claim["than"]
+    compared = f"{claim['row']} − {than}"
+    if claim.get("spread"):
+        compared = f"ln(s of {than} / s of {claim['row']})"
+    measured = _signed(seeds["mean"])
+    if _interval(seeds):
+        measured += f" ({_interval(seeds)})"
+    if claim.get("spread") and seeds["p"] is None:
+        measured = ""
+    return [
+        _claim_text(record, claim),
+        f"{compared} ({claim['column']})",
+        "" if claim["published"] is None else _signed(claim["published"]),
+        measured,
+        _p(seeds),
+        f"{claim['answer']}: {claim['why']}" if claim["why"] else claim["answer"],
+    ]
 
 
 def _signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", "−")
 
 
-def _interval(found: Record) -> str:
-    return "" if found.get("low") is None else f"{_signed(found['low'])} … {_signed(found['high'])}"
+def _interval(test: Record) -> str:
+    return "" if test.get("low") is None else f"{_signed(test['low'])} … {_signed(test['high'])}"
 
 
-def _p(found: Record) -> str:
-    p = found.get("p_holm")
-    limited = "resamples" in found and found["p"] <= 2 / (found["resamples"] + 1)
-    return "" if p is None else "< 0.001" if p < 0.001 else f"{'≤ ' if limited else ''}{p:.3f}"
+def _p(test: Record) -> str:
+    """The p value after correction; "≤" if the number of resamples limits it."""
+    p = test.get("p_holm")
+    if p is None:
+        return ""
+    if p < 0.001:
+        return "< 0.001"
+    limited = "resamples" in test and test["p"] <= 2 / (test["resamples"] + 1)
+    return f"≤ {p:.3f}" if limited else f"{p:.3f}"

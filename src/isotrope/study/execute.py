@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -33,57 +34,104 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
     ``workers`` processes run at a time and take GPUs in turn. Their number changes no result, since
     each uses the plan's number of threads.
     """
-    lost: dict[str, str] = {}
-    done = {key for key, cell in plan.cells.items() if cell.record()}
-    needed = {key for cell in plan.cells.values() for key in cell.needs}
-    waiting = [cell for cell in plan.cells.values() if cell.key not in done]
-    # those whose models others need come first
-    waiting.sort(key=lambda cell: cell.key not in needed)
-    # by the slot that a process has, and so the GPU
-    running: dict[int, tuple[BaseProcess, Cell]] = {}
-
-    def fail(cell: Cell, why: str) -> None:
-        lost[cell.key] = why
-        console.print(Text(f"{cell} failed: {why}"))
-
-    for cell in waiting:
-        if cell.job.lost:
-            console.print(Text(f"{cell.folder} is damaged: {cell} is run again"))
-    forks = "forkserver" in multiprocessing.get_all_start_methods()
-    context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
-    if forks:  # the server imports everything once, and each cell is a fork of it
-        context.set_forkserver_preload(["isotrope.study.run_cell"])
+    run = PlanRun(plan, workers, console)
     try:
         with progress("ran", len(plan.cells), console, "cells") as bar:
-            while waiting or running:
-                bar.update(len(done) + len(lost), note=f"{len(running)} running" if running else "")
-                for cell in [c for c in waiting if lost.keys() & c.needs]:
-                    waiting.remove(cell)
-                    fail(cell, "a model that it needs failed")
-                for cell in [c for c in waiting if done >= set(c.needs)][: workers - len(running)]:
-                    waiting.remove(cell)
-                    slot = min(set(range(workers)) - running.keys())
-                    cell.folder.parent.mkdir(exist_ok=True)
-                    process = context.Process(target=_work, args=(cell, slot), name=cell.key)
-                    process.start()
-                    running[slot] = process, cell
-                multiprocessing.connection.wait(
-                    [process.sentinel for process, _ in running.values()], timeout=1
-                )
-                for slot, (process, cell) in [*running.items()]:
-                    if process.is_alive():
-                        continue
-                    del running[slot]
-                    process.join()
-                    if record := cell.record():
-                        done.add(cell.key)
-                        console.print(Text(_finished(cell, record)))
-                    else:
-                        fail(cell, _why(cell, process.exitcode or 0))
+            while run.unfinished:
+                running = len(run.running)
+                bar.update(run.ended, note=f"{running} running" if running else "")
+                run.drop_impossible_cells()
+                run.start_cells()
+                run.collect_ended_cells()
     except KeyboardInterrupt:
-        _stop([process for process, _ in running.values()])
+        _stop([worker.process for worker in run.running.values()])
         raise Stopped("stopped; finished cells are kept, and the same command goes on") from None
-    return lost
+    return run.failed
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process that runs a cell."""
+
+    process: BaseProcess
+    cell: Cell
+
+
+class PlanRun:
+    """The cells of a plan while they run: which wait, run, are finished, or failed."""
+
+    def __init__(self, plan: StudyPlan, workers: int, console: Console) -> None:
+        self.console = console
+        self.slots = range(workers)  # a process's slot decides its GPU
+        self.running: dict[int, Worker] = {}  # by slot
+        self.failed: dict[str, str] = {}  # key -> why
+        self.finished = {key for key, cell in plan.cells.items() if cell.record()}
+        self.waiting = [cell for cell in plan.cells.values() if cell.key not in self.finished]
+        # those whose models others need come first
+        needed = {key for cell in plan.cells.values() for key in cell.needs}
+        self.waiting.sort(key=lambda cell: cell.key not in needed)
+        for cell in self.waiting:
+            if cell.job.lost:
+                console.print(Text(f"{cell.folder} is damaged: {cell} is run again"))
+        self._processes = _process_context()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether cells wait or run."""
+        return bool(self.waiting or self.running)
+
+    @property
+    def ended(self) -> int:
+        """How many cells are finished or failed."""
+        return len(self.finished) + len(self.failed)
+
+    def drop_impossible_cells(self) -> None:
+        """Let the cells fail whose models have failed."""
+        for cell in [cell for cell in self.waiting if self.failed.keys() & cell.needs]:
+            self.waiting.remove(cell)
+            self._fail(cell, "a model that it needs failed")
+
+    def start_cells(self) -> None:
+        """Start cells that have all they need, one for each free slot."""
+        free = [slot for slot in self.slots if slot not in self.running]
+        ready = [cell for cell in self.waiting if self.finished.issuperset(cell.needs)]
+        for slot, cell in zip(free, ready, strict=False):
+            self.waiting.remove(cell)
+            cell.folder.parent.mkdir(exist_ok=True)
+            process = self._processes.Process(target=_work, args=(cell, slot), name=cell.key)
+            process.start()
+            self.running[slot] = Worker(process, cell)
+
+    def collect_ended_cells(self) -> None:
+        """Wait a second at most, then take the processes that have ended out of their slots."""
+        sentinels = [worker.process.sentinel for worker in self.running.values()]
+        multiprocessing.connection.wait(sentinels, timeout=1)
+        for slot, worker in [*self.running.items()]:
+            if worker.process.is_alive():
+                continue
+            del self.running[slot]
+            worker.process.join()
+            cell = worker.cell
+            if record := cell.record():
+                self.finished.add(cell.key)
+                self.console.print(Text(_finished_line(cell, record)))
+            else:
+                self._fail(cell, _why(cell, worker.process.exitcode or 0))
+
+    def _fail(self, cell: Cell, why: str) -> None:
+        self.failed[cell.key] = why
+        self.console.print(Text(f"{cell} failed: {why}"))
+
+
+def _process_context() -> Any:
+    """How processes start. Where it can, a server imports everything once, and each cell is a fork
+    of it.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["isotrope.study.run_cell"])
+    return context
 
 
 def _why(cell: Cell, code: int) -> str:
@@ -118,13 +166,9 @@ def _work(cell: Cell, slot: int) -> None:
     gc.freeze()
     threading.Thread(target=_die_with_the_study, daemon=True).start()
     torch.set_num_threads(cell.run.threads)
-    if gpus := torch.cuda.device_count():
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # names of those that this process may use
-        os.environ["CUDA_VISIBLE_DEVICES"] = (
-            visible.split(",")[slot % gpus] if visible else str(slot % gpus)
-        )
-    failed = cell.beside("error.txt")
-    failed.unlink(missing_ok=True)
+    _choose_gpu(slot)
+    error_file = cell.beside("error.txt")
+    error_file.unlink(missing_ok=True)
     with open_log(cell.beside("log")) as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
@@ -133,14 +177,23 @@ def _work(cell: Cell, slot: int) -> None:
         except (Stopped, KeyboardInterrupt):
             sys.exit(130)
         except UserError as error:
-            write_text(failed, str(error))
+            write_text(error_file, str(error))
             sys.exit(1)
         except Exception as error:
             traceback.print_exc(file=log)
-            write_text(
-                failed, f"{type(error).__name__}: {' '.join(str(error).split())}; see {cell.log}"
-            )
+            message = " ".join(str(error).split())
+            write_text(error_file, f"{type(error).__name__}: {message}; see {cell.log}")
             sys.exit(1)
+
+
+def _choose_gpu(slot: int) -> None:
+    """Let this process see one GPU, by its slot."""
+    count = torch.cuda.device_count()
+    if not count:
+        return
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # names of those that this process may use
+    names = visible.split(",") if visible else [str(number) for number in range(count)]
+    os.environ["CUDA_VISIBLE_DEVICES"] = names[slot % count]
 
 
 def _die_with_the_study() -> None:
@@ -150,11 +203,9 @@ def _die_with_the_study() -> None:
         os._exit(1)
 
 
-def _finished(cell: Cell, record: Record) -> str:
+def _finished_line(cell: Cell, record: Record) -> str:
     """A finished cell with its score and its time, as a line."""
-    scores = [
-        f": {column} {record['scores'][column]:.2f}"
-        for column in ("Avg.", "dev")
-        if column in record["scores"]
-    ]
-    return f"{cell}{''.join(scores[:1])} ({duration(record['seconds']['cell'])})"
+    scores = record["scores"]
+    column = next((column for column in ("Avg.", "dev") if column in scores), None)
+    score = f": {column} {scores[column]:.2f}" if column else ""
+    return f"{cell}{score} ({duration(record['seconds']['cell'])})"

@@ -2,10 +2,13 @@
 function.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, NullLocator
@@ -15,211 +18,273 @@ from isotrope.report.figures import UNITS, add_legend, new_figure, style, svg
 from isotrope.report.page import INK, RULE, SERIES
 from isotrope.store.files import Record, write_text, writing
 from isotrope.study.cell import Cell
-from isotrope.study.columns import means
+from isotrope.study.columns import Mean, means
 from isotrope.study.plan import StudyPlan
 from isotrope.study.spec import FigureSettings
+from isotrope.types import Vector
 
 LOGGED = ["dev", "alignment", "uniformity"]  # at every evaluation of a run
 
 
 def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
     """Draw every figure that has numbers -> title: file name."""
-    drawn: dict[str, str] = {}
-    for name, wanted in plan.spec.figures.items():
-        rows = [
-            row
-            for row in record["rows"]
-            if not wanted.rows or {row["label"], row["base"]} & set(wanted.rows)
-        ]
-        rows = [row for row in rows if row["scores"] and row["kind"] != "teacher"]
+    files: dict[str, str] = {}
+    for name, settings in plan.spec.figures.items():
+        rows = _rows_of(settings, record)
+        if not rows:
+            continue
         with style(), writing(folder):
-            figure = KINDS[wanted.kind](plan, rows, wanted)
-            if rows and any(axes.has_data() for axes in figure.axes):
-                if any(figure.axes[0].get_legend_handles_labels()):
-                    add_legend(figure.axes[0], 2)
-                write_text(folder / f"{name}.svg", svg(figure))
-                drawn[wanted.title + (f" (after {wanted.source})" if wanted.source else "")] = (
-                    f"{name}.svg"
-                )
-    return drawn
+            figure = KINDS[settings.kind](plan, rows, settings)
+            if not any(axes.has_data() for axes in figure.axes):
+                continue
+            if any(figure.axes[0].get_legend_handles_labels()):
+                add_legend(figure.axes[0], 2)
+            write_text(folder / f"{name}.svg", svg(figure))
+        files[_title(settings)] = f"{name}.svg"
+    return files
 
 
-def bars_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
+def _rows_of(settings: FigureSettings, record: Record) -> list[Record]:
+    """The measured rows that a figure names; all if it names none. Teachers are no rows."""
+    rows = [row for row in record["rows"] if row["scores"] and row["kind"] != "teacher"]
+    if not settings.rows:
+        return rows
+    return [row for row in rows if row["label"] in settings.rows or row["base"] in settings.rows]
+
+
+def _title(settings: FigureSettings) -> str:
+    return f"{settings.title} (after {settings.source})" if settings.source else settings.title
+
+
+def _color(place: int) -> str:
+    return SERIES[place % len(SERIES)]
+
+
+def bars_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
     """Means of the columns with one standard deviation; one group for each row."""
-    figure, axes = new_figure(0.9 + 0.2 * len(rows) * len(wanted.columns), 5.4)
-    for i, column in enumerate(wanted.columns):
-        found = [means(row).get(column, (np.nan, None)) for row in rows]
-        places = np.arange(len(rows))[::-1] - 0.8 * (i + 0.5) / len(wanted.columns) + 0.4
-        values, spread = [mean for mean, _ in found], [sd or 0 for _, sd in found]
-        label = column if len(wanted.columns) > 1 else ""
+    columns = settings.columns
+    figure, axes = new_figure(0.9 + 0.2 * len(rows) * len(columns), 5.4)
+    from_top = np.arange(len(rows))[::-1]
+    row_means = [means(row) for row in rows]
+    for i, column in enumerate(columns):
+        measured = [columns_of_row.get(column, Mean(np.nan, None)) for columns_of_row in row_means]
         axes.errorbar(
-            values, places, xerr=spread, fmt="o", color=SERIES[i % len(SERIES)], label=label
+            [mean.value for mean in measured],
+            from_top - 0.8 * (i + 0.5) / len(columns) + 0.4,
+            xerr=[mean.sd or 0 for mean in measured],
+            fmt="o",
+            color=_color(i),
+            label=column if len(columns) > 1 else "",
         )
-    axes.set_yticks(np.arange(len(rows))[::-1], [row["label"] for row in rows])
+    axes.set_yticks(from_top, [row["label"] for row in rows])
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set(xlabel="mean ± standard deviation over seeds", ylim=(-0.6, len(rows) - 0.4))
     return figure
 
 
-def sweep_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
+@dataclass(frozen=True, slots=True, order=True)
+class SweepPoint:
+    """A swept value and what was measured there."""
+
+    x: float
+    y: float
+    sd: float
+
+
+def sweep_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
     """Means over the values of one key. A line for each swept row, column, and combination of other
     keys' values.
     """
-    lines: dict[str, list[tuple[float, float, float]]] = {}
-    for row in rows:
-        if wanted.x not in row["at"]:
-            continue
-        others = [
-            f"{key.rsplit('.', 1)[-1]} = {value}"
-            for key, value in row["at"].items()
-            if key != wanted.x
-        ]
-        for column in wanted.columns:
-            if column in (found := means(row)):
-                name = ", ".join(
-                    [row["base"], *others, *([column] if len(wanted.columns) > 1 else [])]
-                )
-                lines.setdefault(name, []).append(
-                    (float(row["at"][wanted.x]), found[column][0], found[column][1] or 0)
-                )
+    lines = _sweep_lines(rows, settings)
     figure, axes = new_figure(2.9, 5.4)
     for i, (name, points) in enumerate(lines.items()):
-        x, y, spread = map(list, zip(*sorted(points), strict=True))
-        label = name if len(lines) > 1 else ""
-        axes.errorbar(x, y, yerr=spread, marker="o", color=SERIES[i % len(SERIES)], label=label)
-    places = sorted({x for points in lines.values() for x, _, _ in points})
-    if places and places[-1] > 20 * places[0] > 0:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    if len(places) < 10:
-        axes.set_xticks(places, [f"{x:g}" for x in places])
-        axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(xlabel=wanted.x, ylabel=", ".join(wanted.columns))
+        ordered = sorted(points)
+        axes.errorbar(
+            [point.x for point in ordered],
+            [point.y for point in ordered],
+            yerr=[point.sd for point in ordered],
+            marker="o",
+            color=_color(i),
+            label=name if len(lines) > 1 else "",
+        )
+    _scale_x(axes, sorted({point.x for points in lines.values() for point in points}))
+    axes.set(xlabel=settings.x, ylabel=", ".join(settings.columns))
     return figure
 
 
-def curve_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
+def _sweep_lines(rows: Sequence[Record], settings: FigureSettings) -> dict[str, list[SweepPoint]]:
+    """Name of a line -> its points."""
+    lines: dict[str, list[SweepPoint]] = {}
+    for row in rows:
+        if settings.x not in row["at"]:
+            continue
+        other_keys = [
+            f"{key.rsplit('.', 1)[-1]} = {value}"
+            for key, value in row["at"].items()
+            if key != settings.x
+        ]
+        measured = means(row)
+        for column in settings.columns:
+            if column not in measured:
+                continue
+            column_name = [column] if len(settings.columns) > 1 else []
+            name = ", ".join([row["base"], *other_keys, *column_name])
+            mean = measured[column]
+            point = SweepPoint(float(row["at"][settings.x]), mean.value, mean.sd or 0)
+            lines.setdefault(name, []).append(point)
+    return lines
+
+
+def _scale_x(axes: Axes, values: Sequence[float]) -> None:
+    """A logarithmic axis for values over more than one order of magnitude; a tick at each of few."""
+    if values and values[-1] > 20 * values[0] > 0:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    if len(values) < 10:
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.xaxis.set_minor_locator(NullLocator())
+
+
+def curve_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
     """What was logged at every evaluation (alignment, uniformity, dev), the mean over seeds, over
     the steps.
     """
-    columns = [column for column in LOGGED if column in wanted.columns] or LOGGED
+    columns = [column for column in LOGGED if column in settings.columns] or LOGGED
     figure = Figure(figsize=(4.2 * len(columns), 2.9))
-    for place, column in enumerate(columns):
-        axes = figure.add_subplot(1, len(columns), place + 1)
-        name, scale = ("score", 100) if column == "dev" else (column, 1)
+    for place, column in enumerate(columns, start=1):
+        axes = figure.add_subplot(1, len(columns), place)
         for i, row in enumerate(rows):
-            metrics = [cell.metrics() for cell in _finished(plan, row)]
-            logged = [
-                {one["step"]: scale * one[name] for one in records if name in one}
-                for records in metrics
-            ]
-            logged = [one for one in logged if one]
-            if steps := sorted(set.intersection(*map(set, logged))) if logged else []:
-                values = [np.mean([one[step] for one in logged]) for step in steps]
-                marker = "o" if len(steps) < 10 else ""
+            curve = _mean_curve(plan, row, column)
+            if curve:
                 axes.plot(
-                    steps, values, color=SERIES[i % len(SERIES)], label=row["label"], marker=marker
+                    [*curve],
+                    [*curve.values()],
+                    color=_color(i),
+                    label=row["label"],
+                    marker="o" if len(curve) < 10 else "",
                 )
         axes.set(xlabel="step", ylabel=UNITS.get(column, column))
     return figure
 
 
-def plane_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
+def _mean_curve(plan: StudyPlan, row: Record, column: str) -> dict[int, float]:
+    """Step -> mean over the seeds, for the steps that every seed has logged."""
+    name, scale = ("score", 100) if column == "dev" else (column, 1)
+    curves: list[dict[int, float]] = []
+    for cell in _finished_cells(plan, row):
+        logged = [record for record in cell.metrics() if name in record]
+        if logged:
+            curves.append({record["step"]: scale * record[name] for record in logged})
+    if not curves:
+        return {}
+    steps = sorted(set.intersection(*map(set, curves)))
+    return {step: float(np.mean([curve[step] for curve in curves])) for step in steps}
+
+
+def plane_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
     """Alignment against uniformity: a dot for each row, with its name and its score in the first
     column.
     """
-    found = {row["label"]: means(row) for row in rows}
-    found = {
-        label: own for label, own in found.items() if "alignment" in own and "uniformity" in own
-    }
+    column = settings.columns[0]
     figure, axes = new_figure(2.9, 5.4)
-    for i, (label, own) in enumerate(found.items()):
-        at = own["uniformity"][0], own["alignment"][0]
-        score = f" {own[wanted.columns[0]][0]:.2f}" if wanted.columns[0] in own else ""
-        axes.plot(*at, "o", color=SERIES[i % len(SERIES)])
-        axes.annotate(
-            label + score, at, (6, 4), textcoords="offset points", color=SERIES[i % len(SERIES)]
-        )
+    shown = 0
+    for row in rows:
+        measured = means(row)
+        if "alignment" not in measured or "uniformity" not in measured:
+            continue
+        at = (measured["uniformity"].value, measured["alignment"].value)
+        score = f" {measured[column].value:.2f}" if column in measured else ""
+        color = _color(shown)
+        axes.plot(*at, "o", color=color)
+        axes.annotate(row["label"] + score, at, (6, 4), textcoords="offset points", color=color)
+        shown += 1
     axes.margins(0.25)
     axes.set(xlabel=UNITS["uniformity"], ylabel=UNITS["alignment"])
     return figure
 
 
-def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
+def cosines_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
     """Cosines of test pairs by bands of their gold score, all seeds together: medians, and the
     middle 80 %.
     """
     figure, axes = new_figure(3.3, 5.4)
     labels: list[str] = []
     for i, row in enumerate(rows):
-        sets = [cell.cosines() for cell in _finished(plan, row)]
-        chosen = [one.get("STSBenchmark") or next(iter(one.values())) for one in sets if one]
-        if not chosen:
+        bands = _cosine_bands(plan, row)
+        if not bands:
             continue
-        bands = by_gold_band(
-            np.concatenate([g for g, _ in chosen]), {"": np.concatenate([c for _, c in chosen])}
-        )
-        labels = [label for label, _ in bands]
-        for place, (_, values) in enumerate(bands):
-            if len(values[""]):
-                low, middle, high = np.quantile(values[""], [0.1, 0.5, 0.9])
-                y = place + 0.7 * (i + 0.5) / len(rows)
-                axes.hlines(
-                    y,
-                    low,
-                    high,
-                    color=SERIES[i % len(SERIES)],
-                    label=row["label"] if place == 0 else "",
-                )
-                axes.plot(middle, y, "o", color=SERIES[i % len(SERIES)])
+        labels = [*bands]
+        for place, cosines in enumerate(bands.values()):
+            if not len(cosines):
+                continue
+            low, middle, high = np.quantile(cosines, [0.1, 0.5, 0.9])
+            y = place + 0.7 * (i + 0.5) / len(rows)
+            label = row["label"] if place == 0 else ""
+            axes.hlines(y, low, high, color=_color(i), label=label)
+            axes.plot(middle, y, "o", color=_color(i))
     axes.set_yticks(np.arange(len(labels)) + 0.35, labels)
     axes.set(xlabel="cosine of the pair", ylabel="gold score")
     return figure
 
 
-def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
+def _cosine_bands(plan: StudyPlan, row: Record) -> dict[str, Vector]:
+    """Band of the gold score -> cosines (n,) of STS-B's pairs, or of the first test, of all seeds."""
+    golds: list[Any] = []
+    cosines: list[Any] = []
+    for cell in _finished_cells(plan, row):
+        tests = cell.cosines()
+        if tests:
+            gold, cosine = tests.get("STSBenchmark") or next(iter(tests.values()))
+            golds.append(gold)
+            cosines.append(cosine)
+    if not golds:
+        return {}
+    bands = by_gold_band(np.concatenate(golds), {"": np.concatenate(cosines)})
+    return {label: values[""] for label, values in bands}
+
+
+def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
     """Cosines of unrelated sentences of the corpus: a line for each row, all seeds together."""
     figure, axes = new_figure(2.9, 5.4)
     for i, row in enumerate(rows):
-        counts = [
-            record.get("in_batch") for cell in _finished(plan, row) if (record := cell.record())
-        ]
-        if known := [one for one in counts if one]:
-            total = np.sum(known, axis=0)
-            edges = np.linspace(-1, 1, len(total) + 1)
-            axes.stairs(
-                100 * total / total.sum(),
-                edges,
-                color=SERIES[i % len(SERIES)],
-                label=row["label"],
-                lw=1.5,
-            )
+        counts = [record["in_batch"] for record in _results(plan, row) if record.get("in_batch")]
+        if not counts:
+            continue
+        total = np.sum(counts, axis=0)  # (bins,)
+        edges = np.linspace(-1, 1, len(total) + 1)
+        percent = 100 * total / total.sum()
+        axes.stairs(percent, edges, color=_color(i), label=row["label"], lw=1.5)
     axes.set(xlabel="cosine of two sentences of the corpus", ylabel="% of the pairs")
     return figure
 
 
-def projection_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure:
+def projection_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
     """Sentences of the first seed of each row, projected (`isotrope.study.run_cell`), within the
     unit circle.
     """
-    found = {row["label"]: cell.record() for row in rows for cell in _finished(plan, row)[:1]}
-    planes = {
-        label: record["projection"]
-        for label, record in found.items()
-        if record and record.get("projection")
-    }
-    figure = Figure(figsize=(2.6 * max(1, len(planes)), 2.9))
-    for place, (label, points) in enumerate(planes.items()):
-        axes = figure.add_subplot(1, len(planes), place + 1)
-        axes.plot(*np.transpose(points), ".", color=SERIES[place % len(SERIES)], ms=3)
+    projections: dict[str, list[list[float]]] = {}
+    for row in rows:
+        for record in _results(plan, row)[:1]:
+            if record.get("projection"):
+                projections[row["label"]] = record["projection"]
+    figure = Figure(figsize=(2.6 * max(1, len(projections)), 2.9))
+    for place, (label, points) in enumerate(projections.items()):
+        axes = figure.add_subplot(1, len(projections), place + 1)
+        axes.plot(*np.transpose(points), ".", color=_color(place), ms=3)
         axes.add_patch(Circle((0, 0), 1, fill=False, color=RULE))
         axes.set(title=label, aspect="equal", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
     return figure
 
 
-def _finished(plan: StudyPlan, row: Record) -> list[Cell]:
+def _finished_cells(plan: StudyPlan, row: Record) -> list[Cell]:
     """The row's cells that have their numbers."""
     return [plan.cells[key] for seed, key in row["cells"].items() if seed in row["scores"]]
+
+
+def _results(plan: StudyPlan, row: Record) -> list[Mapping[str, Any]]:
+    """The records of the row's cells, those that are damaged left out."""
+    records = [cell.record() for cell in _finished_cells(plan, row)]
+    return [record for record in records if record]
 
 
 KINDS = {

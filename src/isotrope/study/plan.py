@@ -25,211 +25,153 @@ from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell
 from isotrope.study.rows import PlannedRow, check_step, expand_rows
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
-from isotrope.text import TextPath, TextSource, read_text
+from isotrope.text import Documents, TextPath, Texts, TextSource, read_text
 from isotrope.training.inputs import STUDENT, refuse_without_effect, training_text
 from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the study reads and writes."""
+class StudyPaths:
+    """Where a study writes, and where its data are."""
 
     output: Path
-    data: str | None = None
-    forced: tuple[str, ...] = ()  # --set: key=value over every cell
+    data: str | None = None  # the folder that holds ``senteval/``
 
 
 class StudyPlan:
     """All cells of a study. Everything is checked that can be checked before a model is loaded.
 
     A teacher comes before the cells that need it. Equal cells of several rows are one.
+
+    Args:
+        only: rows to keep; all if empty.
+        sweep: key -> values, over every row.
+        overrides: ``key=value`` over every cell whose preset has that component.
     """
 
     def __init__(
         self,
         spec: Spec,
-        place: Place,
+        paths: StudyPaths,
         only: Sequence[str] = (),
         sweep: Mapping[str, Sequence[Any]] | None = None,
+        overrides: Sequence[str] = (),
     ) -> None:
+        self.spec = spec
+        self.paths = paths
+        self.overrides = tuple(overrides)
+        self.inputs = StudyInputs(spec, paths)
         self.entries = expand_rows(spec, only, sweep)
         self.cells: dict[str, Cell] = {}  # key -> cell
         self.rows: dict[str, dict[int, str]] = {}  # label -> seed -> key
         self.models: dict[str, str] = {}  # a teacher's name -> key
-        self.spec, self.place, run = spec, place, spec.run
-        self.read, self.pairs = cache(read_preset), cache(self._pairs)
-        self.checksum = cache(
-            lambda name: file_checksum(Path(name)) if Path(name).is_file() else files_checksum(name)
-        )
-        self.opened = cache(self._opened)
-        self.documents = (
-            read_text(corpus_files(run.documents, place.data)) if run.documents else None
-        )
-        if self.documents and not make_document_tasks([*self.documents.documents().each()]).tasks:
-            remedy = f"name at least {FEWEST_TEXTS} documents of {FEWEST_WORDS} words or more"
-            raise UserError(f"study {spec.name}: documents: too few for a task", remedy)
-        for suite, asked in run.suites.items():
-            checked_tasks(suite, asked.tasks or None, asked.setting)
-        self.measured_on = {
-            suite: [
-                data_checksum(data_folder(place.data), MEASURED_BY[suite].folders),
-                asked.model_dump(mode="json"),
-            ]
-            for suite, asked in run.suites.items()
-        }
-        if run.test == "dev-half" and set(dev_names(run.dev or ())) <= SHIPPED_DEV:
-            problem = f"study {spec.name}: run.test = 'dev-half' without dev pairs of your own"
-            raise UserError(problem, "add --dev FILE.tsv, or judge by sts, stsb or none")
+
         for label, entry in self.entries.items():
-            seeds = range(run.seeds if entry.row.train else 1)
+            seeds = range(spec.run.seeds if entry.row.train else 1)
             try:
-                self.rows[label] = {seed: self._cell(entry, seed) for seed in seeds}
+                self.rows[label] = {seed: self._add_cell(entry, seed) for seed in seeds}
             except UserError as error:
                 raise UserError(
-                    f"study {spec.name}: row {label!r}: {error.problem}", error.remedy
+                    f"study {spec.name}: row {label!r}: {error.problem}", error.remedy, error.code
                 ) from error
-        recipes = [self.read(cell.row.preset, cell.overrides) for cell in self.cells.values()]
-        # by --rows, for one
-        left_out = [self.read(row.preset, row.set) for row in spec.rows.values()]
-        for one in (*run.set, *place.forced):
-            check_component(one, recipes if one in place.forced else recipes + left_out)
+        self._check_common_settings()
 
-    def _cell(
+    @property
+    def corpora(self) -> list[TextSource]:
+        """All text that cells learn from."""
+        return [*{id(cell.corpus): cell.corpus for cell in self.cells.values()}.values()]
+
+    def _check_common_settings(self) -> None:
+        """Refuse a setting that no row's preset has. The study's own may be for a row left out."""
+        planned = [
+            self.inputs.preset(cell.row.preset, cell.overrides) for cell in self.cells.values()
+        ]
+        in_file = [self.inputs.preset(row.preset, row.set) for row in self.spec.rows.values()]
+        for setting in self.spec.run.set:
+            check_component(setting, planned + in_file)
+        for setting in self.overrides:
+            check_component(setting, planned)
+
+    def _add_cell(
         self,
         entry: PlannedRow,
         seed: int,
         backbone: str | None = None,
         needed_by: tuple[str, ...] = (),
     ) -> str:
-        """Add a cell, and the cells that it needs, to the plan -> its key."""
-        row, run, made = entry.row, self.spec.run, self.cells
-        corpus, recipe = self.opened(row.documents, row.positive), self.read(row.preset, row.set)
-        check_step(row.then, words=row.vectors)
-        if row.then and row.train:
-            return self._behind(entry, seed, backbone)
-        needs: dict[str, None] = {}  # in order
+        """Add a cell, and the cells that it needs, to the plan -> its key.
 
-        def own(name: str) -> str:
-            """For a model that the study trains, its cell's key; for others their name."""
-            if name not in self.spec.teachers and name not in preset_names():
-                return name
-            if name in needed_by:
-                problem = f"the model {name} needs itself as a teacher or backbone"
-                raise UserError(problem, "give it other teachers or another backbone")
-            if name not in self.models:
-                model = self.spec.teachers.get(name) or TeacherSettings(preset=name)
-                if model.tuned:  # else trials and final runs would have different teachers
-                    problem = (
-                        f"the teacher {name} has the tuned settings of the row {model.tuned!r}"
-                    )
-                    raise UserError(
-                        problem, "search that row, and give its search.toml with --tuned"
-                    )
-                row = RowSettings(
-                    preset=model.preset, set=model.set, sentences=model.sentences or run.sentences
-                )
-                taught = PlannedRow(name, row, name)
-                self.models[name] = self._cell(
-                    taught, model.seed, model.backbone, (*needed_by, name)
-                )
-            needs[self.models[name]] = None
-            return self.models[name]
+        ``needed_by`` are the models whose training waits for this one.
+        """
+        check_step(entry.row.then, words=entry.row.vectors)
+        if entry.row.then and entry.row.train:
+            return self._add_step_behind(entry, seed, backbone)
+        preset = self.inputs.preset(entry.row.preset, entry.row.set)
+        start, base = self._start(entry.row, preset, backbone, needed_by)
 
-        def path(name: str) -> str:
-            return str(made[name].model.resolve()) if name in made else name
-
-        if (start := own(recipe.encoder.backbone)) in made:
-            base = str(made[start].settings["base"])
-        else:
-            base = start = run.vectors if row.vectors else backbone or run.backbone or start
-        overrides = self._overrides(row, recipe, base)
-        recipe = self.read(row.preset, overrides)
-        check_runnable(recipe)
-        if row.train:
-            refuse_without_effect(corpus, recipe)
-            count = (
-                len(training_text(corpus, recipe, None)) if row.sentences is None else row.sentences
-            )
-            if count < recipe.train.batch_size:
-                problem = f"{count} sentences do not fill a batch of {recipe.train.batch_size}"
-                raise UserError(problem, "take more sentences, or a smaller train.batch_size")
-        for label in row.teachers:
-            check_known(f"preset {recipe.name}: the teacher", label, recipe.teachers)
-        teachers = {
-            label: tuple(map(own, row.teachers.get(label) or table.get("models", ())))
-            for label, table in (recipe.teachers if row.train else {}).items()
-        }
-        # models that the study trains are named by their cells' keys, so the settings hold no paths
-        settings = recipe.model_dump(
-            mode="json", exclude_none=True, exclude={"name", "description"}
-        ) | {"base": base}
-        settings["encoder"]["backbone"] = start
-        for label, models in teachers.items():
-            settings["teachers"][label]["models"] = list(models)
-        if row.vectors:
+        corpus = self._text(entry.row, preset)
+        entry = _on_text(entry, corpus, preset)
+        overrides = self._overrides(entry.row, preset, base, corpus)
+        preset = self.inputs.preset(entry.row.preset, overrides)
+        check_runnable(preset)
+        if entry.row.train:
+            refuse_without_effect(corpus, preset)
+            _check_enough_text(entry.row, corpus, preset)
+        teachers = self._teachers(entry.row, preset, needed_by)
+        if entry.row.vectors:
             WordVectors(start)  # which refuses what is no such file
-        judging, selecting = self.pairs(tuple(recipe.train.select))
-        read = corpus.documents if recipe.pairs else corpus.texts
-        others = (
-            {start, *(model for models in teachers.values() for model in models)}
-            - needs.keys()
-            - {STUDENT}
+
+        settings = _settings(preset, base, start, teachers)
+        models = {start, *(model for models in teachers.values() for model in models)}
+        needs = tuple(
+            model for model in dict.fromkeys([start, *_flat(teachers)]) if model in self.cells
         )
-        decides = (
-            {
-                "files": {name: self.checksum(name) for name in sorted(others)},
-                "settings": {
-                    k: v
-                    for k, v in settings.items()
-                    if row.train or run.positives or k == "encoder"
-                },
-                "seed": seed,
-                "threads": run.threads,
-                "train": row.train,
-                "test": judging,
-                "suites": self.measured_on,
-                "text": [read().key, row.sentences]
-                if row.train or row.then or run.positives
-                else None,
-                "dev": selecting if row.train else None,
-            }
-            | ({"then": row.then} if row.then else {})
-            | ({"positives": True} if run.positives else {})
+        key = _checksum(
+            self._decides(entry.row, seed, preset, settings, corpus, models - {*needs, STUDENT})
         )
-        if self.documents:
-            decides["documents"] = self.documents.documents().key
-        key = _checksum(decides)
-        keep_model = not row.vectors and (run.keep_models or bool(needed_by))
         cell = Cell(
-            entry.label,
-            key,
-            self._folder(row, seed, key),
-            row,
-            run,
-            settings,
-            overrides,
-            path(start),
-            {label: tuple(map(path, models)) for label, models in teachers.items()},
-            seed,
-            row.sentences,
-            corpus,
-            self.place.data,
-            keep_model,
-            self.documents,
-            tuple(needs),
+            label=entry.label,
+            key=key,
+            folder=self._folder(entry.row, seed, key),
+            row=entry.row,
+            run=self.spec.run,
+            settings=settings,
+            overrides=overrides,
+            backbone=self._model_path(start),
+            teachers={
+                label: tuple(map(self._model_path, models)) for label, models in teachers.items()
+            },
+            seed=seed,
+            sentences=entry.row.sentences,
+            corpus=corpus,
+            data=self.paths.data,
+            keep_model=not entry.row.vectors and (self.spec.run.keep_models or bool(needed_by)),
+            documents=self.inputs.documents,
+            needs=needs,
         )
-        made[key] = replace(
-            made.get(key, cell), keep_model=keep_model or made.get(key, cell).keep_model
-        )
+        self._add(cell)
         return key
 
-    def _behind(self, entry: PlannedRow, seed: int, backbone: str | None) -> str:
-        """A trained row with a step behind its model. Rows with and without the step share one
-        training.
+    def _text(self, row: RowSettings, preset: Preset) -> TextSource:
+        """What a row reads. A preset that draws pairs reads whole documents, of which none is left
+        out.
+        """
+        keep_duplicates = self.spec.run.keep_duplicates and preset.pairs is None
+        return self.inputs.text(row.documents, row.positive, keep_duplicates)
+
+    def _add(self, cell: Cell) -> None:
+        """Add a cell. An equal one stays, which keeps its model if one of the two does."""
+        planned = self.cells.get(cell.key, cell)
+        keep_model = planned.keep_model or cell.keep_model
+        self.cells[cell.key] = replace(planned, keep_model=keep_model)
+
+    def _add_step_behind(self, entry: PlannedRow, seed: int, backbone: str | None) -> str:
+        """Add a trained row with a step behind its model -> its key. Rows with and without the step
+        share one training.
         """
         row = entry.row
-        bare = replace(entry, row=row.model_copy(update={"then": ""}))
-        trained = self._cell(bare, seed, backbone, needed_by=(f"then = {row.then}",))
+        without_step = replace(entry, row=row.model_copy(update={"then": ""}))
+        trained = self._add_cell(without_step, seed, backbone, needed_by=(f"then = {row.then}",))
         cell = self.cells[trained]
         key = _checksum([trained, row.then])
         self.cells[key] = replace(
@@ -237,7 +179,7 @@ class StudyPlan:
             label=entry.label,
             key=key,
             folder=self._folder(row, seed, key),
-            row=row.model_copy(update={"train": False}),
+            row=row.model_copy(update={"train": False, "sentences": cell.sentences}),
             backbone=str(cell.model.resolve()),
             needs=(trained,),
             teachers={},
@@ -245,95 +187,309 @@ class StudyPlan:
         )
         return key
 
-    @property
-    def corpora(self) -> list[TextSource]:
-        """All text that cells learn from."""
-        return [*{id(cell.corpus): cell.corpus for cell in self.cells.values()}.values()]
+    def _start(
+        self, row: RowSettings, preset: Preset, backbone: str | None, needed_by: tuple[str, ...]
+    ) -> tuple[str, str]:
+        """What the training begins with, and the untrained model below it.
 
-    def _opened(self, documents: str, positive: str) -> TextSource:
-        """The text of the run, or the row's own."""
+        Both are one name, unless the study trains the first: then it is its cell's key.
+        """
+        start = self._reference(preset.encoder.backbone, needed_by)
+        if start in self.cells:
+            return start, str(self.cells[start].settings["base"])
         run = self.spec.run
-        named = (run.row_documents[documents],) if documents else run.corpus
-        split = None if documents else run.split
-        files = corpus_files(named, self.place.data)
-        return read_text(
-            files, positive=positive or None, split=split, keep_duplicates=run.keep_duplicates
+        if row.vectors:
+            return run.vectors, run.vectors
+        name = backbone or run.backbone or start
+        return name, name
+
+    def _reference(self, name: str, needed_by: tuple[str, ...]) -> str:
+        """For a model that the study trains, its cell's key; for others their name."""
+        if name not in self.spec.teachers and name not in preset_names():
+            return name
+        if name in needed_by:
+            raise UserError(
+                f"the model {name} needs itself as a teacher or backbone",
+                "give it other teachers or another backbone",
+                "model-needs-itself",
+            )
+        if name not in self.models:
+            self.models[name] = self._add_teacher(name, needed_by)
+        return self.models[name]
+
+    def _add_teacher(self, name: str, needed_by: tuple[str, ...]) -> str:
+        """Add the cell of a model that rows share -> its key."""
+        teacher = self.spec.teachers.get(name) or TeacherSettings(preset=name)
+        if teacher.tuned:  # else trials and final runs would have different teachers
+            raise UserError(
+                f"the teacher {name} has the tuned settings of the row {teacher.tuned!r}",
+                "search that row, and give its search.toml with --tuned",
+                "no-settings",
+            )
+        row = RowSettings(
+            preset=teacher.preset,
+            set=teacher.set,
+            sentences=teacher.sentences or self.spec.run.sentences,
         )
+        entry = PlannedRow(name, row, name)
+        return self._add_cell(entry, teacher.seed, teacher.backbone, (*needed_by, name))
 
-    def _folder(self, row: RowSettings, seed: int, key: str) -> Path:
-        return self.place.output / "cells" / f"{Path(row.preset).stem}-seed-{seed}-{key[:8]}"
+    def _teachers(
+        self, row: RowSettings, preset: Preset, needed_by: tuple[str, ...]
+    ) -> dict[str, tuple[str, ...]]:
+        """Label of a teacher -> its models, each a name or a cell's key."""
+        for label in row.teachers:
+            check_known(f"preset {preset.name}: the teacher", label, preset.teachers)
+        if not row.train:
+            return {}
+        teachers: dict[str, tuple[str, ...]] = {}
+        for label, table in preset.teachers.items():
+            names = row.teachers.get(label) or table.get("models", ())
+            teachers[label] = tuple(self._reference(name, needed_by) for name in names)
+        return teachers
 
-    def _pairs(self, select: tuple[str, ...]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-        """Checksums of the pairs that judge a cell, and of those that select its model."""
+    def _decides(
+        self,
+        row: RowSettings,
+        seed: int,
+        preset: Preset,
+        settings: Mapping[str, Any],
+        corpus: TextSource,
+        untrained: set[str],
+    ) -> dict[str, Any]:
+        """Everything that decides a cell's result; ``untrained`` models count by their files."""
         run = self.spec.run
-        judging, selecting = named_pairs(run.dev, select, run.labels, self.place.data)
-        judged = {
-            task: {part: pairs.checksum() for part, pairs in parts.items()}
-            for task, parts in judging.items()
+        pairs = self.inputs.pairs(tuple(preset.train.select))
+        reads_text = row.train or row.then or run.positives
+        text: Documents | Texts | None = None
+        if reads_text:
+            text = corpus.documents() if preset.pairs else corpus.texts()
+        decides: dict[str, Any] = {
+            "files": {name: self.inputs.checksum(name) for name in sorted(untrained)},
+            "settings": {
+                name: value
+                for name, value in settings.items()
+                if row.train or run.positives or name == "encoder"
+            },
+            "seed": seed,
+            "threads": run.threads,
+            "train": row.train,
+            "test": pairs.judging,
+            "suites": self.inputs.measured_on,
+            "text": [text.key, row.sentences] if text else None,
+            "dev": pairs.selecting if row.train else None,
         }
-        return judged, {name: pairs.checksum() for name, pairs in selecting.items()}
+        if row.then:
+            decides["then"] = row.then
+        if run.positives:
+            decides["positives"] = True
+        if self.inputs.documents:
+            decides["documents"] = self.inputs.documents.documents().key
+        return decides
 
-    def _overrides(self, row: RowSettings, recipe: Preset, base: str) -> tuple[str, ...]:
+    def _overrides(
+        self, row: RowSettings, preset: Preset, base: str, corpus: TextSource
+    ) -> tuple[str, ...]:
         """Common settings, the backbone's, the row's own (which alone may add a component), those
         of the command line.
 
         The last one wins; then the keys of ``scale`` shrink with the row's share of the sentences.
         """
         needed = self.spec.backbones[base].set if base in self.spec.backbones else ()
-        common = [one for one in (*self.spec.run.set, *needed) if has_component(one, recipe)]
-        found = (
-            *common,
-            *row.set,
-            *(one for one in self.place.forced if has_component(one, recipe)),
+        common = [key for key in (*self.spec.run.set, *needed) if has_component(key, preset)]
+        forced = [key for key in self.overrides if has_component(key, preset)]
+        overrides = (*common, *row.set, *forced)
+        if not row.scale:
+            return overrides
+        train = self.inputs.preset(row.preset, overrides).train
+        whole = self.spec.run.sentences or len(corpus.texts())
+        share = 1.0 if row.sentences is None else row.sentences / whole
+        shrunk = [
+            f"{key}={max(1, round(share * getattr(train, key.removeprefix('train.'))))}"
+            for key in row.scale
+        ]
+        return (*overrides, *shrunk)
+
+    def _model_path(self, reference: str) -> str:
+        """The folder of a model that the study trains; the name of any other."""
+        if reference in self.cells:
+            return str(self.cells[reference].model.resolve())
+        return reference
+
+    def _folder(self, row: RowSettings, seed: int, key: str) -> Path:
+        return self.paths.output / "cells" / f"{Path(row.preset).stem}-seed-{seed}-{key[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class PairChecksums:
+    """The pairs that judge a cell and those that select its model, by what they hold."""
+
+    judging: dict[str, dict[str, str]]  # task -> part -> checksum
+    selecting: dict[str, str]  # name -> checksum
+
+
+class StudyInputs:
+    """What a study reads: presets, text, pairs, models and suites, each read once."""
+
+    def __init__(self, spec: Spec, paths: StudyPaths) -> None:
+        self.spec = spec
+        self.paths = paths
+        self.preset = cache(read_preset)
+        self.text = cache(self._text)
+        self.pairs = cache(self._pairs)
+        self.checksum = cache(_model_checksum)
+        self.documents = self._documents()
+        self.measured_on = self._measured_on()
+        if spec.run.test == "dev-half" and set(dev_names(spec.run.dev or ())) <= SHIPPED_DEV:
+            raise UserError(
+                f"study {spec.name}: run.test = 'dev-half' without dev pairs of your own",
+                "add --dev FILE.tsv, or judge by sts, stsb or none",
+                "no-dev-pairs",
+            )
+
+    def _documents(self) -> TextSource | None:
+        """The documents whose tasks judge too."""
+        if not self.spec.run.documents:
+            return None
+        source = read_text(corpus_files(self.spec.run.documents, self.paths.data))
+        if not make_document_tasks([*source.documents().each()]).tasks:
+            raise UserError(
+                f"study {self.spec.name}: documents: too few for a task",
+                f"name at least {FEWEST_TEXTS} documents of {FEWEST_WORDS} words or more",
+                "too-few-documents",
+            )
+        return source
+
+    def _measured_on(self) -> dict[str, list[Any]]:
+        """Suite -> checksum of its data, and how it measures."""
+        measured_on: dict[str, list[Any]] = {}
+        for suite, settings in self.spec.run.suites.items():
+            checked_tasks(suite, settings.tasks or None, settings.setting)
+        for suite, settings in self.spec.run.suites.items():
+            checksum = data_checksum(data_folder(self.paths.data), MEASURED_BY[suite].folders)
+            measured_on[suite] = [checksum, settings.model_dump(mode="json")]
+        return measured_on
+
+    def _text(self, documents: str, positive: str, keep_duplicates: bool) -> TextSource:
+        """The text of the run, or that of a row with ``documents`` of its own."""
+        run = self.spec.run
+        patterns = (run.row_documents[documents],) if documents else run.corpus
+        return read_text(
+            corpus_files(patterns, self.paths.data),
+            positive=positive or None,
+            split=None if documents else run.split,
+            keep_duplicates=keep_duplicates,
         )
-        train = self.read(row.preset, found).train
-        share = (
-            row.sentences / self.spec.run.sentences
-            if row.sentences and self.spec.run.sentences
-            else 1.0
+
+    def _pairs(self, select: tuple[str, ...]) -> PairChecksums:
+        run = self.spec.run
+        judging, selecting = named_pairs(run.dev, select, run.labels, self.paths.data)
+        return PairChecksums(
+            judging={
+                task: {part: pairs.checksum() for part, pairs in parts.items()}
+                for task, parts in judging.items()
+            },
+            selecting={name: pairs.checksum() for name, pairs in selecting.items()},
         )
-        scaled = ((key, share * getattr(train, key.removeprefix("train."))) for key in row.scale)
-        return (*found, *(f"{key}={max(1, round(value))}" for key, value in scaled))
+
+
+def _model_checksum(name: str) -> str:
+    return file_checksum(Path(name)) if Path(name).is_file() else files_checksum(name)
+
+
+def _on_text(entry: PlannedRow, corpus: TextSource, preset: Preset) -> PlannedRow:
+    """The entry with a share of the text as a number of its rows."""
+    if entry.share is None:
+        return entry
+    return entry.on_text(len(training_text(corpus, preset, None)))
+
+
+def _check_enough_text(row: RowSettings, corpus: TextSource, preset: Preset) -> None:
+    """Refuse a text that does not fill a batch, and a sample that is larger than the text."""
+    total = len(training_text(corpus, preset, None))
+    count = total if row.sentences is None else row.sentences
+    if count > total:
+        dropped = preset.pairs is None and not corpus.keep_duplicates
+        remedy = f"take at most {total}, or leave --sentences out for all of them"
+        raise UserError(
+            f"{count} sentences of a text that has {total}"
+            + (" different ones" if dropped else ""),
+            remedy + (", or add --keep-duplicates" if dropped else ""),
+            "sample-larger-than-text",
+        )
+    if count < preset.train.batch_size:
+        raise UserError(
+            f"{count} sentences do not fill a batch of {preset.train.batch_size}",
+            "take more sentences, or a smaller train.batch_size",
+            "batch-larger-than-text",
+        )
+
+
+def _settings(
+    preset: Preset, base: str, start: str, teachers: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """The resolved preset. Models that the study trains are named by their cells' keys, so that it
+    holds no paths.
+    """
+    settings = preset.model_dump(mode="json", exclude_none=True, exclude={"name", "description"})
+    settings["base"] = base
+    settings["encoder"]["backbone"] = start
+    for label, models in teachers.items():
+        settings["teachers"][label]["models"] = list(models)
+    return settings
+
+
+def _flat(teachers: Mapping[str, Sequence[str]]) -> list[str]:
+    return [model for models in teachers.values() for model in models]
 
 
 def _checksum(decides: Any) -> str:
     return xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())[:16]
 
 
-def has_component(override: str, recipe: Preset) -> bool:
+def has_component(override: str, preset: Preset) -> bool:
     """Whether a ``key`` or ``key=value`` is of the run as a whole, or of a component that the
     preset has.
     """
     stage, _, rest = override.partition("=")[0].strip().partition(".")
     label = rest.split(".")[0]
     if stage == READING:
-        return recipe.pairs is not None
+        return preset.pairs is not None
     if stage not in STAGES:
         return True
-    return label in RESERVED or label in (getattr(recipe, stage) or {})
+    return label in RESERVED or label in (getattr(preset, stage) or {})
 
 
-def check_component(override: str, recipes: Iterable[Preset], where: str = "") -> None:
+def check_component(override: str, presets: Iterable[Preset], where: str = "") -> None:
     """Refuse a ``key`` or ``key=value`` that none of the presets takes."""
-    if not any(has_component(override, recipe) for recipe in recipes):
+    if not any(has_component(override, preset) for preset in presets):
         raise UserError(
-            f"{where}{override}: no row has such a component", "correct the key, or leave it out"
+            f"{where}{override}: no row has such a component",
+            "correct the key, or leave it out",
+            "no-such-component",
         )
 
 
 def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
     """Files that a study's patterns name, in the current folder or else in the data folder."""
     if not patterns:
-        raise UserError("the study names no corpus", "add --documents FILE, or run.corpus")
-    found: list[str] = []
-    for pattern in patterns:
-        places = Path(pattern), Path(data or "", pattern)
-        named = [place for place in places if place.exists()][:1]  # a file name may contain * or ?
-        globbed = (sorted(Path(at.anchor).glob(str(at.relative_to(at.anchor)))) for at in places)
-        matches = [pattern] if is_url(pattern) else named or next(filter(None, globbed), [])
-        if not matches:
-            raise UserError(
-                f"{pattern} does not exist", "check the path, or give --documents or --data"
-            )
-        found += map(TextPath, matches)
-    return tuple(found)
+        raise UserError(
+            "the study names no corpus", "add --documents FILE, or run.corpus", "no-corpus"
+        )
+    return tuple(TextPath(file) for pattern in patterns for file in _matches(pattern, data))
+
+
+def _matches(pattern: str, data: str | None) -> list[str]:
+    if is_url(pattern):
+        return [pattern]
+    candidates = (Path(pattern), Path(data or "", pattern))
+    for path in candidates:  # a file name may contain * or ?
+        if path.exists():
+            return [str(path)]
+    for path in candidates:
+        relative = path.relative_to(path.anchor)
+        if matches := sorted(Path(path.anchor).glob(str(relative))):
+            return [str(match) for match in matches]
+    raise UserError(
+        f"{pattern} does not exist", "check the path, or give --documents or --data", "missing-path"
+    )

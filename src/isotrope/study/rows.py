@@ -2,10 +2,8 @@
 
 import itertools
 import json
-import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from isotrope.errors import UserError, check_known
@@ -27,6 +25,16 @@ class PlannedRow:
     row: RowSettings  # with the settings and the sentences of the sweep
     base: str
     at: Mapping[str, Any] = field(default_factory=dict)
+    # of the whole text, if the row has a share of it: a number of sentences once the text is read
+    share: float | None = None
+
+    def on_text(self, sentences: int) -> "PlannedRow":
+        """The entry for a text of so many sentences: its share becomes a number of them."""
+        if self.share is None:
+            return self
+        count = None if self.share == 1 else round(self.share * sentences)
+        row = self.row.model_copy(update={SENTENCES: count})
+        return replace(self, row=row, share=None)
 
 
 def expand_rows(
@@ -37,129 +45,132 @@ def expand_rows(
     ``only`` names the rows to keep, before or after expansion (all if empty). ``sweep`` goes over
     every row.
     """
-    everything: dict[str, PlannedRow] = {}
+    entries: dict[str, PlannedRow] = {}
     for base, row in spec.rows.items():
-        # an untrained row has no other keys than its step's sentences
-        swept = {**row.sweep, **(sweep or {})}.items()
-        axes = {
-            key: values
-            for key, values in swept
-            if (row.train or (row.then and key == SENTENCES))
-            and not (row.documents and key == SENTENCES)
-        }
-        for values in itertools.product(*axes.values()):
-            at = dict(zip(axes, values, strict=True))
-            label = ", ".join(
-                [
-                    base,
-                    *(f"{key.rsplit('.', 1)[-1]} = {_short(value)}" for key, value in at.items()),
-                ]
-            )
-            if label in everything:
-                problem = f"study {spec.name}: two rows are called {label!r}"
-                raise UserError(problem, "rename one, or name each value once")
-            settings = [
-                f"{key}={json.dumps(value)}" for key, value in at.items() if key != SENTENCES
-            ]
-            own = {
-                "set": (*row.set, *settings),
-                SENTENCES: _count(spec, label, at.get(SENTENCES, row.sentences), row),
-            }
-            everything[label] = PlannedRow(label, row.model_copy(update=own), base, at)
-    _check_names(spec, everything, only)
-    return {
-        label: entry
-        for label, entry in everything.items()
-        if not only or {label, entry.base} & set(only)
-    }
+        for entry in _entries_of(spec, base, row, sweep or {}):
+            if entry.label in entries:
+                raise UserError(
+                    f"study {spec.name}: two rows are called {entry.label!r}",
+                    "rename one, or name each value once",
+                    "same-name",
+                )
+            entries[entry.label] = entry
+    _check_names(spec, entries, only)
+    if not only:
+        return entries
+    return {label: entry for label, entry in entries.items() if label in only or entry.base in only}
 
 
-def training(row: RowSettings) -> str:
-    """Equal for rows with the same training, whatever their ``then``."""
-    reads = {"sentences", "documents", "positive"}
-    return row.model_dump_json(
-        include={"preset", "set", "teachers", "sweep", "scale", "search"} | reads
+def _entries_of(
+    spec: Spec, base: str, row: RowSettings, sweep: Mapping[str, Sequence[Any]]
+) -> Iterator[PlannedRow]:
+    """The entries of one row: one for each combination of swept values."""
+    axes = {key: values for key, values in {**row.sweep, **sweep}.items() if _is_swept(key, row)}
+    for values in itertools.product(*axes.values()):
+        at = dict(zip(axes, values, strict=True))
+        yield _entry(spec, base, row, at)
+
+
+def _is_swept(key: str, row: RowSettings) -> bool:
+    """Whether a row has the key: an untrained one has its step's sentences only."""
+    if key == SENTENCES:
+        return not row.documents and (row.train or bool(row.then))
+    return row.train
+
+
+def _entry(spec: Spec, base: str, row: RowSettings, at: Mapping[str, Any]) -> PlannedRow:
+    names = [f"{key.rsplit('.', 1)[-1]} = {_short(value)}" for key, value in at.items()]
+    label = ", ".join([base, *names])
+    settings = [f"{key}={json.dumps(value)}" for key, value in at.items() if key != SENTENCES]
+    common = None if row.documents else spec.run.sentences
+    requested = at.get(SENTENCES, row.sentences)
+    if requested is not None:
+        _check_sentences(spec, label, requested)
+    is_share_of_text = requested is not None and requested <= 1 and common is None
+    changed = row.model_copy(
+        update={"set": (*row.set, *settings), SENTENCES: _count(requested, common)}
     )
+    return PlannedRow(label, changed, base, at, float(requested) if is_share_of_text else None)
 
 
-def with_tuned(
-    spec: Spec, file: str | Path, only: Sequence[str] = (), *, search: bool = False
-) -> Spec:
-    """The study, its rows and teachers with the best settings that a search found
-    (``search.toml``).
-
-    In a ``search``, the teachers alone have them: the rows are what it searches.
-
-    UserError: the file is no search.toml, or lacks a trained row (of those in ``only``).
-    """
-    try:
-        found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
-        own = {k: tuple(map(str, row["set"])) for k, row in found.items() if k in spec.rows}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        own = {}
-    best = {training(spec.rows[k]): settings for k, settings in reversed(own.items())}
-    needed = [entry.base for entry in expand_rows(spec, only).values() if entry.row.train]
-    if search:
-        needed = [one.tuned for one in spec.teachers.values() if one.tuned]
-    lost = next((label for label in needed if training(spec.rows[label]) not in best), "")
-    if lost or (search and not needed):
-        remedy = "name the search.toml that --search wrote for all these rows"
-        problem = (
-            f"{file} has no settings for the row {lost!r}"
-            if lost
-            else f"{file} has no effect: no teacher is tuned"
+def _check_sentences(spec: Spec, label: str, requested: Any) -> None:
+    if not isinstance(requested, int | float) or requested <= 0:
+        raise UserError(
+            f"study {spec.name}: row {label!r}: sentences = {requested!r} is not possible",
+            "choose a number, or a share of the text up to 1",
+            "impossible-value",
         )
-        raise UserError(problem, remedy if lost else "leave --tuned out")
-    more = {k: own.get(k, best.get(training(row), ())) for k, row in spec.rows.items() if row.train}
-    taught = {
-        name: one.model_copy(update={"set": (*one.set, *best[found]), "tuned": ""})
-        if found in best
-        else one
-        for name, one in spec.teachers.items()
-        for found in [training(spec.rows[one.tuned]) if one.tuned else ""]
-    }
-    rows = {
-        k: row.model_copy(update={"set": (*row.set, *more.get(k, ()))})
-        for k, row in spec.rows.items()
-    }
-    return spec.model_copy(update={"teachers": taught} | ({} if search else {"rows": rows}))
 
 
-def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[str]) -> None:
-    rows = {*entries, *(entry.base for entry in entries.values())}
-    swept = {
-        k
-        for entry in entries.values()
-        for k, value in entry.at.items()
-        if isinstance(value, int | float)
-    }
-    named = [("--rows:", name, rows) for name in only]
-    named += [("run.baseline =", spec.run.baseline, rows)] if spec.run.baseline else []
-    for label, claim in spec.claims.items():
-        named += [
-            (f"claims.{label}:", side, {*rows, *spec.teachers})
-            for side in (claim.better, claim.than)
-        ]
-    for label, figure in spec.figures.items():
-        named += [(f"figures.{label}.rows:", name, rows) for name in figure.rows]
-        named += [(f"figures.{label}.x =", figure.x, swept)] if figure.kind == "sweep" else []
-    for place, name, known in named:
-        if name in spec.reference.keys() - rows:
-            file = missing_file(spec.reference[name], spec.run)
-            remedy = f"name its {file[0]} with {file[1]}" if file else "name a row that is run"
-            raise UserError(
-                f"study {spec.name}: {place} {name!r} has printed numbers alone", remedy
-            )
-        check_known(f"study {spec.name}: {place}", name, sorted(known))
+def _count(requested: int | float | None, common: int | None) -> int | None:
+    """How many sentences a row takes; up to 1 is a share of the study's number of sentences.
+
+    None: all of them, or a share of a text that is not read yet.
+    """
+    if requested is None:
+        return common
+    if requested > 1:
+        return int(requested)
+    return None if common is None else round(requested * common)
 
 
 def _short(value: Any) -> str:
-    return (
-        value
-        if isinstance(value, str)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else json.dumps(value)
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mention:
+    """A name that an option or a key of the file gives, and the names that are possible there."""
+
+    where: str
+    name: str
+    possible: set[str]
+
+
+def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[str]) -> None:
+    """Refuse names of rows, teachers and keys that the study does not have."""
+    rows = {*entries, *(entry.base for entry in entries.values())}
+    for mention in _mentions(spec, entries, rows, only):
+        if mention.name in spec.reference.keys() - rows:
+            raise _printed_alone(spec, mention)
+        check_known(f"study {spec.name}: {mention.where}", mention.name, sorted(mention.possible))
+
+
+def _mentions(
+    spec: Spec, entries: Mapping[str, PlannedRow], rows: set[str], only: Sequence[str]
+) -> Iterator[_Mention]:
+    for name in only:
+        yield _Mention("--rows:", name, rows)
+    if spec.run.baseline:
+        yield _Mention("run.baseline =", spec.run.baseline, rows)
+    for label, claim in spec.claims.items():
+        for side in (claim.better, claim.than):
+            yield _Mention(f"claims.{label}:", side, {*rows, *spec.teachers})
+
+    swept_numbers = {
+        key
+        for entry in entries.values()
+        for key, value in entry.at.items()
+        if isinstance(value, int | float)
+    }
+    for label, figure in spec.figures.items():
+        for name in figure.rows:
+            yield _Mention(f"figures.{label}.rows:", name, rows)
+        if figure.kind == "sweep":
+            yield _Mention(f"figures.{label}.x =", figure.x, swept_numbers)
+
+
+def _printed_alone(spec: Spec, mention: _Mention) -> UserError:
+    missing = missing_file(spec.reference[mention.name], spec.run)
+    remedy = "name a row that is run"
+    if missing:
+        remedy = f"name its {missing.content} with {missing.option}"
+    return UserError(
+        f"study {spec.name}: {mention.where} {mention.name!r} has printed numbers alone",
+        remedy,
+        "not-run",
     )
 
 
@@ -167,24 +178,14 @@ def check_step(then: str, words: bool) -> None:
     """Check that the step that a row's ``then`` names can stand behind the row's model, or its
     ``words``.
     """
-    step = post_step(then, f"then = {then!r}") if then else None
-    if step and (
-        step.fit != TARGET or step.sentences is not None or (isinstance(step, Sif) and not words)
-    ):
-        remedy = "write whitening or flow, fitted on the row's sentences or with fit=target; sif if vectors = true"
-        raise UserError(f"then = {then!r} is not possible", remedy)
-
-
-def _count(spec: Spec, label: str, asked: Any, row: RowSettings) -> int | None:
-    """How many sentences a row takes. Up to 1 it is a share of the run's; documents of its own are
-    read whole.
-    """
-    common = None if row.documents else spec.run.sentences
-    if asked is None:
-        return common
-    if not isinstance(asked, int | float) or asked <= 0 or (asked <= 1 and common is None):
-        remedy = "choose a number, or with run.sentences a share of them"
+    if not then:
+        return
+    step = post_step(then, f"then = {then!r}")
+    fits_elsewhere = step.fit != TARGET or step.sentences is not None
+    if fits_elsewhere or (isinstance(step, Sif) and not words):
         raise UserError(
-            f"study {spec.name}: row {label!r}: sentences = {asked!r} is not possible", remedy
+            f"then = {then!r} is not possible",
+            "write whitening or flow, fitted on the row's sentences or with fit=target; sif if "
+            "vectors = true",
+            "impossible-step",
         )
-    return round(asked * (common or 0)) if asked <= 1 else int(asked)

@@ -24,6 +24,7 @@ from isotrope.evaluation.models import RememberingEncoder
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
+from isotrope.post.flow import Flow
 from isotrope.post.names import post_step
 from isotrope.preset.preset import EncoderSettings, build_objective, read_preset
 from isotrope.report.space import pair_cosines
@@ -42,7 +43,8 @@ from isotrope.views.mlp import MLP
 
 BATCH, BINS = 256, 40  # sentences whose cosines are counted (DCLR Fig. 1), and bins from -1 to 1
 BATCHES = 8  # whose positives are measured
-MOST = 20_000  # sentences that fit a step: a covariance of 768 channels changes little after that
+# sentences that fit a linear step: a covariance of 768 channels changes little after that
+SENTENCES_FOR_A_STEP = 20_000
 
 
 def run_cell(cell: Cell, console: Console | None = None) -> Record:
@@ -151,7 +153,9 @@ def with_post_step(encoder: Encoder, cell: Cell) -> Encoder:
     step = post_step(cell.row.then, "then")
     if "fit" in step.model_fields_set:
         return step.behind(encoder)
-    return RememberingEncoder(step.behind(encoder).fit(_sample(cell).texts(MOST)))
+    # A flow is trained: the sentences are its steps, so it takes all of them.
+    limit = None if isinstance(step, Flow) else SENTENCES_FOR_A_STEP
+    return RememberingEncoder(step.behind(encoder).fit(_sample(cell).texts(limit)))
 
 
 def _sample(cell: Cell) -> Sample:

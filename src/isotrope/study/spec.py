@@ -1,6 +1,7 @@
 """A study's file: rows, seeds, teachers, published numbers and claims, as checked records."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -23,14 +24,20 @@ from isotrope.types import Count, NonNegative
 
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Sentences = Annotated[int, Field(ge=2)]
-# one needs no list
-Listed = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+
+
+def _listed(value: Any) -> Any:
+    """One name needs no list."""
+    return (value,) if isinstance(value, str) else value
+
+
+Listed = BeforeValidator(_listed)
 Names = Annotated[tuple[str, ...], Listed]
 Values = Annotated[tuple[Any, ...], Field(min_length=1)]
 Suites = Literal["transfer", "ranking", "geometry", "retrieval"]  # those whose results have columns
 
 
-def _known(column: str) -> str:
+def _known_column(column: str) -> str:
     if column not in KNOWN:
         raise PydanticCustomError(
             "column", "it should be one of {known}", {"known": ", ".join(KNOWN)}
@@ -38,15 +45,16 @@ def _known(column: str) -> str:
     return column
 
 
-Column = Annotated[str, AfterValidator(_known)]
+Column = Annotated[str, AfterValidator(_known_column)]
 Choices = Annotated[tuple[bool | int | float | str, ...], Field(min_length=1)]  # of a search
 Published = dict[Column, float]  # column -> the printed number
 
 
-class _Record(BaseModel, extra="forbid", frozen=True): ...
+class _Table(BaseModel, extra="forbid", frozen=True):
+    """A table of the study's file."""
 
 
-class SuiteSettings(_Record):
+class SuiteSettings(_Table):
     """``[run.suites] NAME = {…}``: how a suite of isotrope evaluate measures every cell."""
 
     tasks: Names = ()  # (): all
@@ -56,13 +64,14 @@ class SuiteSettings(_Record):
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16: quicker, where the processor has it
 
 
-class CommonSettings(_Record):
+class CommonSettings(_Table):
     """``[run]``: what all rows have in common."""
 
     # files, folders or patterns, relative to the data folder or to the present one
     corpus: Names = ()
     split: str | None = None  # "sentences": of the texts, as in isotrope train
-    keep_duplicates: bool = False  # of the text, as in isotrope train
+    # of the text, as in isotrope train; published numbers of steps need it
+    keep_duplicates: bool = False
     sentences: Sentences | None = None  # a random sample of so many; None: all
     seeds: Count = 5  # each row is trained with the seeds 0 … seeds − 1
     backbone: str | None = None  # instead of the presets' own
@@ -91,7 +100,7 @@ class CommonSettings(_Record):
         return None if self.test == "dev-half" else self.test
 
 
-class BackboneSettings(_Record):
+class BackboneSettings(_Table):
     """``[backbones."NAME"]``: settings that this backbone needs, where a row's preset has that
     component.
     """
@@ -99,7 +108,7 @@ class BackboneSettings(_Record):
     set: Names
 
 
-class TeacherSettings(_Record):
+class TeacherSettings(_Table):
     """``[teachers.NAME]``: a model that is trained first and shared by rows and seeds."""
 
     preset: str
@@ -110,7 +119,7 @@ class TeacherSettings(_Record):
     tuned: str = ""  # a trained row: with --tuned, its best settings are this teacher's too
 
 
-class Range(_Record):
+class Range(_Table):
     """Values between two bounds, for a search; with ``log``, each order of magnitude is as likely."""
 
     low: FiniteFloat
@@ -126,12 +135,15 @@ class Range(_Record):
         return self
 
 
-class Reference(_Record):
+class Reference(_Table):
     """``[reference."NAME"]``: published numbers of a method that is not run."""
 
     published: Published = {}
     published_sd: Published = {}
     source: str = ""
+    # what is different behind the published numbers, such as another text. A row with ``documents``
+    # too reads the run's text until their file is named, and then nothing is different.
+    differs: str = ""
 
 
 class RowSettings(Reference):
@@ -142,7 +154,8 @@ class RowSettings(Reference):
     preset: str = "simcse"
     set: Names = ()
     teachers: dict[str, Names] = {}  # a preset's teacher -> its models
-    # key -> values; the key "sentences" takes numbers, or shares (≤ 1) of the run's
+    # key -> values; the key "sentences" takes numbers, or shares (≤ 1) of the run's sentences, or
+    # of the whole text
     sweep: dict[str, Values] = {}
     # more keys for this row's search; the same key replaces the study's
     search: dict[str, Range | Choices] = {}
@@ -153,13 +166,14 @@ class RowSettings(Reference):
     # test's
     then: str = ""
     train: bool = True  # False: the backbone as it is, read with the preset's pooling
-    # without their file, these two have published numbers alone
+    # without their file, a row with one of these two has published numbers alone
     vectors: bool = False  # True: the word vectors of run.vectors, averaged
-    documents: str = ""  # a name in run.row_documents: the row reads these, and not run.corpus
+    # a name in run.row_documents: the row reads these, and not run.corpus; see also ``differs``
+    documents: str = ""
     positive: str = ""  # with ``documents``: the column of a positive for each text
 
 
-class Claim(_Record):
+class Claim(_Table):
     """``[claims."NAME"]``: what a paper says about two rows (or about a row and a teacher)."""
 
     better: str
@@ -185,22 +199,27 @@ class Claim(_Record):
         return self
 
 
-def _of_each(claims: dict[str, Claim]) -> dict[str, Claim]:
-    """A claim with ``each`` as one for each name."""
-    found: dict[str, Claim] = {}
-    for label, one in claims.items():
-        for name in one.each:
-            texts = {
-                key: getattr(one, key).replace("{}", name)
-                for key in ("better", "than", "text", "source")
-            }
-            found[f"{label}: {name}"] = one.model_copy(update=texts)
-        if not one.each:
-            found[label] = one
-    return found
+def _claims_of_each(claims: dict[str, Claim]) -> dict[str, Claim]:
+    """The claims, where one with ``each`` has become one for each name."""
+    expanded: dict[str, Claim] = {}
+    for label, claim in claims.items():
+        if not claim.each:
+            expanded[label] = claim
+        for name in claim.each:
+            expanded[f"{label}: {name}"] = _claim_for(claim, name)
+    return expanded
 
 
-class FigureSettings(_Record):
+def _claim_for(claim: Claim, name: str) -> Claim:
+    """The claim with ``name`` in place of every {}."""
+    named = {
+        field: getattr(claim, field).replace("{}", name)
+        for field in ("better", "than", "text", "source")
+    }
+    return claim.model_copy(update=named)
+
+
+class FigureSettings(_Table):
     """``[figures.NAME]``: a plot of the measured numbers; each kind is a function in
     `isotrope.study.figures`.
     """
@@ -213,7 +232,7 @@ class FigureSettings(_Record):
     source: str = ""
 
 
-class SearchSettings(_Record):
+class SearchSettings(_Table):
     """``[search]``: how many trials every row gets, judged by dev pairs, and by tasks made from
     ``documents`` too.
     """
@@ -224,7 +243,7 @@ class SearchSettings(_Record):
     keys: Annotated[dict[str, Range | Choices], Field(min_length=1)]
 
 
-class Spec(_Record):
+class Spec(_Table):
     """A whole study."""
 
     name: str
@@ -236,7 +255,7 @@ class Spec(_Record):
     teachers: dict[str, TeacherSettings] = {}
     rows: Annotated[dict[str, RowSettings], Field(min_length=1)]
     reference: dict[str, Reference] = {}
-    claims: Annotated[dict[str, Claim], AfterValidator(_of_each)] = {}
+    claims: Annotated[dict[str, Claim], AfterValidator(_claims_of_each)] = {}
     # each is a file's name too
     figures: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], FigureSettings] = {}
     search: SearchSettings | None = None
@@ -253,100 +272,165 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     """
     _, tables = read_toml("study", str(name))
     tables.setdefault("name", Path(name).stem)
-    given = {key: value for key, value in (changes or {}).items() if value is not None}
-    if given and isinstance(tables.setdefault("run", {}), dict):
-        known = tables["run"].get("row_documents") if "row_documents" in given else None
-        tables["run"] |= given | (
-            {"row_documents": known | given["row_documents"]} if isinstance(known, dict) else {}
-        )
+    _replace_run_keys(tables, changes or {})
     try:
         spec = Spec(**tables)
     except ValidationError as error:
         mistake = explain(error, Spec)
-        raise UserError(f"study {name}: {mistake.problem}", mistake.remedy) from error
-    for key in _idle(spec):
-        remedy = "leave it out: rows that are swept, not trained, or of word vectors do not read every key"
-        raise UserError(f"study {name}: {key} has no effect", remedy)
-    for one in spec.run.row_documents:
-        named = {row.documents for row in spec.rows.values()} - {""}
-        check_known(f"study {name}: row_documents:", one, sorted(named), ", or leave it out")
-    spec = _with_files(spec)
-    for label, teacher in spec.teachers.items():
-        if teacher.tuned:
-            trained = [row for row, of in spec.rows.items() if of.train]
-            check_known(
-                f"study {name}: the trained row teachers.{label}.tuned =", teacher.tuned, trained
-            )
+        raise UserError(
+            f"study {name}: {mistake.problem}", mistake.remedy, mistake.code or "study-file"
+        ) from error
+    _check_keys_have_effect(spec)
+    _check_row_documents(spec)
+    spec = _with_named_files(spec)
+    _check_tuned_teachers(spec)
     return spec
 
 
-def missing_file(row: Reference, run: CommonSettings) -> tuple[str, str] | None:
-    """What a row reads of which no file is named, and the option that names it; None if nothing is
-    missing.
-    """
-    if not isinstance(row, RowSettings):
-        return None
-    if row.vectors:
-        return None if run.vectors else ("word vectors", "--vectors FILE")
-    found = not row.documents or row.documents in run.row_documents
-    return (
-        None if found else (f"documents {row.documents!r}", f"--row-documents {row.documents}=FILE")
-    )
+def _replace_run_keys(tables: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    """Put the changes into the study's ``[run]``; files of ``row_documents`` are added to its own."""
+    replacements = {key: value for key, value in changes.items() if value is not None}
+    run = tables.setdefault("run", {})
+    if not replacements or not isinstance(run, dict):  # pydantic refuses what is no table
+        return
+    row_documents = run.get("row_documents")
+    run |= replacements
+    if isinstance(row_documents, dict) and "row_documents" in replacements:
+        run["row_documents"] = row_documents | replacements["row_documents"]
 
 
-def _with_files(spec: Spec) -> Spec:
-    """The study, its rows of word vectors as rows that are not trained. Without their file, rows
-    are references.
-    """
-    words = {
-        label: row.model_copy(update={"train": False})
-        for label, row in spec.rows.items()
-        if row.vectors
-    }
-    rows = {
-        label: row for label, row in (spec.rows | words).items() if not missing_file(row, spec.run)
-    }
-    lost = {label: row for label, row in spec.rows.items() if label not in rows}
-    for label, row in lost.items():
-        if not (row.published and rows) and (missing := missing_file(row, spec.run)):
-            problem = f"study {spec.name}: rows.{label} has {missing[0]}, and no file is named"
-            raise UserError(problem, f"add {missing[1]}, or the key in [run]")
-    claims = {
-        label: one for label, one in spec.claims.items() if not {one.better, one.than} & lost.keys()
-    }
-    shown = {
-        label: [row for row in one.rows if row not in lost] for label, one in spec.figures.items()
-    }
-    figures = {
-        label: one.model_copy(update={"rows": tuple(shown[label])})
-        for label, one in spec.figures.items()
-        if shown[label] or not one.rows
-    }
-    found = {
-        "rows": rows,
-        "reference": {**lost, **spec.reference},
-        "claims": claims,
-        "figures": figures,
-    }
-    return spec.model_copy(update=found)
+def _check_keys_have_effect(spec: Spec) -> None:
+    for key in _keys_without_effect(spec):
+        raise UserError(
+            f"study {spec.name}: {key} has no effect",
+            "leave it out: rows that are swept, not trained, or of word vectors do not read "
+            "every key",
+            "no-effect",
+        )
 
 
-def _idle(spec: Spec) -> Iterator[str]:
-    """The keys that have no effect."""
+def _keys_without_effect(spec: Spec) -> Iterator[str]:
     if spec.run.vectors and not any(row.vectors for row in spec.rows.values()):
         yield "run.vectors"
     for label, row in spec.rows.items():
-        idle = {"published"} if row.sweep else set[str]()
-        if row.vectors:
-            idle = {"preset", "set", "teachers", "sweep", "train", "search", "documents"}
-        elif not row.train:  # a step in ``then`` is fitted on the sentences, which a sweep may set
-            idle |= {"scale", "teachers", "search"} | (
-                set() if row.then else {"sentences", "sweep"}
-            )
-        idle |= {"search"} if spec.search is None else set()
-        fitted = row.then and "fit=target" not in row.then
-        idle |= {"documents"} if not (row.train or fitted) else set()
-        idle |= {"positive"} if not (row.train and row.documents) else set()
+        unread = _unread_keys(row, searched=spec.search is not None)
+        for key in sorted(row.model_fields_set & unread):
+            yield f"rows.{label}.{key}"
         if row.documents and "sentences" in row.sweep:
             yield f"rows.{label}.sweep.sentences"
-        yield from (f"rows.{label}.{key}" for key in sorted(row.model_fields_set & idle))
+
+
+def _unread_keys(row: RowSettings, searched: bool) -> set[str]:
+    """The keys that a row like this one does not read."""
+    if row.vectors:
+        unread = {"preset", "set", "teachers", "sweep", "train", "search", "documents"}
+    elif not row.train:
+        unread = {"scale", "teachers", "search"}
+        if not row.then:  # a step is fitted on the sentences, which a sweep may set
+            unread |= {"sentences", "sweep"}
+    else:
+        unread = set()
+    if row.sweep:
+        unread |= {"published"}
+    if not searched:
+        unread |= {"search"}
+    fitted_on_text = row.then and "fit=target" not in row.then
+    if not row.train and not fitted_on_text:
+        unread |= {"documents"}
+    if not (row.train and row.documents):
+        unread |= {"positive"}
+    return unread
+
+
+def _check_row_documents(spec: Spec) -> None:
+    """Refuse a file for documents that no row names."""
+    named_by_rows = {row.documents for row in spec.rows.values()} - {""}
+    for name in spec.run.row_documents:
+        check_known(
+            f"study {spec.name}: row_documents:", name, sorted(named_by_rows), ", or leave it out"
+        )
+
+
+def _check_tuned_teachers(spec: Spec) -> None:
+    trained = [label for label, row in spec.rows.items() if row.train]
+    for label, teacher in spec.teachers.items():
+        if teacher.tuned:
+            what = f"study {spec.name}: the trained row teachers.{label}.tuned ="
+            check_known(what, teacher.tuned, trained)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingFile:
+    """What a row reads of which no file is named."""
+
+    content: str  # "word vectors"
+    option: str  # "--vectors FILE", which names it
+
+
+def missing_file(row: Reference, run: CommonSettings) -> MissingFile | None:
+    """The file without which a row is not run; None if nothing is missing."""
+    if not isinstance(row, RowSettings):
+        return None
+    if row.vectors:
+        return None if run.vectors else MissingFile("word vectors", "--vectors FILE")
+    if not row.documents or row.documents in run.row_documents or row.differs:
+        return None
+    return MissingFile(f"documents {row.documents!r}", f"--row-documents {row.documents}=FILE")
+
+
+def _with_named_files(spec: Spec) -> Spec:
+    """The study by the files that are named: rows without theirs have published numbers alone."""
+    rows: dict[str, RowSettings] = {}
+    printed: dict[str, Reference] = {}
+    for label, row in spec.rows.items():
+        if missing_file(row, spec.run) is None:
+            rows[label] = _with_own_file(row, spec.run)
+        else:
+            printed[label] = row
+    _check_printed_rows(spec, printed, rows)
+
+    claims = {
+        label: claim
+        for label, claim in spec.claims.items()
+        if claim.better not in printed and claim.than not in printed
+    }
+    figures: dict[str, FigureSettings] = {}
+    for label, figure in spec.figures.items():
+        shown = tuple(row for row in figure.rows if row not in printed)
+        if shown or not figure.rows:
+            figures[label] = figure.model_copy(update={"rows": shown})
+    return spec.model_copy(
+        update={
+            "rows": rows,
+            "reference": {**printed, **spec.reference},
+            "claims": claims,
+            "figures": figures,
+        }
+    )
+
+
+def _with_own_file(row: RowSettings, run: CommonSettings) -> RowSettings:
+    """A row as its file decides: word vectors are not trained; without its documents a row that
+    ``differs`` reads the run's text.
+    """
+    if row.vectors:
+        return row.model_copy(update={"train": False})
+    if not (row.documents and row.differs):
+        return row
+    if row.documents in run.row_documents:
+        return row.model_copy(update={"differs": ""})
+    return row.model_copy(update={"documents": "", "positive": ""})
+
+
+def _check_printed_rows(
+    spec: Spec, printed: Mapping[str, Reference], rows: Mapping[str, RowSettings]
+) -> None:
+    """Refuse a row without its file that has no published number either, or a study of such rows."""
+    for label, row in printed.items():
+        missing = missing_file(row, spec.run)
+        if missing and not (row.published and rows):
+            raise UserError(
+                f"study {spec.name}: rows.{label} has {missing.content}, and no file is named",
+                f"add {missing.option}, or the key in [run]",
+                "row-without-file",
+            )

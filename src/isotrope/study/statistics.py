@@ -1,5 +1,5 @@
-"""Tests over seeds: the paired t-test, Holm's correction, and how large a difference a number of
-seeds can show.
+"""Tests over seeds: the paired t-test, the F test of two spreads, Holm's correction, and how large a
+difference a number of seeds can show.
 
 Holm, A simple sequentially rejective multiple test procedure (1979); power of the t-test from the
 noncentral t distribution (Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988).
@@ -8,12 +8,14 @@ noncentral t distribution (Cohen, Statistical Power Analysis for the Behavioral 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
 
-ALPHA, POWER = 0.05, 0.8
+ALPHA = 0.05
+POWER = 0.8
 # seeds: with two, a t-test has one degree of freedom and an interval of 12.7 standard errors
 FEWEST_SEEDS = 3
 
@@ -35,22 +37,32 @@ class PairedTest:
 
 def paired_test(first: Sequence[float], second: Sequence[float], margin: float = 0.0) -> PairedTest:
     """Paired t-test of first − second: (n,), (n,), in the same order of seeds; n ≥ 1."""
-    change = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
-    n, mean = len(change), float(change.mean())
-    sd = float(change.std(ddof=1)) if n > 1 else None
-    if sd is None or n < FEWEST_SEEDS:
+    differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    n = len(differences)
+    mean = float(differences.mean())
+    if n < 2:
+        return PairedTest(n, mean, None)
+    sd = float(differences.std(ddof=1))
+    if n < FEWEST_SEEDS:
         return PairedTest(n, mean, sd)
     half = float(stats.t.ppf(1 - ALPHA / 2, n - 1)) * sd / n**0.5
-
-    def p(mean: float) -> float:
-        """Two-sided, of a mean against 0. If all differences are equal, p is 0 or 1."""
-        if sd == 0:
-            return float(mean == 0)
-        return float(2 * stats.t.sf(abs(mean) / (sd / n**0.5), n - 1))
-
     return PairedTest(
-        n, mean, sd, mean - half, mean + half, p(mean), p(mean - margin), detectable(sd, n)
+        n,
+        mean,
+        sd,
+        low=mean - half,
+        high=mean + half,
+        p=_two_sided_p(mean, sd, n),
+        p_margin=_two_sided_p(mean - margin, sd, n),
+        detectable=detectable(sd, n),
     )
+
+
+def _two_sided_p(mean: float, sd: float, n: int) -> float:
+    """The p value of a mean against 0. If all differences are equal, it is 0 or 1."""
+    if sd == 0:
+        return float(mean == 0)
+    return float(2 * stats.t.sf(abs(mean) / (sd / n**0.5), n - 1))
 
 
 def spread_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
@@ -61,44 +73,54 @@ def spread_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
     Methods (1989), chapter 6.
     """
     n, m = len(first), len(second)
-    if min(n, m) < FEWEST_SEEDS or any(min(values) == max(values) for values in (first, second)):
-        return PairedTest(min(n, m), 0.0, None)  # one model has no spread
-    s = [float(np.std(values, ddof=1)) for values in (first, second)]
-    law, ratio = stats.f(m - 1, n - 1), (s[1] / s[0]) ** 2
-    low, high = (float(np.log(ratio / law.ppf(tail)) / 2) for tail in (1 - ALPHA / 2, ALPHA / 2))
+    fewest = min(n, m)
+    one_model = any(min(scores) == max(scores) for scores in (first, second))
+    if fewest < FEWEST_SEEDS or one_model:  # one model has no spread
+        return PairedTest(fewest, 0.0, None)
+
+    ratio = (float(np.std(second, ddof=1)) / float(np.std(first, ddof=1))) ** 2
+    law = stats.f(m - 1, n - 1)
     p = float(min(1.0, 2 * min(law.sf(ratio), law.cdf(ratio))))
-    least = float(np.log(law.ppf(1 - ALPHA / 2) / law.ppf(1 - POWER)) / 2)
-    return PairedTest(min(n, m), float(np.log(ratio) / 2), None, low, high, p, p, least)
+    return PairedTest(
+        fewest,
+        mean=float(np.log(ratio) / 2),
+        sd=None,
+        low=float(np.log(ratio / law.ppf(1 - ALPHA / 2)) / 2),
+        high=float(np.log(ratio / law.ppf(ALPHA / 2)) / 2),
+        p=p,
+        p_margin=p,
+        detectable=float(np.log(law.ppf(1 - ALPHA / 2) / law.ppf(1 - POWER)) / 2),
+    )
 
 
 def holm(p: Sequence[float | None]) -> list[float | None]:
     """Holm's correction of p values for their number; None (not tested) stays and does not count.
 
-    >>> holm([0.01, None, 0.04, 0.03])
+    >>> [value and round(value, 9) for value in holm([0.01, None, 0.04, 0.03])]
     [0.03, None, 0.06, 0.06]
     """
-    tested = sorted((value, i) for i, value in enumerate(p) if value is not None)
-    raised = (min(1.0, (len(tested) - rank) * value) for rank, (value, _) in enumerate(tested))
-    corrected = dict(zip((i for _, i in tested), accumulate(raised, max), strict=True))
-    return [corrected.get(i) for i in range(len(p))]
+    tested = [value for value in p if value is not None]
+    corrected = iter(multipletests(tested, method="holm")[1] if tested else ())
+    return [None if value is None else float(next(corrected)) for value in p]
 
 
 def power(difference: float, sd: float, n: int) -> float:
-    """Probability that a paired t-test over n seeds finds a true difference; sd is that of the
-    differences.
+    """Probability that a paired t-test over n seeds finds a true difference in its direction; sd is
+    that of the differences.
     """
-    shift, edge = difference / sd * n**0.5, stats.t.ppf(1 - ALPHA / 2, n - 1)
-    wrong_way = stats.nct.cdf(-edge, n - 1, shift)  # NaN where scipy finds it too small to tell
-    return float(stats.nct.sf(edge, n - 1, shift) + np.nan_to_num(wrong_way))
+    return float(TTestPower().power(abs(difference) / sd, n, ALPHA / 2, alternative="larger"))
 
 
 def detectable(sd: float, n: int) -> float:
     """The smallest true difference that n seeds find with a power of 0.8."""
-    return sd and float(optimize.brentq(lambda d: power(d, sd, n) - POWER, 1e-6 * sd, 10 * sd))
+    effect = TTestPower().solve_power(nobs=n, alpha=ALPHA / 2, power=POWER, alternative="larger")
+    return sd * float(effect)
 
 
 def seeds_needed(difference: float, sd: float, most: int = 1000) -> int | None:
     """The fewest seeds that find a true difference with a power of 0.8; None: more than ``most``."""
+    if sd == 0:
+        return FEWEST_SEEDS
     counts = range(FEWEST_SEEDS, most + 1)
-    place = bisect_left(counts, True, key=lambda n: sd == 0 or power(difference, sd, n) >= POWER)
+    place = bisect_left(counts, True, key=lambda n: power(difference, sd, n) >= POWER)
     return counts[place] if place < len(counts) else None

@@ -18,11 +18,11 @@ from isotrope.study.cell import without_paths
 from isotrope.study.columns import COST, SHAPE, shown
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import StudyPlan
-from isotrope.study.study import Options, with_options
+from isotrope.study.study import Options, paths_of, spec_with
 
-# points that printed digits hide; how many times as much other versions may differ
-PRINTED, ELSEWHERE = 0.005, 100
-# of an environment, the last digits
+PRINTED = 0.005  # points that printed digits hide
+ELSEWHERE = 100  # how many times as much other versions may differ
+# what decides the last digits, of an environment
 DECIDES = ("python", "system", "kernels", "threads", "gpus", "packages")
 
 
@@ -41,26 +41,53 @@ class Verification:
     @property
     def beyond(self) -> list[str]:
         """The columns that differ by more, or are not measured now."""
-        allowed = {column: self.within * (0.1 if column in SHAPE else 1) for column in self.then}
         return [
-            c
-            for c, old in self.then.items()
-            if not abs(self.now.get(c, np.inf) - old) <= allowed[c]
+            column
+            for column in self.then
+            if not self._change(column) <= self.within * (0.1 if column in SHAPE else 1)
         ]
+
+    def _change(self, column: str) -> float:
+        """How far apart the two scores are; NaN if the column is not measured now."""
+        return abs(self.now.get(column, np.nan) - self.then[column])
 
     def __str__(self) -> str:
         """One line with the answer, then one for what has changed since."""
-        told = [
-            f"{c} {shown(c, self.then[c])} → {shown(c, self.now.get(c, np.nan))}"
-            for c in self.beyond
-        ]
-        most = max(
-            (abs(self.now.get(c, np.nan) - old) for c, old in self.then.items()), default=0.0
-        )
-        equal = f"equal to its record within {self.within:g} points, at most {most:.3f} apart"
-        answer = f"differs from its record by more than {self.within:g} points: {', '.join(told)}"
+        if self.beyond:
+            changes = [
+                f"{column} {shown(column, self.then[column])} → "
+                f"{shown(column, self.now.get(column, np.nan))}"
+                for column in self.beyond
+            ]
+            answer = (
+                f"differs from its record by more than {self.within:g} points: {', '.join(changes)}"
+            )
+        else:
+            largest = max((self._change(column) for column in self.then), default=0.0)
+            answer = (
+                f"equal to its record within {self.within:g} points, at most {largest:.3f} apart"
+            )
         since = f"\nsince then: {'; '.join(self.changed)}" if self.changed else ""
-        return f"{self.cell}: {answer if told else equal}{since}"
+        return f"{self.cell}: {answer}{since}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCell:
+    """A cell of ``study.json``: its row there, and its seed."""
+
+    name: str  # "SimCSE, seed 0"
+    row: Record
+    seed: str
+
+    @property
+    def key(self) -> str:
+        """The checksum of all that decided its result."""
+        return str(self.row["cells"][self.seed])
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Column -> its recorded score."""
+        return dict(self.row["scores"][self.seed])
 
 
 def verify(
@@ -84,75 +111,117 @@ def verify(
         UserError: the folder has no records, or not this cell; the cell was trained on another kind
             of device; or as in `isotrope.study.study`.
     """
-    remedy = "name the --output of a study that has run"
     record = read_record(
-        Path(options["output"]) / "study.json", {"rows": list, "cells": dict}, remedy
+        Path(options["output"]) / "study.json",
+        {"rows": list, "cells": dict},
+        "name the --output of a study that has run",
     )
-    recorded = {
-        f"{row['label']}, seed {number}": (row, number)
-        for row in record["rows"]
-        for number in (row["scores"] if row["kind"] != "teacher" else ())
-    }
-    cell = (
-        cell
-        or ([*recorded] or ["of a finished run"])[
-            np.random.default_rng(seed).integers(len(recorded) or 1)
-        ]
-    )
-    check_known("the cell", cell, recorded)
-    row, number = recorded[cell]
-    on_gpu = bool(
-        record["environments"][record["cells"][row["cells"][number]]["environment"]].get("gpus")
-    )
-    if row["kind"] == "row" and on_gpu != torch.cuda.is_available():
-        problem = f"{cell} was trained {'on a GPU' if on_gpu else 'without a GPU'}, where dropout draws other numbers"
-        where = (
-            "with a GPU" if on_gpu else "without a GPU, or with CUDA_VISIBLE_DEVICES set to nothing"
-        )
-        raise UserError(
-            problem,
-            f"verify it on a machine {where}, or name a cell that was not trained, with --cell",
-        )
-    console = options.get("console") or plain_console()
+    recorded = _recorded_cell(record, cell, seed)
+    _check_device(recorded, record)
     with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
-        options |= {"output": folder, "seeds": int(number) + 1, "rows": [row["base"]]}
-        plan = StudyPlan(*with_options(file, options), [row["label"]], options.get("sweep"))
-        key = plan.rows[row["label"]][int(number)]
-        needed = {key}
-        for one in reversed(plan.cells.values()):  # a cell comes after those that it needs
-            needed |= {*one.needs} if one.key in needed else set()
-        plan.cells = {one: of for one, of in plan.cells.items() if one in needed}
-        if failed := run_plan(plan, options.get("workers", 1), console):
-            raise UserError(
-                f"{cell} failed: {failed[key]}", "give the options that the study was run with"
-            )
-        found = json.loads(json.dumps(plan.cells[key].record()))
-    return compared(cell, record, row["cells"][number], row["scores"][number], found)
+        options |= {
+            "output": folder,
+            "seeds": int(recorded.seed) + 1,
+            "rows": [recorded.row["base"]],
+        }
+        result = _run_again(file, recorded, options)
+    return compared(recorded.name, record, recorded.key, recorded.scores, result)
+
+
+def _recorded_cell(record: Record, name: str, seed: int) -> RecordedCell:
+    """The finished cell of this name, or one that the seed draws; teachers are not among them."""
+    cells: dict[str, RecordedCell] = {}
+    for row in record["rows"]:
+        if row["kind"] != "teacher":
+            for number in row["scores"]:
+                label = f"{row['label']}, seed {number}"
+                cells[label] = RecordedCell(label, row, number)
+    if not name:
+        names = [*cells] or ["of a finished run"]
+        name = names[np.random.default_rng(seed).integers(len(names))]
+    check_known("the cell", name, cells)
+    return cells[name]
+
+
+def _check_device(cell: RecordedCell, record: Record) -> None:
+    """Refuse a cell that was trained on a GPU where there is none, and the other way round."""
+    environment = record["environments"][record["cells"][cell.key]["environment"]]
+    on_gpu = bool(environment.get("gpus"))
+    if cell.row["kind"] != "row" or on_gpu == torch.cuda.is_available():
+        return
+    trained = "on a GPU" if on_gpu else "without a GPU"
+    where = "with a GPU"
+    if not on_gpu:
+        where = "without a GPU, or with CUDA_VISIBLE_DEVICES set to nothing"
+    raise UserError(
+        f"{cell.name} was trained {trained}, where dropout draws other numbers",
+        f"verify it on a machine {where}, or name a cell that was not trained, with --cell",
+        "other-device",
+    )
+
+
+def _run_again(file: str | Path, cell: RecordedCell, options: Options) -> Record:
+    """Run the cell with all that it needs -> its ``result.json``."""
+    label = cell.row["label"]
+    plan = StudyPlan(
+        spec_with(file, options),
+        paths_of(options),
+        [label],
+        options.get("sweep"),
+        options.get("overrides", ()),
+    )
+    key = plan.rows[label][int(cell.seed)]
+    _keep_needed(plan, key)
+    console = options.get("console") or plain_console()
+    if failed := run_plan(plan, options.get("workers", 1), console):
+        raise UserError(
+            f"{cell.name} failed: {failed[key]}",
+            "give the options that the study was run with",
+            "cell-failed",
+        )
+    result: Record = json.loads(json.dumps(plan.cells[key].record()))
+    return result
+
+
+def _keep_needed(plan: StudyPlan, key: str) -> None:
+    """Take all cells out of the plan but one and those that it needs."""
+    needed = {key}
+    for cell in reversed(plan.cells.values()):  # a cell comes after those that it needs
+        if cell.key in needed:
+            needed |= {*cell.needs}
+    plan.cells = {key: cell for key, cell in plan.cells.items() if key in needed}
 
 
 def compared(
-    cell: str, record: Record, key: str, then: Mapping[str, float], found: Record
+    cell: str, record: Record, key: str, then: Mapping[str, float], result: Record
 ) -> Verification:
     """A recorded cell, its key and its scores beside the ``result.json`` of the same cell today."""
-    old, new = record["cells"][key], found["environment"]
-    machine = record["environments"][old["environment"]]
-    alike = _deciding(machine, machine) == _deciding(new, machine)
-    within = PRINTED * (1 if alike else ELSEWHERE)
-    changed = differences(record["settings"][old["settings"]], without_paths(found["settings"]))
-    if not changed and found["key"] != key:
+    recorded = record["cells"][key]
+    machine = record["environments"][recorded["environment"]]
+    machine_now = result["environment"]
+    same_machine = _deciding(machine, machine) == _deciding(machine_now, machine)
+
+    settings = record["settings"][recorded["settings"]]
+    changed = differences(settings, without_paths(result["settings"]))
+    if not changed and result["key"] != key:
         changed = ["other text, pairs, model files or tasks"]
-    then = {column: score for column, score in then.items() if column not in COST}
-    changed += differences(machine, _named(new, machine))
-    return Verification(cell, then, found["scores"], within, changed)
+    changed += differences(machine, _in_terms_of(machine_now, machine))
+    return Verification(
+        cell,
+        {column: score for column, score in then.items() if column not in COST},
+        result["scores"],
+        PRINTED if same_machine else PRINTED * ELSEWHERE,
+        changed,
+    )
 
 
-def _named(machine: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+def _in_terms_of(machine: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
     """What a record names of a machine: an older one names fewer things and packages."""
     packages = {name: machine["packages"].get(name) for name in record["packages"]}
     return {name: machine.get(name) for name in record} | {"packages": packages}
 
 
 def _deciding(machine: Mapping[str, Any], record: Mapping[str, Any]) -> list[Any]:
-    found = _named(machine, record)
-    found["packages"]["isotrope"] = ""
-    return [found.get(name) for name in DECIDES]
+    named = _in_terms_of(machine, record)
+    named["packages"]["isotrope"] = ""  # isotrope's own version is no excuse
+    return [named.get(name) for name in DECIDES]

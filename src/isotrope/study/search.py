@@ -1,0 +1,195 @@
+"""A search for the best settings of a study's rows: random trials, judged by dev pairs and by tasks
+made from documents.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import tomli_w
+
+from isotrope.console.plain import plain_console
+from isotrope.errors import UserError
+from isotrope.preset.preset import Preset, read_preset
+from isotrope.store.files import write_text
+from isotrope.store.job import Job
+from isotrope.study.columns import SELF_MADE
+from isotrope.study.execute import run_plan
+from isotrope.study.plan import StudyPaths, StudyPlan, check_component, has_component
+from isotrope.study.rows import expand_rows
+from isotrope.study.spec import Range, RowSettings, SearchSettings, Spec, Values
+from isotrope.study.study import Options, paths_of, spec_with
+from isotrope.study.tuned import training
+from isotrope.training.pairs import dev_names
+
+DEV = "dev"
+FILES = {DEV: "search.toml", SELF_MADE: "search-self-made.toml"}  # judge -> its choices
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedRow:
+    """A row of the study with the settings that its trials try."""
+
+    label: str
+    row: RowSettings
+    preset: Preset
+    trials: tuple[tuple[str, ...], ...]  # each as ``key=value``
+
+    def trial_rows(self) -> dict[str, RowSettings]:
+        """Name of each trial -> the row that runs it."""
+        return {
+            f"{self.label}, trial {number}": self.row.model_copy(
+                update={"sweep": {}, "then": "", "set": (*self.row.set, *settings)}
+            )
+            for number, settings in enumerate(self.trials)
+        }
+
+
+def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
+    """Search the keys of ``[search]`` at random, for every row whose preset has the component ->
+    ``search.toml``.
+
+    Bergstra and Bengio, Random Search for Hyper-Parameter Optimization (JMLR 2012),
+    https://jmlr.org/papers/v13/bergstra12a.
+
+    A trial is one cell with seed 0. No test set is read. Its score is the dev score at the best
+    step, on the half of the dev pairs that selects if the other half judges the study. Trials are
+    drawn by the search's seed, so a stopped search goes on, and more trials add to the old ones.
+    ``search.toml`` holds, for each row, the best ``set`` for its table in the study's file, and all
+    trials; a search of other rows adds theirs. If documents are named, ``search-self-made.toml``
+    holds what the tasks made from them choose; dev pairs still select each trial's checkpoint. Rows
+    of one training share their trials.
+
+    Raises:
+        UserError: the study has no search or no dev pairs, a trial fails, or a mistake as in
+            `isotrope.study.study`.
+        Stopped: Ctrl-C; the same call goes on.
+    """
+    console = options.get("console") or plain_console()
+    spec = spec_with(file, options, search=True, suites={}, seeds=1)
+    paths = paths_of(options)
+    if spec.search is None:
+        raise UserError(
+            f"study {file} has no search",
+            "add [search.keys] with a key and its values or bounds",
+            "no-search",
+        )
+    _check_dev_pairs(spec, paths)
+    searched = _searched_rows(spec, spec.search, options)
+    documents = spec.search.documents or spec.run.documents
+    trials = _trial_study(spec, searched, documents)
+    plan = StudyPlan(trials, paths, overrides=options.get("overrides", ()))
+    job = Job(options["output"], "study", {}, plan.corpora, restart=options.get("restart", False))
+    with job.held():
+        job.begin()
+        failed = run_plan(plan, options.get("workers", 1), console)
+        finished = {row.label: _finished_trials(plan, row) for row in searched}
+        for judge in (DEV, SELF_MADE) if documents else (DEV,):
+            _write_best(paths.output / FILES[judge], finished, judge)
+    if failed:
+        raise UserError(
+            f"{len(failed)} of {len(plan.cells)} cells are not finished",
+            f"see the logs in cells/; {FILES[DEV]} has the others, and the same command goes on",
+            "unfinished-cells",
+        )
+    return paths.output / FILES[DEV]
+
+
+def _check_dev_pairs(spec: Spec, paths: StudyPaths) -> None:
+    """Refuse a search that nothing judges; the presets' own dev pairs need the data folder."""
+    has_pairs = paths.data if spec.run.dev is None else dev_names(spec.run.dev)
+    if not has_pairs:
+        raise UserError(
+            "a search needs dev pairs",
+            "add --dev stsb and --data, or --dev FILE.tsv",
+            "no-dev-pairs",
+        )
+
+
+def _searched_rows(spec: Spec, search: SearchSettings, options: Options) -> list[SearchedRow]:
+    """The trained rows that are searched, one for each training, with their trials."""
+    only = options.get("rows", ())
+    searched: dict[str, SearchedRow] = {}
+    for label in dict.fromkeys(entry.base for entry in expand_rows(spec, only).values()):
+        row = spec.rows[label]
+        if row.train and training(row) not in searched:
+            searched[training(row)] = _searched_row(spec, search, label)
+    if not searched:
+        raise UserError(
+            f"study {spec.name} trains none of these rows",
+            f"choose from {', '.join(spec.rows)}",
+            "no-trained-row",
+        )
+    if not only:  # a key may be for a row that is left out
+        presets = [row.preset for row in searched.values()]
+        for key in search.keys:
+            check_component(key, presets, f"study {spec.name}: search.keys: ")
+    return [*searched.values()]
+
+
+def _searched_row(spec: Spec, search: SearchSettings, label: str) -> SearchedRow:
+    row = spec.rows[label]
+    preset = read_preset(row.preset, row.set)
+    for key in row.search:
+        check_component(key, [preset], f"study {spec.name}: rows.{label}.search: ")
+    keys = {**search.keys, **row.search}
+    space = {key: values for key, values in keys.items() if has_component(key, preset)}
+    return SearchedRow(label, row, preset, draw_trials(space, search.trials, search.seed))
+
+
+def _trial_study(spec: Spec, searched: Iterable[SearchedRow], documents: tuple[str, ...]) -> Spec:
+    """The study whose rows are the trials. Its test pairs are not read."""
+    rows = {name: row for one in searched for name, row in one.trial_rows().items()}
+    test = "dev-half" if spec.run.test == "dev-half" else "none"
+    run = spec.run.model_copy(update={"baseline": "", "test": test, "documents": documents})
+    return spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}})
+
+
+def _finished_trials(plan: StudyPlan, row: SearchedRow) -> list[dict[str, Any]]:
+    """A row's trials that have ended, each with its settings and what judged it."""
+    finished: list[dict[str, Any]] = []
+    for name, settings in zip(row.trial_rows(), row.trials, strict=True):
+        record = plan.cells[plan.rows[name][0]].record()
+        if record:
+            scores = record["scores"]
+            judged = {judge: scores[judge] for judge in (DEV, SELF_MADE) if judge in scores}
+            finished.append({"set": [*settings], **judged})
+    return finished
+
+
+def _write_best(file: Path, trials: Mapping[str, list[dict[str, Any]]], judge: str) -> None:
+    """Write each row's best trial by one judge, beside the rows of earlier searches."""
+    rows: dict[str, Any] = {}
+    if file.is_file():
+        rows = tomllib.loads(file.read_text(encoding="utf-8"))["rows"]
+    for label, finished in trials.items():
+        if finished:
+            best = max(finished, key=lambda trial: trial.get(judge, -np.inf))
+            rows[label] = {**best, "trials": finished}
+    write_text(file, tomli_w.dumps({"rows": rows}))
+
+
+def draw_trials(
+    space: Mapping[str, Range | Values], count: int, seed: int
+) -> tuple[tuple[str, ...], ...]:
+    """The first ``count`` different trials of a seed, each as ``key=value``; all of a small grid."""
+    generator = np.random.default_rng(seed)
+    trials: dict[tuple[str, ...], None] = {}
+    for _ in range(100 * count):
+        drawn = {key: _draw(values, generator) for key, values in space.items()}
+        trials[tuple(f"{key}={json.dumps(value)}" for key, value in drawn.items())] = None
+        if len(trials) == count:
+            break
+    return tuple(trials)
+
+
+def _draw(values: Range | Values, generator: np.random.Generator) -> Any:
+    if not isinstance(values, Range):
+        return values[generator.integers(len(values))]
+    if values.log:
+        return float(np.exp(generator.uniform(np.log(values.low), np.log(values.high))))
+    return float(generator.uniform(values.low, values.high))

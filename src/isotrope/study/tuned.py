@@ -1,0 +1,104 @@
+"""A study with the settings that a search found for its rows and teachers."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from isotrope.errors import UserError
+from isotrope.study.rows import expand_rows
+from isotrope.study.spec import RowSettings, Spec, TeacherSettings
+
+Settings = tuple[str, ...]  # key=value
+
+
+def training(row: RowSettings) -> str:
+    """What decides a row's training, as text: equal for rows that differ in ``then`` only."""
+    decides = {
+        "preset",
+        "set",
+        "teachers",
+        "sweep",
+        "scale",
+        "search",
+        "sentences",
+        "documents",
+        "positive",
+    }
+    return row.model_dump_json(include=decides)
+
+
+def with_tuned(
+    spec: Spec, file: str | Path, only: Sequence[str] = (), *, search: bool = False
+) -> Spec:
+    """The study, its rows and teachers with the best settings that a search found
+    (``search.toml``).
+
+    In a ``search``, the teachers alone have them: the rows are what it searches.
+
+    UserError: the file is no search.toml, or lacks a trained row (of those in ``only``).
+    """
+    by_row = _settings_in(file, spec)
+    by_training = {
+        training(spec.rows[label]): settings for label, settings in reversed(by_row.items())
+    }
+    needed = _rows_that_need_settings(spec, only, search)
+    if search and not needed:
+        raise UserError(
+            f"{file} has no effect: no teacher is tuned", "leave --tuned out", "no-effect"
+        )
+    _check_complete(spec, file, by_training, needed)
+
+    teachers = {
+        name: _tuned_teacher(spec, teacher, by_training) for name, teacher in spec.teachers.items()
+    }
+    if search:
+        return spec.model_copy(update={"teachers": teachers})
+    rows: dict[str, RowSettings] = {}
+    for label, row in spec.rows.items():
+        settings = by_row.get(label, by_training.get(training(row), ())) if row.train else ()
+        rows[label] = row.model_copy(update={"set": (*row.set, *settings)})
+    return spec.model_copy(update={"teachers": teachers, "rows": rows})
+
+
+def _settings_in(file: str | Path, spec: Spec) -> dict[str, Settings]:
+    """The best settings of the study's rows in a ``search.toml``; {} if the file is none."""
+    try:
+        tables = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
+        return {
+            label: tuple(map(str, row["set"]))
+            for label, row in tables.items()
+            if label in spec.rows
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _rows_that_need_settings(spec: Spec, only: Sequence[str], search: bool) -> list[str]:
+    if search:
+        return [teacher.tuned for teacher in spec.teachers.values() if teacher.tuned]
+    entries = expand_rows(spec, only).values()
+    return [entry.base for entry in entries if entry.row.train]
+
+
+def _check_complete(
+    spec: Spec, file: str | Path, by_training: Mapping[str, Settings], needed: Sequence[str]
+) -> None:
+    for label in needed:
+        if training(spec.rows[label]) not in by_training:
+            raise UserError(
+                f"{file} has no settings for the row {label!r}",
+                "name the search.toml that --search wrote for all these rows",
+                "no-settings",
+            )
+
+
+def _tuned_teacher(
+    spec: Spec, teacher: TeacherSettings, by_training: Mapping[str, Settings]
+) -> TeacherSettings:
+    """The teacher with the settings of the row that it is tuned as, if they were found."""
+    if not teacher.tuned:
+        return teacher
+    settings = by_training.get(training(spec.rows[teacher.tuned]))
+    if settings is None:
+        return teacher
+    return teacher.model_copy(update={"set": (*teacher.set, *settings), "tuned": ""})
