@@ -62,7 +62,7 @@ from isotrope.encoder.student import narrow_embeddings
 from isotrope.encoder.vocabulary import keep_tokens
 from isotrope.evaluation.sets.public import load_retrieval_set
 from isotrope.evaluation.suite import SUITES, main_scores
-from isotrope.study.run_cell import reading
+from isotrope.study.measure import reading
 from isotrope.types import Encoder
 
 RESULT = ROOT / "docs" / "results" / "compress" / "small.json"

@@ -20,8 +20,9 @@ from isotrope.errors import UserError
 from isotrope.post.fitted import FittedEncoder
 from isotrope.post.whitening import Whitening
 from isotrope.study.analyse import study_record
+from isotrope.study.measure import reading
 from isotrope.study.plan import StudyPaths, StudyPlan
-from isotrope.study.run_cell import reading, run_cell, with_post_step
+from isotrope.study.run_cell import run_cell, with_post_step
 from isotrope.study.spec import read_study
 from isotrope.text import read_text
 from isotrope.text.sample import RowOrder

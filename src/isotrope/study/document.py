@@ -259,7 +259,7 @@ def _measured_cells(row: Record, columns: Sequence[str]) -> list[str]:
     numbers = [
         _number(column, *measured[column]) if column in measured else "" for column in columns
     ]
-    return [titles.get(row["kind"], row["label"]), str(len(row["scores"])), *numbers]
+    return [titles.get(row["kind"], str(row["label"])), str(len(row["scores"])), *numbers]
 
 
 def _published_cells(name: str, row: Record, columns: Sequence[str]) -> list[str]:

@@ -259,7 +259,7 @@ def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSet
 
 
 def projection_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
-    """Sentences of the first seed of each row, projected (`isotrope.study.run_cell`), within the
+    """Sentences of the first seed of each row, projected (`isotrope.study.measure`), within the
     unit circle.
     """
     projections: dict[str, list[list[float]]] = {}

@@ -85,7 +85,7 @@ class CommonSettings(_Table):
     suites: dict[Suites, SuiteSettings] = {}
     # named as ``corpus``, which --documents replaces: tasks made from them judge every cell too
     documents: Names = ()
-    # measure how far apart the views of a sentence lie (`isotrope.study.run_cell`)
+    # measure how far apart the views of a sentence lie (`isotrope.study.measure`)
     positives: bool = False
     # the columns to show; (): all that were measured
     tasks: Annotated[tuple[Column, ...], Listed] = ()

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.power import TTestPower
 
 ALPHA = 0.05
 POWER = 0.8
@@ -107,14 +106,22 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
 def power(difference: float, sd: float, n: int) -> float:
     """Probability that a paired t-test over n seeds finds a true difference in its direction; sd is
     that of the differences.
+
+    By scipy: statsmodels' power was NaN for some large differences.
     """
-    return float(TTestPower().power(abs(difference) / sd, n, ALPHA / 2, alternative="larger"))
+    shift = abs(difference) / sd * n**0.5
+    edge = stats.t.ppf(1 - ALPHA / 2, n - 1)
+    return float(stats.nct.sf(edge, n - 1, shift))
 
 
 def detectable(sd: float, n: int) -> float:
     """The smallest true difference that n seeds find with a power of 0.8."""
-    effect = TTestPower().solve_power(nobs=n, alpha=ALPHA / 2, power=POWER, alternative="larger")
-    return sd * float(effect)
+    if sd == 0:
+        return 0.0
+    smallest, largest = 1e-6 * sd, 10 * sd
+    return float(
+        optimize.brentq(lambda difference: power(difference, sd, n) - POWER, smallest, largest)
+    )
 
 
 def seeds_needed(difference: float, sd: float, most: int = 1000) -> int | None:
