@@ -49,23 +49,35 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
     other blocks.
     """
     page = whole_text(source)
-    parts = list(_PARSERS[source.format](page))
-    headings = [text for _, text, kind in parts if kind != "text"]
+    blocks = list(_PARSERS[source.format](page))
+    headings = [text for _, text, kind in blocks if kind != "text"]
+    titles = list(headings)
     if source.format == ".md":
-        matter = _FRONT_MATTER.match(page)
-        found = re.search(r"^title\s*[:=]\s*(.+)$", matter[0], re.MULTILINE) if matter else None
-        titles = [found[1].strip().strip("\"'") if found else "", *headings]
+        titles.insert(0, _title_of_front_matter(page))
     else:
-        node = _tree(page).css_first("title")
-        titles = [*headings, node.text() if node else ""]
-    title = next(filter(None, (" ".join(title.split()) for title in titles)), "")
-    place = next(
-        (place for place, (_, text, kind) in enumerate(parts) if kind != "text" and text == title),
-        None,
-    )
-    return title, [
-        text for at, (_, text, kind) in enumerate(parts) if at != place and kind != "code heading"
-    ]
+        titles.append(_title_tag(page))
+    folded = (" ".join(title.split()) for title in titles)
+    title = next(filter(None, folded), "")
+
+    body = list[str]()
+    title_is_left_out = False
+    for _, text, kind in blocks:
+        if not title_is_left_out and kind != "text" and text == title:
+            title_is_left_out = True
+        elif kind != "code heading":
+            body.append(text)
+    return title, body
+
+
+def _title_of_front_matter(page: str) -> str:
+    matter = _FRONT_MATTER.match(page)
+    line = re.search(r"^title\s*[:=]\s*(.+)$", matter[0], re.MULTILINE) if matter else None
+    return line[1].strip().strip("\"'") if line else ""
+
+
+def _title_tag(page: str) -> str:
+    node = _tree(page).css_first("title")
+    return node.text() if node else ""
 
 
 def whole_text(source: TextFile) -> str:
@@ -73,56 +85,67 @@ def whole_text(source: TextFile) -> str:
     return one_text(str(source), lines(source)) if source.size else ""
 
 
-def one_text(place: str, found: Iterable[str]) -> str:
+def one_text(place: str, text_lines: Iterable[str]) -> str:
     """The lines of one document, which are held in memory."""
-    kept, size = list[str](), 0
-    for line in found:
-        kept.append(line)
-        if (size := size + len(line)) >= LONGEST_LINE:
-            problem = f"the document {place} is longer than {LONGEST_LINE:,} characters"
+    held = list[str]()
+    characters = 0
+    for line in text_lines:
+        held.append(line)
+        characters += len(line)
+        if characters >= LONGEST_LINE:
             raise UserError(
-                problem, "cut it into several files, or separate documents by blank lines"
+                f"the document {place} is longer than {LONGEST_LINE:,} characters",
+                "cut it into several files, or separate documents by blank lines",
+                "document-too-long",
             )
-    return "".join(kept)
+    return "".join(held)
 
 
 def _markdown(text: str) -> Iterator[_Part]:
-    # the numbers of lines stay
-    text = _FRONT_MATTER.sub(lambda found: "\n" * found[0].count("\n"), text)
+    # The numbers of lines stay.
+    text = _FRONT_MATTER.sub(lambda matter: "\n" * matter[0].count("\n"), text)
     tokens = _MARKDOWN.parse(text)
-    said = {id(token): _inline(token.children or []) for token in tokens if token.type == "inline"}
+    inline = {
+        id(token): _inline(token.children or []) for token in tokens if token.type == "inline"
+    }
     for token in tokens:
         token.children = None  # emphasis may be nested deeper than Python's stack
     for node in SyntaxTreeNode(tokens).walk(include_self=False):
-        begin = node.map[0] + 1 if node.map else 1
+        line = node.map[0] + 1 if node.map else 1
         if node.type == "html_block":
-            yield from ((begin, inner, kind) for _, inner, kind in _html(node.content))
+            for _, words, kind in _html(node.content):
+                yield line, words, kind
         elif node.type in ("heading", "paragraph", "tr"):  # a row of a table is one block
-            inner = [said[id(one.token)] for one in node.walk() if one.type == "inline"]
-            if words := " ".join(words for words, prose in inner if prose):
-                yield begin, words, "heading" if node.type == "heading" else "text"
-            elif node.type == "heading" and inner[0][0]:
-                yield begin, inner[0][0], "code heading"
+            texts = [inline[id(child.token)] for child in node.walk() if child.type == "inline"]
+            words = " ".join(text for text, is_prose in texts if is_prose)
+            if words:
+                yield line, words, "heading" if node.type == "heading" else "text"
+            elif node.type == "heading" and texts[0][0]:
+                yield line, texts[0][0], "code heading"
 
 
 def _inline(tokens: Sequence[Token]) -> tuple[str, bool]:
     """The text of a block, and whether it is more than code."""
-    parts, prose, address = list[str](), False, False
+    pieces = list[str]()
+    is_prose = False
+    within_address = False
     for token in tokens:
         if token.type in ("link_open", "link_close"):
-            address = token.type == "link_open" and token.markup == "autolink"
+            within_address = token.type == "link_open" and token.markup == "autolink"
         elif token.type in ("softbreak", "hardbreak") or token.content == "<br>":
-            parts.append(" ")
-        elif token.type in ("text", "code_inline") and not address:
-            parts.append(token.content)
-            prose = prose or (token.type == "text" and any(map(str.isalnum, token.content)))
-    return " ".join("".join(parts).split()), prose
+            pieces.append(" ")
+        elif token.type in ("text", "code_inline") and not within_address:
+            pieces.append(token.content)
+            has_letters = any(map(str.isalnum, token.content))
+            is_prose = is_prose or (token.type == "text" and has_letters)
+    return " ".join("".join(pieces).split()), is_prose
 
 
 def _html(text: str) -> Iterator[_Part]:
     page = _tree(text)
     page.strip_tags(_LEFT_OUT.split(", "))
-    if (body := page.body) is None:
+    body = page.body
+    if body is None:
         return
     for node in body.css(_BLOCKS):
         node.insert_before(_END)
@@ -131,9 +154,9 @@ def _html(text: str) -> Iterator[_Part]:
         node.insert_before(_HEADING)
     for node in body.css("td, th, br"):
         node.insert_before(" ")
-    parts = [part for part in body.text().split(_END) if part.strip()]
-    for number, part in enumerate(parts, start=1):
-        yield number, " ".join(part.split()), "heading" if _HEADING in part else "text"
+    blocks = [block for block in body.text().split(_END) if block.strip()]
+    for number, block in enumerate(blocks, start=1):
+        yield number, " ".join(block.split()), "heading" if _HEADING in block else "text"
 
 
 _PARSERS = {".md": _markdown, ".html": _html}
@@ -143,10 +166,8 @@ def _tree(text: str) -> Any:
     """A page's tree. If its bytes are not UTF-8, they are decoded as it says, or as browsers do if
     it says nothing.
     """
-    raw, parse = (
-        text.encode(errors="surrogateescape"),
-        needs("text", "selectolax.lexbor").LexborHTMLParser,
-    )
+    parse = needs("text", "selectolax.lexbor").LexborHTMLParser
+    raw = text.encode(errors="surrogateescape")
     declared = re.search(rb"charset\s*=\s*[\"']?([\w-]+)", raw[:1024])
     for encoding in ("utf-8", declared[1].decode() if declared else "cp1252"):
         with suppress(UnicodeDecodeError, LookupError):

@@ -6,7 +6,7 @@ is better than each kind alone (docs/log.md).
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -41,14 +41,17 @@ class PseudoQueries:
 
     def sample(self, count: int, seed: int) -> "PseudoQueries":
         """At most ``count`` of them, drawn at random, in their order."""
-        return self.part(
-            sorted(np.random.default_rng(seed).permutation(len(self.texts))[:count].tolist())
-        )
+        order = np.random.default_rng(seed).permutation(len(self.texts))
+        return self.part(sorted(order[:count].tolist()))
 
     def part(self, rows: Iterable[int]) -> "PseudoQueries":
         """Those of these rows."""
-        found = [(self.texts[row], self.documents[row], self.kinds[row]) for row in rows]
-        return PseudoQueries(*map(list, zip(*found, strict=True)))
+        rows = list(rows)
+        return PseudoQueries(
+            [self.texts[row] for row in rows],
+            [self.documents[row] for row in rows],
+            [self.kinds[row] for row in rows],
+        )
 
 
 def pseudo_queries(
@@ -61,39 +64,61 @@ def pseudo_queries(
     Sentence: a whole one. Question: one that the document asks, as a page of frequent questions
     does.
     """
-    wanted, found = set(kinds), PseudoQueries()
+    kinds = set(kinds)
+    queries = PseudoQueries()
     for number, document in enumerate(documents):
-        known = dict[str, str]()  # text -> the first kind that gives it
-        for kind, text in _of(document, seed):
-            if kind in wanted and text:
-                known.setdefault(text, kind)
-        found.texts.extend(known)
-        found.documents.extend([number] * len(known))
-        found.kinds.extend(known.values())
-    return found
+        kind_of_text = dict[str, str]()  # the first kind that gives a text
+        for kind, text in _queries_of(document, seed):
+            if kind in kinds and text:
+                kind_of_text.setdefault(text, kind)
+        queries.texts.extend(kind_of_text)
+        queries.documents.extend([number] * len(kind_of_text))
+        queries.kinds.extend(kind_of_text.values())
+    return queries
 
 
-def _of(document: Document, seed: int) -> Iterator[tuple[str, str]]:
+def _queries_of(document: Document, seed: int) -> Iterator[tuple[str, str]]:
     """Kind and text of all that a document gives."""
     body = " ".join(document.paragraphs)
     generator = np.random.default_rng([seed, zlib.crc32(document.text.encode())])
     if body and document.title and document.title != body:
         yield TITLE, document.title
-    for before, after in pairwise(document.paragraphs):
-        if len(before.split()) <= _HEADING < len(after.split()) and not before.endswith(
-            (".", "!", ";", ",")
-        ):
-            yield HEADING, before.rstrip(":")
+    for heading in _headings(document):
+        yield HEADING, heading
     words, between = words_of(body or document.title)
     for _ in range(_SPANS):
-        longest = max(1, len(words) // 2) if len(words) < 2 * _SHORTEST_SPAN else _LONGEST_SPAN
-        length = int(generator.integers(min(_SHORTEST_SPAN, longest), longest + 1))
-        begin = int(generator.integers(0, max(1, len(words) - length + 1)))
-        yield SPAN, between.join(words[begin : begin + length])
-    split = (
-        words_of(one) for paragraph in document.paragraphs for one in _SENTENCE_END.split(paragraph)
-    )
-    sentences = [between.join(words[:_LONGEST]) for words, between in split]
+        yield SPAN, between.join(_random_span(words, generator))
+    sentences = _sentences(document)
     if len(sentences) > 1:
-        yield from ((QUESTION, one) for one in sentences if one.endswith(("?", "？")))
+        for sentence in sentences:
+            if sentence.endswith(("?", "？")):
+                yield QUESTION, sentence
         yield SENTENCE, sentences[int(generator.integers(len(sentences)))]
+
+
+def _headings(document: Document) -> Iterator[str]:
+    """Short paragraphs before longer ones."""
+    for paragraph, next_paragraph in pairwise(document.paragraphs):
+        is_short = len(paragraph.split()) <= _HEADING < len(next_paragraph.split())
+        if is_short and not paragraph.endswith((".", "!", ";", ",")):
+            yield paragraph.rstrip(":")
+
+
+def _random_span(words: Sequence[str], generator: np.random.Generator) -> Sequence[str]:
+    """Some words in a row; at most half of a short text."""
+    longest = _LONGEST_SPAN
+    if len(words) < 2 * _SHORTEST_SPAN:
+        longest = max(1, len(words) // 2)
+    length = int(generator.integers(min(_SHORTEST_SPAN, longest), longest + 1))
+    begin = int(generator.integers(0, max(1, len(words) - length + 1)))
+    return words[begin : begin + length]
+
+
+def _sentences(document: Document) -> list[str]:
+    """The sentences of all paragraphs, cut to `_LONGEST` words."""
+    sentences = []
+    for paragraph in document.paragraphs:
+        for sentence in _SENTENCE_END.split(paragraph):
+            words, between = words_of(sentence)
+            sentences.append(between.join(words[:_LONGEST]))
+    return sentences

@@ -23,21 +23,27 @@ def two_spans(
     They may be equal where they may overlap. Without overlap, ``count`` is at least twice
     ``shortest``, and lengths that do not fit together are cut.
     """
-    a, b = (
-        int(length) for length in np.minimum(generator.integers(shortest, longest + 1, 2), count)
-    )
+    drawn_lengths = generator.integers(shortest, longest + 1, 2)
+    first_length, second_length = np.minimum(drawn_lengths, count).tolist()
     if overlap:
-        begins = [int(generator.integers(count - length + 1)) for length in (a, b)]
-        return slice(begins[0], begins[0] + a), slice(begins[1], begins[1] + b)
-    a = min(a, count - shortest)
-    b = min(b, count - a)
-    # places left free: before, and up to b
-    before, between = np.sort(generator.integers(count - a - b + 1, size=2))
-    first, second = (
-        slice(int(before), int(before) + a),
-        slice(int(between) + a, int(between) + a + b),
-    )
+        return (
+            _span_anywhere(count, first_length, generator),
+            _span_anywhere(count, second_length, generator),
+        )
+    first_length = min(first_length, count - shortest)
+    second_length = min(second_length, count - first_length)
+    # Free places before the first span, and up to the second one.
+    free = count - first_length - second_length
+    before, up_to_second = np.sort(generator.integers(free + 1, size=2)).tolist()
+    first = slice(before, before + first_length)
+    second_begin = up_to_second + first_length
+    second = slice(second_begin, second_begin + second_length)
     return (first, second) if generator.random() < 0.5 else (second, first)
+
+
+def _span_anywhere(count: int, length: int, generator: np.random.Generator) -> slice:
+    begin = int(generator.integers(count - length + 1))
+    return slice(begin, begin + length)
 
 
 @dataclass(frozen=True)

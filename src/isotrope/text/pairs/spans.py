@@ -13,7 +13,9 @@ from isotrope.text.pair_corpus import Lengths
 from isotrope.text.split import words_of
 from isotrope.types import Count
 
-ANCHOR, POSITIVE = (4, 2), (2, 4)  # of the Beta distribution: mostly long, mostly short
+# of the Beta distribution
+ANCHOR = (4, 2)  # mostly long
+POSITIVE = (2, 4)  # mostly short
 
 
 def span_length(
@@ -37,14 +39,15 @@ def near(
     "adjacent": one of these two; "subsumed": within the anchor.
     """
     begin, end = anchor.start, anchor.stop
-    most = {"adjacent": min(longest, max(begin, total - end)), "subsumed": end - begin}.get(
-        place, longest
-    )
-    length = span_length(min(shortest, most), most, POSITIVE, generator)
     if place == "adjacent":
-        start = int(
-            generator.choice([at for at in (begin - length, end) if 0 <= at <= total - length])
-        )
+        longest = min(longest, max(begin, total - end))
+    elif place == "subsumed":
+        longest = end - begin
+    length = span_length(min(shortest, longest), longest, POSITIVE, generator)
+
+    if place == "adjacent":
+        beside = [start for start in (begin - length, end) if 0 <= start <= total - length]
+        start = int(generator.choice(beside))
     elif place == "subsumed":
         start = int(generator.integers(begin, end - length + 1))
     else:
@@ -77,18 +80,19 @@ class Spans(Lengths):
     ) -> list[tuple[str, ...]]:
         words, between = words_of(document.text)
         total = len(words)
-        if not (anchors := min(count, total // (2 * self.shortest))):
+        anchors = min(count, total // (2 * self.shortest))
+        if anchors == 0:
             return []
         longest = min(self.longest, total // (2 * anchors))
-        found = []
-        for part in generator.permutation(anchors).tolist():
-            begin, end = total * part // anchors, total * (part + 1) // anchors
+        rows = dict[tuple[str, ...], None]()  # a set with an order
+        for number in generator.permutation(anchors).tolist():
+            begin, end = total * number // anchors, total * (number + 1) // anchors
             length = span_length(self.shortest, longest, ANCHOR, generator)
             start = int(generator.integers(begin, end - length + 1))
             anchor = slice(start, start + length)
-            spans = [
+            positives = [
                 near(anchor, total, self.shortest, longest, self.place, generator)
                 for _ in range(self.positives)
             ]
-            found.append(tuple(between.join(words[span]) for span in (anchor, *spans)))
-        return list(dict.fromkeys(found))
+            rows[tuple(between.join(words[span]) for span in (anchor, *positives))] = None
+        return list(rows)
