@@ -211,7 +211,7 @@ def judged(
 
     labels: dict[str, Vector] = {}
     sts: dict[str, float] = {}
-    nothing = FittingSet([], PseudoQueries(), SEED)
+    nothing = FittingSet([], PseudoQueries(), SEED, np.arange(0))
     searches = TaskSet([tasks[0]])
     for candidate, names in steps.items():
         texts = texts_to_encode(tasks, nothing, ())

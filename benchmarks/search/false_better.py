@@ -13,13 +13,14 @@ with those of the given model and of its own family. Scores are of three kinds:
 
 "before" is the procedure that isotrope 0.1 had: one test of all candidates by a bootstrap with
 max-T at 5 %, on the documents that had chosen which trainings went on; and, with folds, a second
-test of what needs no training on more documents. "after" is `isotrope.improvement.choose`.
+test of what needs no training on more documents. "after" is what
+`isotrope.improvement` does: documents that choose, two finalists, and documents that judge these.
 """
 
 import argparse
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ import numpy as np
 from scipy.stats import norm
 
 from isotrope.evaluation.significance import compare_means
-from isotrope.improvement.choose import Traits, choose_candidate
+from isotrope.improvement.choose import CandidateTable, Traits, choose_finalists
+from isotrope.improvement.judge import correct_for_number
 from isotrope.improvement.scores import KEEP
 from isotrope.improvement.split import MOST_JUDGING, choosing_count
 from isotrope.types import Matrix, Vector
@@ -36,6 +38,7 @@ from isotrope.types import Matrix, Vector
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results" / "false-better"
 POST_STEPS, TRAININGS, LONGER = 6, 7, 4
 IN_FOLDS = 4  # the post steps that folds judge: three whitenings and the query map
+QUICK_STEPS = tuple(f"step {place}" for place in range(IN_FOLDS))
 SPREAD = 0.3  # of a candidate's margins beside those of the given model
 DEVIATION = 0.15  # of a document's change, for normal margins
 STEEPNESS, MIDDLE = 2.0, -0.2  # of ranks as a function of margins: 58 % have the first place
@@ -141,11 +144,16 @@ def choice_after(cell: Cell, generator: np.random.Generator) -> tuple[bool, floa
     count = choosing_count(cell.held_out)
     judging = min(cell.held_out - count, MOST_JUDGING)
     choosing = slice(0, count)
-    race = run_race(cell, count + judging, choosing, generator)
-    keep = np.zeros(race.documents)
+    race = run_race(cell, count + judging + cell.folds, choosing, generator)
 
-    scores = {KEEP: {"task": keep[choosing]}}
-    scores |= {name: {"task": change[choosing]} for name, change in race.changes.items()}
+    # The documents of one fold of three choose among quick steps, those of the others judge these.
+    fitting = np.arange(count + judging, race.documents)
+    first_fold, other_folds = fitting[: cell.folds // 3], fitting[cell.folds // 3 :]
+    held_out = np.arange(count + judging)
+    chooses, judges = held_out[:count], held_out[count:]
+    quick = _table(race, QUICK_STEPS, np.concatenate([chooses, first_fold]))
+    slow_names = [name for name in race.changes if name not in QUICK_STEPS]
+    others = _table(race, slow_names, chooses)
     traits = {
         name: Traits(
             keeps_documents=name == "step 3",
@@ -153,13 +161,29 @@ def choice_after(cell: Cell, generator: np.random.Generator) -> tuple[bool, floa
         )
         for name in race.changes
     }
-    choice = choose_candidate(scores, traits, {})
-    if choice == KEEP:
+    finalists = choose_finalists(quick, others, traits)
+    comparisons = []
+    for name in finalists:
+        places = np.concatenate([judges, other_folds]) if name in QUICK_STEPS else judges
+        comparisons.append(compare_means(np.zeros(len(places)), race.changes[name][places]))
+    corrected = correct_for_number(comparisons)
+    better = [
+        name for name, each in zip(finalists, corrected, strict=True) if each.verdict == "better"
+    ]
+    if not better:
         return False, 0.0
-    verdict = compare_means(keep[count:], race.changes[choice][count:]).verdict
-    if verdict != "better":
-        return False, 0.0
+    choice = better[0]
+    if len(better) == 2:
+        first, second = (race.changes[name][judges] for name in better)
+        choice = better[1] if compare_means(first, second).verdict == "better" else better[0]
     return True, race.true_gain[choice]
+
+
+def _table(race: Race, names: Sequence[str], places: Any) -> CandidateTable:
+    """The scores of "keep" and of these candidates on some documents."""
+    scores = {KEEP: {"task": np.zeros(len(places))}}
+    scores |= {name: {"task": race.changes[name][places]} for name in names}
+    return CandidateTable(scores, {})
 
 
 def choice_before(cell: Cell, generator: np.random.Generator) -> tuple[bool, float]:
@@ -251,7 +275,9 @@ def simulate(cell: Cell, races: int) -> dict[str, Any]:
         generator = np.random.default_rng(7)
         asked = cell
         if name == "after" and cell.folds:  # half of the collection is held out, up to 1,300
-            asked = Cell(**asdict(cell) | {"held_out": min(1300, (300 + cell.folds) // 2)})
+            collection = 300 + cell.folds
+            held_out = min(1300, collection // 2)
+            asked = replace(cell, held_out=held_out, folds=collection - held_out)
         ends = [procedure(asked, generator) for _ in range(races)]
         better, gains = zip(*ends, strict=True)
         found[name] = {"better": float(np.mean(better)), "gain": 100 * float(np.mean(gains))}

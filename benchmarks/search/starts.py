@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from benchmarks.paths import RESULTS
@@ -72,7 +73,7 @@ def cell(data: str, name: str, work: Path, console: Console) -> dict[str, Any]:
 def scores_of_all(task_set: TaskSet) -> dict[str, TaskScores]:
     """The scores of the given model, "keep", and of the others."""
     scores: dict[str, TaskScores] = {}
-    nothing = FittingSet([], PseudoQueries(), SEED)
+    nothing = FittingSet([], PseudoQueries(), SEED, np.arange(0))
     words = task_set.search_by_words()
     for name, model in {KEEP: GIVEN, **{other: other for other in OTHERS}}.items():
         candidate = Candidate(name=name, steps=())

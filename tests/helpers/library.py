@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from helpers.words import WORDS, sentences
@@ -97,4 +98,5 @@ def page(place: int) -> Document:
 def fitting_set(size: int) -> FittingSet:
     """Documents and their pseudo-queries."""
     documents = [page(1000 + place) for place in range(size)]
-    return FittingSet([document.text for document in documents], pseudo_queries(documents), 0)
+    rows = np.arange(len(documents))
+    return FittingSet([document.text for document in documents], pseudo_queries(documents), 0, rows)

@@ -1,5 +1,6 @@
 """The verdict: "keep" and the chosen candidate on the documents that judge."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.improvement.judge import (
     Judge,
     choose_search,
+    correct_for_number,
+    embed_tasks,
     model_verdict,
     search_verdict,
     verdict_without_gain,
@@ -21,6 +24,10 @@ from isotrope.improvement.scores import KEEP, compare_scores
 from isotrope.improvement.tasks import TaskSet
 
 TASKS = TaskSet(tasks_of_texts([page(place).text for place in range(60)], fewest=1))
+
+
+def judge_of(task_set: TaskSet, before: Any, after: Any, choice: str) -> Judge:
+    return Judge(task_set, embed_tasks(before, task_set), embed_tasks(after, task_set), choice)
 
 
 def compared(gain: float, cases: int = 60, spread: float = 0.05) -> Any:
@@ -57,13 +64,13 @@ def test_without_any_gain_nothing_is_judged() -> None:
 
 def test_two_equal_models_do_not_differ(tiny_model: Path) -> None:
     model = load(tiny_model)
-    comparison = Judge.of(TASKS, model, model, "same").compare_models()
+    comparison = judge_of(TASKS, model, model, "same").compare_models()
     assert (comparison.difference, comparison.verdict) == (0.0, "not significant")
 
 
 def test_the_models_are_compared_as_each_would_be_scored(tiny_model: Path) -> None:
     before, after = load(tiny_model, "cls"), load(tiny_model, "mean")
-    comparison = Judge.of(TASKS, before, after, "pooling mean").compare_models()
+    comparison = judge_of(TASKS, before, after, "pooling mean").compare_models()
     task = TASKS.tasks[1]
     assert comparison.per_task[task.name].after == pytest.approx(task.score(after).mean())
 
@@ -72,7 +79,7 @@ def test_graded_pairs_are_compared_by_their_correlation(tiny_model: Path) -> Non
     texts = [page(place).text for place in range(60)]
     pairs = GradedPairs("mine", texts, texts[::-1], np.arange(60.0))
     before, after = load(tiny_model, "cls"), load(tiny_model, "mean")
-    judge = Judge.of(TaskSet([pairs]), before, after, "pooling mean")
+    judge = judge_of(TaskSet([pairs]), before, after, "pooling mean")
     assert judge.compare_models().cases == 60
 
 
@@ -103,7 +110,7 @@ def test_a_search_takes_the_new_model_only_if_that_adds_to_bm25(
 
 def test_the_search_is_judged_against_the_model_alone(tiny_model: Path) -> None:
     model = load(tiny_model)
-    judge = Judge.of(TASKS, model, model, KEEP)
+    judge = judge_of(TASKS, model, model, KEEP)
     found = search_verdict(judge.compare_search(KEEP, 0.5), TASKS, "mine", (KEEP, 0.5))
     assert found.bm25_share == 0.5
     assert found.verdict.word == "better", "only words tell these documents apart"
@@ -113,3 +120,25 @@ def test_the_search_is_judged_against_the_model_alone(tiny_model: Path) -> None:
 def test_a_search_that_is_not_better_leaves_everything_as_it_is() -> None:
     found = search_verdict(compared(0.0), TASKS, "mine", ("map", 0.3))
     assert (found.model, found.bm25_share) == (KEEP, 0.0)
+
+
+def with_p(p: float, difference: float = 0.1) -> Any:
+    return replace(compared(difference), p=p, verdict="better" if p <= 0.05 else "not significant")
+
+
+@pytest.mark.parametrize(
+    ("p_values", "corrected", "verdicts"),
+    [
+        ((0.04,), (0.04,), ("better",)),
+        ((0.04, 0.5), (0.08, 0.5), ("not significant", "not significant")),
+        ((0.02, 0.04), (0.04, 0.04), ("better", "better")),
+        ((0.04, 0.02), (0.04, 0.04), ("better", "better")),
+        ((0.03, 0.04), (0.06, 0.06), ("not significant", "not significant")),
+    ],
+)
+def test_two_finalists_are_corrected_as_holm_does(
+    p_values: tuple[float, ...], corrected: tuple[float, ...], verdicts: tuple[str, ...]
+) -> None:
+    found = correct_for_number([with_p(p) for p in p_values])
+    assert tuple(round(each.p, 9) for each in found) == corrected
+    assert tuple(each.verdict for each in found) == verdicts

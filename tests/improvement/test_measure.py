@@ -79,7 +79,7 @@ def test_a_search_with_bm25_is_scored_for_each_candidate_and_share(tiny_model: P
 def test_a_step_that_cannot_be_fitted_is_left_out(tiny_model: Path) -> None:
     """One text has no variance, and nothing to rank."""
     tasks = tasks_of_texts(sentences(4), fewest=1)
-    few = FittingSet(["one"], PseudoQueries(["one"], [0], ["span"]), 0)
+    few = FittingSet(["one"], PseudoQueries(["one"], [0], ["span"]), 0, np.arange(1))
     assert set(measure(load(tiny_model), tasks, few).scores) == {"keep"}
 
 

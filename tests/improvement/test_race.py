@@ -71,6 +71,7 @@ class Machine:
             trainers={"": CandidateTrainer("m", DOCUMENTS, 60, 4700, 0, self.folder, RECIPES)},
             task_set=TaskSet([task]),
             fitting_set=fitting_set(10),
+            folds=(),
             teachers={},
             folder=self.folder,
             notes=notes,

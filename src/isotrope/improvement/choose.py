@@ -1,9 +1,9 @@
 """Which candidate is the best for these documents?
 
 Documents that choose and documents that judge are different documents. On the choosing ones, all
-candidates are compared, and the choice may look at them as often as it likes. Then "keep" and the
-chosen candidate alone are measured on the judging ones, once (`isotrope.improvement.judge`). So one
-test is made, however many candidates there were, and however the race went on from one to the next.
+candidates are compared, and the choice may look at them as often as it likes. Then "keep" and two
+finalists alone are measured on the judging ones, once (`isotrope.improvement.judge`). So two tests
+are made, however many candidates there were, and however the race went on from one to the next.
 """
 
 from collections.abc import Mapping
@@ -27,6 +27,14 @@ class Traits:
     resembles_training: frozenset[str] = frozenset()  # tasks that are like what it was trained on
     keeps_documents: bool = False  # documents keep their vectors
     averaged_with_start: str = ""  # the candidate that averages this one with the given model
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTable:
+    """The scores of "keep" and of some candidates on the same cases."""
+
+    scores: Mapping[str, TaskScores]  # candidate -> its scores
+    documents: Mapping[str, DocumentIds]  # task -> the document of each case
 
 
 def choose_candidate(
@@ -66,6 +74,18 @@ def choose_candidate(
         if gain.verdict == "better" and difference.verdict != "better":
             return alternative
     return best
+
+
+def choose_finalists(
+    quick: CandidateTable, others: CandidateTable, traits: Mapping[str, Traits]
+) -> list[str]:
+    """The candidates that are to be judged: the best quick step, and the best of all others.
+
+    More documents see quick steps, so each kind is compared among itself. A candidate that gains
+    nothing is no finalist.
+    """
+    best = [choose_candidate(table.scores, traits, table.documents) for table in (quick, others)]
+    return [name for name in best if name != KEEP]
 
 
 def candidate_gains(

@@ -18,6 +18,7 @@ from isotrope.encoder.checksum import GivenModel
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.document_tasks import DocumentTask
 from isotrope.evaluation.sets.labels import read_labels
+from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.sts import SimilaritySets
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.choose import candidate_gains
@@ -32,6 +33,8 @@ from isotrope.improvement.judge import (
     Judge,
     SearchSettings,
     choose_search,
+    embed_tasks,
+    judge_finalists,
     model_verdict,
     search_verdict,
     verdict_without_gain,
@@ -39,7 +42,13 @@ from isotrope.improvement.judge import (
 from isotrope.improvement.models import Models
 from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.plan import Plan, check_plan, minutes_for_trainings, read_plan
-from isotrope.improvement.prepare import Material, fitting_set_of, plan_race, trainers_of
+from isotrope.improvement.prepare import (
+    Material,
+    fitting_set_of,
+    folds_of,
+    plan_race,
+    trainers_of,
+)
 from isotrope.improvement.race import Notes, Race
 from isotrope.improvement.result import CandidateGain, MadeCandidate, RaceResult
 from isotrope.improvement.scores import KEEP, TaskScores, judging_tasks
@@ -128,9 +137,9 @@ def improve(
 
     Half of the documents, 1,300 at most, are held out, and tasks are made from them: a title must
     find its text, a span must find the rest of its text. Candidates (poolings, post steps,
-    trainings on the other documents) are compared on some of the held-out documents. The best one
-    is then compared with the model as it is on the others, once, and it is chosen only if it is
-    significantly better there (`isotrope.improvement.judge`).
+    trainings on the other documents) are compared on some of the held-out documents. Two finalists
+    are then compared with the model as it is on the others, once, and one of them is chosen only if
+    it is significantly better there (`isotrope.improvement.judge`).
 
     The time becomes a plan once, from the measured speed (`isotrope.improvement.plan`). Called
     again after a stop or a kill, it goes on. After its end, it gives the same result again.
@@ -274,11 +283,13 @@ class _Improving:
         for line in (*choosing.notes, *judging.notes):
             self.console.print(line)
         folder = self.job.folder
+        fitting_set = fitting_set_of(self.material, split, plan, self.models.query_model, folder)
         race = Race(
             plan=plan,
             trainers=trainers_of(self.models, self.material, split.held_out, folder),
             task_set=choosing,
-            fitting_set=fitting_set_of(self.material, split, plan, self.models.query_model, folder),
+            fitting_set=fitting_set,
+            folds=folds_of(self.material, fitting_set, plan, choosing, judging),
             teachers=self.models.teachers,
             folder=folder,
             notes=notes,
@@ -289,20 +300,17 @@ class _Improving:
 
     def _report(self, race: Race, judging: TaskSet) -> Record:
         """Judge the chosen candidate, and save what is best with its report."""
-        chosen = race.choose()
         self.material.source.check()  # what changed may have been trained on by its own judges
         before = load(self.models.given, self.models.pooling)
         with watch("judging", self.console):
-            after = before if chosen == KEEP else race.model(chosen)
-            judge = Judge.of(judging, before, after, chosen)
-            verdict = self._verdict(race, judge)
+            judge, comparison = self._judge(race, before, judging)
+            verdict = self._verdict(race, judge, comparison)
             search = self._search(race, judge)
 
-        choice = chosen if verdict.word == "better" else KEEP
+        choice = judge.choice if verdict.word == "better" else KEEP
+        after = before if choice == KEEP else race.model(choice)
         if search is not None and search.model not in (KEEP, choice):
             search = None  # only with a model that is not better by itself
-        if choice == KEEP:
-            after = before
         self.console.print(f"saving the model: {choice}")
         result = self._result(race, judge, choice, verdict, search)
         if choice != KEEP:
@@ -310,11 +318,24 @@ class _Improving:
             result.searched = searches_shown(judge)
         return self._save(race, result, after)
 
-    def _verdict(self, race: Race, judge: Judge) -> Verdict:
+    def _judge(
+        self, race: Race, before: SentenceTransformer, judging: TaskSet
+    ) -> tuple[Judge, Comparison | None]:
+        """The chosen finalist, and how it compares with the given model; None: nothing gained."""
+        given = embed_tasks(before, judging)
+        finalists = []
+        for name in race.finalists():
+            embeddings = embed_tasks(race.model(name), judging)
+            folds = race.given.cross_fitted.judging
+            finalists.append(Judge(judging, given, embeddings, name, folds))
+        if not finalists:
+            return Judge(judging, given, given, KEEP), None
+        return judge_finalists(finalists)
+
+    def _verdict(self, race: Race, judge: Judge, comparison: Comparison | None) -> Verdict:
         """Whether the chosen candidate is better than the given model."""
         name, count = self.models.name, len(race.scores) - 1
-        if judge.choice != KEEP:
-            comparison = judge.compare_models()
+        if comparison is not None:
             verdict = model_verdict(comparison, judge.task_set, name, judge.choice, count)
         elif not count:
             advice = self.advice_on_time or f"Keep {name}."

@@ -1,13 +1,18 @@
-"""The verdict of a race: "keep" and the chosen candidate on documents that took no part in choosing.
+"""The verdict of a race: "keep" and the finalists on documents that took no part in choosing.
 
-Two questions are answered, each by one test at 2.5 % (the lower bound of a two-sided 95 %
-interval): is the model better, and is the search better, with BM25 or without? So at least one of
-the answers is falsely *better* at most once in twenty races.
+These are the held-out judging documents. If a finalist is a quick post step of the given model, the
+documents that it is fitted on judge too, each by a step that was fitted without it
+(`isotrope.improvement.cross_fit`).
+
+Two questions are answered, each falsely with *better* in at most 2.5 % of races: is one of the two
+finalists better than the given model, and is the search better, with BM25 or without? So at least
+one of the answers is falsely *better* at most once in twenty races.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.evaluation.embed import Embeddings, embed_texts
@@ -15,6 +20,12 @@ from isotrope.evaluation.search import Search
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.significance import Comparison, compare
 from isotrope.evaluation.verdict import Verdict
+from isotrope.improvement.cross_fit import (
+    FoldScores,
+    join_documents,
+    join_scores,
+    score_tasks,
+)
 from isotrope.improvement.measure import score_hybrid
 from isotrope.improvement.scores import KEEP, TaskScores, compare_scores, mean_score
 from isotrope.improvement.tasks import (
@@ -26,6 +37,7 @@ from isotrope.improvement.tasks import (
 
 # A difference of so many half intervals is found in 80 of 100 cases: (1.96 + 0.84) / 1.96.
 POWER = 1.43
+SIGNIFICANT = 0.05  # two-sided p-values up to this
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +71,13 @@ def choose_search(
 
 @dataclass
 class Judge:
-    """Two models on the judging tasks, each encoded once."""
+    """Two models on the judging tasks."""
 
     task_set: TaskSet
     before: Embeddings
     after: Embeddings
     choice: str  # the name of the second model; "keep" if it is the first one
-
-    @classmethod
-    def of(
-        cls,
-        task_set: TaskSet,
-        before: SentenceTransformer,
-        after: SentenceTransformer,
-        choice: str,
-    ) -> "Judge":
-        """Encode all texts of the judging tasks."""
-        old = embed_tasks(before, task_set)
-        new = old if choice == KEEP else embed_tasks(after, task_set)
-        return cls(task_set, old, new, choice)
+    folds: FoldScores = field(default_factory=FoldScores)  # further judges of quick steps
 
     def compare_models(self) -> Comparison:
         """Compare the two models."""
@@ -87,21 +87,63 @@ class Judge:
                 {task.name: (task.gold, task.similarities(self.before))},
                 {task.name: (task.gold, task.similarities(self.after))},
             )
-        return compare_scores(
-            self._scores(self.before), self._scores(self.after), self.task_set.documents
-        )
+        before = score_tasks(self.task_set, self.before)
+        after = score_tasks(self.task_set, self.after)
+        documents = self.task_set.documents
+        if self.choice in self.folds.scores:
+            before = join_scores([before, self.folds.scores[KEEP]])
+            after = join_scores([after, self.folds.scores[self.choice]])
+            documents = join_documents([documents, self.folds.documents])
+        return compare_scores(before, after, documents)
 
     def compare_search(self, model: str, bm25_share: float) -> Comparison:
         """Compare the given model's search with one of these settings."""
         embeddings = self.before if model == KEEP else self.after
-        scores = self._scores(embeddings)
+        scores = score_tasks(self.task_set, embeddings)
         if bm25_share:
             words: dict[str, Search] = self.task_set.search_by_words()
             scores = score_hybrid(embeddings, bm25_share, self.task_set, words)
-        return compare_scores(self._scores(self.before), scores, self.task_set.documents)
+        before = score_tasks(self.task_set, self.before)
+        return compare_scores(before, scores, self.task_set.documents)
 
-    def _scores(self, embeddings: Embeddings) -> TaskScores:
-        return {task.name: task.score(embeddings) for task in self.task_set.tasks}
+
+def judge_finalists(finalists: Sequence[Judge]) -> tuple[Judge, Comparison]:
+    """The finalist that is chosen, or the one that comes nearest, and how it compares.
+
+    The p-values of two finalists are corrected by Holm's procedure, so that at least one of them is
+    falsely better in at most 2.5 % of races. If both are better, the first one, a quick step, is
+    chosen unless the other one is significantly better than it.
+    """
+    comparisons = [judge.compare_models() for judge in finalists]
+    corrected = correct_for_number(comparisons)
+    better = [place for place, each in enumerate(corrected) if each.verdict == "better"]
+    if len(better) == 2:
+        first, second = finalists
+        difference = Judge(first.task_set, first.after, second.after, second.choice)
+        chosen = 1 if difference.compare_models().verdict == "better" else 0
+    elif better:
+        chosen = better[0]
+    else:
+        chosen = min(range(len(finalists)), key=lambda place: -comparisons[place].difference)
+    return finalists[chosen], corrected[chosen]
+
+
+def correct_for_number(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """The comparisons with p-values corrected for their number, and verdicts that follow them.
+
+    Source: Holm, A simple sequentially rejective multiple test procedure (1979),
+    https://www.jstor.org/stable/4615733.
+    """
+    order = np.argsort([comparison.p for comparison in comparisons], kind="stable").tolist()
+    corrected = list(comparisons)
+    largest = 0.0
+    for rank, place in enumerate(order):
+        comparison = comparisons[place]
+        largest = min(1.0, max(largest, (len(order) - rank) * comparison.p))
+        is_open = comparison.verdict in ("better", "worse") and largest > SIGNIFICANT
+        verdict = "not significant" if is_open else comparison.verdict
+        corrected[place] = replace(comparison, p=largest, verdict=verdict)
+    return corrected
 
 
 def embed_tasks(model: SentenceTransformer, task_set: TaskSet) -> Embeddings:

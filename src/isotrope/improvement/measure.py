@@ -20,6 +20,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embeddings, embed_texts
 from isotrope.evaluation.search import RankedLists, Search, search_with
 from isotrope.improvement.candidates import Candidate, file_name
+from isotrope.improvement.cross_fit import CrossFitted, Fold, cross_fit, score_tasks
 from isotrope.improvement.plan import Plan
 from isotrope.improvement.scores import KEEP, TaskScores, mean_score
 from isotrope.improvement.steps import (
@@ -34,6 +35,7 @@ from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet, texts_to_encode
 from isotrope.improvement.teachers import (
     BM25,
     Rankings,
+    RerankingTeacher,
     Teacher,
     TeachingModel,
     search_by_model,
@@ -57,6 +59,7 @@ class CandidateScores:
     rankings: Rankings | None = None  # that maps were learned from
     taught_by: list[str] = field(default_factory=list)  # the teachers of these rankings
     teachers: dict[str, float] = field(default_factory=dict)  # further models -> their scores
+    cross_fitted: CrossFitted = field(default_factory=CrossFitted)  # of the quick steps
 
     def add(
         self,
@@ -66,7 +69,7 @@ class CandidateScores:
         searches_by_words: Mapping[str, Search],
     ) -> None:
         """Score a candidate, alone and with each share of BM25."""
-        self.scores[name] = {task.name: task.score(embeddings) for task in task_set.tasks}
+        self.scores[name] = score_tasks(task_set, embeddings)
         if task_set.searches:
             self.hybrids[name] = {
                 share: score_hybrid(embeddings, share, task_set, searches_by_words)
@@ -95,6 +98,7 @@ def measure_candidate(
     fitting_set: FittingSet,
     teachers: Mapping[str, Teacher],
     searches_by_words: Mapping[str, Search],
+    folds: Sequence[Fold] = (),
 ) -> CandidateScores:
     """Measure an encoder with its post steps. Whitening is left out if there are too few texts, and
     maps if nobody teaches them.
@@ -106,8 +110,11 @@ def measure_candidate(
         fitting_set: what post steps are fitted on.
         teachers: further models that may teach rankings.
         searches_by_words: task -> BM25's search.
+        folds: of the fitting set, for the model as it is: its quick steps are cross-fitted.
     """
-    queries, documents = texts_to_encode(task_set.tasks, fitting_set, candidate.steps)
+    fold_tasks = [task for fold in folds for task in fold.task_set.tasks]
+    tasks = [*task_set.tasks, *fold_tasks]
+    queries, documents = texts_to_encode(tasks, fitting_set, candidate.steps)
     embeddings = embed_texts(model, queries, documents, JUDGED_LENGTH)
     measured = CandidateScores()
     measured.add(candidate.name, embeddings, task_set, searches_by_words)
@@ -124,7 +131,30 @@ def measure_candidate(
             if fitted is not None:
                 measured.steps[name] = fitted
                 measured.add(name, fitted.apply(embeddings), task_set, searches_by_words)
+    if folds:
+        steps = {name: step for name, step in candidate.with_steps() if name in measured.steps}
+        fit_step = _StepFitter(embeddings, measured.taught_by, teachers)
+        measured.cross_fitted = cross_fit(embeddings, steps, folds, fit_step)
     return measured
+
+
+@dataclass(frozen=True)
+class _StepFitter:
+    """Fits quick steps to other fitting sets, with the same teachers."""
+
+    embeddings: Embeddings
+    taught_by: Sequence[str]
+    teachers: Mapping[str, Teacher]
+
+    def __call__(self, step: str, fitting_set: FittingSet) -> FittedStep | None:
+        if step in WHITENINGS:
+            return fit_whitening(step, self.embeddings, fitting_set)
+
+        chosen = [self.teachers[name] for name in self.taught_by if name != BM25]
+        if any(isinstance(teacher, RerankingTeacher) for teacher in chosen):
+            return None  # ordering all lists again would take too long
+        rankings = Rankings.of(self.embeddings, fitting_set, chosen, BM25 in self.taught_by)
+        return rankings.fit_map(step, fitting_set.seed)
 
 
 def _fit_step(
@@ -190,29 +220,34 @@ class RaceFiles:
             for (name, share, task), array in _arrays(file, "hybrids"):
                 shares = measured.hybrids.setdefault(name, {})
                 shares.setdefault(float(share), {})[task] = array  # type: ignore[index]
+            for (role, name, task), array in _arrays(file, "cross-fitted"):
+                folds = getattr(measured.cross_fitted, role)
+                folds.scores.setdefault(name, {})[task] = array
+            for (role, task), places in _arrays(file, "cross-fitted documents"):
+                getattr(measured.cross_fitted, role).documents[task] = places
             return measured
         return None
 
     def write(self, candidate: Candidate, measured: CandidateScores) -> None:
         """Keep what was measured. What a trained model would teach is left out."""
         teaching = {"taught_by": measured.taught_by, "teachers": measured.teachers}
+        steps = {name: vars(step) for name, step in measured.steps.items()}
         arrays: dict[str, Any] = {_TEACHING: json.dumps(teaching)}
-        for name, scores in measured.scores.items():
-            for task, array in scores.items():
-                arrays[json.dumps(["scores", name, task])] = array
-        for name, shares in measured.hybrids.items():
-            for share, scores in shares.items():
-                for task, array in scores.items():
-                    arrays[json.dumps(["hybrids", name, str(share), task])] = array
-        for name, step in measured.steps.items():
-            for part, value in vars(step).items():
-                arrays[json.dumps(["steps", name, part])] = value
+        arrays |= _named_arrays(["scores"], measured.scores)
+        arrays |= _named_arrays(["hybrids"], measured.hybrids)
+        arrays |= _named_arrays(["steps"], steps)
+        for role, folds in vars(measured.cross_fitted).items():
+            arrays |= _named_arrays(["cross-fitted", role], folds.scores)
+            arrays |= _named_arrays(["cross-fitted documents", role], folds.documents)
         if measured.rankings and not candidate.recipe:
             rankings = measured.rankings
-            arrays[json.dumps(["rankings", "rows"])] = rankings.rows
-            arrays[json.dumps(["rankings", "document_vectors"])] = rankings.document_vectors
-            arrays[json.dumps(["rankings", "documents"])] = rankings.lists.documents
-            arrays[json.dumps(["rankings", "scores"])] = rankings.lists.scores
+            parts = {
+                "rows": rankings.rows,
+                "document_vectors": rankings.document_vectors,
+                "documents": rankings.lists.documents,
+                "scores": rankings.lists.scores,
+            }
+            arrays |= _named_arrays(["rankings"], parts)
         self.folder.mkdir(parents=True, exist_ok=True)
         with new_file(self._path(candidate)) as file:
             np.savez(file, **arrays)
@@ -238,6 +273,16 @@ class RaceFiles:
 
     def _path(self, candidate: Candidate) -> Path:
         return self.folder / f"{file_name(candidate.name)}.npz"
+
+
+def _named_arrays(names: list[str], value: Any) -> dict[str, Any]:
+    """The arrays of nested mappings, by the JSON list of their names."""
+    if not isinstance(value, Mapping):
+        return {json.dumps(names): value}
+    arrays: dict[str, Any] = {}
+    for name, part in value.items():
+        arrays |= _named_arrays([*names, str(name)], part)
+    return arrays
 
 
 def _arrays(file: Mapping[str, Any], kind: str) -> Iterator[tuple[Sequence[str], Any]]:

@@ -14,20 +14,24 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from isotrope.errors import UserError
 from isotrope.improvement.candidates import BATCH, Candidate, CandidateTrainer
+from isotrope.improvement.scores import KEEP
 from isotrope.improvement.steps import MAPS, MOST_FITTING
 from isotrope.store.files import read_record
 
 # Shares of the time, each at most.
 CHOOSING_SHARE = 1 / 30  # reading the choosing tasks, for one encoder
-JUDGING_SHARE = 0.15  # reading the judging tasks, with two models
+JUDGING_SHARE = 0.2  # reading the judging tasks, with the given model and two finalists
 FITTING_SHARE = 0.3  # reading what maps are learned from, with all untrained encoders
+CROSS_FITTING_SHARE = 0.1  # reading the tasks of the fitting set's folds, with one encoder
 TEACHER_SHARE = 0.3  # of the time left: reading by one further teacher
 QUESTION_SHARE = 0.2  # of the time left: writing questions
 SHORT_SHARE = 0.4  # of the time left for trainings: the short ones
 
 SAFETY = 0.9  # of the time left that trainings are planned for
+JUDGED_MODELS = 3
 STARTING = 8.0  # seconds that a training takes before its first step
 MAPS_SECONDS = 6.0  # learning both maps of an encoder, beside reading
+CROSS_FITTING_SECONDS = 12.0  # fitting all quick steps once for each fold
 SAVING = 10.0  # seconds after the race: the choice, the model, the report
 FEWEST_CHOOSING = 50  # documents, or labels, unless there are fewer
 FEWEST_JUDGING = 100
@@ -44,6 +48,7 @@ class Plan(BaseModel):
     choosing: int  # documents, or labels, on which candidates are compared
     judging: int  # documents, or labels, that judge the chosen one
     fitting: int = MOST_FITTING  # documents that post steps are fitted on, at most
+    cross_fitting: int = 0  # of these, those that judge quick steps that are fitted without them
     questions: int = 0  # documents that a language model writes a question for
     teachers: dict[str, int] = {}  # name -> pseudo-queries that it is asked about; 0: it reads all
     candidates: tuple[Candidate, ...] = ()  # in this order
@@ -69,6 +74,7 @@ class Workload:
     reading: Mapping[str, float]  # start -> words that it reads in a second; "" is the given model
     training: float  # pairs a second of the slowest start
     untrained: Sequence[Candidate]
+    judged_by_documents: bool  # not by labels
     recipes: int  # kinds of training
     most_pairs: int  # that a training has at most
 
@@ -76,7 +82,7 @@ class Workload:
         """How many documents, or labels, there is time for."""
         words = self.seconds * self.reading[""]  # that can be read
         choosing = int(CHOOSING_SHARE * words / max(self.words_choosing, 1.0))
-        judging = int(JUDGING_SHARE * words / 2 / max(self.words_judging, 1.0))
+        judging = int(JUDGING_SHARE * words / JUDGED_MODELS / max(self.words_judging, 1.0))
         return (
             min(self.most_choosing, max(choosing, FEWEST_CHOOSING)),
             min(self.most_judging, max(judging, FEWEST_JUDGING)),
@@ -92,6 +98,18 @@ class Workload:
         share = min(1.0, FITTING_SHARE * self.seconds / max(seconds, 1e-9))
         return int(share * self.fitting_documents)
 
+    def cross_fitting(self, fitting: int) -> int:
+        """How many of the fitting documents may judge quick steps too."""
+        words = CROSS_FITTING_SHARE * self.seconds * self.reading[""]
+        count = min(fitting, int(words / max(self.words_judging, 1.0)))
+        return count if self.judged_by_documents and count >= FEWEST_JUDGING else 0
+
+    def cross_fitting_seconds(self, count: int) -> float:
+        """Seconds that cross-fitting with so many documents takes."""
+        if not count:
+            return 0.0
+        return CROSS_FITTING_SECONDS + count * self.words_judging / self.reading[""]
+
     def measuring(self, candidate: Candidate, choosing: int, fitting: int) -> float:
         """Seconds that it takes to measure a candidate."""
         words = choosing * self.words_choosing
@@ -105,7 +123,7 @@ class Workload:
 
     def judging(self, judging: int) -> float:
         """Seconds for the verdict, the general pairs and what comes after."""
-        words = 2 * (judging * self.words_judging + self.general_words)
+        words = JUDGED_MODELS * judging * self.words_judging + 2 * self.general_words
         return words / self.slowest + SAVING
 
     @property
@@ -137,9 +155,11 @@ def make_plan(workload: Workload, teaching: Teaching) -> Plan:
     """
     choosing, judging = workload.choosing_and_judging()
     fitting = workload.fitting()
+    cross_fitting = workload.cross_fitting(fitting)
     seconds = dict(teaching.seconds)
     for candidate in workload.untrained:
         seconds[candidate.name] = workload.measuring(candidate, choosing, fitting)
+    seconds[KEEP] += workload.cross_fitting_seconds(cross_fitting)
     seconds["judging"] = workload.judging(judging)
 
     left = workload.seconds - sum(seconds.values())
@@ -158,6 +178,7 @@ def make_plan(workload: Workload, teaching: Teaching) -> Plan:
         choosing=choosing,
         judging=judging,
         fitting=fitting,
+        cross_fitting=cross_fitting,
         questions=teaching.questions,
         teachers=dict(teaching.teachers),
         candidates=tuple(workload.untrained),

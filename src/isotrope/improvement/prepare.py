@@ -23,6 +23,7 @@ from isotrope.improvement.candidates import (
     recipes_for,
 )
 from isotrope.improvement.clock import Clock
+from isotrope.improvement.cross_fit import Fold, make_folds
 from isotrope.improvement.models import Models
 from isotrope.improvement.plan import (
     MOST_ROUNDS,
@@ -159,6 +160,20 @@ def fitting_set_of(
     return fitting_set
 
 
+def folds_of(
+    material: Material, fitting_set: FittingSet, plan: Plan, choosing: TaskSet, judging: TaskSet
+) -> list[Fold]:
+    """The folds in which documents of the fitting set choose and judge quick steps too.
+
+    There are none if labels judge, or if the choosing and the judging tasks are different ones.
+    """
+    tasks = [task.name for task in judging.tasks]
+    same_tasks = tasks == [task.name for task in choosing.tasks]
+    if material.labels is not None or not plan.cross_fitting or not same_tasks:
+        return []
+    return make_folds(material.documents, fitting_set, plan.cross_fitting, tasks)
+
+
 def trainers_of(
     models: Models, material: Material, held_out: int, folder: Path
 ) -> dict[str, CandidateTrainer]:
@@ -226,6 +241,7 @@ def measure_workload(
         reading=reading,
         training=training,
         untrained=untrained_candidates(models),
+        judged_by_documents=material.labels is None,
         recipes=len(trainers[""].recipes),
         most_pairs=MOST_ROUNDS * max(0, trained_on),
     )

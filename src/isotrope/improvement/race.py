@@ -4,7 +4,7 @@ Cheap candidates come first, then short trainings, then longer ones of the bette
 averaged with the model that it began with. What does not fit into the time is left out by name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,8 +26,9 @@ from isotrope.improvement.candidates import (
     CandidateTrainer,
     join_names,
 )
-from isotrope.improvement.choose import choose_candidate
+from isotrope.improvement.choose import CandidateTable, choose_finalists
 from isotrope.improvement.clock import Clock
+from isotrope.improvement.cross_fit import QUICK_STEPS, Fold, join_documents, join_scores
 from isotrope.improvement.measure import CandidateScores, RaceFiles, measure_candidate
 from isotrope.improvement.plan import Plan, reads_maps
 from isotrope.improvement.scores import KEEP, TaskScores, mean_score
@@ -84,6 +85,7 @@ class Race:
     trainers: Mapping[str, CandidateTrainer]  # by start; "" is the given model
     task_set: TaskSet  # the choosing tasks
     fitting_set: FittingSet
+    folds: Sequence[Fold]  # of the fitting set; none if there is no time for them
     teachers: Mapping[str, str]  # name -> where the model is
     folder: Path
     notes: Notes
@@ -104,13 +106,40 @@ class Race:
         if self.plan.short_trainings:
             self._train_in_turn()
 
-    def choose(self) -> str:
-        """The candidate that is to be judged, or "keep"."""
+    def finalists(self) -> list[str]:
+        """The candidates that are to be judged: at most a quick step and another one."""
         traits = {
             name: self.trainers[candidate.start].traits(candidate, step)
             for name, (candidate, step) in self.made.items()
         }
-        return choose_candidate(self.scores, traits, self.task_set.documents)
+        quick = self._quick_candidates()
+        others = {name: scores for name, scores in self.scores.items() if name not in quick}
+        return choose_finalists(
+            self._with_folds({name: self.scores[name] for name in (KEEP, *quick)}),
+            CandidateTable(others, self.task_set.documents),
+            traits,
+        )
+
+    def _quick_candidates(self) -> list[str]:
+        """The given model with a quick step."""
+        return [
+            name
+            for name, (candidate, step) in self.made.items()
+            if candidate.name == KEEP and step in QUICK_STEPS
+        ]
+
+    def _with_folds(self, scores: Mapping[str, TaskScores]) -> CandidateTable:
+        """The scores of quick steps, also on the documents of the fold that chooses."""
+        folds = self.given.cross_fitted.choosing
+        documents = self.task_set.documents
+        if not folds.scores:
+            return CandidateTable(scores, documents)
+        joined = {
+            name: join_scores([scores[name], folds.scores[name]])
+            for name in scores
+            if name in folds.scores
+        }
+        return CandidateTable(joined, join_documents([documents, folds.documents]))
 
     def model(self, name: str) -> SentenceTransformer:
         """The encoder of a candidate, with its post step as its last layer."""
@@ -269,6 +298,7 @@ class Race:
                 self.fitting_set,
                 teachers,
                 self.searches_by_words,
+                self.folds if candidate.name == KEEP else (),
             )
 
     @cached_property

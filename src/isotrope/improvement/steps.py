@@ -46,13 +46,15 @@ class FittingSet:
     documents: list[str]  # (M,) texts
     pseudo_queries: PseudoQueries  # of these documents
     seed: int  # of what is drawn
+    rows: RowIds  # (M,) places of the documents in their collection
 
     @classmethod
     def of(cls, documents: Documents, rows: RowIds, seed: int) -> "FittingSet":
         """The fitting set of these rows: at most 5,000 documents, evenly spread."""
-        pages = list(documents.each(rows[evenly(len(rows), MOST_FITTING)]))
+        rows = rows[evenly(len(rows), MOST_FITTING)]
+        pages = list(documents.each(rows))
         queries = pseudo_queries(pages, seed=seed).sample(MAP_QUERIES, seed)
-        return cls([page.text for page in pages], queries, seed)
+        return cls([page.text for page in pages], queries, seed, rows)
 
     def with_queries(self, more: PseudoQueries) -> "FittingSet":
         """The same documents with further pseudo-queries."""
@@ -68,18 +70,19 @@ class FittingSet:
         """At most ``count`` documents, evenly spread, and their pseudo-queries."""
         if count >= len(self.documents):
             return self
+        return self.at(np.array(evenly(len(self.documents), count), dtype=np.int64))
 
-        rows = evenly(len(self.documents), count)
-        place_of = {row: place for place, row in enumerate(rows)}
+    def at(self, places: RowIds) -> "FittingSet":
+        """The documents at these places, and their pseudo-queries."""
+        new_place = {place: new for new, place in enumerate(places.tolist())}
         queries = self.pseudo_queries.part(
             number
             for number, document in enumerate(self.pseudo_queries.documents)
-            if document in place_of
+            if document in new_place
         )
-        places = [place_of[document] for document in queries.documents]
-        return FittingSet(
-            [self.documents[row] for row in rows], replace(queries, documents=places), self.seed
-        )
+        queries = replace(queries, documents=[new_place[old] for old in queries.documents])
+        documents = [self.documents[place] for place in new_place]
+        return FittingSet(documents, queries, self.seed, self.rows[places])
 
     @property
     def whitening_queries(self) -> list[str]:
