@@ -111,9 +111,15 @@ def head_layers(objective: Any) -> list[nn.Module]:
     encoder's have.
     """
     layers = [layer for step in objective.views for layer in step.layers()]
-    if isinstance(objective.model[-1], Normalize):
+    if isinstance(_student(objective)[-1], Normalize):
         layers.append(Normalize())
     return layers
+
+
+def _student(objective: Any) -> SentenceTransformer:
+    """The student itself. With several processes, the trainer wraps it."""
+    model = objective.model
+    return getattr(model, "module", model)  # type: ignore[no-any-return]
 
 
 class WithHead(BaseEvaluator):
@@ -127,6 +133,6 @@ class WithHead(BaseEvaluator):
         self.objective = objective
 
     def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> Any:
-        with_head = copy(self.objective.model)
+        with_head = copy(_student(self.objective))
         with_head._modules = dict(with_head._modules)
         return self.evaluator(with_head.extend(head_layers(self.objective)))
