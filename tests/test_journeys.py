@@ -376,7 +376,8 @@ def test_17_german_and_chinese_text(user: User) -> None:
     assert "48 texts read" in user.types(f"train german.txt --model model --output run {QUICK}")
     assert set(Path("run/sample.txt").read_text(encoding="utf-8").splitlines()) <= set(GERMAN)
     user.types("encode run/model german.txt --output v.parquet")
-    np.testing.assert_allclose(np.load("v.npy"), vectors("run/model", GERMAN), atol=1e-5)
+    encoded = np.stack(pq.read_table("v.parquet")["embedding"].to_numpy(zero_copy_only=False))
+    np.testing.assert_allclose(encoded, vectors("run/model", GERMAN), atol=1e-5)
     said = user.types(f"train chinese.txt --model model --output other {QUICK}", code=2)
     assert "all texts of the first batch are equal, as far as the model reads them" in said
     with pytest.warns(UserWarning, match="of the tokens are unknown"):

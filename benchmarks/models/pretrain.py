@@ -107,7 +107,9 @@ def build_model(size: Size, tokenizer: BertTokenizerFast) -> ModernBertForMasked
 
 def pretrain(texts: list[str], output: Path, size: Size, tokens: int, seed: int) -> Path:
     """Make a tokenizer and train an encoder -> the folder of both."""
-    dataset = isotrope.text.read_text(texts, split="sentences").texts().dataset
+    dataset = (
+        isotrope.text.read_text([Path(text) for text in texts], split="sentences").texts().dataset
+    )
     tokenizer = learn_vocabulary(iter(dataset["text"]), size.vocabulary)
     steps = max(1, tokens // (size.batch_size * BLOCK))
     decay_steps = round(DECAY_SHARE * steps)

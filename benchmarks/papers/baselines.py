@@ -32,7 +32,7 @@ from benchmarks.paths import RESULTS
 from isotrope.evaluation.ranking import RANKING_SETTINGS, RankingChoices, rank_sets
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare
-from isotrope.evaluation.sts import main_pairs, similarities
+from isotrope.evaluation.sts import main_pairs, pair_similarities
 from isotrope.post.fitted import PostStep
 from isotrope.post.names import open_encoder, post_step
 
@@ -84,16 +84,17 @@ def sts(data: str, corpus: str) -> dict[str, Any]:
     rows = []
     for backbone in BACKBONES:
         table = Remembered(open_encoder(backbone))
-        before = main_pairs(sets, similarities(table, sets))
+        before = main_pairs(sets, pair_similarities(table, sets))
         rows.append({"name": backbone, "fitted_on": None} | scores(before, before))
         for text in STEPS:
             one = step(text)
             fitted = {
-                "target": similarities(one.behind(table), sets),
+                "target": pair_similarities(one.behind(table), sets),
                 "each set": {
-                    task: similarities(one.behind(table), {task: sets[task]})[task] for task in sets
+                    task: pair_similarities(one.behind(table), {task: sets[task]})[task]
+                    for task in sets
                 },
-                Path(corpus).name: similarities(one.behind(table).fit(wiki), sets),
+                Path(corpus).name: pair_similarities(one.behind(table).fit(wiki), sets),
             }
             for where, cosines in fitted.items():
                 after = main_pairs(sets, cosines)

@@ -31,7 +31,7 @@ from isotrope.evaluation.correlation import spearman
 from isotrope.evaluation.retrieval import per_query
 from isotrope.evaluation.sets.public import load_retrieval_set
 from isotrope.evaluation.sets.senteval import load_sts
-from isotrope.evaluation.sts import main_pairs, similarities
+from isotrope.evaluation.sts import main_pairs, pair_similarities
 from isotrope.preset.preset import read_preset
 from isotrope.store.files import write_json
 from isotrope.training.processes import environment
@@ -61,7 +61,7 @@ def measure(model: Any, data: str) -> dict[str, float]:
     )
     queries, corpus = search_vectors(model, domain.queries, domain.corpus)
     pairs = {task: {"test": parts["dev"]} for task, parts in sets.items()}
-    gold, cosines = main_pairs(pairs, similarities(model, pairs))["STSBenchmark"]
+    gold, cosines = main_pairs(pairs, pair_similarities(model, pairs))["STSBenchmark"]
     ndcg = per_query(queries, corpus, domain)["ndcg@10"]
     return {"ndcg@10": round(float(ndcg.mean()), 4), "stsb-dev": round(spearman(gold, cosines), 4)}
 

@@ -46,7 +46,7 @@ from isotrope.evaluation.sets.public import banking_queries, load_retrieval_set,
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare, compare_means
-from isotrope.evaluation.sts import main_pairs, similarities
+from isotrope.evaluation.sts import main_pairs, pair_similarities
 from isotrope.store.cache import cache_folder
 from isotrope.store.files import new_file, write_json
 from isotrope.text.corpus import Texts, build_texts
@@ -189,7 +189,7 @@ def measure(model: str, domain: str, setting: str, data: str, kept: Path) -> dic
         sets = sts(setting, data)
         queries, corpus = search_vectors(encoder, texts.queries, texts.corpus)
         found = {f"query/{k}": v for k, v in per_query(queries, corpus, texts).items()}
-        pairs = main_pairs(sets, similarities(encoder, sets))
+        pairs = main_pairs(sets, pair_similarities(encoder, sets))
         found |= {f"gold/{task}": gold for task, (gold, _) in pairs.items()}
         found |= {f"cosine/{task}": cosine for task, (_, cosine) in pairs.items()}
         with new_file(kept) as whole:

@@ -34,7 +34,7 @@ from isotrope.evaluation.sets.public import load_retrieval_set
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.significance import Comparison, compare, compare_means
-from isotrope.evaluation.sts import main_pairs, similarities
+from isotrope.evaluation.sts import main_pairs, pair_similarities
 from isotrope.post.whitening import whitening
 from isotrope.text.cleaning import fold
 from isotrope.text.files import find_sources
@@ -55,7 +55,9 @@ def sts_b(data: str) -> tuple[list[str], Judge]:
     pairs = sets["STSBenchmark"]["test"]
 
     def judge(before: Encoder, after: Encoder) -> Comparison:
-        old, new = (main_pairs(sets, similarities(encoder, sets)) for encoder in (before, after))
+        old, new = (
+            main_pairs(sets, pair_similarities(encoder, sets)) for encoder in (before, after)
+        )
         return compare(old, new)
 
     return [*pairs.first, *pairs.second], judge

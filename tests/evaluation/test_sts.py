@@ -79,7 +79,7 @@ def test_spearman_and_pearson_on_ties():
 def test_aggregates_by_hand():
     one, two = own_pairs(30), own_pairs(50, seed=1)
     sets = {"task": {"one": one, "two": two}}
-    cosines = sts.similarities(HashEncoder(), sets)
+    cosines = sts.pair_similarities(HashEncoder(), sets)
     result = sts.score(sets, cosines)["task"]
     a, b = (
         naive_spearman(cosines["task"][name], pairs.gold) for name, pairs in sets["task"].items()

@@ -10,7 +10,7 @@ from helpers.library import race_result, write_library
 from isotrope.encoder import load
 from isotrope.evaluation.significance import Comparison
 from isotrope.improvement.candidates import Candidate, CandidateTrainer
-from isotrope.improvement.judge import SearchSettings
+from isotrope.improvement.judge import BestSearch
 from isotrope.improvement.page import (
     advice_lines,
     candidates_table,
@@ -105,7 +105,7 @@ def test_the_page_says_whether_documents_are_encoded_again(stay: bool) -> None:
 def searching(word: Any, share: float) -> list[str]:
     advice = "Use the new model and add 0.3 BM25: +12.0"
     verdict = replace(race_result().verdict, word=word, low=0.05, high=0.2, advice=advice)
-    return advice_lines(race_result(search=SearchSettings("soft", share, verdict)))
+    return advice_lines(race_result(search=BestSearch("soft", share, verdict)))
 
 
 def test_bm25_is_advised_if_the_search_is_better_with_it() -> None:

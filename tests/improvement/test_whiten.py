@@ -122,7 +122,7 @@ def test_the_sentences_that_it_was_fitted_on_come_out_white(
 ) -> None:
     # k: a random model's last directions have a millionth of the first one's spread, which is
     # rounding in float32
-    given = {"k": 8, "exponent": 0.5, "sentences": 300, "pooling": "cls", "compare": False}
+    given = {"k": 8, "exponent": 0.5, "max_texts": 300, "pooling": "cls", "compare": False}
     output = white(tiny_model, corpus_file, tmp_path / "white", **given)
     covariance = np.cov(
         np.asarray(load(output).encode(drawn(corpus_file)), dtype=np.float64).T, bias=True
@@ -133,7 +133,7 @@ def test_the_sentences_that_it_was_fitted_on_come_out_white(
 def test_the_fit_sees_the_prompt_and_the_new_model_keeps_it(
     prompted_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:
-    given = {"k": 4, "exponent": 0.5, "sentences": 300, "prompt_name": "query", "compare": False}
+    given = {"k": 4, "exponent": 0.5, "max_texts": 300, "prompt_name": "query", "compare": False}
     found = plain(white(prompted_model, corpus_file, tmp_path / "white", **given)).encode(
         drawn(corpus_file)
     )

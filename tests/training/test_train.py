@@ -27,7 +27,7 @@ from isotrope.encoder.checksum import model_checksum
 from isotrope.errors import UserError
 from isotrope.evaluation.correlation import spearman
 from isotrope.evaluation.sets.labels import read_pairs
-from isotrope.evaluation.sts import main_pairs, similarities
+from isotrope.evaluation.sts import main_pairs, pair_similarities
 from isotrope.training.pairs import dev_names, dev_pairs, named_pairs
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState
@@ -243,7 +243,9 @@ def test_before_is_the_model_as_it_was_given(
         console=plain_console(file=said),
     )
     pairs = {"pairs": {"test": read_pairs(pairs_file)}}
-    gold, cosines = main_pairs(pairs, similarities(load(own_pooling, device="cpu"), pairs))["pairs"]
+    gold, cosines = main_pairs(pairs, pair_similarities(load(own_pooling, device="cpu"), pairs))[
+        "pairs"
+    ]
     assert run.verdict.scores is not None
     assert run.verdict.scores[0] == pytest.approx(spearman(cosines, gold), abs=1e-6)
     assert (run.verdict.before, run.verdict.judge) == ("model", "120 graded pairs of pairs")

@@ -19,7 +19,7 @@ from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import Comparison, compare
 from isotrope.evaluation.similarity import row_similarities, similarity_of
-from isotrope.evaluation.sts import SimilaritySets, main_pairs, similarities
+from isotrope.evaluation.sts import SimilaritySets, main_pairs, pair_similarities
 from isotrope.report.examples import compare_searches
 from isotrope.store.files import Record
 from isotrope.text.corpus import Document
@@ -126,7 +126,7 @@ def _judged_pairs(
 ) -> dict[str, tuple[Vector, Vector]]:
     """Gold scores and similarities (N,) of each task, as `compare` takes them."""
     if document_reader is None:
-        return main_pairs(sets, similarities(model, sets))
+        return main_pairs(sets, pair_similarities(model, sets))
 
     similarity = similarity_of(document_reader)
 

@@ -34,7 +34,7 @@ from isotrope.encoder.adapters import has_adapter, merge_adapter
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.fast.packed import pack
 from isotrope.encoder.pooling import frame_size
-from isotrope.encoder.similarity import similarity_of
+from isotrope.encoder.similarity import model_similarity
 from isotrope.encoder.vocabulary import keep_tokens
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
@@ -390,7 +390,7 @@ def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> Sente
     if isinstance(model[-1], Normalize):
         modules.append(Normalize())
     return SentenceTransformer(
-        modules=modules, device=str(model.device), similarity_fn_name=similarity_of(model)
+        modules=modules, device=str(model.device), similarity_fn_name=model_similarity(model)
     )
 
 

@@ -29,14 +29,14 @@ def evaluate_sets(encoder: Encoder, sets: SimilaritySets) -> dict[str, Any]:
     """What `score` gives for each task, and "per_pair" with the "gold" and "cosine" of each pair of
     `main_pairs`.
     """
-    cosines = similarities(encoder, sets)
+    cosines = pair_similarities(encoder, sets)
     found = score(sets, cosines)
     for task, (gold, cosine) in main_pairs(sets, cosines).items():
         found[task]["per_pair"] = {"gold": gold.tolist(), "cosine": cosine.tolist()}
     return found
 
 
-def similarities(encoder: Encoder, sets: SimilaritySets) -> dict[str, dict[str, Vector]]:
+def pair_similarities(encoder: Encoder, sets: SimilaritySets) -> dict[str, dict[str, Vector]]:
     """Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over
     all sets.
     """

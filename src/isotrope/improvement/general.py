@@ -6,7 +6,7 @@ from pathlib import Path
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import Comparison, compare
-from isotrope.evaluation.sts import SimilaritySets, main_pairs, similarities
+from isotrope.evaluation.sts import SimilaritySets, main_pairs, pair_similarities
 from isotrope.types import Encoder
 
 SHIPPED = "similarity"  # the graded pairs that ship
@@ -48,6 +48,6 @@ def affordable_pairs(sets: SimilaritySets, seconds: float, reading: float) -> Si
 
 def general_change(before: Encoder, after: Encoder, sets: SimilaritySets) -> Comparison:
     """Compare two models on these pairs, over all and set by set."""
-    old = main_pairs(sets, similarities(before, sets))
-    new = main_pairs(sets, similarities(after, sets))
+    old = main_pairs(sets, pair_similarities(before, sets))
+    new = main_pairs(sets, pair_similarities(after, sets))
     return compare(old, new)

@@ -30,8 +30,8 @@ from isotrope.improvement.general import (
     general_words,
 )
 from isotrope.improvement.judge import (
+    BestSearch,
     Judge,
-    SearchSettings,
     choose_search,
     embed_tasks,
     judge_finalists,
@@ -82,7 +82,7 @@ class Improvement(Outcome):
         return str(self.record["choice"])
 
     @property
-    def search_settings(self) -> SearchSettings | None:
+    def search_settings(self) -> BestSearch | None:
         """The best search: the model, BM25's share, and the verdict; None if nothing was searched."""
         return RaceResult.of(self.record).search
 
@@ -349,7 +349,7 @@ class _Improving:
         advice = f"{verdict.advice} No training was tried: {self.advice_on_time}."
         return replace(verdict, advice=advice)
 
-    def _search(self, race: Race, judge: Judge) -> SearchSettings | None:
+    def _search(self, race: Race, judge: Judge) -> BestSearch | None:
         """The best search, and whether it is better than the given model's."""
         if not judge.task_set.searches or not race.task_set.searches:
             return None
@@ -363,7 +363,7 @@ class _Improving:
         judge: Judge,
         choice: str,
         verdict: Verdict,
-        search: SearchSettings | None,
+        search: BestSearch | None,
     ) -> RaceResult:
         gains = candidate_gains(race.scores, race.task_set.documents)
         return RaceResult(

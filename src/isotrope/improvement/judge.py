@@ -41,7 +41,7 @@ SIGNIFICANT = 0.05  # two-sided p-values up to this
 
 
 @dataclass(frozen=True, slots=True)
-class SearchSettings:
+class BestSearch:
     """The best search for these documents: cosines of a model, with a share of BM25 added."""
 
     model: str  # "keep", or the chosen candidate
@@ -202,7 +202,7 @@ def visible_difference(comparison: Comparison, judge: str) -> str:
 
 def search_verdict(
     comparison: Comparison, task_set: TaskSet, model: str, settings: tuple[str, float]
-) -> SearchSettings:
+) -> BestSearch:
     """What the judging documents say of a search."""
     name, share = settings
     judge, measure = judge_in_words(task_set.tasks, comparison.cases)
@@ -210,9 +210,9 @@ def search_verdict(
     verdict = Verdict.of(comparison, before=model, after=after, judge=judge, measure=measure)
     if verdict.word != "better":
         advice = f"Keep the search by {model} alone."
-        return SearchSettings(KEEP, 0.0, replace(verdict, advice=advice))
+        return BestSearch(KEEP, 0.0, replace(verdict, advice=advice))
     advice = f"{search_advice(name, share)}: {100 * comparison.difference:+.1f}"
-    return SearchSettings(name, share, replace(verdict, advice=advice))
+    return BestSearch(name, share, replace(verdict, advice=advice))
 
 
 def search_in_words(model: str, bm25_share: float) -> str:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.candidates import Candidate
-from isotrope.improvement.judge import SearchSettings
+from isotrope.improvement.judge import BestSearch
 from isotrope.improvement.plan import Plan
 from isotrope.improvement.scores import KEEP
 from isotrope.report.switching import Switch
@@ -50,7 +50,7 @@ class RaceResult(BaseModel):
     choice: str  # the candidate that was judged better, or "keep"
     chosen: str  # the candidate that was judged; "keep" if none gained
     verdict: Verdict
-    search: SearchSettings | None  # None: nothing was searched
+    search: BestSearch | None  # None: nothing was searched
     seconds: float
     left_out: dict[str, str]  # name -> why
     notes: list[str]  # what chose and what judged

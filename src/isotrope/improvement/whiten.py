@@ -36,7 +36,7 @@ from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.significance import compare as compare_cases
 from isotrope.evaluation.similarity import similarity_of
-from isotrope.evaluation.sts import main_pairs, similarities
+from isotrope.evaluation.sts import main_pairs, pair_similarities
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.improve import Improvement
 from isotrope.post.fitted import with_linear
@@ -321,8 +321,8 @@ def _judge(
     pairs = {name: labels for name, labels in judging.items() if isinstance(labels, GradedPairs)}
     if pairs:
         sets = {name: {"test": graded} for name, graded in pairs.items()}
-        old = main_pairs(sets, similarities(before, sets))
-        new = main_pairs(sets, similarities(after, sets))
+        old = main_pairs(sets, pair_similarities(before, sets))
+        new = main_pairs(sets, pair_similarities(after, sets))
         size = sum(graded.size for graded in pairs.values())
         judge = f"{size:,} graded pairs of {', '.join(pairs)}"
         judgements["pairs"] = _Judgement(compare_cases(old, new), judge, "Spearman × 100")

@@ -17,7 +17,7 @@ from isotrope.encoder.word_vectors import WordVectors
 from isotrope.evaluation.document_tasks import make_document_tasks
 from isotrope.evaluation.geometry import diversity, unit
 from isotrope.evaluation.models import RememberingEncoder
-from isotrope.evaluation.sts import score, similarities
+from isotrope.evaluation.sts import pair_similarities, score
 from isotrope.evaluation.suite import run as evaluate
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.report.space import pair_cosines
@@ -68,7 +68,7 @@ def pair_scores(cell: Cell, encoder: Encoder) -> dict[str, float]:
     sets, _ = judges(cell.run.labels, dev, cell.data)
     if not sets:
         return {}
-    cosines = similarities(encoder, sets)
+    cosines = pair_similarities(encoder, sets)
     write_cosines(cell.numbers / COSINES, sets, cosines)
     return sts_scores(score(sets, cosines))
 

@@ -119,7 +119,7 @@ def head_layers(objective: Any) -> list[nn.Module]:
 def _student(objective: Any) -> SentenceTransformer:
     """The student itself. With several processes, the trainer wraps it."""
     model = objective.model
-    return getattr(model, "module", model)  # type: ignore[no-any-return]
+    return getattr(model, "module", model)
 
 
 class WithHead(BaseEvaluator):

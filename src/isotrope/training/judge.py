@@ -17,7 +17,7 @@ from isotrope.evaluation.sets.labels import in_words
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.senteval import STS_TASKS
 from isotrope.evaluation.significance import compare, compare_means
-from isotrope.evaluation.sts import SimilaritySets, main_pairs, score, similarities
+from isotrope.evaluation.sts import SimilaritySets, main_pairs, pair_similarities, score
 from isotrope.evaluation.verdict import Verdict
 from isotrope.preset.sources import OWN_SETTING, sourced
 from isotrope.report.card import Card, Data, Step
@@ -104,7 +104,7 @@ def _judged_by_pairs(plan: TrainingPlan, sets: SimilaritySets) -> dict[str, Any]
     words = _pairs_in_words(sets)
     plan.console.print(f"encoding {words} that judge the run")
     with watch("encoding", plan.console):
-        before, after = (similarities(model, sets) for model in _models(plan))
+        before, after = (pair_similarities(model, sets) for model in _models(plan))
     write_cosines(plan.folder.path / "before.npz", sets, before)
     write_cosines(plan.folder.path / "after.npz", sets, after)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn, TypeAlias
 
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.tables import LINE_REMEDY, ROWS_REMEDY, Row, Table
+from isotrope.evaluation.sets.tables import LINE_REMEDY, ROWS_REMEDY, JudgedTable, Row
 
 # columns="question,answer", a list of names, or {"question": "Frage", "answer": "Antwort"}, which
 # as a string is "question=Frage,answer=Antwort"
@@ -82,7 +82,7 @@ class _Selection:
     rows: list[Row]
 
 
-def decide_columns(table: Table, choice: ColumnChoice | None = None) -> LabelTable:
+def decide_columns(table: JudgedTable, choice: ColumnChoice | None = None) -> LabelTable:
     """Decide what a table is, and cut it to the columns that say so.
 
     Args:
@@ -119,7 +119,7 @@ def _parse(choice: ColumnChoice | None) -> dict[str, str]:
     return roles
 
 
-def _select(table: Table, roles: Mapping[str, str]) -> _Selection:
+def _select(table: JudgedTable, roles: Mapping[str, str]) -> _Selection:
     """Which columns are read: those of the choice, those with known names, or all."""
     header = table.columns
     is_line = header is None
@@ -149,7 +149,9 @@ def _select(table: Table, roles: Mapping[str, str]) -> _Selection:
     return _Selection(list(range(len(header))), header, None, data)
 
 
-def _name_columns(table: Table, roles: Mapping[str, str], header: Sequence[str]) -> _Selection:
+def _name_columns(
+    table: JudgedTable, roles: Mapping[str, str], header: Sequence[str]
+) -> _Selection:
     """All columns of a table without these names, which become its names from left to right."""
     if len(roles) == len(header):
         every = _Selection(list(range(len(header))), list(roles), None, table.rows)
@@ -177,7 +179,7 @@ def _in_order(selection: _Selection, roles: Sequence[str]) -> _Selection:
     return selection
 
 
-def _known_kind(table: Table, names: Sequence[str]) -> Kind | None:
+def _known_kind(table: JudgedTable, names: Sequence[str]) -> Kind | None:
     """The kind that the names of columns say, or None if they say nothing."""
     kinds = [kind for kind in PATTERNS if _places_of(kind, names)]
     if "triples" in kinds and "answers" in kinds:
@@ -212,7 +214,7 @@ def _places_of(kind: Kind, names: Sequence[str]) -> list[int]:
     return places
 
 
-def _check_widths(table: Table, selection: _Selection) -> None:
+def _check_widths(table: JudgedTable, selection: _Selection) -> None:
     """Refuse rows of unequal length, and a selection of other than two or three columns."""
     width = len(table.columns) if table.columns is not None else 0
     if table.columns is None and table.rows:

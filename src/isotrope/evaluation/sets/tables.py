@@ -32,7 +32,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class JudgedTable:
     """Rows, and the names of their columns if the source has names."""
 
     name: str  # "labels", or that of the file without its ending
@@ -41,7 +41,7 @@ class Table:
     rows: list[Row]
 
 
-def read_table(source: TableLike) -> Table:
+def read_table(source: TableLike) -> JudgedTable:
     """A table from a file (.tsv, .csv, .jsonl) or from memory.
 
     Raises UserError for what is no table, text that is not UTF-8, and broken lines.
@@ -61,17 +61,17 @@ def read_table(source: TableLike) -> Table:
     return _from_list(list(source))
 
 
-def _read_file(path: Path) -> Table:
+def _read_file(path: Path) -> JudgedTable:
     if path.suffix.lower() != ".jsonl":
-        return Table(path.stem, str(path), None, split_lines(path, "\t"))
+        return JudgedTable(path.stem, str(path), None, split_lines(path, "\t"))
 
     objects = list(json_objects(path))
     columns = _names_in([item for _, item in objects])
     rows = [Row(place, [cell_text(item.get(name)) for name in columns]) for place, item in objects]
-    return Table(path.stem, str(path), columns, rows)
+    return JudgedTable(path.stem, str(path), columns, rows)
 
 
-def _read_split(splits: Mapping[str, TableLike]) -> Table:
+def _read_split(splits: Mapping[str, TableLike]) -> JudgedTable:
     """The only split of a DatasetDict, or its test split, which is what benchmarks report."""
     if len(splits) == 1:
         return read_table(next(iter(splits.values())))
@@ -84,12 +84,12 @@ def _read_split(splits: Mapping[str, TableLike]) -> Table:
     return read_table(splits[TEST_SPLIT])
 
 
-def _from_columns(columns: Mapping[str, Iterable[Any]]) -> Table:
+def _from_columns(columns: Mapping[str, Iterable[Any]]) -> JudgedTable:
     """A table from name -> values."""
     return _from_rows(list(columns), zip(*columns.values(), strict=True))
 
 
-def _from_list(items: Sequence[Any]) -> Table:
+def _from_list(items: Sequence[Any]) -> JudgedTable:
     """A table from rows, which are dictionaries or sequences of cells."""
     if items and all(isinstance(item, Mapping) for item in items):
         columns = _names_in(items)
@@ -100,11 +100,11 @@ def _from_list(items: Sequence[Any]) -> Table:
             ROWS_REMEDY,
             code="no-table",
         )
-    return Table(IN_MEMORY, IN_MEMORY, None, _numbered(items))
+    return JudgedTable(IN_MEMORY, IN_MEMORY, None, _numbered(items))
 
 
-def _from_rows(columns: Sequence[Any], rows: Iterable[Iterable[Any]]) -> Table:
-    return Table(IN_MEMORY, IN_MEMORY, [str(column) for column in columns], _numbered(rows))
+def _from_rows(columns: Sequence[Any], rows: Iterable[Iterable[Any]]) -> JudgedTable:
+    return JudgedTable(IN_MEMORY, IN_MEMORY, [str(column) for column in columns], _numbered(rows))
 
 
 def _numbered(rows: Iterable[Iterable[Any]]) -> list[Row]:
