@@ -361,6 +361,17 @@ def whitening_by_labels() -> str:
     return whitening(("labelled",))
 
 
+def few_labels(kind: str) -> str:
+    """Wrong verdicts by few labels, if two models do not differ. benchmarks/search/few_labels.py."""
+    shares = read("few-labels/result")[kind]
+    tests = list(next(iter(shares.values())))
+    rows = [
+        [words, *(f"{100 * by_test[test]:.1f} %" for test in tests)]
+        for words, by_test in shares.items()
+    ]
+    return grid([kind, *tests], rows)
+
+
 def shrink() -> str:
     """Whitening fitted on few texts: the plain covariance → the shrunk one. benchmarks/search/shrink.py."""
     rows, exponents = [], list[float]()

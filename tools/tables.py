@@ -102,6 +102,14 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
             measured.query_side,
         "A student of three layers, trained on SciFact's abstracts only.": measured.domain_student,
     }),
+    "few-labels": ("Verdicts by few labels", "python -m benchmarks.search.few_labels", {
+        "The share of *better* or *worse* between two models that do not differ, at most 5 % if all is well. *Rule* is "
+        "the t test of which at least six queries must have changed, which isotrope uses from ten queries on.":
+            partial(measured.few_labels, "queries"),
+        "The same by graded pairs, which isotrope tests from fifty on. Grades of yes or no have heavy-tailed cosines "
+        "here, and a fifth are yes: there the bootstrap is wrong in up to 7 %.":
+            partial(measured.few_labels, "pairs"),
+    }),
     "whiten": ("Whitening", "python -m benchmarks.search.whiten and .shrink", {
         "Each exponent, by labels and by tasks from the text. An arrow is a significant change.": measured.whitening,
         "nDCG@10 by labels when it is fitted on few texts, with the plain and with the shrunk covariance.":

@@ -85,9 +85,10 @@ def split_dev(rows: Indices) -> TrainingSet:
     """A random twentieth of the rows becomes the dev set. The epochs go on with the same generator,
     as SentEval's.
     """
-    shuffler, cut = np.random.RandomState(SEED), int(HOLDOUT * len(rows))
+    shuffler = np.random.RandomState(SEED)
     order = rows[shuffler.permutation(len(rows))]
-    return TrainingSet(order[cut:], order[:cut], shuffler)
+    dev_size = int(HOLDOUT * len(rows))
+    return TrainingSet(order[dev_size:], order[:dev_size], shuffler)
 
 
 class TrainedClassifiers(NamedTuple):
@@ -109,31 +110,40 @@ def evaluate_transfer(
     counts. With nested folds, every sample is in both. `["per_sample"]["correct"]` is 1 or 0 for
     each test sample, in the same order for all encoders.
     """
-    found = {}
+    results = {}
     for task, parts in tasks.items():
-        known = Embeddings.of(
-            encoder, (s for part in parts.values() for s in (*part.first, *(part.second or ())))
-        )
-        problems = {split: problem_of(part, known) for split, part in parts.items()}
-        found[task] = accuracies(problems, CLASSES[task], CLASSIFIER_SETTINGS[setting])
-    return found
+        texts = [text for part in parts.values() for text in (*part.first, *(part.second or ()))]
+        embeddings = Embeddings.of(encoder, texts)
+        problems = {split: problem_of(part, embeddings) for split, part in parts.items()}
+        results[task] = accuracies(problems, CLASSES[task], CLASSIFIER_SETTINGS[setting])
+    return results
 
 
-def problem_of(part: LabelledTexts, known: Embeddings) -> Problem:
+def problem_of(part: LabelledTexts, embeddings: Embeddings) -> Problem:
     """Features with a column of ones, and classes, sorted as SentEval sorts them: the folds depend
     on the order.
     """
-    lengths = np.array(
-        [[len(s.split()) for s in texts] for texts in (part.first, part.second or part.first)]
-    )
-    order = np.lexsort((part.labels, lengths[1], lengths[0]))  # stable; the last key decides first
-    u = known.encode([part.first[row] for row in order])
+    first_lengths = [len(text.split()) for text in part.first]
+    second_lengths = [len(text.split()) for text in part.second or part.first]
+    # Stable; the last key decides first.
+    order = np.lexsort(np.array([part.labels, second_lengths, first_lengths]))
+
+    features = embeddings.encode([part.first[row] for row in order])  # (N, D)
     if part.second is not None:
-        v = known.encode([part.second[row] for row in order])
-        u = np.concatenate([np.abs(u - v), u * v], axis=1)  # (N, 2 D)
-    return F.pad(torch.from_numpy(u).float(), (0, 1), value=1.0), torch.from_numpy(
-        part.labels[order]
-    )
+        others = embeddings.encode([part.second[row] for row in order])
+        distances = np.abs(features - others)
+        features = np.concatenate([distances, features * others], axis=1)  # (N, 2 D)
+
+    with_ones = F.pad(torch.from_numpy(features).float(), (0, 1), value=1.0)
+    return with_ones, torch.from_numpy(part.labels[order])
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The classifiers that predict the test samples of each outer fold, and what chose them."""
+
+    weights: Tensor  # (F, K, D + 1)
+    dev_percents: list[float]  # of each outer fold, or of the dev set
 
 
 def accuracies(
@@ -142,50 +152,87 @@ def accuracies(
     """One task's result: the part "all" is cut into nested folds; else "train" and "test", perhaps
     with "dev".
     """
-    x, y = (torch.cat(each) for each in zip(*parts.values(), strict=True))
-    ends = np.cumsum([len(labels) for _, labels in parts.values()])
-    rows = dict(zip(parts, np.split(np.arange(len(y)), ends[:-1]), strict=True))
-    train, test = (rows["all"], rows["all"]) if "all" in parts else (rows["train"], rows["test"])
-    outer = folds_of(y, test, setting.folds) if "all" in parts else [TrainingSet(train, test)]
+    x = torch.cat([features for features, _ in parts.values()])
+    y = torch.cat([labels for _, labels in parts.values()])
+    rows = _rows_of_parts(parts)
+    train = rows["all"] if "all" in parts else rows["train"]
+    test = rows["all"] if "all" in parts else rows["test"]
+    folds = folds_of(y, test, setting.folds) if "all" in parts else [TrainingSet(train, test)]
+
     if "dev" in parts:
-        known = [TrainingSet(train, rows["dev"])]
-        trained = train_classifiers(x, y, known, np.array([PENALTIES]), classes, setting)
-        percents = [[_percent(column) for column in trained.accuracy.T]]
-        chosen = int(np.argmax(percents))
+        chosen = _choose_by_dev(x, y, TrainingSet(train, rows["dev"]), classes, setting)
     else:
-        inner = [fold for one in outer for fold in folds_of(y, one.train, setting.folds)]
-        scores = train_classifiers(
-            x, y, inner, np.tile(PENALTIES, (len(inner), 1)), classes, setting
-        ).accuracy
-        percents = [
-            [_percent(column) for column in part.T] for part in np.split(scores, len(outer))
-        ]
-        best = np.array([[PENALTIES[int(np.argmax(each))]] for each in percents])
-        trained = train_classifiers(
-            x, y, [split_dev(one.train) for one in outer], best, classes, setting
-        )
-        chosen = 0  # the only one
+        chosen = _choose_by_folds(x, y, folds, classes, setting)
+
     predicted = np.zeros(len(y), dtype=np.int64)
-    for fold, one in enumerate(outer):
-        predicted[one.dev] = predictions(x[one.dev], trained.weights[fold])[:, chosen].numpy()
+    for fold, weights in zip(folds, chosen.weights, strict=True):
+        predicted[fold.dev] = predictions(x[fold.dev], weights[None])[:, 0].numpy()
     correct = predicted == y.numpy()
-    means = (
-        np.mean(each)
-        for each in ([_percent(correct[one.dev]) for one in outer], [*map(max, percents)])
-    )
-    accuracy, dev_accuracy = (round(round(float(percent), 2) / 100, 4) for percent in means)
-    result: dict[str, Any] = {"accuracy": accuracy, "dev_accuracy": dev_accuracy}
-    result |= {"ntrain": len(train), "ntest": len(test)}
-    result["per_sample"] = {"correct": correct[test].astype(int).tolist()}
+
+    result: dict[str, Any] = {
+        "accuracy": _mean_fraction([_percent(correct[fold.dev]) for fold in folds]),
+        "dev_accuracy": _mean_fraction(chosen.dev_percents),
+        "ntrain": len(train),
+        "ntest": len(test),
+        "per_sample": {"correct": correct[test].astype(int).tolist()},
+    }
     if classes == 2 and parts.keys() == {"train", "test"}:
         result["f1"] = round(float(f1_score(y[test], predicted[test])), 4)
     return result
 
 
+def _rows_of_parts(parts: Mapping[str, Problem]) -> dict[str, Indices]:
+    """The rows of each part, if all parts are one below the other."""
+    rows = {}
+    start = 0
+    for name, (_, labels) in parts.items():
+        rows[name] = np.arange(start, start + len(labels))
+        start += len(labels)
+    return rows
+
+
+def _choose_by_dev(
+    x: Tensor, y: Tensor, split: TrainingSet, classes: int, setting: ClassifierSetting
+) -> _Chosen:
+    """The classifier whose penalty is best on the dev set.
+
+    SentEval trains it again from the same seed, which gives the same classifier.
+    """
+    trained = train_classifiers(x, y, [split], np.array([PENALTIES]), classes, setting)
+    percents = [_percent(accuracy) for accuracy in trained.accuracy[0]]
+    best = int(np.argmax(percents))
+    return _Chosen(trained.weights[:, best], [percents[best]])
+
+
+def _choose_by_folds(
+    x: Tensor, y: Tensor, folds: Sequence[TrainingSet], classes: int, setting: ClassifierSetting
+) -> _Chosen:
+    """The classifier of each outer fold whose penalty is best on its inner folds."""
+    inner = [split for fold in folds for split in folds_of(y, fold.train, setting.folds)]
+    penalties = np.tile(PENALTIES, (len(inner), 1))
+    scores = train_classifiers(x, y, inner, penalties, classes, setting).accuracy
+
+    best_penalties = []
+    dev_percents = []
+    for fold_scores in np.split(scores, len(folds)):  # (inner folds, R)
+        percents = [_percent(column) for column in fold_scores.T]
+        best_penalties.append([PENALTIES[int(np.argmax(percents))]])
+        dev_percents.append(max(percents))
+
+    splits = [split_dev(fold.train) for fold in folds]
+    trained = train_classifiers(x, y, splits, np.array(best_penalties), classes, setting)
+    return _Chosen(trained.weights[:, 0], dev_percents)
+
+
+def _mean_fraction(percents: Sequence[float]) -> float:
+    """The mean of percents as a fraction, rounded as SentEval rounds."""
+    return round(round(float(np.mean(percents)), 2) / 100, 4)
+
+
 def folds_of(y: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
     """Stratified folds of some of the rows; each is the dev part of one."""
-    cut = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED).split(rows, y[rows])
-    return [TrainingSet(rows[train_part], rows[dev_part]) for train_part, dev_part in cut]
+    folds = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
+    return [TrainingSet(rows[train], rows[dev]) for train, dev in folds.split(rows, y[rows])]
 
 
 def _percent(values: npt.NDArray[Any]) -> float:
@@ -206,13 +253,14 @@ def train_classifiers(
     trained = TrainedClassifiers(
         np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1])
     )
-    steps = np.array([-(-len(rows.train) // setting.batch_size) for rows in sets])  # in an epoch
+    # Sets with equally many steps an epoch are trained together.
+    steps = np.array([-(-len(split.train) // setting.batch_size) for split in sets])
     for count in np.unique(steps):
         group = np.flatnonzero(steps == count)
-        found = _train_together(
-            x, y, [sets[int(place)] for place in group], penalties[group], classes, setting
-        )
-        trained.accuracy[group], trained.weights[group] = found
+        together = [sets[int(place)] for place in group]
+        accuracy, weights = _train_together(x, y, together, penalties[group], classes, setting)
+        trained.accuracy[group] = accuracy
+        trained.weights[group] = weights
     return trained
 
 
@@ -229,29 +277,46 @@ def _train_together(
     """
     decay = torch.tensor(penalties, dtype=torch.float32)[:, :, None, None]
     weights = _initial(classes, x.shape[1]).repeat(*penalties.shape, 1, 1)  # (b, R, K, D + 1)
-    # both have their default learning rates; "fused" is one pass over memory
-    adam = setting.optimizer == "adam"
-    optimizer = torch.optim.Adam([weights], fused=True) if adam else torch.optim.RMSprop([weights])
-    best, accuracy = weights.clone(), np.full(penalties.shape, -1.0)
+    optimizer = _optimizer(weights, setting.optimizer)
+    shufflers = [deepcopy(split.shuffler) for split in sets]
+
+    best_weights = weights.clone()
+    best_accuracy = np.full(penalties.shape, -1.0)
     misses = np.zeros(penalties.shape, dtype=np.int64)  # (b, R) checks without a better accuracy
-    shufflers = [deepcopy(one.shuffler) for one in sets]
     for epoch in range(0, MAX_EPOCH + 1, setting.epoch_size):
         tell("trained for", epoch, MAX_EPOCH, "epochs")
         for _ in range(setting.epoch_size):
-            orders = [own.permutation(one.train) for own, one in zip(shufflers, sets, strict=True)]
+            orders = [
+                shuffler.permutation(split.train)
+                for shuffler, split in zip(shufflers, sets, strict=True)
+            ]
             rows, shares = _minibatches(orders, setting.batch_size)
             _descend(x, y, rows, shares, weights, decay, optimizer)
-        found = (
-            predictions(x[one.dev], own) == y[one.dev, None]
-            for one, own in zip(sets, weights, strict=True)
-        )
-        scores = np.stack([right.numpy().mean(axis=0) for right in found])  # (b, R)
-        better = (misses <= setting.tenacity) & (scores > accuracy)
-        misses += ~better
-        accuracy[better], best[better] = scores[better], weights[better]
+
+        accuracy = _dev_accuracy(x, y, sets, weights)  # (b, R)
+        is_better = (misses <= setting.tenacity) & (accuracy > best_accuracy)
+        misses += ~is_better
+        best_accuracy[is_better] = accuracy[is_better]
+        best_weights[is_better] = weights[is_better]
         if (misses > setting.tenacity).all():
             break
-    return accuracy, best
+    return best_accuracy, best_weights
+
+
+def _optimizer(weights: Tensor, name: str) -> Optimizer:
+    """Adam or RMSprop with its default learning rate; "fused" is one pass over memory."""
+    if name == "adam":
+        return torch.optim.Adam([weights], fused=True)
+    return torch.optim.RMSprop([weights])
+
+
+def _dev_accuracy(x: Tensor, y: Tensor, sets: Sequence[TrainingSet], weights: Tensor) -> Matrix:
+    """Accuracies (b, R) on the dev part of b sets by their classifiers (b, R, K, D + 1)."""
+    accuracy = []
+    for split, classifiers in zip(sets, weights, strict=True):
+        is_right = predictions(x[split.dev], classifiers) == y[split.dev, None]  # (n, R)
+        accuracy.append(is_right.numpy().mean(axis=0))
+    return np.stack(accuracy)
 
 
 def predictions(x: Tensor, weights: Tensor) -> Tensor:
@@ -279,10 +344,7 @@ def _descend(
         torch.index_select(x, 0, rows[step].flatten(), out=batch.view(-1, x.shape[1]))
         directions = (weights[:, :, 1:] - weights[:, :, :1]).flatten(1, 2)  # (b, R (K - 1), D + 1)
         odds = torch.bmm(directions, batch.mT).view(sets, classifiers, classes - 1, size)
-        # Softmax over class 0, whose logit is 0, and the others; of two classes it is a sigmoid.
-        chances = (
-            odds.sigmoid_() if classes == 2 else F.pad(odds, (0, 0, 1, 0)).softmax(dim=2)[:, :, 1:]
-        )
+        chances = _chances(odds)
         errors = chances.sub_(targets[step]).mul_(shares[step])
         slopes = torch.bmm(errors.flatten(1, 2), batch).view(sets, classifiers, classes - 1, -1)
         torch.mul(weights, penalties, out=gradient)
@@ -291,21 +353,30 @@ def _descend(
         optimizer.step()
 
 
+def _chances(odds: Tensor) -> Tensor:
+    """Probabilities of the classes but class 0, whose logit is 0: (b, R, K - 1, B), in place."""
+    if odds.shape[2] == 1:
+        return odds.sigmoid_()
+    return F.pad(odds, (0, 0, 1, 0)).softmax(dim=2)[:, :, 1:]
+
+
 def _minibatches(orders: Sequence[Indices], size: int) -> tuple[Tensor, Tensor]:
     """Rows of the minibatches (S, b, B) and their shares in the mean loss (S, b, 1, 1, B); 0 fills
     up the last ones.
     """
     steps = -(-len(orders[0]) // size)
-    rows, shares = (
-        torch.zeros(len(orders), steps * size, dtype=torch.int64),
-        torch.zeros(len(orders), steps * size),
-    )
-    for own, share, order in zip(rows, shares, orders, strict=True):
-        count, last = len(order), (steps - 1) * size
-        own[:count] = torch.from_numpy(order)
-        share[:last], share[last:count] = 1 / size, 1 / (count - last)
-    by_step = [each.view(-1, steps, size).transpose(0, 1).contiguous() for each in (rows, shares)]
-    return by_step[0], by_step[1][:, :, None, None]
+    rows = torch.zeros(len(orders), steps * size, dtype=torch.int64)
+    shares = torch.zeros(len(orders), steps * size)
+    last_start = (steps - 1) * size
+    for place, order in enumerate(orders):
+        count = len(order)
+        rows[place, :count] = torch.from_numpy(order)
+        shares[place, :last_start] = 1 / size
+        shares[place, last_start:count] = 1 / (count - last_start)
+
+    by_step = rows.view(-1, steps, size).transpose(0, 1).contiguous()
+    shares_by_step = shares.view(-1, steps, size).transpose(0, 1).contiguous()
+    return by_step, shares_by_step[:, :, None, None]
 
 
 def _initial(classes: int, width: int) -> Tensor:
@@ -314,8 +385,6 @@ def _initial(classes: int, width: int) -> Tensor:
     """
     generator = torch.Generator().manual_seed(SEED)
     bound = 1 / math.sqrt(width - 1)
-    parts = [
-        torch.empty(classes, each).uniform_(-bound, bound, generator=generator)
-        for each in (width - 1, 1)
-    ]
-    return torch.cat(parts, dim=1)
+    weights = torch.empty(classes, width - 1).uniform_(-bound, bound, generator=generator)
+    bias = torch.empty(classes, 1).uniform_(-bound, bound, generator=generator)
+    return torch.cat([weights, bias], dim=1)
