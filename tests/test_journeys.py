@@ -380,5 +380,6 @@ def test_17_german_and_chinese_text(user: User) -> None:
     np.testing.assert_allclose(encoded, vectors("run/model", GERMAN), atol=1e-5)
     said = user.types(f"train chinese.txt --model model --output other {QUICK}", code=2)
     assert "all texts of the first batch are equal, as far as the model reads them" in said
+    questions = [[text[:5], text] for text in CHINESE]
     with pytest.warns(UserWarning, match="of the tokens are unknown"):
-        isotrope.evaluate("model", "retrieval", [[text[:5], text] for text in CHINESE])
+        isotrope.evaluate("model", "retrieval", questions, columns="question,answer")

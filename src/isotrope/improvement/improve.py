@@ -44,8 +44,8 @@ from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.plan import Plan, check_plan, minutes_for_trainings, read_plan
 from isotrope.improvement.prepare import (
     Material,
+    cross_fitting_folds,
     fitting_set_of,
-    folds_of,
     plan_race,
     trainers_of,
 )
@@ -289,7 +289,7 @@ class _Improving:
             trainers=trainers_of(self.models, self.material, split.held_out, folder),
             task_set=choosing,
             fitting_set=fitting_set,
-            folds=folds_of(self.material, fitting_set, plan, choosing, judging),
+            folds=cross_fitting_folds(self.material, fitting_set, plan, choosing, judging),
             teachers=self.models.teachers,
             folder=folder,
             notes=notes,
@@ -300,10 +300,11 @@ class _Improving:
 
     def _report(self, race: Race, judging: TaskSet) -> Record:
         """Judge the chosen candidate, and save what is best with its report."""
+        finalists = race.finalists()
         self.material.source.check()  # what changed may have been trained on by its own judges
         before = load(self.models.given, self.models.pooling)
         with watch("judging", self.console):
-            judge, comparison = self._judge(race, before, judging)
+            judge, comparison = self._judge(race, finalists, before, judging)
             verdict = self._verdict(race, judge, comparison)
             search = self._search(race, judge)
 
@@ -319,18 +320,21 @@ class _Improving:
         return self._save(race, result, after)
 
     def _judge(
-        self, race: Race, before: SentenceTransformer, judging: TaskSet
+        self, race: Race, names: Sequence[str], before: SentenceTransformer, judging: TaskSet
     ) -> tuple[Judge, Comparison | None]:
         """The chosen finalist, and how it compares with the given model; None: nothing gained."""
         given = embed_tasks(before, judging)
         finalists = []
-        for name in race.finalists():
+        for name in names:
             embeddings = embed_tasks(race.model(name), judging)
             folds = race.given.cross_fitted.judging
             finalists.append(Judge(judging, given, embeddings, name, folds))
         if not finalists:
             return Judge(judging, given, given, KEEP), None
-        return judge_finalists(finalists)
+        keeping_documents = [
+            name for name, (candidate, step) in race.made.items() if candidate.keeps_documents(step)
+        ]
+        return judge_finalists(finalists, keeping_documents)
 
     def _verdict(self, race: Race, judge: Judge, comparison: Comparison | None) -> Verdict:
         """Whether the chosen candidate is better than the given model."""

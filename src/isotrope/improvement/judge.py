@@ -9,7 +9,7 @@ finalists better than the given model, and is the search better, with BM25 or wi
 one of the answers is falsely *better* at most once in twenty races.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -107,12 +107,18 @@ class Judge:
         return compare_scores(before, scores, self.task_set.documents)
 
 
-def judge_finalists(finalists: Sequence[Judge]) -> tuple[Judge, Comparison]:
+def judge_finalists(
+    finalists: Sequence[Judge], keeping_documents: Collection[str]
+) -> tuple[Judge, Comparison]:
     """The finalist that is chosen, or the one that comes nearest, and how it compares.
 
     The p-values of two finalists are corrected by Holm's procedure, so that at least one of them is
-    falsely better in at most 2.5 % of races. If both are better, the first one, a quick step, is
-    chosen unless the other one is significantly better than it.
+    falsely better in at most 2.5 % of races. If both are better, the larger gain is chosen. But if
+    documents keep their vectors after the first one, the other must be significantly better.
+
+    Args:
+        finalists: one or two, the quick step first.
+        keeping_documents: the finalists after which documents keep their vectors.
     """
     comparisons = [judge.compare_models() for judge in finalists]
     corrected = correct_for_number(comparisons)
@@ -120,7 +126,11 @@ def judge_finalists(finalists: Sequence[Judge]) -> tuple[Judge, Comparison]:
     if len(better) == 2:
         first, second = finalists
         difference = Judge(first.task_set, first.after, second.after, second.choice)
-        chosen = 1 if difference.compare_models().verdict == "better" else 0
+        comparison = difference.compare_models()
+        if first.choice in keeping_documents:
+            chosen = int(comparison.verdict == "better")
+        else:
+            chosen = int(comparison.difference > 0)
     elif better:
         chosen = better[0]
     else:

@@ -160,7 +160,7 @@ def fitting_set_of(
     return fitting_set
 
 
-def folds_of(
+def cross_fitting_folds(
     material: Material, fitting_set: FittingSet, plan: Plan, choosing: TaskSet, judging: TaskSet
 ) -> list[Fold]:
     """The folds in which documents of the fitting set choose and judge quick steps too.
