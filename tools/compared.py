@@ -120,8 +120,7 @@ def methods() -> str:
     rows = [[row, *map(_spread, of, best)] for row, of in zip(SHOWN, table, strict=True)]
     judges = ["search" if column == SEARCH else column for _, column in columns]
     places = [
-        f"[{_backbones(studies()[name])}](docs/results/studies/{name}/table.md)"
-        for name, _ in columns
+        f"[{_backbones(studies()[name])}](results/studies/{name}/table.md)" for name, _ in columns
     ]
     return grid(["", *map(", ".join, zip(places, judges, strict=True))], rows)
 

@@ -12,7 +12,6 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from grid import ARROW, RESULTS, change, grid, points, read, signed
-from isotrope.evaluation.verdict import Verdict
 
 MODELS = {"tiny": "isotrope/tiny", "small": "isotrope/small", "minilm": "MiniLM"}
 RANKED = "choice/rankings"  # races in which maps and encoders learn from rankings
@@ -602,15 +601,6 @@ def runs() -> str:
                 [name, moment, *scores, points(c[moment]), change(c) if moment == "after" else ""]
             )
     return grid(["run", "", *tasks, "average", "change (95 %)"], rows)
-
-
-def printed() -> str:
-    """What the README's three lines print: the verdict of the quickstart's `improve` on the good
-    model.
-    """
-    return (
-        f"```text\n{Verdict.from_record(read('quickstart/quickstart')['improved']['verdict'])}\n```"
-    )
 
 
 def quickstart() -> str:

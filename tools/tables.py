@@ -15,8 +15,9 @@ from pathlib import Path
 import compared
 import measured
 import papers
+import picture
 import speed
-from grid import RESULTS
+from grid import RESULTS, read
 from scale import scale_checked, scale_costs
 
 DOCS = RESULTS.parent
@@ -27,10 +28,9 @@ Block = Callable[[], str]
 # page -> its blocks, each by its name
 PAGES: dict[str, dict[str, Block]] = {
     "README.md": {
-        "printed": measured.printed,
         "quickstart": measured.quickstart,
-        "methods": compared.methods,
     },
+    "docs/guide.md": {"methods": compared.methods},
     "docs/findings.md": {
         "equal": partial(compared.against_simcse, "fair", "fair-cpu"),
         "second": partial(compared.against_simcse, "fair-cold"),
@@ -200,6 +200,9 @@ def texts() -> Iterator[tuple[Path, str]]:
         head = f"# {title}\n\nMade by `tools/tables.py` from the result files; `{command}` measures them."
         yield RESULTS / folder / "table.md", "\n\n".join([head, *parts, ""])
     yield RESULTS / "fidelity" / "table.md", papers.page()
+    for theme in picture.THEMES:
+        svg = picture.before_after(read("quickstart/quickstart"), theme)
+        yield RESULTS / "quickstart" / f"before-after-{theme}.svg", svg
     for name, record in compared.studies().items():
         yield RESULTS / "studies" / name / "table.md", study_pages(record)["table.md"]
 
