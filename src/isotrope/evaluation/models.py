@@ -23,6 +23,7 @@ from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, texts_of
 from isotrope.evaluation.similarity import similarity_of
 from isotrope.evaluation.suite import SUITES, check_takes, checked_tasks, run
+from isotrope.evaluation.vector_cache import VectorCache
 from isotrope.post.names import check_name, open_encoder
 from isotrope.post.shortened import Shortened
 from isotrope.store.cache import remembered
@@ -115,12 +116,25 @@ def asked_parts(
 
 
 class RememberingEncoder(ByRole):
-    """An encoder that encodes every distinct sentence once; ``begins`` is called before each work
-    of the encoder.
+    """An encoder that encodes every distinct sentence once.
+
+    Args:
+        encoder: the encoder.
+        begins: called before each work of the encoder.
+        cache_key: all that decides the vectors, so that they are kept between calls of isotrope;
+            "" keeps them in memory only.
+        say: told how many vectors were taken from the cache.
     """
 
-    def __init__(self, encoder: Encoder, begins: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        begins: Callable[[], None] = lambda: None,
+        cache_key: str = "",
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         self._encoder, self.has_roles, self._begins = encoder, has_roles(encoder), begins
+        self._cache_key, self._say = cache_key, say
         self.similarity_fn_name = similarity_of(encoder)
         # role -> sentence -> (D,)
         self._known: dict[Role | None, dict[str, Vectors]] = defaultdict(dict)
@@ -133,9 +147,26 @@ class RememberingEncoder(ByRole):
         """Sentences (n,) → vectors (n, D)."""
         known = self._known[role]
         if new := [sentence for sentence in dict.fromkeys(sentences) if sentence not in known]:
-            self._begins()
-            known |= zip(new, vectors_of(self._encoder, new, role=role), strict=True)
+            known |= self._kept_or_encoded(new, role)
         return np.stack([known[sentence] for sentence in sentences])
+
+    def _kept_or_encoded(self, sentences: list[str], role: Role | None) -> dict[str, Vectors]:
+        """Sentence -> its vector (D,), from the cache if it is kept there."""
+        cache = VectorCache(f"{self._cache_key}-{role}") if self._cache_key else None
+        vectors = cache.read(sentences) if cache else {}
+        if vectors:
+            self._say(
+                f"{len(vectors):,} of {len(sentences):,} texts were encoded by an earlier call"
+            )
+
+        new = [sentence for sentence in sentences if sentence not in vectors]
+        if new:
+            self._begins()
+            encoded = vectors_of(self._encoder, new, role=role)
+            vectors |= zip(new, encoded, strict=True)
+            if cache:
+                cache.keep(new, encoded)
+        return vectors
 
 
 def evaluate_models(
@@ -175,7 +206,9 @@ def evaluate_models(
         encoder = opened = open_encoder(name, pooling, prompts)
         known: dict[str, Any] | None = None  # all that decides the vectors
         if isinstance(opened, SentenceTransformer):
-            known, encoder = {"model": model_checksum(opened)}, RememberingEncoder(opened, begins)
+            known = {"model": model_checksum(opened)}
+            cache_key = f"{known['model']}-{code_checksum()}"
+            encoder = RememberingEncoder(opened, begins, cache_key, say)
             if most > (width := opened.get_embedding_dimension() or most):
                 raise UserError(
                     f"{name} has {width} dimensions, and is to be cut to {most}",
