@@ -61,7 +61,7 @@ def block(words: str) -> str:
     return str(code)
 
 
-def run(found: Found, words: str, **names: Any) -> dict[str, Any]:
+def run(found: Found, words: str, /, **names: Any) -> dict[str, Any]:
     """What the fusion and one block leave behind; ``names`` are what the reader has already."""
     space: dict[str, Any] = {"query": QUERY, "found": found, "count": len(DOCUMENTS), **names}
     for code in (block("def fused"), block(words)):
