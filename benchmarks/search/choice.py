@@ -17,6 +17,13 @@ keep, whiten always, crops always, TSDAE always, and the best on STS-B's dev set
 
 TSDAE is sentence-transformers' loss, one pass over the documents; it takes architectures like
 BERT's alone.
+
+    # the whole search: the model, BM25's share, both, and what was chosen
+    python -m benchmarks.search.choice WORK --data DATA --search --minutes 3 --only minilm
+
+Each search is that of `isotrope improve`: the given model with the share of BM25 that found most on
+the choosing documents, and the same with the best candidate. Labels compare all with the given model
+alone.
 """
 
 import argparse
@@ -35,7 +42,8 @@ from sentence_transformers.sentence_transformer.losses import DenoisingAutoEncod
 import isotrope
 from benchmarks.paths import RESULTS
 from benchmarks.theirs import denoising_columns, train_with_their_loss
-from isotrope.evaluation.embed import embed_texts
+from isotrope.evaluation.embed import Embeddings, embed_texts
+from isotrope.evaluation.search import Search, search_with
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.public import load_retrieval_set, scifact_abstracts
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet, same_class
@@ -49,8 +57,10 @@ from isotrope.improvement.result import RaceResult
 from isotrope.improvement.scores import KEEP, judging_tasks
 from isotrope.improvement.steps import FittingSet
 from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet, texts_to_encode
+from isotrope.improvement.teachers import search_by_model
 from isotrope.store.files import write_json
 from isotrope.text import read_text
+from isotrope.text.bm25 import Bm25Index
 from isotrope.text.pseudo_queries import PseudoQueries
 from isotrope.training.processes import environment
 from isotrope.types import Vector
@@ -107,18 +117,20 @@ def halves(name: str, texts: Sequence[str], labels: Sequence[str]) -> RetrievalS
     return same_class(name, list(queries), list(of), list(corpus), list(others))
 
 
-def part_of(domain: RetrievalSet, titles: list[str]) -> tuple[RetrievalSet, list[str]]:
-    """At most 300 queries and 2,500 documents: relevant ones first, where most are not relevant to
-    any query.
+def part_of(
+    domain: RetrievalSet, titles: list[str], documents: int = DOCUMENTS
+) -> tuple[RetrievalSet, list[str]]:
+    """At most 300 queries and so many documents: relevant ones first, where most are not relevant
+    to any query.
     """
     generator = np.random.default_rng(SEED)
     asked = np.sort(generator.permutation(np.flatnonzero(np.diff(domain.grades.indptr)))[:QUERIES])
     grades = csr_array(domain.grades[asked])
     found = np.unique(grades.indices)
     order = generator.permutation(len(domain.corpus))
-    if len(found) <= DOCUMENTS:
+    if len(found) <= documents:
         order = np.concatenate([found, np.setdiff1d(order, found, assume_unique=True)])
-    kept = generator.permutation(order[:DOCUMENTS])
+    kept = generator.permutation(order[:documents])
     queries, corpus = [domain.queries[i] for i in asked], [domain.corpus[i] for i in kept]
     cut_down = replace(
         domain, queries=queries, corpus=corpus, grades=csr_array(grades[:, kept]), labels=None
@@ -227,6 +239,102 @@ def judged(
     return labels, sts
 
 
+SEARCHED_MODELS = ("minilm", "small")
+
+
+def search_cell(
+    data: str,
+    name: str,
+    model_name: str,
+    work: Path,
+    minutes: float | None,
+    console: Console,
+) -> dict[str, Any]:
+    """Improve one model for one collection, and judge the whole search by labels."""
+    model, pooling, long, short, _ = MODELS[model_name]
+    minutes = minutes or (long if name in LONG else short)
+    domain, titles = part_of(*collection(data, name))
+    work.mkdir(parents=True, exist_ok=True)
+    documents = work / "documents.jsonl"
+    if not documents.is_file():
+        write_documents(domain, titles, documents)
+    found = isotrope.improve(
+        model,
+        documents,
+        output=work / "improved",
+        minutes=minutes,
+        seed=SEED,
+        pooling=pooling,
+        console=console,
+    )
+    result = RaceResult.of(found.record)
+    candidates = {
+        name: embed_candidate(found, model, documents, name, domain)
+        for name in dict.fromkeys((KEEP, result.chosen))
+    }
+    words = Bm25Index.of(domain.corpus).search(domain.queries)
+    shares = result.bm25_shares
+    searches = {
+        "model": (KEEP, 0.0),
+        "model and BM25": (KEEP, shares[KEEP]),
+        "new model": (result.chosen, 0.0),
+        "new model and BM25": (result.chosen, shares[result.chosen]),
+        "chosen": (KEEP, 0.0),
+    }
+    if result.search is not None:
+        searches["chosen"] = result.search.model, result.search.bm25_share
+    scores = {
+        policy: domain.score_search(fused_search(candidates[of], domain, words, share))
+        for policy, (of, share) in searches.items()
+    }
+    return {
+        "model": model_name,
+        "collection": name,
+        "minutes": minutes,
+        "seconds": result.seconds,
+        "documents": len(domain.corpus),
+        "queries": len(scores["model"]),
+        "choice": result.choice,
+        "promised": result.search and result.search.verdict.record(),
+        "environment": environment(),
+        "searches": {
+            policy: {
+                "candidate": searches[policy][0],
+                "bm25_share": searches[policy][1],
+                **asdict(compare_means(scores["model"], each)),
+            }
+            for policy, each in scores.items()
+        },
+    }
+
+
+def embed_candidate(
+    found: Improvement, model: str, documents: Path, name: str, domain: RetrievalSet
+) -> Embeddings:
+    """The vectors of a collection by one candidate of a race."""
+    result = RaceResult.of(found.record)
+    source = read_text(documents)
+    held_out = result.documents - result.fitting
+    trainer = CandidateTrainer(model, source, held_out, result.fitting, SEED, found.folder)
+    made = result.made[name]
+    encoder = trainer.encoder(made.encoder)
+    embeddings = embed_texts(encoder, domain.queries, domain.corpus, JUDGED_LENGTH)
+    if not made.step:
+        return embeddings
+    step = RaceFiles.of(found.folder, result.plan).step(made.encoder, name)
+    return step.apply(embeddings)
+
+
+def fused_search(
+    embeddings: Embeddings, domain: RetrievalSet, words: Search, bm25_share: float
+) -> Search:
+    """The search of a collection by vectors and words."""
+    by_model = search_by_model(embeddings, domain)
+    if not bm25_share:
+        return by_model
+    return search_with([by_model, words], [1 - bm25_share, bm25_share])
+
+
 def search_name(bm25_share: float) -> str:
     """A search by the model as it is, with BM25."""
     return f"search with {bm25_share} BM25"
@@ -307,6 +415,23 @@ def policies(
     }
 
 
+def run_search_cells(args: argparse.Namespace, console: Console) -> None:
+    """Judge the search of each cell that is not done."""
+    results = args.results or TARGET / "search"
+    results.mkdir(parents=True, exist_ok=True)
+    words = {word.lower() for word in args.only}
+    for model in SEARCHED_MODELS:
+        for name in (*RETRIEVAL, *CLASSES):
+            place = f"{model}-{name.lower()}"
+            target = results / f"{place}.json"
+            if target.is_file() or not words <= {model, name.lower()}:
+                continue
+            console.rule(place)
+            work = args.work / place
+            record = search_cell(args.data, name, model, work, args.minutes, console)
+            write_json(target, record)
+
+
 def main(judge: Callable[..., dict[str, Any]] = cell) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -314,7 +439,7 @@ def main(judge: Callable[..., dict[str, Any]] = cell) -> None:
     parser.add_argument("work", type=Path, help="a folder for the races")
     parser.add_argument("--data", required=True)
     parser.add_argument("--only", nargs="*", default=[], help="words in the cells' names")
-    parser.add_argument("--results", type=Path, default=TARGET, help="a folder for the records")
+    parser.add_argument("--results", type=Path, help="a folder for the records")
     parser.add_argument(
         "--factor", type=float, default=1.0, help="of the minutes: 2 gives one core the same work"
     )
@@ -322,10 +447,16 @@ def main(judge: Callable[..., dict[str, Any]] = cell) -> None:
         "--processor-time", action="store_true", help="count it, not the clock's: beside other work"
     )
     parser.add_argument("--tsdae", action="store_true", help="add TSDAE to the cells that are done")
+    parser.add_argument("--search", action="store_true", help="judge the whole search")
+    parser.add_argument("--minutes", type=float, help="for each cell, with --search")
     args = parser.parse_args()
     if args.processor_time:
         Clock.now = staticmethod(time.process_time)
     console = Console()
+    if args.search:
+        run_search_cells(args, console)
+        return
+    args.results = args.results or TARGET
     args.results.mkdir(parents=True, exist_ok=True)
     for model in MODELS:
         for name in (*RETRIEVAL, *CLASSES):

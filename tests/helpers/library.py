@@ -64,6 +64,7 @@ def race_result(choice: str = "soft", **changes: Any) -> RaceResult:
         "chosen": choice,
         "verdict": verdict,
         "search": None,
+        "bm25_shares": {},
         "seconds": 90.0,
         "left_out": {},
         "notes": ["a: 60 documents"],

@@ -32,6 +32,7 @@ from isotrope.improvement.general import (
 from isotrope.improvement.judge import (
     BestSearch,
     Judge,
+    best_shares,
     choose_search,
     embed_tasks,
     judge_finalists,
@@ -379,6 +380,7 @@ class _Improving:
             chosen=judge.choice,
             verdict=verdict,
             search=search,
+            bm25_shares=best_shares(race.hybrids, race.scores, race.hybrids),
             seconds=race.clock.spent,
             left_out=race.notes.left_out,
             notes=[*race.task_set.notes, *judge.task_set.notes],

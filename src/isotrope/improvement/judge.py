@@ -9,7 +9,7 @@ finalists better than the given model, and is the search better, with BM25 or wi
 one of the answers is falsely *better* at most once in twenty races.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -49,6 +49,21 @@ class BestSearch:
     verdict: Verdict  # against the given model without BM25
 
 
+def best_shares(
+    names: Iterable[str],
+    scores: Mapping[str, TaskScores],
+    hybrids: Mapping[str, Mapping[float, TaskScores]],
+) -> dict[str, float]:
+    """Candidate -> BM25's share with which its search finds most; 0: it finds most without BM25."""
+    shares = {}
+    for name in names:
+        means = {0.0: mean_score(scores[name])}
+        for share, hybrid_scores in hybrids[name].items():
+            means[share] = mean_score(hybrid_scores)
+        shares[name] = max(means, key=means.__getitem__)
+    return shares
+
+
 def choose_search(
     choice: str,
     scores: Mapping[str, TaskScores],
@@ -59,14 +74,13 @@ def choose_search(
 
     The choice is taken only if it is significantly better than "keep", each with its best share.
     """
-    best: dict[str, tuple[float, TaskScores]] = {}
-    for name in dict.fromkeys((KEEP, choice)):
-        searches = {0.0: scores[name], **hybrids[name]}
-        share = max(searches, key=lambda share: mean_score(searches[share]))
-        best[name] = share, searches[share]
-    difference = compare_scores(best[KEEP][1], best[choice][1], task_set.documents)
+    shares = best_shares((KEEP, choice), scores, hybrids)
+    best = {}
+    for name, share in shares.items():
+        best[name] = hybrids[name][share] if share else scores[name]
+    difference = compare_scores(best[KEEP], best[choice], task_set.documents)
     name = choice if difference.verdict == "better" else KEEP
-    return name, best[name][0]
+    return name, shares[name]
 
 
 @dataclass

@@ -51,6 +51,7 @@ class RaceResult(BaseModel):
     chosen: str  # the candidate that was judged; "keep" if none gained
     verdict: Verdict
     search: BestSearch | None  # None: nothing was searched
+    bm25_shares: dict[str, float]  # candidate -> BM25's share that finds most; 0: without BM25
     seconds: float
     left_out: dict[str, str]  # name -> why
     notes: list[str]  # what chose and what judged
