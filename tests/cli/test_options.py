@@ -13,11 +13,12 @@ import pytest
 import typer.main
 
 from helpers.commands import Shell
+from helpers.refusals import refused
 from isotrope.cli import main as cli
 from isotrope.cli.old_options import OLD_COMMANDS, OLD_OPTIONS
 from isotrope.cli.options import command
 from isotrope.cli.study import row_names
-from isotrope.errors import UserError, needs
+from isotrope.errors import needs
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "isotrope"]
@@ -57,9 +58,7 @@ def test_what_an_extra_brings_is_named_where_it_is_missing(
     extra: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(
-        UserError, match=rf"{module}, which is not installed: pip install 'isotrope\[{extra}\]'"
-    ):
+    with refused("package-missing", module, f"isotrope[{extra}]"):
         needs(extra, module)
 
 

@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerModelC
 import isotrope.terms
 from helpers import component_contract as contract
 from helpers.paths import ROOT
+from helpers.refusals import refused
 from helpers.small_runs import script
 from helpers.words import sentences
 from isotrope import Objective, ObjectiveState, component, load
@@ -25,13 +26,13 @@ from isotrope.terms.infonce import InfoNCE
 
 def test_components_by_name() -> None:
     assert component("terms", "infonce", temperature=0.1) == InfoNCE(temperature=0.1)
-    with pytest.raises(UserError, match=r"terms\.infonce\.temperature = 0"):
+    with refused("impossible-value", "terms.infonce.temperature"):
         component("terms", "infonce", temperature=0)
-    with pytest.raises(UserError, match=r"unknown key.*temperature, weight"):
+    with refused("unknown-key"):
         component("terms", "infonce", tau=1)
-    with pytest.raises(UserError, match="no kind 'nope'"):
+    with refused("unknown-kind", "nope"):
         component("terms", "nope")
-    with pytest.raises(UserError, match="stage 'loss'"):
+    with refused("unknown-name", "loss"):
         component("loss", "infonce")
     assert component("scores", "isotrope.scores.hard_negatives:HardNegatives") == HardNegatives()
 
@@ -91,7 +92,7 @@ def test_a_new_file_and_its_line_are_a_component(
         losses = objective([model.preprocess(sentences(6))], None)
         assert list(losses) == ["infonce", "margin", "second"]
         assert losses["second"].item() == pytest.approx(losses["margin"].item() + 0.5, abs=1e-6)
-        with pytest.raises(UserError, match=r"terms\.margin\.lead = -1"):
+        with refused("impossible-value", "terms.margin.lead"):
             read_preset(str(preset), ["terms.margin.lead=-1"])
     finally:
         sys.modules.pop("isotrope.terms.margin", None)
@@ -167,9 +168,9 @@ def test_a_third_partys_components(
     scale = dict(objective.named_parameters())["components.0.scale"]
     assert scale.detach().eq(2).all()
     assert scale.grad.abs().max() > 0
-    with pytest.raises(UserError, match=r"views\.scale\.start = 'much'"):
+    with refused("impossible-value", "views.scale.start"):
         check_runnable(read_preset(str(preset), ["views.scale.start=much"]))
-    with pytest.raises(UserError, match=r"terms\.plain\.weight is an unknown key"):
+    with refused("unknown-key", "terms.plain.weight"):
         check_runnable(read_preset(str(preset), ["terms.plain.weight=2"]))
     for kind, said in (
         ("thirdparty:Nope", "Nope"),

@@ -16,6 +16,7 @@ from peft import LoraConfig
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
+from helpers.refusals import refused
 from helpers.small_bert import build_bert
 from helpers.small_causal import build_decoder
 from helpers.small_runs import same_weights, small_run, unfinished
@@ -72,9 +73,7 @@ def test_an_adapter_becomes_part_of_its_model(adapter: Path, tmp_path: Path) -> 
 def test_a_missing_part_is_one_line(adapter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "peft", None)
-        with pytest.raises(
-            UserError, match=r"needs peft, which is not installed: pip install 'isotrope\[lora\]'"
-        ):
+        with refused("package-missing", "isotrope[lora]"):
             load(adapter)
     config = adapter / "adapter_config.json"
     text = config.read_text()
@@ -190,7 +189,7 @@ def test_a_resumed_run_ends_with_the_same_adapter(
             shutil.rmtree(checkpoint)
     again = trained(qwen, corpus_file, begun, ADAPTER, dev=str(pairs_file))
     assert same_weights(adapted.folder, again.folder, f"model/{WEIGHTS}")
-    with pytest.raises(UserError, match=r"was begun with preset: encoder\.lora\.alpha = 8, not 16"):
+    with refused("begun-differently", "encoder.lora.alpha = 8, not 16"):
         trained(qwen, corpus_file, begun, ADAPTER, "encoder.lora.alpha=16", dev=str(pairs_file))
 
 

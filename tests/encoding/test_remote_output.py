@@ -10,6 +10,7 @@ import pytest
 from fsspec import AbstractFileSystem
 
 from helpers.hashes import Hashes
+from helpers.refusals import refused
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
 
@@ -59,12 +60,12 @@ def test_what_is_finished_is_known_on_every_machine(
         assert again.calls == (101 if lost else 1), "the first sentence shows the dimension"
         assert contents(memory) == before
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "fourth"))
-    with pytest.raises(UserError, match="memory://out was begun with shard = 100, not 99"):
+    with refused("begun-differently", "shard = 100, not 99"):
         encode(Hashes(), rows, "memory://out", shard=99)
-    with pytest.raises(UserError, match=r"memory://out holds files.*: delete them"):
+    with refused("folder-is-not-ours"):
         encode(Hashes(), rows, "memory://out", shard=99, restart=True)
     memory.pipe_file("/out/_manifest.json", b"[1]")
-    with pytest.raises(UserError, match=r"holds a _manifest\.json that isotrope did not write"):
+    with refused("foreign-manifest"):
         encode(Hashes(), rows, "memory://out", shard=100)
 
 
@@ -97,7 +98,7 @@ def test_what_another_has_written_stays(
     rows: Path, memory: AbstractFileSystem, restart: bool
 ) -> None:
     memory.pipe_file("/out/part-00000.parquet", b"another's")
-    with pytest.raises(UserError, match=r"memory://out holds files.*: delete them"):
+    with refused("folder-is-not-ours"):
         encode(Hashes(), rows, "memory://out", restart=restart)
     assert contents(memory) == {"part-00000.parquet": b"another's"}
 
@@ -105,7 +106,7 @@ def test_what_another_has_written_stays(
 def test_other_rows_are_refused(rows: Path, memory: AbstractFileSystem, tmp_path: Path) -> None:
     encode(Hashes(), rows, "memory://out", shard=100)
     (tmp_path / "other.txt").write_text("one\n")
-    with pytest.raises(UserError, match="memory://out was begun with another input: "):
+    with refused("begun-differently"):
         encode(Hashes(), tmp_path / "other.txt", "memory://out", shard=100)
 
 

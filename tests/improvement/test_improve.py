@@ -21,6 +21,7 @@ from sentence_transformers import SentenceTransformer
 import isotrope
 from helpers.commands import in_process
 from helpers.library import write_library
+from helpers.refusals import refused
 from isotrope.encoder import load, save
 from isotrope.errors import Stopped, UserError
 from isotrope.improvement import candidates
@@ -69,7 +70,7 @@ def test_the_best_candidate_is_a_plain_model_with_its_evidence(
     assert improve(tiny_model, library, output=out, **given).record == found.record, (
         "it is not run again"
     )
-    with pytest.raises(UserError, match=r"was begun with minutes = 2\.0, not 3\.0"):
+    with refused("begun-differently", "minutes = 2.0, not 3.0"):
         improve(tiny_model, library, output=out, minutes=3, console=QUIET)
     same = improve(tiny_model, library, plan=out, console=QUIET)
     assert (same.choice, same.record["table"]) == (found.choice, found.record["table"]), (
@@ -114,7 +115,7 @@ def test_of_several_models_the_best_is_found(
     model as given.
     """
     save(load(tiny_model, "cls"), cls := tmp_path / "cls")
-    with pytest.raises(UserError, match="/cls is given twice: name each model once"):
+    with refused("model-given-twice", "cls"):
         improve(cls, library, other_models=[cls, cls], console=QUIET)
     found = improve(cls, library, other_models=[load(whole)], minutes=2, console=QUIET)
     (name,) = {made["encoder"]["start"] for made in found.record["made"].values()} - {""}

@@ -8,12 +8,12 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 
+from helpers.refusals import refused
 from helpers.small_bert import build_bert, with_prompts
 from helpers.words import sentences
 from isotrope import export, load
 from isotrope.encoder.locate import Base
 from isotrope.encoder.prompts import with_query_route
-from isotrope.errors import UserError
 from isotrope.report.card import Card
 from isotrope.report.outcome import Outcome
 from isotrope.report.page import MODEL, Page
@@ -140,7 +140,7 @@ def test_a_model_without_routes_is_saved_once_and_without_a_word(
 
 
 def test_another_role_is_refused(routed: SentenceTransformer, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="role = 'passage' is unknown"):
+    with refused("unknown-name"):
         outcome(routed, tmp_path / "run").save(tmp_path / "mine", role="passage")  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers.forks import code, fork
-from isotrope.errors import UserError
+from helpers.refusals import refused
 from isotrope.store import cache
 from isotrope.store.cache import cache_folder, cached, is_whole, prune, remembered
 from isotrope.store.files import CONTENTS, DRAFT, MARK, checksums, draft_path, mark_of
@@ -73,9 +73,7 @@ def test_another_users_cache_is_read(folder: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "utime", denied)
     assert cached(folder, never) == folder
     monkeypatch.setattr(Path, "mkdir", denied)
-    with pytest.raises(
-        UserError, match=r"kind cannot be written to .*: set ISOTROPE_CACHE to another"
-    ):
+    with refused("not-writable"):
         cached(folder.with_name("other"), make)
 
 

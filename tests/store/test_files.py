@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from helpers.forks import code, fork
+from helpers.refusals import refused
 from isotrope.errors import UserError
 from isotrope.store.files import (
     DRAFT,
@@ -250,7 +251,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (folder / "folder").symlink_to(tmp_path / "mine")
     (folder / "file").symlink_to(tmp_path / "mine" / "thesis.txt")
     (tmp_path / "link").symlink_to(folder)
-    with pytest.raises(UserError, match="was not made by isotrope"):
+    with refused("folder-is-not-ours"):
         remove(tmp_path / "link")
     remove(folder)
     assert (tmp_path / "mine" / "thesis.txt").exists()
@@ -263,7 +264,7 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "folder")
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
     for name in ("file", "folder", "link", "dangling"):
-        with pytest.raises(UserError, match=f"{name} was not made by isotrope"):
+        with refused("folder-is-not-ours", name):
             remove(tmp_path / name)
     assert names(tmp_path) == ["dangling", "file", "folder", "link"]
 
@@ -329,7 +330,7 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nothing")
     for path in ("a", "a/b", "link"):
         with (
-            pytest.raises(UserError, match=f"{path} cannot be written to"),
+            refused("not-writable", path),
             writing(tmp_path / path),
         ):
             raise AssertionError
@@ -339,7 +340,5 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
 def test_space_is_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=2_000_000_000))
     check_space(tmp_path / "not" / "yet", 2_000_000_000, "the array")
-    with pytest.raises(
-        UserError, match=r"the array needs 3,000.0 MB in .*yet, where 2,000.0 are free: free some"
-    ):
+    with refused("disk-full", "3,000.0 MB"):
         check_space(tmp_path / "not" / "yet", 3_000_000_000, "the array")

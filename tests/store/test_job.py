@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from helpers.forks import code, fork
+from helpers.refusals import refused
 from isotrope.errors import UserError
 from isotrope.store.files import DRAFT, LOCK, MARK, RecordLog, mark_of, new_file, read_record
 from isotrope.store.job import IDENTITY, RESULT, Job, in_turn
@@ -74,7 +75,7 @@ def test_another_identity_is_refused_and_named(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=problem), other.held():
             pass
     (tmp_path / "run" / IDENTITY).write_text("{")
-    with pytest.raises(UserError, match=r"is damaged .*--restart"), job(tmp_path / "run").held():
+    with refused("damaged-record"), job(tmp_path / "run").held():
         pass
 
 
@@ -108,14 +109,14 @@ def test_a_result_with_other_bytes_is_made_again(tmp_path: Path) -> None:
 def test_what_belongs_to_others_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
     for restart in (False, True):
-        with pytest.raises(UserError, match="not empty"), job(tmp_path, restart=restart).held():
+        with refused("folder-is-not-ours"), job(tmp_path, restart=restart).held():
             pass
     assert (tmp_path / "letter.txt").read_text() == "mine"
 
 
 def test_the_output_may_not_lie_in_what_is_read(tmp_path: Path) -> None:
     work = job(tmp_path / "text" / "run", Text(tmp_path / "text"))
-    with pytest.raises(UserError, match="which is read"), work.held():
+    with refused("output-in-input"), work.held():
         pass
 
 

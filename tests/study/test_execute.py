@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from helpers.refusals import refused
 from helpers.studies import numbers, quiet
 from helpers.words import sentences
 from isotrope.console.plain import plain_console
-from isotrope.errors import Stopped, UserError
+from isotrope.errors import Stopped
 from isotrope.store.files import put_mark
 from isotrope.study import Study, study
 from isotrope.study.plan import StudyPlan
@@ -111,7 +112,7 @@ def test_nothing_foreign_is_deleted_or_written_to(plan: Callable[..., StudyPlan]
     raw.job.begin()
     put_mark(raw.folder, "cell")
     assert run_cell(raw)["scores"], "what is not trained needs no run"
-    with pytest.raises(UserError, match="is not empty and holds no cell"):
+    with refused("folder-is-not-ours"):
         run_cell(trained)
     assert [path.name for path in trained.folder.iterdir()] == ["run"]
     for folder in (trained.folder, raw.folder):

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import isotrope.teachers.bm25 as module
+from helpers.refusals import refused
 from helpers.teaching import batch, known, teacher
-from isotrope.errors import UserError
 from isotrope.text import read_text
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.corpus import Texts
@@ -65,12 +65,12 @@ def test_of_a_sample_idf_counts_the_sample(small: Texts) -> None:
     texts = [words(text) for text in small.texts(np.sort(rows))]
     found = teacher("bm25", known(small, rows=rows))(batch(0, 2, 3))
     np.testing.assert_allclose(found @ found.T, naive.cosines(texts, 1.5, 0.75), atol=1e-6)
-    with pytest.raises(UserError, match="no embedding of row 1"):
+    with refused("unknown-row"):
         teacher("bm25", known(small, rows=rows))(batch(1))
 
 
 def test_text_without_words_is_one_line() -> None:
-    with pytest.raises(UserError, match="BM25 finds no word in the text"):
+    with refused("no-words"):
         Bm25Index.of(iter(["…", "!?"]))
 
 

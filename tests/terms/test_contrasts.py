@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sentence_transformers.sentence_transformer.losses import EmbedDistillLoss
 
 from helpers.drawn import cosines_of, draw, scores
+from helpers.refusals import refused
 from helpers.words import sentences
 from isotrope import component, load
 from isotrope.contract.context import BuildContext
@@ -107,7 +108,7 @@ def test_the_soft_negative_is_a_view_or_a_column() -> None:
     assert MarginBand(view=0, weight=1.0)(given).item() == pytest.approx(own.item())
     assert MarginBand(view=0).reads_negatives
     assert not MarginBand().reads_negatives
-    with pytest.raises(UserError, match="the data has no negatives: give --negative COLUMN"):
+    with refused("no-negatives"):
         MarginBand(view=0)(scores(draw(2, 5, 4)))
 
 
@@ -159,9 +160,7 @@ def test_the_preset_holds_weights_near_their_start_and_embeddings_fixed(tiny_mod
 def test_the_preset_asks_for_the_column(tiny_model: Path) -> None:
     model = load(tiny_model, "mean", device="cpu").train()
     objective = build_objective(read_preset("contrastive-bt", ["terms.translated.size=8"]), model)
-    with pytest.raises(
-        UserError, match=r"the data has one column: name the other: --positive COLUMN"
-    ):
+    with refused("no-positives"):
         objective([model.preprocess(sentences(6))])
 
 
@@ -330,7 +329,5 @@ def test_without_a_projection_the_students_own_vectors_are_the_teachers() -> Non
     assert term(given).item() == pytest.approx(expected.item(), rel=1e-6)
     assert not list(term.parameters())
     wider = BuildContext(width=4, teachers={"rank": SimpleNamespace(width=8)})
-    with pytest.raises(
-        UserError, match="without a projection, the student's width '4' is unknown: choose one of 8"
-    ):
+    with refused("unknown-name"):
         component("terms", "vector_match", teacher="rank", projected=False).build(wider)

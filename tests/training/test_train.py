@@ -18,6 +18,7 @@ from pandas import DataFrame
 from sentence_transformers import SentenceTransformer
 
 import isotrope
+from helpers.refusals import refused
 from helpers.small_runs import SHORT, SMALL, Small, logged, same_weights, small_run
 from helpers.words import sentences
 from isotrope import load
@@ -110,9 +111,7 @@ def test_a_finished_run_is_only_read_until_it_begins_anew(small: Small) -> None:
     before = (run.folder / "model" / "model.safetensors").stat().st_mtime_ns
     assert small(run.folder, **SHORT).record == run.record
     assert (run.folder / "model" / "model.safetensors").stat().st_mtime_ns == before
-    with pytest.raises(
-        UserError, match="seed = 0, not 7: choose another --output, or begin anew with --restart"
-    ):
+    with refused("begun-differently", "seed = 0, not 7"):
         small(run.folder, seed=7, **SHORT)
     assert small(run.folder, seed=7, restart=True, **SHORT).record["seed"] == 7
 
@@ -190,7 +189,7 @@ def test_text_that_changes_under_a_training_ends_it(
             file.write("one more sentence\n")
 
     monkeypatch.setattr(ObjectiveState, "on_step_end", grow)
-    with pytest.raises(UserError, match=r"notes\.txt changed while the work was going on"):
+    with refused("text-changed", "notes.txt"):
         small_run(tiny_model, growing, tmp_path / "run", **SHORT)
     assert not (tmp_path / "run" / "result.json").exists()
 
