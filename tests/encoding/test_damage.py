@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -60,11 +61,20 @@ def encode_lines(file: Path, output: Path, pause: float = 0) -> None:
     encode(Hashes(pause=pause), file, output, shard=40, batch_size=10)
 
 
+def wait_for_a_file(folder: Path, output: Path) -> None:
+    """Until the work has begun to write, or is done: a loaded machine takes long to start it."""
+    end = time.monotonic() + 10
+    while not (any(folder.rglob("*")) or output.is_file()) and time.monotonic() < end:
+        time.sleep(0.001)
+
+
 def outcome(file: Path, output: Path, expected: dict[str, bytes], draw: random.Random) -> str:
     """Kill an encoding, damage one of its files, and give the call again."""
+    parts = output.with_name(f"{output.name}.parts")
     child = fork(partial(encode_lines, file, output, 0.002))
-    code(child, draw.uniform(0.01, 0.13))
-    folder = output if output.is_dir() else output.with_name(f"{output.name}.parts")
+    wait_for_a_file(parts if output.suffix else output, output)
+    code(child, draw.uniform(0, 0.1))
+    folder = output if output.is_dir() else parts
     files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
     if files:
         path = draw.choice(files)
