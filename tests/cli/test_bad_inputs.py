@@ -154,17 +154,17 @@ def test_full_disk_for_the_cleaned_corpus(
 
 
 def test_ctrl_c_and_on(bench: Bench, shell: Shell) -> None:
-    settings = ("train.batch_size=20", "train.epochs=12", "train.eval_steps=15")
+    settings = ("train.batch_size=20", "train.epochs=6", "train.eval_steps=10")
     words = bench.train(
         "--max-texts", "100", *(word for setting in settings for word in ("--set", setting))
     )
     running, out, began = command(words, bench.folder), bench.folder / "out", time.monotonic()
-    while not (out.exists() and "step 15:" in out.read_text()) and time.monotonic() - began < 60:
+    while not (out.exists() and "step 10:" in out.read_text()) and time.monotonic() - began < 60:
         time.sleep(0.05)
     os.kill(running, signal.SIGINT)
     ended, err = code(running), (bench.folder / "err").read_text()
     assert ended == 130, err
-    check_line(err, "isotrope: stopped after step … of 60 … the same command goes on")
+    check_line(err, "isotrope: stopped after step … of 30 … the same command goes on")
     assert "Traceback" not in out.read_text()
     assert shell(*words).code == 0
-    assert json.loads((bench.run / "result.json").read_text())["selection"]["steps"] == 60
+    assert json.loads((bench.run / "result.json").read_text())["selection"]["steps"] == 30

@@ -88,6 +88,7 @@ def test_mistakes_end_with_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr("isotrope.benchmark_data.fetch.RETRIES", 0)  # each waits for seconds
     shell(*command).is_mistake(expected)
     assert not list(tmp_path.iterdir())
 

@@ -72,45 +72,68 @@ def vectors(run: Compression) -> np.ndarray:
     )
 
 
-def test_a_student_of_the_teachers_layers_follows_it(
-    teacher: Path, texts: Path, tmp_path: Path
+LONGER = ["train.epochs=4", "train.learning_rate=1e-3"]
+
+
+@pytest.fixture
+def two_layers(trained: Compression) -> SentenceTransformer:
+    return SentenceTransformer(str(trained.folder / "model"), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def trained(teacher: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Compression:
+    """A student of two layers, trained long enough to follow its teacher."""
+    return small(teacher, texts, tmp_path_factory.mktemp("trained") / "run", "layers:2", *LONGER)
+
+
+def test_the_student_has_the_layers_and_the_pooling_of_its_teacher(
+    two_layers: SentenceTransformer,
 ) -> None:
-    run = small(
-        teacher, texts, tmp_path / "run", "layers:2", "train.epochs=4", "train.learning_rate=1e-3"
-    )
-    model = SentenceTransformer(str(run.folder / "model"), device="cpu")
-    assert len(model[0].auto_model.encoder.layer) == 2
-    assert model[1].pooling_mode == "cls", "the teacher's own"
-    found = run.record["compression"]
-    assert found["student"] == "layers:2"
-    parts = found["quality"]["parts of texts"]
-    assert parts["start"]["after"] > parts["start"]["before"], "nearer to a teacher that finds more"
-    assert set(found["quality"]) == {"parts of texts", "graded pairs"}
-    assert found["cost"]["weights"][1] < found["cost"]["weights"][0]
-    assert run.record["corpus"]["used"] == 240, "a fifth is held out"
-    card = (run.folder / "model" / "README.md").read_text(encoding="utf-8")
+    assert len(two_layers[0].auto_model.encoder.layer) == 2
+    assert two_layers[1].pooling_mode == "cls"
+
+
+def test_training_brings_the_student_nearer_to_its_teacher(trained: Compression) -> None:
+    start = trained.record["compression"]["quality"]["parts of texts"]["start"]
+    assert start["after"] > start["before"]
+
+
+def test_texts_and_graded_pairs_judge_the_student(trained: Compression) -> None:
+    assert set(trained.record["compression"]["quality"]) == {"parts of texts", "graded pairs"}
+    assert trained.record["corpus"]["used"] == 240, "a fifth is held out"
+    assert trained.kept == trained.record["compression"]["kept"]
+    assert list(trained.table.columns) == ["teacher", "start", "student"]
+
+
+def test_it_is_never_better_than_its_teacher_for_what_training_gained(
+    trained: Compression,
+) -> None:
+    assert trained.verdict.before == "model"
+    assert "Training it " in trained.verdict.advice
+
+
+def test_it_weighs_less(trained: Compression) -> None:
+    teacher, student = trained.record["compression"]["cost"]["weights"]
+    assert student < teacher
+
+
+def test_its_card_compares_it_with_its_teacher(trained: Compression) -> None:
+    card = (trained.folder / "model" / "README.md").read_text(encoding="utf-8")
     assert "Is it better than model?" in card
     assert "of the points of" in card
-    page = write_student_report(run.folder).read_text(encoding="utf-8")
-    shown = (
-        "Use it where",
-        "Points kept",
-        "How far the student is",
-        "How to switch",
-        "Speed and size",
-    )
-    for words in (*shown, "times as fast", "layers:2"):
+
+
+def test_its_page_says_where_to_use_it(trained: Compression) -> None:
+    page = write_student_report(trained.folder).read_text(encoding="utf-8")
+    for title in ("Use it where", "Points kept", "How far the student is", "How to switch"):
+        assert title in page
+    for words in ("Speed and size", "times as fast", "layers:2"):
         assert words in page
-    assert run.verdict.before == "model", (
-        "it is never better than its teacher for what training gained"
-    )
-    assert "Training it " in run.verdict.advice
-    assert run.kept == found["kept"]
-    assert list(run.table.columns) == ["teacher", "start", "student"]
-    again = small(
-        teacher, texts, tmp_path / "run", "layers:2", "train.epochs=4", "train.learning_rate=1e-3"
-    )
-    assert again.record == run.record, "a finished run is only read"
+
+
+def test_a_finished_run_is_only_read(trained: Compression, teacher: Path, texts: Path) -> None:
+    again = small(teacher, texts, trained.folder, "layers:2", *LONGER)
+    assert again.record == trained.record
 
 
 def test_objects_give_what_files_give(teacher: Path, texts: Path, tmp_path: Path) -> None:

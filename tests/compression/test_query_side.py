@@ -3,6 +3,7 @@ bit.
 """
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -40,62 +41,103 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "model"
 
 
-@pytest.mark.parametrize("student", ["layers:2", "static"])
-def test_from_the_command_to_a_search_in_plain_sentence_transformers(
-    student: str, teacher: Path, tmp_path: Path
-) -> None:
-    docs, run = write_library(tmp_path / "library.jsonl", count=300), tmp_path / "run"
-    options = [word for setting in SMALL for word in ("--set", setting)]
-    command = [
-        "compress",
-        str(teacher),
-        str(docs),
-        "--student",
-        student,
-        "--side",
-        "query",
-        "--output",
-        str(run),
-    ]
-    done = CliRunner().invoke(app, [*command, *options], catch_exceptions=False)
+SETTINGS = [word for setting in SMALL for word in ("--set", setting)]
+
+
+@pytest.fixture(scope="module")
+def docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_library(tmp_path_factory.mktemp("library") / "library.jsonl", count=300)
+
+
+@dataclass(frozen=True)
+class QuerySide:
+    """A student that a command has trained for queries."""
+
+    student: str
+    run: Path
+    output: str  # of the command
+
+    @property
+    def model(self) -> SentenceTransformer:
+        return plain(self.run / "model")
+
+
+@pytest.fixture(scope="module", params=["layers:2", "static"])
+def trained(
+    request: pytest.FixtureRequest,
+    teacher: Path,
+    docs: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> QuerySide:
+    run = tmp_path_factory.mktemp("query-side") / "run"
+    command = ["compress", str(teacher), str(docs), "--output", str(run), "--side", "query"]
+    student = ["--student", request.param]
+    done = CliRunner().invoke(app, [*command, *student, *SETTINGS], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    shown = " ".join(done.output.split())
-    assert "Your documents keep their vectors, so nothing is encoded again." in shown
-    assert "plain models for queries and for documents:" in shown
-    large, small = (
-        SentenceTransformer(str(folder), device="cpu") for folder in (teacher, run / "model")
-    )
-    texts = [*sentences(20), "x", " ".join(sentences(30))]
-    np.testing.assert_array_equal(small.encode_document(texts), large.encode_document(texts))
-    asked, before = small.encode_query(texts), large.encode_query(texts)
-    for role, expected in (("query", asked), ("document", large.encode_document(texts))):
-        part = SentenceTransformer(str(run / "model" / role), device="cpu")
-        np.testing.assert_allclose(part.encode(texts), expected, atol=1e-6)
-    assert not np.allclose(asked, before, atol=1e-3)
-    assert (asked * before).sum(axis=1).mean() > 0.9, "near to what its teacher gives to queries"
-    ours = isotrope.load(run / "model", device="cpu")
-    np.testing.assert_allclose(ours.encode_query(texts), asked, atol=1e-5)
+    return QuerySide(request.param, run, " ".join(done.output.split()))
+
+
+def plain(folder: Path) -> SentenceTransformer:
+    """As sentence-transformers opens it, without isotrope."""
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+READ = [*sentences(20), "x", " ".join(sentences(30))]
+
+
+def test_the_command_says_what_need_not_be_encoded_again(trained: QuerySide) -> None:
+    assert "Your documents keep their vectors, so nothing is encoded again." in trained.output
+    assert "plain models for queries and for documents:" in trained.output
+
+
+def test_documents_keep_their_vectors_to_the_last_bit(trained: QuerySide, teacher: Path) -> None:
+    before = plain(teacher).encode_document(READ)
+    np.testing.assert_array_equal(trained.model.encode_document(READ), before)
+
+
+def test_queries_get_vectors_near_to_their_teachers(trained: QuerySide, teacher: Path) -> None:
+    queries, before = trained.model.encode_query(READ), plain(teacher).encode_query(READ)
+    assert not np.allclose(queries, before, atol=1e-3)
+    assert (queries * before).sum(axis=1).mean() > 0.9
+    ours = isotrope.load(trained.run / "model", device="cpu")
+    np.testing.assert_allclose(ours.encode_query(READ), queries, atol=1e-5)
+
+
+@pytest.mark.parametrize("role", ["query", "document"])
+def test_each_role_is_a_plain_model_too(trained: QuerySide, role: str) -> None:
+    expected = getattr(trained.model, f"encode_{role}")(READ)
+    part = plain(trained.run / "model" / role)
+    np.testing.assert_allclose(part.encode(READ), expected, atol=1e-6)
+
+
+def test_titles_and_several_queries_of_a_document_ask(
+    trained: QuerySide, teacher: Path, docs: Path
+) -> None:
     found = isotrope.compress(
-        teacher, docs, student=student, side="query", output=run, overrides=SMALL
+        teacher, docs, student=trained.student, side="query", output=trained.run, overrides=SMALL
     )
     assert found.record["compression"]["side"] == "query"
     parts = found.record["compression"]["quality"]["parts of texts"]
-    assert parts["start"]["per_task"].keys() >= {"title → body"}, "titles ask too"
-    assert found.record["corpus"]["rows"] > 4 * 240, "several queries of each document"
-    page = write_student_report(run).read_text(encoding="utf-8")
+    assert parts["start"]["per_task"].keys() >= {"title → body"}
+    assert found.record["corpus"]["rows"] > 4 * 240
+
+
+def test_the_page_shows_how_queries_are_encoded(trained: QuerySide) -> None:
+    page = write_student_report(trained.run).read_text(encoding="utf-8")
     for words in ("encode_query(query)", "queries a second", "The student reads the queries"):
         assert words in page
+
+
+def test_an_index_of_the_student_is_searched_by_its_queries(
+    trained: QuerySide, teacher: Path, docs: Path, tmp_path: Path
+) -> None:
     index = str(tmp_path / "index")
-    assert (
-        "written to"
-        in CliRunner()
-        .invoke(app, ["encode", str(run / "model"), str(docs), "--output", index])
-        .output
-    )
+    encoding = ["encode", str(trained.run / "model"), str(docs), "--output", index]
+    assert "written to" in CliRunner().invoke(app, encoding).output
     ((hit,),) = isotrope.search(index, "the old king", top=1)
-    assert hit.row == int(
-        (large.encode_document(_texts(docs)) @ small.encode_query(["the old king"])[0]).argmax()
-    )
+    documents = plain(teacher).encode_document(_texts(docs))  # (N, D)
+    (query,) = trained.model.encode_query(["the old king"])  # (D,)
+    assert hit.row == int((documents @ query).argmax())
 
 
 def _texts(library: Path) -> list[str]:

@@ -15,6 +15,7 @@ import isotrope
 from isotrope.encoder.embed import Vectors
 
 THREADS = 8
+MODEL = "isotrope/tiny"
 TEXTS = [
     f"{subject} {verb} in {place}."
     for subject in ("A train", "The bread", "Rain", "The court")
@@ -26,7 +27,7 @@ TEXTS = [
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
-    isotrope.encode("isotrope/small", TEXTS, tmp_path / "index.parquet")
+    isotrope.encode(MODEL, TEXTS, tmp_path / "index.parquet")
     return tmp_path / "index.parquet"
 
 
@@ -35,12 +36,12 @@ def first_hits(index: Path, queries: list[str]) -> list[int]:
 
 
 def vectors_of_a_new_model(texts: list[str]) -> Vectors:
-    return np.asarray(isotrope.load("isotrope/small", device="cpu").encode(texts))
+    return np.asarray(isotrope.load(MODEL, device="cpu").encode(texts))
 
 
 def work_for(seconds: float, rounds: int, index: Path) -> None:
     """Mix loading, encoding and searching in eight threads, and compare with one thread."""
-    shared = isotrope.load("isotrope/small", device="cpu")
+    shared = isotrope.load(MODEL, device="cpu")
     expected_vectors = np.asarray(shared.encode(TEXTS))
     expected_hits = first_hits(index, TEXTS)
     end = time.monotonic() + seconds

@@ -11,7 +11,7 @@ from sentence_transformers.base.modules import Router
 from helpers.refusals import refused
 from helpers.small_bert import build_bert, with_prompts
 from helpers.words import sentences
-from isotrope import export, load
+from isotrope import load
 from isotrope.encoder.locate import Base
 from isotrope.encoder.prompts import with_query_route
 from isotrope.report.card import Card
@@ -19,7 +19,6 @@ from isotrope.report.outcome import Outcome
 from isotrope.report.page import MODEL, Page
 from isotrope.report.saving import save_model, save_role
 from isotrope.store.job import Job
-from isotrope.training.onnx import run_onnx
 
 TEXTS = [*sentences(12), "x", " ".join(sentences(40))]
 CARD = Card(base=Base(name="their/model"))
@@ -94,15 +93,6 @@ def test_the_snippet_of_the_whole_card_takes_both_ways(
     monkeypatch.chdir(saved.parent)
     exec(compile(snippet[1], "card", "exec"), {})
     assert "(2, 32)" in capsys.readouterr().out
-
-
-def test_a_plain_model_can_be_exported(tmp_path: Path) -> None:
-    save_role(routed_model(tmp_path, "the king ", ""), tmp_path / "part", "query", CARD)
-    folder = export(tmp_path / "part", tmp_path / "onnx")
-    part = plain(tmp_path / "part")
-    words = part.prompts["query"]
-    vectors = run_onnx(folder / "model.onnx", TEXTS[:5], words)
-    np.testing.assert_allclose(vectors, part.encode(TEXTS[:5]), atol=1e-4)
 
 
 def outcome(model: SentenceTransformer, folder: Path) -> Outcome:

@@ -12,6 +12,7 @@ import time
 import tomllib
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,11 @@ import torch
 
 from helpers.commands import in_process
 from helpers.refusals import refused
-from helpers.studies import numbers, quiet
+from helpers.studies import numbers, quiet, write_study
 from helpers.words import sentences
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.preset.preset import read_preset
+from isotrope.store.files import Record
 from isotrope.study import Study, study
 from isotrope.study.analyse import recomputed
 from isotrope.study.document import study_pages
@@ -33,30 +35,40 @@ from isotrope.study.spec import Range, TeacherSettings, read_study
 from isotrope.study.tuned import with_tuned
 from isotrope.study.verify import compared, verify
 
+Cells = dict[Path, Record]
 
-def test_a_study_leaves_its_table_and_its_cells_their_records(finished: Study) -> None:
+
+@pytest.fixture(scope="module")
+def cells(finished: Study) -> Cells:
+    """The files of the cells, and what is in them."""
+    paths = finished.folder.glob("cells/*/result.json")
+    return {path: json.loads(path.read_text()) for path in paths}
+
+
+def test_every_row_has_its_seeds(finished: Study) -> None:
     assert not finished.failed
-    rows = {row["label"]: row for row in finished.record["rows"]}
-    assert [len(rows[label]["scores"]) for label in ("SimCSE", "ListMLE", "before", "simcse")] == [
-        2,
-        2,
-        1,
-        1,
-    ]
-    cells = {
-        path: json.loads(path.read_text()) for path in finished.folder.glob("cells/*/result.json")
-    }
+    seeds = {row["label"]: len(row["scores"]) for row in finished.record["rows"]}
+    assert seeds == {"SimCSE": 2, "ListMLE": 2, "before": 1, "simcse": 1}
+
+
+def test_what_cells_share_is_recorded_once(finished: Study, cells: Cells) -> None:
     assert len(cells) == 6, "two rows of two seeds, the backbone as it is, the teacher"
-    assert len(finished.record["environments"]) == 1 < len(finished.record["settings"]) < 5, (
-        "shared ones once"
-    )
+    assert len(finished.record["environments"]) == 1
+    assert 1 < len(finished.record["settings"]) < 5
     assert len(finished.record["data"]) == 2, "with and without training"
-    for path, cell in cells.items():
+
+
+def test_the_record_has_what_the_cells_have(finished: Study, cells: Cells) -> None:
+    for cell in cells.values():
         kept = finished.record["cells"][cell["key"]]
         assert finished.record["data"][kept["data"]] == cell["data"]
         assert finished.record["environments"][kept["environment"]] == cell["environment"]
         assert finished.record["settings"][kept["settings"]]["encoder"]["pooling"] == "mean"
         assert (kept["seconds"], kept["seed"]) == (cell["seconds"], cell["seed"])
+
+
+def test_a_cell_says_what_it_was_made_of(finished: Study, cells: Cells) -> None:
+    for cell in cells.values():
         assert cell["environment"]["packages"]["torch"]
         assert cell["data"]["tests"]
         assert str(finished.folder) not in json.dumps(cell), "no path of this machine"
@@ -64,42 +76,56 @@ def test_a_study_leaves_its_table_and_its_cells_their_records(finished: Study) -
             assert cell["scores"]["memory"] > 0
             assert cell["data"]["corpus"]["key"]
             assert cell["settings"]["train"]["batch_size"] == 16
-        kept_model = path.with_name("model").is_dir()
-        assert kept_model == (cell["label"] == "simcse"), "the teacher's model alone is kept"
+
+
+def test_only_the_teachers_model_is_kept(cells: Cells) -> None:
+    for path, cell in cells.items():
+        assert path.with_name("model").is_dir() == (cell["label"] == "simcse")
         assert not path.with_name("run").exists()
 
 
-def test_the_record_alone_gives_the_pages_and_the_tests_again(
-    finished: Study, tiny_model: Path
-) -> None:
+@pytest.fixture
+def record(finished: Study) -> Record:
+    """The record as it was written, to be changed."""
+    text = (finished.folder / "study.json").read_text()
+    return dict(json.loads(text))
+
+
+def test_the_record_names_no_path(finished: Study, tiny_model: Path) -> None:
     text = (finished.folder / "study.json").read_text()
     assert str(tiny_model) not in text
     assert str(finished.folder) not in text
-    record = json.loads(text)
+
+
+def test_the_record_alone_gives_the_pages_again(finished: Study, record: Record) -> None:
     assert recomputed(record) == record
     pages = study_pages(recomputed(record), finished.folder)
     assert {name: (finished.folder / name).read_text() for name in pages} == pages
+
+
+def test_the_pages_show_scores_beside_what_was_published(finished: Study, record: Record) -> None:
+    page = (finished.folder / "table.md").read_text()
     scores = [row["Avg."] for row in record["rows"][0]["scores"].values()]
-    shown = f"{np.mean(scores):.2f} ± {np.std(scores, ddof=1):.2f}"
-    for words in (
-        shown,
-        "published (RankCSE Table 2)",
-        "76.25",
-        "DiffCSE, published",
-        "A note.",
-        "before (not trained)",
-    ):
-        assert words in pages["table.md"]
-    assert all("ranking helps" in page for page in pages.values())
+    assert f"{np.mean(scores):.2f} ± {np.std(scores, ddof=1):.2f}" in page
+    for words in ("published (RankCSE Table 2)", "76.25", "DiffCSE, published", "A note."):
+        assert words in page
+    assert "before (not trained)" in page
+    assert "ranking helps" in page
+
+
+def test_every_figure_is_drawn_and_shown(finished: Study) -> None:
+    page = (finished.folder / "table.html").read_text()
     for name in ("curves", "cosines", "bars"):
         assert (finished.folder / f"{name}.svg").read_text().lstrip().startswith("<?xml")
-        assert f'<figure id="{name}">' in pages["table.html"]
-    record["rows"][0]["scores"]["0"]["Avg."] += 1
-    assert recomputed(record)["differences"] != record["differences"], (
-        "what is said is said of the scores"
-    )
-    one, _ = finished.record["differences"]
+        assert f'<figure id="{name}">' in page
+
+
+def test_the_tests_are_those_of_the_scores(record: Record) -> None:
+    one, _ = record["differences"]
     assert one["pairs"]["low"] < one["seeds"]["mean"] < one["pairs"]["high"]
+    before = deepcopy(record["differences"])
+    record["rows"][0]["scores"]["0"]["Avg."] += 1
+    assert recomputed(record)["differences"] != before
 
 
 def test_finished_cells_are_never_run_again_and_seeds_only_add(
@@ -150,69 +176,126 @@ def test_killed_and_resumed_gives_the_same_table(
     )
 
 
-def test_a_search_gives_every_row_its_trials_and_goes_on(
-    write: Callable[[str], Path], tmp_path: Path
-) -> None:
-    own = tmp_path / "own.txt"
-    own.write_text("\n".join(" ".join(sentences(4, seed)) for seed in range(60)))
-    rows = f"""
-    [rows.SimCSE]
-    [rows."SimCSE, then whitening"]
-    then = "whitening"
-    [rows.Whitened]
-    preset = "whitenedcse"
-    search = {{ "train.warmup" = [0.5] }}
-    [search]
-    trials = 2
-    documents = "{own}"
-    [search.keys]
-    "train.warmup" = {{low = 0.0, high = 0.3}}
-    "views.sgw.groups" = [8, 16]
-    """
-    file = write(rows)
-    best = search_settings(file, output=tmp_path / "out", workers=2, console=quiet())
-    text = best.read_text()
-    found = tomllib.loads(text)["rows"]
-    assert {label: len(row["trials"]) for label, row in found.items()} == {
-        "SimCSE": 2,
-        "Whitened": 2,
-    }
-    assert not any("sgw" in one for one in found["SimCSE"]["set"])
-    assert read_preset("whitenedcse", found["Whitened"]["set"]).views["sgw"]["groups"] in (8, 16)
-    results = [json.loads(path.read_text()) for path in tmp_path.glob("out/cells/*/result.json")]
-    for label, row in found.items():
-        assert row["dev"] == 100 * max(
-            r["selection"]["best_score"] for r in results if r["label"].startswith(label)
-        )
-    search_settings(file, output=tmp_path / "out", console=quiet())
-    assert best.read_text() == text
-    assert len(list(tmp_path.glob("out/cells/*/result.json"))) == len(results), (
-        "no trial is run twice"
-    )
-    by_tasks = tomllib.loads((tmp_path / "out" / "search-self-made.toml").read_text())["rows"]
+SEARCH = """
+[rows.SimCSE]
+[rows."SimCSE, then whitening"]
+then = "whitening"
+[rows.Whitened]
+preset = "whitenedcse"
+search = {{ "train.warmup" = [0.5] }}
+[search]
+trials = 2
+documents = "{documents}"
+[search.keys]
+"train.warmup" = {{low = 0.0, high = 0.3}}
+"views.sgw.groups" = [8, 16]
+"""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A finished search for the settings of two trainings."""
+
+    study: Path
+    output: Path
+    best: Path
+
+    @property
+    def rows(self) -> Record:
+        return tomllib.loads(self.best.read_text())["rows"]
+
+    @property
+    def trials(self) -> list[Record]:
+        paths = self.output.glob("cells/*/result.json")
+        return [json.loads(path.read_text()) for path in paths]
+
+
+@pytest.fixture(scope="module")
+def searched(
+    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Search:
+    folder = tmp_path_factory.mktemp("search")
+    documents = folder / "own.txt"
+    documents.write_text("\n".join(" ".join(sentences(4, seed)) for seed in range(60)))
+    rows = SEARCH.format(documents=documents)
+    file = write_study(folder, tiny_model, corpus_file, pairs_file, rows)
+    output = folder / "out"
+    return Search(file, output, search_settings(file, output=output, workers=2, console=quiet()))
+
+
+def test_a_search_gives_every_training_its_trials(searched: Search) -> None:
+    counts = {label: len(row["trials"]) for label, row in searched.rows.items()}
+    assert counts == {"SimCSE": 2, "Whitened": 2}
+
+
+def test_a_search_draws_the_keys_that_a_row_has(searched: Search) -> None:
+    assert not any("sgw" in setting for setting in searched.rows["SimCSE"]["set"])
+    whitened = read_preset("whitenedcse", searched.rows["Whitened"]["set"])
+    assert whitened.views["sgw"]["groups"] in (8, 16)
+
+
+def test_the_best_trial_has_the_highest_score_on_the_dev_pairs(searched: Search) -> None:
+    for label, row in searched.rows.items():
+        trials = [trial for trial in searched.trials if trial["label"].startswith(label)]
+        assert row["dev"] == 100 * max(trial["selection"]["best_score"] for trial in trials)
+
+
+def test_tasks_of_documents_choose_too(searched: Search) -> None:
+    by_tasks = tomllib.loads((searched.output / "search-self-made.toml").read_text())["rows"]
     for row in by_tasks.values():
         assert row["self-made"] == max(trial["self-made"] for trial in row["trials"]) > 0
-    spec = read_study(file)
-    tuned = with_tuned(spec, best).rows
-    assert tuned["Whitened"].set == tuple(found["Whitened"]["set"])
+
+
+def test_no_trial_is_run_twice(searched: Search) -> None:
+    text, count = searched.best.read_text(), len(searched.trials)
+    search_settings(searched.study, output=searched.output, console=quiet())
+    assert searched.best.read_text() == text
+    assert len(searched.trials) == count
+
+
+def test_the_rows_of_an_earlier_search_stay(searched: Search) -> None:
+    text = searched.best.read_text()
+    search_settings(searched.study, output=searched.output, rows=["Whitened"], console=quiet())
+    assert searched.best.read_text() == text
+
+
+def test_rows_get_the_settings_that_were_found(searched: Search) -> None:
+    tuned = with_tuned(read_study(searched.study), searched.best).rows
+    assert tuned["Whitened"].set == tuple(searched.rows["Whitened"]["set"])
     assert "train.warmup=0.5" in tuned["Whitened"].set, "its own key takes the place of the study's"
-    first = tuple(found["SimCSE"]["set"])
+    first = tuple(searched.rows["SimCSE"]["set"])
     assert tuned["SimCSE, then whitening"].set == first, "one training, one search"
-    (one := tmp_path / "of-one.toml").write_text(
-        tomli_w.dumps({"rows": {"SimCSE": found["SimCSE"]}})
-    )
-    assert with_tuned(spec, one, ["SimCSE"]).rows["SimCSE"].set == first
-    taught = spec.model_copy(
-        update={"teachers": {"own": TeacherSettings(preset="simcse", tuned="SimCSE")}}
-    )
-    assert with_tuned(taught, one, ["SimCSE"]).teachers["own"].set == first
-    searched = with_tuned(taught, one, search=True)
-    assert (searched.teachers["own"].set, searched.rows) == (first, spec.rows)
+
+
+@pytest.fixture
+def of_simcse(searched: Search, tmp_path: Path) -> Path:
+    """A file with the settings of one row."""
+    path = tmp_path / "of-one.toml"
+    path.write_text(tomli_w.dumps({"rows": {"SimCSE": searched.rows["SimCSE"]}}))
+    return path
+
+
+def test_teachers_get_the_settings_of_a_row(searched: Search, of_simcse: Path) -> None:
+    spec = read_study(searched.study)
+    first = tuple(searched.rows["SimCSE"]["set"])
+    assert with_tuned(spec, of_simcse, ["SimCSE"]).rows["SimCSE"].set == first
+    own = TeacherSettings(preset="simcse", tuned="SimCSE")
+    taught = spec.model_copy(update={"teachers": {"own": own}})
+    assert with_tuned(taught, of_simcse, ["SimCSE"]).teachers["own"].set == first
+    of_a_search = with_tuned(taught, of_simcse, search=True)
+    assert of_a_search.teachers["own"].set == first
+    assert of_a_search.rows == spec.rows
+
+
+def test_settings_that_are_missing_are_refused(searched: Search, of_simcse: Path) -> None:
+    spec = read_study(searched.study)
     with refused("no-effect"):
-        with_tuned(spec, one, search=True)
-    search_settings(file, output=tmp_path / "out", rows=["Whitened"], workers=2, console=quiet())
-    assert best.read_text() == text, "the rows of an earlier search stay"
-    for study_file, settings in ((spec, one), (spec, file), (read_study("tiny"), best)):
+        with_tuned(spec, of_simcse, search=True)
+    for study_file, settings in (
+        (spec, of_simcse),
+        (spec, searched.study),
+        (read_study("tiny"), searched.best),
+    ):
         with refused("no-settings"):
             with_tuned(study_file, settings)
 
