@@ -204,6 +204,35 @@ def exported(names: list[str], work: Path, target: Path) -> dict[str, str]:
     return refused
 
 
+def save_all(work: Path) -> dict[str, Vectors]:
+    """Save every model, and return the vectors that it gives before."""
+    before = dict[str, Vectors]()
+    for name, encoder in models(work):
+        before[name] = np.asarray(encoder.encode(TEXTS, batch_size=8))
+        save(encoder, work / "models" / name)
+    write_json(work / "models.json", list(before))
+    return before
+
+
+def compare(work: Path, environment: str, before: dict[str, Vectors]) -> dict[str, float | str]:
+    """How far each saved model's vectors are from those before; or why it is refused."""
+    target = work / "vectors" / environment.replace('"', "")
+    target.mkdir(parents=True, exist_ok=True)
+    if ENVIRONMENTS[environment]:
+        refused = elsewhere(environment, work, target)
+    else:
+        refused = exported(list(before), work, target)
+    return {
+        name: refused.get(name) or farthest_apart(np.load(target / f"{name}.npy"), expected)
+        for name, expected in before.items()
+    }
+
+
+def is_too_far(cell: float | str) -> bool:
+    """Whether a model's vectors differ by more than rounding; a refusal does not."""
+    return not isinstance(cell, str) and not cell <= FARTHEST
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -211,27 +240,17 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/portable"))
     parser.add_argument("--output", type=Path, default=Path("docs/results/portable"))
     arguments = parser.parse_args()
-    work, console, before = arguments.work.resolve(), Console(), dict[str, Vectors]()
+    work = arguments.work.resolve()
+    console = Console()
     for folder in (work, arguments.output):
         folder.mkdir(parents=True, exist_ok=True)
     write_json(work / "texts.json", TEXTS)
-    for name, encoder in models(work):
-        before[name] = np.asarray(encoder.encode(TEXTS, batch_size=8))
-        save(encoder, work / "models" / name)
-    write_json(work / "models.json", list(before))
+    before = save_all(work)
     cells: dict[str, dict[str, float | str]] = {name: {} for name in before}
     for environment in ENVIRONMENTS:
         console.print(environment)
-        target = work / "vectors" / environment.replace('"', "")
-        target.mkdir(parents=True, exist_ok=True)
-        refused = (
-            elsewhere(environment, work, target)
-            if ENVIRONMENTS[environment]
-            else exported(list(before), work, target)
-        )
-        for name, expected in before.items():
-            apart = refused.get(name) or farthest_apart(np.load(target / f"{name}.npy"), expected)
-            cells[name][environment] = apart
+        for name, distance in compare(work, environment, before).items():
+            cells[name][environment] = distance
     write_json(
         arguments.output / "result.json",
         {
@@ -248,14 +267,7 @@ def main() -> None:
     )
     write_text(arguments.output / "table.md", table(cells))
     console.print(table(cells))
-    sys.exit(
-        any(
-            not cell <= FARTHEST
-            for row in cells.values()
-            for cell in row.values()
-            if not isinstance(cell, str)
-        )
-    )
+    sys.exit(any(is_too_far(cell) for row in cells.values() for cell in row.values()))
 
 
 def table(cells: dict[str, dict[str, float | str]]) -> str:

@@ -24,6 +24,7 @@ import argparse
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -133,86 +134,109 @@ def quality(model: SentenceTransformer, data: Path) -> dict[str, float]:
     return {"STS-B": 100 * similar, "CACM": 100 * found}
 
 
+@dataclass(frozen=True)
+class Systems:
+    """What takes turns, by name; models are those whose quality can be judged too."""
+
+    encode: dict[str, Encode]
+    models: dict[str, SentenceTransformer]
+
+
+def systems_of(shape: str, place: Path) -> Systems:
+    """Ours, plain sentence-transformers and ONNX; half precision and others where they can run."""
+    name = f"isotrope/{shape}"
+    ours = load(name, device="cpu")
+    where = locate(name)
+    plain = SentenceTransformer(where, device="cpu")
+    graph = export(name, place / "onnx")
+    length = ours.max_seq_length
+
+    encode: dict[str, Encode] = {
+        "ours": partial(_ours, ours),
+        "plain": partial(plain.encode, show_progress_bar=False),
+        "onnx": by_onnx(graph, length),
+    }
+    models = {"ours": ours, "plain": plain}
+    if has_bf16():
+        half = load(name, device="cpu", dtype="bf16")
+        options = {"dtype": torch.bfloat16}
+        plain_half = SentenceTransformer(where, device="cpu", model_kwargs=options)
+        encode["ours_bf16"] = partial(_ours, half)
+        encode["plain_bf16"] = partial(plain_half.encode, show_progress_bar=False)
+        models |= {"ours_bf16": half, "plain_bf16": plain_half}
+
+    further = {
+        "fastembed": by_fastembed(ours, graph, name),
+        "openvino": by_openvino(graph, length, "f32"),
+        "openvino_bf16": by_openvino(graph, length, "bf16") if has_bf16() else None,
+    }
+    installed = {who: encoding for who, encoding in further.items() if encoding}
+    return Systems(encode | installed, models)
+
+
+def _ours(model: SentenceTransformer, texts: list[str]) -> Any:
+    return vectors_of(model, texts, batch_size=64)
+
+
 def measure(
     shape: str, path: Path, sentences: int, repetitions: int, data: Path | None
 ) -> dict[str, Any]:
     """All on the first lines of the text; the share of the warm-up comes first."""
-    name = f"isotrope/{shape}"
     share = sentences // repetitions
     texts = lines(path, share * (repetitions + 1))
-    ours, where = load(name, device="cpu"), locate(name)
     vectors: dict[str, list[Any]] = {}
+
+    def run(who: str, encode: Encode, repetition: int) -> float:
+        chosen = texts[repetition * share : (repetition + 1) * share]
+        freed_memory.give_back()  # of the others: ours would do it in its own time
+        began = clock()
+        found = encode(chosen)
+        seconds = clock() - began
+        vectors.setdefault(who, []).append(np.asarray(found, np.float32))
+        return seconds
 
     with tempfile.TemporaryDirectory() as place:
         os.environ["ISOTROPE_CACHE"] = f"{place}/cache"
+        systems = systems_of(shape, Path(place))
+        turns = {who: partial(run, who, encode) for who, encode in systems.encode.items()}
+        times = interleave(turns, repetitions)
 
-        def timed(encode: Encode) -> Callable[[list[str]], Any]:
-            def system(chosen: list[str]) -> Any:
-                freed_memory.give_back()  # of the others: ours would do it in its own time
-                began = clock()
-                found = encode(chosen)
-                return clock() - began, found
-
-            return system
-
-        plain = SentenceTransformer(where, device="cpu")
-        graph, length = export(name, Path(place) / "onnx"), ours.max_seq_length
-        systems = {
-            "ours": timed(lambda chosen: vectors_of(ours, chosen, batch_size=64)),
-            "plain": timed(lambda chosen: plain.encode(chosen, show_progress_bar=False)),
-            "onnx": timed(by_onnx(graph, length)),
-        }
-        models = {"ours": ours, "plain": plain}
-        if has_bf16():
-            half = load(name, device="cpu", dtype="bf16")
-            plain16 = SentenceTransformer(
-                where, device="cpu", model_kwargs={"dtype": torch.bfloat16}
-            )
-            systems["ours_bf16"] = timed(lambda chosen: vectors_of(half, chosen, batch_size=64))
-            systems["plain_bf16"] = timed(
-                lambda chosen: plain16.encode(chosen, show_progress_bar=False)
-            )
-            models |= {"ours_bf16": half, "plain_bf16": plain16}
-        further = {
-            "fastembed": by_fastembed(ours, graph, name),
-            "openvino": by_openvino(graph, length, "f32"),
-        }
-        further |= {"openvino_bf16": by_openvino(graph, length, "bf16")} if has_bf16() else {}
-        systems |= {who: timed(encode) for who, encode in further.items() if encode}
-
-        def run(who: str, repetition: int) -> float:
-            seconds, found = systems[who](texts[repetition * share : (repetition + 1) * share])
-            vectors.setdefault(who, []).append(np.asarray(found, np.float32))
-            return float(seconds)
-
-        times = interleave({who: partial(run, who) for who in systems}, repetitions)
-    # in the order of the repetitions
-    rows = {who: np.concatenate(found) for who, found in vectors.items()}
-    unit = {
-        who: found / np.linalg.norm(found, axis=1, keepdims=True) for who, found in rows.items()
-    }
-    cosines = {who: (unit[who] * unit["plain"]).sum(axis=1) for who in systems if who != "plain"}
-    judged = (
-        {"quality": {who: quality(model, data) for who, model in models.items()}} if data else {}
-    )
-    return {
+    measured = {
         "shape": shape,
         "text": path.name,
         "sentences": share * repetitions,
         "threads": torch.get_num_threads(),
         "clock": clock.name,
-        "sentences_a_second": {
-            who: round(share * repetitions / sum(found)) for who, found in times.items()
-        },
+        **speeds(times, share * repetitions),
+        **differences({who: np.concatenate(found) for who, found in vectors.items()}),
+    }
+    if data:
+        measured["quality"] = {who: quality(model, data) for who, model in systems.models.items()}
+    return measured
+
+
+def speeds(times: dict[str, list[float]], sentences: int) -> dict[str, Any]:
+    """Sentences a second of each system, and the seconds of plain encoding over its own."""
+    others = [who for who in times if who not in ("plain", "ours")]
+    return {
+        "sentences_a_second": {who: round(sentences / sum(found)) for who, found in times.items()},
         "plain_over_ours": ratio(times, "plain", "ours"),
-        "plain_over": {
-            who: ratio(times, "plain", who) for who in systems if who not in ("plain", "ours")
-        },
+        "plain_over": {who: ratio(times, "plain", who) for who in others},
+    }
+
+
+def differences(rows: dict[str, Any]) -> dict[str, Any]:
+    """How far each system's vectors (N, D) are from those of plain encoding."""
+    unit = {
+        who: found / np.linalg.norm(found, axis=1, keepdims=True) for who, found in rows.items()
+    }
+    cosines = {who: (unit[who] * unit["plain"]).sum(axis=1) for who in rows if who != "plain"}
+    return {
         "difference": float(np.abs(rows["ours"] - rows["plain"]).max()),
         "cosine": {
-            who: {"least": float(of.min()), "mean": float(of.mean())} for who, of in cosines.items()
+            who: {"least": float(each.min()), "mean": float(each.mean())}
+            for who, each in cosines.items()
         },
-        **judged,
     }
 
 

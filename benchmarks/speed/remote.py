@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -84,56 +85,71 @@ def object_store() -> Iterator[fsspec.AbstractFileSystem]:
         process.wait()
 
 
-def train(url: str, folder: Path) -> dict[str, Any]:
-    """A training of 100 steps, and the memory of its process in each phase."""
-    command = [
-        sys.executable,
-        "-m",
-        "isotrope",
-        "train",
-        url,
-        "--model",
-        "isotrope/tiny",
-        "--text-column",
-        "text",
-    ]
-    command += [
-        "--max-texts",
-        str(STEPS * BATCH),
-        "--set",
-        f"train.batch_size={BATCH}",
-        "--set",
-        "train.epochs=1",
-    ]
-    command += ["--dev", "none", "--labels", "none", "--output", str(folder / "run")]
-    began, log = time.perf_counter(), folder / "log.txt"
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a process held at a moment."""
+
+    seconds: float  # since it began
+    phase: str
+    resident: float  # MB
+    anonymous: float  # MB
+
+
+def training_command(url: str, output: Path) -> list[str]:
+    """A training of 100 steps."""
+    options = {
+        "--model": "isotrope/tiny",
+        "--text-column": "text",
+        "--max-texts": str(STEPS * BATCH),
+        "--dev": "none",
+        "--labels": "none",
+        "--output": str(output),
+    }
+    words = [word for option in options.items() for word in option]
+    settings = ["--set", f"train.batch_size={BATCH}", "--set", "train.epochs=1"]
+    return [sys.executable, "-m", "isotrope", "train", url, *words, *settings]
+
+
+def watched(command: list[str], log: Path) -> list[Look]:
+    """Run a command, and look at its memory until it ends."""
+    began = time.perf_counter()
     with log.open("w") as file:
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
     seen = psutil.Process(process.pid)
-    looks = list[tuple[float, str, float, float]]()
+    looks = list[Look]()
     while process.poll() is None:
-        memory, phase = seen.memory_info(), phase_of(log.read_text(encoding="utf-8"))
-        now = time.perf_counter() - began
-        looks.append((now, phase, memory.rss / 1e6, (memory.rss - memory.shared) / 1e6))
+        memory = seen.memory_info()
+        phase = phase_of(log.read_text(encoding="utf-8"))
+        seconds = time.perf_counter() - began
+        anonymous = (memory.rss - memory.shared) / 1e6
+        looks.append(Look(seconds, phase, memory.rss / 1e6, anonymous))
         time.sleep(EVERY)
     if process.returncode:
         raise SystemExit(log.read_text(encoding="utf-8"))
-    rounded = [
-        [round(seconds, 1), phase, round(rss), round(anonymous)]
-        for seconds, phase, rss, anonymous in looks
+    return looks
+
+
+def train(url: str, folder: Path) -> dict[str, Any]:
+    """A training of 100 steps, and the memory of its process in each phase."""
+    began = time.perf_counter()
+    looks = watched(training_command(url, folder / "run"), folder / "log.txt")
+    seconds = round(time.perf_counter() - began, 1)
+
+    trained = [round(look.seconds, 1) for look in looks if look.phase == "trained"]
+    rows = [
+        [round(look.seconds, 1), look.phase, round(look.resident), round(look.anonymous)]
+        for look in looks
     ]
     return {
-        "seconds": round(time.perf_counter() - began, 1),
-        "seconds_until_the_first_line_of_steps": next(
-            (round(look[0], 1) for look in looks if look[1] == "trained"), None
-        ),
+        "seconds": seconds,
+        "seconds_until_the_first_line_of_steps": trained[0] if trained else None,
         "phases": {
-            phase: summary([look for look in looks if look[1] == phase])
+            phase: summary([look for look in looks if look.phase == phase])
             for phase in ("start", *PHASES)
         },
         "looks": {
             "columns": ["seconds", "phase", "resident MB", "anonymous MB"],
-            "rows": thinned(rounded),
+            "rows": thinned(rows),
         },
         "kept_mb": {path.name: size_of(path) for path in sorted((folder / "cache").iterdir())},
     }
@@ -147,14 +163,17 @@ def phase_of(log: str) -> str:
     return "start"
 
 
-def summary(looks: list[tuple[float, str, float, float]]) -> dict[str, Any] | None:
+def summary(looks: list[Look]) -> dict[str, Any] | None:
     """Of one phase: its time, the peak, and the growth from its first tenth to its last, in MB."""
     if len(looks) < 2:
         return None
     tenth = max(1, len(looks) // 10)
-    found: dict[str, Any] = {"seconds": round(looks[-1][0] - looks[0][0], 1)}
-    for place, name in ((2, "resident"), (3, "anonymous")):
-        values = [float(look[place]) for look in looks]
+    found: dict[str, Any] = {"seconds": round(looks[-1].seconds - looks[0].seconds, 1)}
+    memory = {
+        "resident": [look.resident for look in looks],
+        "anonymous": [look.anonymous for look in looks],
+    }
+    for name, values in memory.items():
         found[f"{name}_peak_mb"] = round(max(values))
         found[f"{name}_growth_mb"] = round(max(values[-tenth:]) - max(values[:tenth]))
     return found

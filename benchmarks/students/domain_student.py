@@ -16,6 +16,7 @@ from pathlib import Path
 import isotrope
 from benchmarks.paths import RESULTS
 from benchmarks.search.choice import collection, write_documents
+from isotrope.compression.compress import Compression
 from isotrope.encoder.length import limit_length
 from isotrope.encoder.student import student_of
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
@@ -35,6 +36,19 @@ def searched(encoder: Encoder, task: RetrievalSet) -> Vector:
         return task.score(encoder)
 
 
+def trained_student(work: Path, documents: Path) -> Compression:
+    """The student that reads these documents only."""
+    return isotrope.compress(
+        TEACHER,
+        documents,
+        student=STUDENT,
+        output=work / "student",
+        preset="distil-documents",
+        overrides=OVERRIDES,
+        dev="none",
+    )
+
+
 def main() -> None:
     """Compress, improve, and judge all four models."""
     parser = argparse.ArgumentParser(
@@ -45,45 +59,35 @@ def main() -> None:
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     documents = given.work / "documents.jsonl"
-    domain, titles = collection(given.data, "SciFact")
+    task, titles = collection(given.data, "SciFact")
     if not documents.is_file():
-        write_documents(domain, titles, documents)
-    student = isotrope.compress(
-        TEACHER,
-        documents,
-        student=STUDENT,
-        output=given.work / "student",
-        preset="distil-documents",
-        overrides=OVERRIDES,
-        dev="none",
-    )
+        write_documents(task, titles, documents)
+    student = trained_student(given.work, documents)
     better = isotrope.improve(
         student.folder / "model", documents, output=given.work / "better", minutes=MINUTES
     )
-    task = domain
-    teacher = isotrope.load(TEACHER)
     models: dict[str, Encoder] = {
-        "teacher": teacher,
+        "teacher": isotrope.load(TEACHER),
         "student before training": student_of(isotrope.load(TEACHER), STUDENT),
         "student": isotrope.load(student.folder / "model"),
         "student, then improve": better.model,
     }
-    of = {name: searched(encoder, task) for name, encoder in models.items()}
+    ndcg = {name: searched(encoder, task) for name, encoder in models.items()}
     write_json(
         RESULT,
         {
             "collection": task.name,
-            "queries": len(of["teacher"]),
+            "queries": len(ndcg["teacher"]),
             "length": LENGTH,
             "student": STUDENT,
             "overrides": OVERRIDES,
             "minutes": MINUTES,
             "choice": better.choice,
-            "ndcg@10": {name: float(cases.mean()) for name, cases in of.items()},
+            "ndcg@10": {name: float(cases.mean()) for name, cases in ndcg.items()},
             "to the teacher": {
-                name: asdict(compare_means(of["teacher"], cases)) for name, cases in of.items()
+                name: asdict(compare_means(ndcg["teacher"], cases)) for name, cases in ndcg.items()
             },
-            "by improve": asdict(compare_means(of["student"], of["student, then improve"])),
+            "by improve": asdict(compare_means(ndcg["student"], ndcg["student, then improve"])),
             "cost": student.record["compression"]["cost"],
             "environment": environment(),
         },
