@@ -5,7 +5,8 @@ and small.
 whitening · 7 vectors of a file with ids · 10 own component · 11 no isotrope where the model is used
 · 12 ONNX · 14 a killed run (test_kills) · 15 a study · 16 a notebook · 17 German and Chinese · 18 a
 model of one's own layers, exported and searched · 20 Markdown with MiniLM · 21 mteb. An own trainer
-script is in test_snippets and test_registry.
+script is in test_snippets and test_registry. 22 Markdown to a LangChain retriever · 23 a list of
+strings to a Chroma collection
 """
 
 import csv
@@ -18,6 +19,7 @@ import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
@@ -29,6 +31,7 @@ from sentence_transformers.base.modules import Dense, Normalize
 
 import isotrope
 from helpers.commands import Shell
+from helpers.paths import ROOT
 from helpers.wordbag import sts_task
 from helpers.words import sentences
 from isotrope.evaluation.sets.labels import read_pairs
@@ -383,3 +386,69 @@ def test_17_german_and_chinese_text(user: User) -> None:
     questions = [[text[:5], text] for text in CHINESE]
     with pytest.warns(UserWarning, match="of the tokens are unknown"):
         isotrope.evaluate("model", "retrieval", questions, columns="question,answer")
+
+
+SMALL = ["train.batch_size=32", "train.max_length=32", "train.epochs=1"]
+RACE = {
+    "choosing": 60,
+    "judging": 120,
+    "fitting": 200,
+    "candidates": [{"name": "keep", "pooling": "mean", "steps": ["soft whitening"]}],
+}
+
+
+def block_of_page(words: str) -> str:
+    """The code of docs/deploy.md that holds these words."""
+    page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    (code,) = [
+        code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if words in code
+    ]
+    return str(code)
+
+
+def test_22_markdown_to_a_langchain_retriever(user: User) -> None:
+    """A folder of pages is improved, and a retriever finds in them as the best search does."""
+    pytest.importorskip("langchain_core", reason="needs the extra frameworks")
+    Path("docs").mkdir()
+    pages = shipped_pages()[:400]
+    for number, page in enumerate(pages):
+        Path(f"docs/{number}.md").write_text(
+            f"# {page['title']}\n\n{page['text']}\n", encoding="utf-8"
+        )
+    found = isotrope.improve("model", "docs", plan=RACE, pooling="mean")
+    assert found.search_settings is not None
+    assert found.search_settings.bm25_share > 0, "a random model needs words"
+
+    space: dict[str, Any] = {"found": found}
+    exec(block_of_page("def retriever"), space)
+    title = pages[7]["title"]
+    hits = space["retriever"].invoke(title)
+    assert hits[0].page_content.startswith(title)
+    assert [hit.page_content for hit in hits] == [text for text, _ in found.search([title], 3)[0]]
+
+
+def test_23_strings_to_a_chroma_collection_whose_documents_stay(user: User) -> None:
+    """Queries get a small model; the collection keeps the bytes of its vectors."""
+    chromadb = pytest.importorskip("chromadb", reason="needs the extra frameworks")
+    texts = sentences(300)
+    old = SentenceTransformer("model", device="cpu")
+    collection = chromadb.EphemeralClient().create_collection(
+        "journey", metadata={"hnsw:space": "ip"}
+    )
+    ids = [str(number) for number in range(len(texts))]
+    collection.add(ids, old.encode(texts), documents=texts)
+    before = np.asarray(collection.get(ids, include=["embeddings"])["embeddings"])
+
+    small = isotrope.compress(
+        "model", texts, student="layers:1", side="query", max_texts=200, overrides=SMALL
+    )
+    assert small.record["compression"]["switch"]["documents_stay"]
+    small.save("better")
+    space: dict[str, Any] = {"collection": collection, "query": texts[3]}
+    exec(block_of_page("collection.query("), space)
+
+    after = np.asarray(collection.get(ids, include=["embeddings"])["embeddings"])
+    assert after.tobytes() == before.tobytes()
+    query = small.model.encode_query([texts[3]])[0]
+    best = np.argsort(-(before @ query), kind="stable")[:3]
+    assert space["hits"]["ids"][0] == [str(row) for row in best]

@@ -121,6 +121,13 @@ def test_an_outcome_saves_both_roles_below_the_whole_and_says_so(
     assert shown.startswith("plain models for queries and for documents:")
 
 
+def test_a_model_that_is_kept_has_a_card_with_its_width(tiny_model: Path, tmp_path: Path) -> None:
+    """Nothing was done to it, so no step has described it."""
+    save_model(load(tiny_model, "mean", device="cpu"), tmp_path / "kept", CARD)
+    text = (tmp_path / "kept" / "README.md").read_text(encoding="utf-8")
+    assert "a vector of 32 numbers" in text
+
+
 def test_a_model_without_routes_is_saved_once_and_without_a_word(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -134,9 +134,7 @@ def whiten(
     judging = _judges(labels, columns, data)
     where = located(model)
     with watch("loading", console):
-        encoder = load(where, pooling, prompt=prompt, prompt_name=prompt_name)
-        if note := Prompts(prompt, prompt_name).note(encoder, where):
-            console.print(note)
+        encoder = _load_with_prompt(where, pooling, Prompts(prompt, prompt_name), console)
         source = read_text(documents, text_column=text_column, split=split)
         corpus = source.texts()
 
@@ -159,6 +157,17 @@ def whiten(
             work = _Whitening(job, where, encoder, source, judging, console)
             record = work.run(settings, max_texts, compare)
     return Improvement(job, record, whitening_page)
+
+
+def _load_with_prompt(
+    model: str, pooling: str | None, prompts: Prompts, console: Console
+) -> SentenceTransformer:
+    """Load the model, and say so if it has prompts of which none is used."""
+    encoder = load(model, pooling, prompt=prompts.text, prompt_name=prompts.name)
+    note = prompts.note(encoder, model)
+    if note:
+        console.print(note)
+    return encoder
 
 
 def _check_exponent(exponent: float) -> None:
