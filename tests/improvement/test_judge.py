@@ -114,7 +114,16 @@ def test_the_search_is_judged_against_the_model_alone(tiny_model: Path) -> None:
     found = search_verdict(judge.compare_search(KEEP, 0.5), TASKS, "mine", (KEEP, 0.5))
     assert found.bm25_share == 0.5
     assert found.verdict.word == "better", "only words tell these documents apart"
-    assert found.verdict.advice.startswith("Keep the model and add 0.5 BM25: +")
+    advice = found.verdict.advice
+    assert advice.startswith("Keep the model and add 0.5 BM25: +")
+    assert advice.endswith(" points on tasks made from your documents")
+
+
+def test_the_search_says_if_labels_judged_it(tiny_model: Path) -> None:
+    model, task_set = load(tiny_model), TaskSet([TASKS.tasks[1].as_retrieval_set()])
+    judge = judge_of(task_set, model, model, KEEP)
+    found = search_verdict(judge.compare_search(KEEP, 0.5), task_set, "mine", (KEEP, 0.5))
+    assert found.verdict.advice.endswith(" points on your labels")
 
 
 def test_a_search_that_is_not_better_leaves_everything_as_it_is() -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from isotrope.evaluation.document_tasks import DocumentTask
 from isotrope.evaluation.embed import Embeddings, embed_texts
 from isotrope.evaluation.search import Search
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
@@ -235,7 +236,10 @@ def search_verdict(
     if verdict.word != "better":
         advice = f"Keep the search by {model} alone."
         return BestSearch(KEEP, 0.0, replace(verdict, advice=advice))
-    advice = f"{search_advice(name, share)}: {100 * comparison.difference:+.1f}"
+    points = f"{100 * comparison.difference:+.1f} points"
+    is_labelled = not isinstance(task_set.tasks[0], DocumentTask)
+    place = "on your labels" if is_labelled else "on tasks made from your documents"
+    advice = f"{search_advice(name, share)}: {points} {place}"
     return BestSearch(name, share, replace(verdict, advice=advice))
 
 
