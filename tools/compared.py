@@ -1,14 +1,16 @@
 """The tables of the committed studies: what was run, what the rows differ in, which claims hold."""
 
-import json
 import tomllib
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import spearmanr
 
 from grid import RESULTS, grid, signed
+
+if TYPE_CHECKING:
+    from isotrope.study.record import StudyRecord
 
 STS, SEARCH = "Avg.", "nDCG Avg."
 MAIN = ("first-search", "first-minilm-search")  # the studies whose rows the README shows
@@ -64,14 +66,19 @@ FEW += [
 
 
 @cache
-def studies() -> dict[str, dict[str, Any]]:
+def records() -> "dict[str, StudyRecord]":
     """Folder -> record of every committed study, its tests computed again from its scores."""
     from isotrope.study.analyse import recomputed  # takes seconds, since it imports torch
+    from isotrope.study.record import StudyRecord
 
-    found = sorted(RESULTS.glob("studies/*/study.json"))
-    return {
-        path.parent.name: recomputed(json.loads(path.read_text(encoding="utf-8"))) for path in found
-    }
+    files = sorted(RESULTS.glob("studies/*/study.json"))
+    return {file.parent.name: recomputed(StudyRecord.read(file.parent)) for file in files}
+
+
+@cache
+def studies() -> dict[str, dict[str, Any]]:
+    """Folder -> `records` as JSON has them."""
+    return {name: record.as_json() for name, record in records().items()}
 
 
 def scores(record: dict[str, Any], label: str, column: str) -> dict[str, float]:

@@ -216,7 +216,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     for theme in picture.THEMES:
         svg = picture.before_after(read("quickstart/quickstart"), theme)
         yield RESULTS / "quickstart" / f"before-after-{theme}.svg", svg
-    for name, record in compared.studies().items():
+    for name, record in compared.records().items():
         yield RESULTS / "studies" / name / "table.md", study_pages(record)["table.md"]
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from isotrope.study.cell import DRAWS, RESAMPLES
 from isotrope.study.plan import Cell, StudyPaths, StudyPlan
+from isotrope.study.record import Measurement
 from isotrope.study.spec import Spec
 
 ROWS = """
@@ -102,8 +103,5 @@ def measured(
             np.savez(
                 cell.numbers / DRAWS, STS12=np.random.default_rng(i).normal(0.5, 0.01, RESAMPLES)
             )
-        given = {"scores": scores(cell), "environment": {}, "data": {}, "seconds": {}}
-        cell.finish(
-            {"preset": cell.row.preset, "seed": cell.seed, "settings": cell.settings, **given}
-        )
+        cell.finish(Measurement(scores=scores(cell)), cell.settings, environment={})
     return made

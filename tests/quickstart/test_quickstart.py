@@ -17,19 +17,13 @@ from isotrope.cli.main import main
 from isotrope.encoder import load
 from isotrope.encoder.length import limit_length
 from isotrope.quickstart import run as module
-from isotrope.quickstart.run import (
-    BETTER,
-    FIRST,
-    IMPROVED,
-    MRR,
-    PLAN,
-    READ,
-    WHITENED,
-    quickstart_page,
-)
+from isotrope.quickstart.page import quickstart_page
+from isotrope.quickstart.questions import FIRST, MRR, READ, WHITENED
+from isotrope.quickstart.run import IMPROVED, PLAN
 from isotrope.report.outcome import Outcome
 
 PAGES = module.shipped_pages()[:120]
+BETTER = "improve ./good"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from helpers.studies import measured, planned, quiet, write_study
-from isotrope.store.files import Record
 from isotrope.study import Study, study
 from isotrope.study.analyse import study_record
 from isotrope.study.plan import StudyPlan
+from isotrope.study.record import StudyRecord
 from isotrope.study.spec import read_study
 
 
@@ -73,6 +73,6 @@ def sketch(corpus_file: Path, tmp_path: Path) -> Callable[..., StudyPlan]:
 
 
 @pytest.fixture
-def scored(sketch: Callable[..., StudyPlan]) -> Callable[..., Record]:
+def scored(sketch: Callable[..., StudyPlan]) -> Callable[..., StudyRecord]:
     """The record of a study with these rows, if every cell has the scores that a function gives it."""
     return lambda rows, scores, draws=False: study_record(measured(sketch(rows), scores, draws))

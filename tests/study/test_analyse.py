@@ -11,14 +11,16 @@ from scipy import stats
 
 from helpers.studies import measured
 from isotrope.evaluation.significance import compare, interval, judged, resample
-from isotrope.store.files import Record, RecordLog
+from isotrope.store.files import RecordLog
 from isotrope.study.analyse import claim_answer, study_record
 from isotrope.study.cell import RESAMPLES, without_paths
 from isotrope.study.columns import column_of, suite_scores
 from isotrope.study.document import conclusion, study_pages
 from isotrope.study.figures import draw
 from isotrope.study.plan import StudyPlan
+from isotrope.study.record import AnsweredClaim, Measurement, PairTest, StudyRecord
 from isotrope.study.statistics import (
+    PairedTest,
     detectable,
     holm,
     paired_test,
@@ -28,7 +30,7 @@ from isotrope.study.statistics import (
 )
 from isotrope.training.folder import write_cosines
 
-Scored = Callable[..., Record]
+Scored = Callable[..., StudyRecord]
 Sketch = Callable[..., StudyPlan]
 
 
@@ -48,9 +50,9 @@ def test_a_row_is_meant_where_a_teacher_has_its_name(scored: Scored) -> None:
     record = scored(
         rows, lambda cell: {"Avg.": 90.0 if cell.seed == 7 else points[cell.row.preset]}
     )
-    (one,) = record["differences"]
-    assert (one["seeds"]["n"], one["seeds"]["mean"]) == (3, 1.0)
-    assert record["spread"]["n"] == 3
+    (one,) = record.differences
+    assert (one.seeds.n, one.seeds.mean) == (3, 1.0)
+    assert record.spread.n == 3
 
 
 def test_the_seeds_that_a_row_needs_are_by_its_own_spread_and_the_baselines(scored: Scored) -> None:
@@ -58,11 +60,11 @@ def test_the_seeds_that_a_row_needs_are_by_its_own_spread_and_the_baselines(scor
     [rows.raw]\ntrain = false"""
     spread = {"A": 0.3, "calm": 0.1, "wild": 3.0, "raw": 0.0}
     record = scored(rows, lambda cell: {"Avg.": 50 + spread[cell.label] * cell.seed}, draws=True)
-    assert {one["row"]: one["needed"]["0.5"] for one in record["differences"]} == {
+    assert {one.row: one.needed and one.needed["0.5"] for one in record.differences} == {
         name: seeds_needed(0.5, (0.3**2 + spread[name] ** 2) ** 0.5)
         for name in ("calm", "wild", "raw")
     }
-    assert all(one["pairs"]["resamples"] == RESAMPLES for one in record["differences"])
+    assert all(one.pairs.resamples == RESAMPLES for one in record.differences)
 
 
 def test_pairs_can_be_significant_after_correction_for_31_rows(scored: Scored) -> None:
@@ -71,30 +73,24 @@ def test_pairs_can_be_significant_after_correction_for_31_rows(scored: Scored) -
     assert (31 * clear.p, clear.resamples) == (pytest.approx(0.0031), RESAMPLES)
     few = judged(0, 0, np.ones(1000))
     assert 31 * few.p > 0.05
-    record = scored('[rows.A]\n[rows.B]\nset = ["views.passes=3"]', lambda _: {"Avg.": 50.0}) | {
-        "figures": {}
-    }
-    record["differences"][0]["pairs"] = {
-        "low": 1.0,
-        "high": 2.0,
-        "p": few.p,
-        "p_holm": 31 * few.p,
-        "resamples": 1000,
-    }
+    record = scored('[rows.A]\n[rows.B]\nset = ["views.passes=3"]', lambda _: {"Avg.": 50.0})
+    pairs = PairTest(low=1.0, high=2.0, p=few.p, p_holm=31 * few.p, resamples=1000)
+    difference = record.differences[0].model_copy(update={"pairs": pairs})
+    record = record.model_copy(update={"differences": [difference]})
     assert "| ≤ 0.062 |" in study_pages(record)["table.md"]
 
 
 def test_over_pairs_the_mean_over_seeds_is_compared_on_the_same_resamples(sketch: Sketch) -> None:
     rows = '[run]\nseeds = 3\n[rows.A]\n[rows.B]\npreset = "simcse"\nset = ["views.passes=3"]'
     made = measured(sketch(rows), lambda _: {"Avg.": 50.0}, draws=True)
-    (one,) = study_record(made)["differences"]
+    (one,) = study_record(made).differences
 
     def mean(label: str) -> Any:
         draws = [made.cells[key].draws() for key in made.rows[label].values()]
         return 100 * np.mean([one["STS12"] for one in draws], axis=0)
 
     expected = interval(mean("B") - mean("A"))
-    assert (one["pairs"]["low"], one["pairs"]["high"]) == pytest.approx(expected)
+    assert (one.pairs.low, one.pairs.high) == pytest.approx(expected)
 
 
 def test_gains_are_positive_where_lower_is_better_and_equal_rows_count_for_nothing(
@@ -122,14 +118,12 @@ def test_gains_are_positive_where_lower_is_better_and_equal_rows_count_for_nothi
     """
     generator, mean = np.random.default_rng(0), {"A": -1.0, "B": -2.5}
     record = scored(rows, lambda cell: {"uniformity": generator.normal(mean[cell.label], 0.3)})
-    lower, nothing = record["claims"]
-    assert lower["seeds"]["mean"] > 0
-    assert lower["published"] == pytest.approx(0.5)
-    assert lower["seeds"]["p_holm"] == lower["seeds"]["p"], (
-        "one comparison, since the other compares nothing"
-    )
-    assert (nothing["answer"], nothing["seeds"]["p_holm"]) == ("open", None)
-    assert "A − B (uniformity)" in study_pages(record | {"figures": {}})["table.md"]
+    lower, nothing = record.claims
+    assert lower.seeds.mean > 0
+    assert lower.published == pytest.approx(0.5)
+    assert lower.seeds.p_holm == lower.seeds.p, "one comparison, since the other compares nothing"
+    assert (nothing.answer, nothing.seeds.p_holm) == ("open", None)
+    assert "A − B (uniformity)" in study_pages(record)["table.md"]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +159,7 @@ def test_a_page_says_first_which_row_to_use(
     assert found
     assert (found.before, found.word) == ("A", word)
     assert found.advice.startswith(advice)
-    text = study_pages(record | {"figures": {}})
+    text = study_pages(record)
     assert f"**{word}**: {found.evidence}." in text["table.md"]
     assert escape(found.advice) in text["table.html"]
 
@@ -182,19 +176,13 @@ def test_a_page_says_first_which_row_to_use(
     ],
 )
 def test_a_claim_is_answered_by_rule(mean: float, p: float, p_margin: float, expected: str) -> None:
-    seeds = {
-        "n": 5,
-        "mean": mean,
-        "p": p,
-        "p_holm": p,
-        "p_margin_holm": p_margin,
-        "detectable": 0.6,
-    }
-    record = {"seeds": seeds, "same": False, "margin": 0.5}
-    assert claim_answer(record)[0] == expected
-    assert claim_answer(record | {"same": True})[0] == "open"
-    assert claim_answer(record | {"seeds": None})[0] == "open"
-    assert claim_answer(record | {"seeds": seeds | {"p": None}})[0] == "open"
+    test = PairedTest(n=5, mean=mean, sd=0.1, p=p, p_holm=p, p_margin_holm=p_margin, detectable=0.6)
+    claim = AnsweredClaim(
+        claim="c", text="t", row="a", than="b", column="Avg.", margin=0.5, seeds=test
+    )
+    assert claim_answer(claim)[0] == expected
+    for change in ({"same": True}, {"seeds": None}, {"seeds": PairedTest(n=5, mean=mean, sd=0.0)}):
+        assert claim_answer(claim.model_copy(update=change))[0] == "open"
 
 
 def test_the_users_own_pairs_never_take_a_columns_name() -> None:
@@ -222,7 +210,7 @@ def test_what_differs_behind_published_numbers_stands_beside_them_and_in_claims(
     than = "theirs"
     text = "ours is better"
     """
-    record = scored(rows, lambda _: {"Avg.": 50.0}) | {"figures": {}}
+    record = scored(rows, lambda _: {"Avg.": 50.0})
     page = study_pages(record)["table.md"]
     assert "published (DCLR Table 1; trained on NLI text)" in page
     assert "ours is better; published theirs: trained on NLI text" in page
@@ -294,7 +282,7 @@ def test_claims_on_spreads_on_shares_and_of_several_rows(scored: Scored) -> None
     record = scored(
         rows, lambda cell: {"Avg.": means[cell.label] + wide[cell.label] * steps[cell.seed]}
     )
-    answers = {one["claim"]: one["answer"] for one in record["claims"]}
+    answers = {one.claim: one.answer for one in record.claims}
     assert answers == {
         "steady": "holds",
         "shaky": "does not hold",
@@ -303,15 +291,11 @@ def test_claims_on_spreads_on_shares_and_of_several_rows(scored: Scored) -> None
         "both: b": "open",
         "both: c": "holds",
     }
-    assert [record["claims"][-1][key] for key in ("row", "than", "text", "source")] == [
-        "a",
-        "c",
-        "above c",
-        "c 1",
-    ]
-    steady = record["claims"][0]
-    assert (steady["published"], steady["seeds"]["mean"]) == pytest.approx((np.log(7), np.log(30)))
-    text = study_pages(record | {"figures": {}})["table.md"]
+    last = record.claims[-1]
+    assert (last.row, last.than, last.text, last.source) == ("a", "c", "above c", "c 1")
+    steady = record.claims[0]
+    assert (steady.published, steady.seeds.mean) == pytest.approx((np.log(7), np.log(30)))
+    text = study_pages(record)["table.md"]
     assert "ln(s of b / s of a) (Avg.)" in text
     assert "c − 0.9 × a (Avg.)" in text
 
@@ -390,19 +374,10 @@ def made(sketch: Sketch) -> StudyPlan:
         for step in (10, 20):
             log.add({"step": step, "uniformity": -1.0, "score": 0.5})
         scores = {"Avg.": 50.0 + cell.seed, "alignment": 0.2, "uniformity": -2.0}
-        cell.finish(
-            {
-                "preset": "simcse",
-                "seed": cell.seed,
-                "settings": {},
-                "environment": {},
-                "data": {},
-                "seconds": {},
-                "scores": scores,
-                "in_batch": [1] * 40,
-                "projection": [[0.5, 0.1], [0.7, -0.2]],
-            }
+        measured_here = Measurement(
+            scores=scores, in_batch=[1] * 40, projection=[[0.5, 0.1], [0.7, -0.2]]
         )
+        cell.finish(measured_here, settings={}, environment={})
     return made
 
 

@@ -51,7 +51,7 @@ def test_a_failing_cell_is_reported_and_the_others_go_on_whatever_they_are_calle
     assert len(done.failed) == 2
     assert any("groups = 5" in why and "choose" in why for why in done.failed.values())
     assert "a model that it needs failed" in done.failed.values()
-    (scores,) = done.record["rows"][0]["scores"].values()
+    (scores,) = done.record.rows[0].scores.values()
     shown = said.export_text()
     assert "broken, seed 0 failed" in shown
     assert f"[/x] ? $\\frac$, seed 0: Avg. {scores['Avg.']:.2f} (" in shown
@@ -87,10 +87,8 @@ def test_the_number_of_workers_changes_no_score(
 ) -> None:
     """A process uses as many threads as the study says, however many run beside it."""
     alone = study(small, output=tmp_path, rows=["SimCSE"], seeds=1, console=quiet()).record
-    assert numbers(alone["rows"][0]["scores"]["0"]) == numbers(
-        finished.record["rows"][0]["scores"]["0"]
-    )
-    assert {environment["threads"] for environment in alone["environments"]} == {1}
+    assert numbers(alone.rows[0].scores[0]) == numbers(finished.record.rows[0].scores[0])
+    assert {environment["threads"] for environment in alone.environments} == {1}
 
 
 def test_a_damaged_cell_is_run_again_and_that_is_said(write: Write, tmp_path: Path) -> None:
@@ -111,7 +109,7 @@ def test_nothing_foreign_is_deleted_or_written_to(plan: Callable[..., StudyPlan]
         (folder / "run" / "mine.txt").write_text("mine")
     raw.job.begin()
     put_mark(raw.folder, "cell")
-    assert run_cell(raw)["scores"], "what is not trained needs no run"
+    assert run_cell(raw).scores, "what is not trained needs no run"
     with refused("folder-is-not-ours"):
         run_cell(trained)
     assert [path.name for path in trained.folder.iterdir()] == ["run"]

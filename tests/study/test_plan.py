@@ -2,6 +2,7 @@
 decides a key.
 """
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Any
 import pytest
 import tomli_w
 
+from helpers.commands import in_process
 from helpers.refusals import refused
 from helpers.small_bert import build_bert
 from helpers.studies import planned
 from helpers.words import sentences
 from isotrope.errors import UserError
 from isotrope.preset.preset import read_preset
-from isotrope.preset.tables import shipped_names
+from isotrope.preset.tables import read_toml, shipped_names
 from isotrope.study import study
 from isotrope.study.cost import study_cost
 from isotrope.study.plan import StudyPaths, StudyPlan, corpus_files, has_component
@@ -158,12 +160,34 @@ def test_the_papers_have_28_studies_which_keep_duplicates() -> None:
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_a_study_of_the_papers_tells_what_it_needs_on_the_hubs_models(
+def test_plan_tells_what_a_study_of_the_papers_needs_on_the_hubs_models(
     name: str,
     large_corpus: Path,
     stand_ins: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(stand_ins)
+    _, tables = read_toml("study", name)
+    for key in ("suites", "documents"):  # they need the data of the evaluation
+        tables["run"].pop(key, None)
+    file = tmp_path / f"{name}.toml"
+    file.write_text(tomli_w.dumps(tables))
+    command = (
+        f"study {file} --plan --gpu h200 --output {tmp_path / 'out'} --documents {large_corpus} "
+    )
+    command += "--sentences 100000 --seeds 2 --dev none --labels none"
+    assert in_process(command.split(), monkeypatch) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "NVIDIA H200" in shown
+    assert re.search(r"All: about .* with one worker", shown)
+    assert not (tmp_path / "out").exists(), "nothing is run"
+
+
+@pytest.mark.parametrize("name", ["rankcse-table2", "dclr-table1", "whitenedcse-table1"])
+def test_an_estimate_has_all_cells_of_a_plan(
+    name: str, large_corpus: Path, stand_ins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(stand_ins)
     plan = planned(_spec(name, large_corpus, tmp_path), tmp_path)
@@ -173,9 +197,7 @@ def test_a_study_of_the_papers_tells_what_it_needs_on_the_hubs_models(
     assert cost.seconds > 0
     assert cost.memory > 1e6
     assert cost.disk > 1e6
-    shown = cost.table()
-    assert len(shown.rows) == len(plan.rows) + len(plan.models)
-    assert "NVIDIA H200" in shown.notes[1]
+    assert len(cost.table().rows) == len(plan.rows) + len(plan.models)
 
 
 def test_documents_that_allow_no_task_are_refused(

@@ -42,8 +42,8 @@ def test_untrained_rows_are_judged_by_half_of_every_dev_set_and_may_be_students(
     rows = '[rows.raw]\ntrain = false\n[rows.short]\ntrain = false\nset = ["encoder.student=layers:1"]\n'
     cells = [*plan(rows, dev=[",".join(map(str, files))]).cells.values()]
     raw, short = map(run_cell, cells)
-    assert raw["scores"].keys() == {"dev pairs", "other", "Avg."}, "and 'dev' is what has selected"
-    assert raw["scores"]["Avg."] != short["scores"]["Avg."]
+    assert raw.scores.keys() == {"dev pairs", "other", "Avg."}, "and 'dev' is what has selected"
+    assert raw.scores["Avg."] != short.scores["Avg."]
     cells[0].model.mkdir()
     assert run_cell(cells[0]) == raw
     assert cells[0].model.is_dir(), "another study that shares the cell may need it"
@@ -58,8 +58,8 @@ def test_a_cell_and_the_step_behind_it_read_the_duplicates_that_are_kept(
     (text := tmp_path / "text.txt").write_text("\n".join(4 * sentences(24)))
     made = plan('[rows.white]\nthen = "whitening:k=4"\n', corpus=[str(text)], keep_duplicates=True)
     trained, white = map(run_cell, made.cells.values())
-    assert trained["selection"]["steps"] == 6
-    assert white["scores"]["Avg."] != trained["scores"]["Avg."]
+    assert trained.selection["steps"] == 6
+    assert white.scores["Avg."] != trained.scores["Avg."]
 
 
 @needs_collections
@@ -73,7 +73,7 @@ def test_a_suite_is_asked_as_the_study_says(
         )
         spec = read_study(file, {"corpus": [str(corpus_file)], "test": "none", "dev": ["none"]})
         made = StudyPlan(spec, StudyPaths(tmp_path / "out", str(DATA)))
-        return dict(run_cell(made.cells[made.rows["raw"][0]])["scores"])
+        return dict(run_cell(made.cells[made.rows["raw"][0]]).scores)
 
     whole = scores('suites = {retrieval = {tasks = ["CACM"]}}')
     cut = scores('suites = {retrieval = {tasks = ["CACM"], max_length = 6}}')
@@ -100,9 +100,9 @@ def test_pairs_of_documents_are_a_row_beside_rows_of_texts(plan: Plan, tmp_path:
     results = {
         cell.label: run_cell(cell) for cell in plan(rows, corpus=[str(documents)]).cells.values()
     }
-    assert [result["selection"]["steps"] for result in results.values()] == [6, 6]
-    assert results["Crops"]["settings"]["pairs"]["rounds"] == 3
-    assert "pairs" not in results["SimCSE"]["settings"]
+    assert [result.selection["steps"] for result in results.values()] == [6, 6]
+    assert results["Crops"].settings["pairs"]["rounds"] == 3
+    assert "pairs" not in results["SimCSE"].settings
 
 
 POSITIVES = """
@@ -126,13 +126,13 @@ def test_whitening_makes_positives_more_diverse_and_a_column_shows_it(plan: Plan
     records = {
         cell.label: run_cell(cell) for cell in plan(POSITIVES, positives=True).cells.values()
     }
-    planes = {label: np.array(record["projection"]) for label, record in records.items()}
+    planes = {label: np.array(record.projection) for label, record in records.items()}
     assert all(
         plane.shape == (96, 2) and (np.hypot(*plane.T) <= 1.001).all() for plane in planes.values()
     )
     first, second = (planes["SimCSE"] ** 2).sum(axis=0)
     assert first > second > 0, "the longest direction comes first"
-    found = {label: record["scores"] for label, record in records.items()}
+    found = {label: record.scores for label, record in records.items()}
     simcse, whitened = found["SimCSE"], found["whitened"]
     assert simcse["feature diversity"] == simcse["diversity"] > 0, (
         "nothing stands between the encoder and the head"
@@ -189,8 +189,8 @@ def test_a_step_is_fitted_on_the_sentences_of_the_row_or_of_the_test(
     """
     cells = {cell.label: cell for cell in plan(rows).cells.values()}
     found = {label: run_cell(cell) for label, cell in cells.items()}
-    assert found["white"]["settings"]["then"] == "whitening:k=4,exponent=0.25"
-    assert "then" not in found["plain"]["settings"]
+    assert found["white"].settings["then"] == "whitening:k=4,exponent=0.25"
+    assert "then" not in found["plain"].settings
     encoder = load(tiny_model, "mean")
     expected = cosines_of(
         fitted(Whitening(k=4, exponent=0.25).behind(encoder), corpus_file), pairs_file
@@ -250,19 +250,19 @@ def test_word_vectors_are_a_row_where_a_file_is_named(
     without = plan(rows)
     assert list(without.rows) == ["raw"]
     record = study_record(without)
-    assert record["references"]["GloVe"] == {
+    assert record.references["GloVe"].as_json() == {
         "published": {"Avg.": 61.32},
         "published_sd": {},
         "source": "",
         "differs": "",
     }
-    assert not record["claims"], "printed numbers answer no claim"
+    assert not record.claims, "printed numbers answer no claim"
     made = plan(rows, vectors=str(tmp_path / "words.txt"), only=("GloVe", "SIF", "white"))
-    scores = {cell.label: run_cell(cell)["scores"]["Avg."] for cell in made.cells.values()}
+    scores = {cell.label: run_cell(cell).scores["Avg."] for cell in made.cells.values()}
     assert len(set(scores.values())) == 3
     record = study_record(made)
-    assert [claim["claim"] for claim in record["claims"]] == ["words"]
-    assert "words.txt" in str(record["scale"]["backbones"])
+    assert [claim.claim for claim in record.claims] == ["words"]
+    assert "words.txt" in str(record.scale.backbones)
     assert str(tmp_path) not in json.dumps(record)
     pairs = judging(pairs_file)
     cosines = cosines_of(WordVectors(tmp_path / "words.txt"), pairs_file)
@@ -306,8 +306,8 @@ def test_a_row_reads_documents_of_its_own_where_a_file_is_named(
     """
     without = plan(rows)
     assert list(without.rows) == ["raw"]
-    assert sorted(study_record(without)["references"]) == ["BT", "NLI"]
-    assert not study_record(without)["claims"]
+    assert sorted(study_record(without).references) == ["BT", "NLI"]
+    assert not study_record(without).claims
     with refused("unknown-name", "nil") as misspelt:
         plan(rows, row_documents={"nil": str(nli)})
     assert "did you mean 'nli'?" in misspelt.value.remedy
@@ -324,10 +324,10 @@ def test_a_row_reads_documents_of_its_own_where_a_file_is_named(
     ((_, white),) = cells["NLI"].cosines().values()
     step = Whitening(k=4).behind(load(tiny_model, "mean")).fit(sentences(40, seed=5))
     np.testing.assert_allclose(white, cosines_of(step, pairs_file), atol=1e-4)
-    assert found["BT"]["data"]["corpus"]["rows"] == 40
-    assert [claim["claim"] for claim in study_record(made)["claims"]] == ["c: NLI", "c: BT"]
+    assert found["BT"].data["corpus"]["rows"] == 40
+    assert [claim.claim for claim in study_record(made).claims] == ["c: NLI", "c: BT"]
     assert str(tmp_path) not in json.dumps(study_record(made))
-    assert study_record(made)["note"].endswith(
+    assert study_record(made).note.endswith(
         "reads all of them, unless it has a number of sentences."
     )
     nli.write_text("one\ntwo\nthree\n", encoding="utf-8")
@@ -359,7 +359,7 @@ def test_a_model_is_trained_once_whatever_stands_behind_it(
     made = plan(rows + f'[rows.short]\nthen = "whitening:k=4"\n{keep}')
     assert sum(cell.row.train for cell in made.cells.values()) == 1
     assert made.rows["plain"] == plan(rows, only=("plain",)).rows["plain"]
-    assert len({run_cell(cell)["scores"]["Avg."] for cell in made.cells.values()}) == 3
+    assert len({run_cell(cell).scores["Avg."] for cell in made.cells.values()}) == 3
     trained = load(made.cells[made.rows["plain"][0]].model)
     assert len(trained) == (3 if keep_head == "true" else 2), "encoder, pooling, head"
     ((_, cosines),) = made.cells[made.rows["white"][0]].cosines().values()

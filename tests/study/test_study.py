@@ -30,10 +30,11 @@ from isotrope.store.files import Record
 from isotrope.study import Study, study
 from isotrope.study.analyse import recomputed
 from isotrope.study.document import study_pages
+from isotrope.study.record import CellResult, StudyRecord
 from isotrope.study.search import draw_trials, search_settings
 from isotrope.study.spec import Range, TeacherSettings, read_study
 from isotrope.study.tuned import with_tuned
-from isotrope.study.verify import compared, verify
+from isotrope.study.verify import RecordedCell, compared, verify
 
 Cells = dict[Path, Record]
 
@@ -47,24 +48,25 @@ def cells(finished: Study) -> Cells:
 
 def test_every_row_has_its_seeds(finished: Study) -> None:
     assert not finished.failed
-    seeds = {row["label"]: len(row["scores"]) for row in finished.record["rows"]}
+    seeds = {row.label: len(row.scores) for row in finished.record.rows}
     assert seeds == {"SimCSE": 2, "ListMLE": 2, "before": 1, "simcse": 1}
 
 
 def test_what_cells_share_is_recorded_once(finished: Study, cells: Cells) -> None:
     assert len(cells) == 6, "two rows of two seeds, the backbone as it is, the teacher"
-    assert len(finished.record["environments"]) == 1
-    assert 1 < len(finished.record["settings"]) < 5
-    assert len(finished.record["data"]) == 2, "with and without training"
+    assert len(finished.record.environments) == 1
+    assert 1 < len(finished.record.settings) < 5
+    assert len(finished.record.data) == 2, "with and without training"
 
 
 def test_the_record_has_what_the_cells_have(finished: Study, cells: Cells) -> None:
     for cell in cells.values():
-        kept = finished.record["cells"][cell["key"]]
-        assert finished.record["data"][kept["data"]] == cell["data"]
-        assert finished.record["environments"][kept["environment"]] == cell["environment"]
-        assert finished.record["settings"][kept["settings"]]["encoder"]["pooling"] == "mean"
-        assert (kept["seconds"], kept["seed"]) == (cell["seconds"], cell["seed"])
+        key = cell["key"]
+        summary = finished.record.cells[key]
+        assert finished.record.data[summary.data] == cell["data"]
+        assert finished.record.environment_of(key) == cell["environment"]
+        assert finished.record.settings_of(key)["encoder"]["pooling"] == "mean"
+        assert (summary.seconds, summary.seed) == (cell["seconds"], cell["seed"])
 
 
 def test_a_cell_says_what_it_was_made_of(finished: Study, cells: Cells) -> None:
@@ -85,10 +87,9 @@ def test_only_the_teachers_model_is_kept(cells: Cells) -> None:
 
 
 @pytest.fixture
-def record(finished: Study) -> Record:
+def record(finished: Study) -> StudyRecord:
     """The record as it was written, to be changed."""
-    text = (finished.folder / "study.json").read_text()
-    return dict(json.loads(text))
+    return StudyRecord.read(finished.folder)
 
 
 def test_the_record_names_no_path(finished: Study, tiny_model: Path) -> None:
@@ -97,15 +98,17 @@ def test_the_record_names_no_path(finished: Study, tiny_model: Path) -> None:
     assert str(finished.folder) not in text
 
 
-def test_the_record_alone_gives_the_pages_again(finished: Study, record: Record) -> None:
+def test_the_record_alone_gives_the_pages_again(finished: Study, record: StudyRecord) -> None:
     assert recomputed(record) == record
     pages = study_pages(recomputed(record), finished.folder)
     assert {name: (finished.folder / name).read_text() for name in pages} == pages
 
 
-def test_the_pages_show_scores_beside_what_was_published(finished: Study, record: Record) -> None:
+def test_the_pages_show_scores_beside_what_was_published(
+    finished: Study, record: StudyRecord
+) -> None:
     page = (finished.folder / "table.md").read_text()
-    scores = [row["Avg."] for row in record["rows"][0]["scores"].values()]
+    scores = [*record.rows[0].column_scores("Avg.").values()]
     assert f"{np.mean(scores):.2f} ± {np.std(scores, ddof=1):.2f}" in page
     for words in ("published (RankCSE Table 2)", "76.25", "DiffCSE, published", "A note."):
         assert words in page
@@ -120,12 +123,13 @@ def test_every_figure_is_drawn_and_shown(finished: Study) -> None:
         assert f'<figure id="{name}">' in page
 
 
-def test_the_tests_are_those_of_the_scores(record: Record) -> None:
-    one, _ = record["differences"]
-    assert one["pairs"]["low"] < one["seeds"]["mean"] < one["pairs"]["high"]
-    before = deepcopy(record["differences"])
-    record["rows"][0]["scores"]["0"]["Avg."] += 1
-    assert recomputed(record)["differences"] != before
+def test_the_tests_are_those_of_the_scores(record: StudyRecord) -> None:
+    difference, _ = record.differences
+    assert difference.pairs
+    assert difference.seeds
+    assert difference.pairs.low < difference.seeds.mean < difference.pairs.high
+    record.rows[0].scores[0]["Avg."] += 1
+    assert recomputed(record).differences != record.differences
 
 
 def test_finished_cells_are_never_run_again_and_seeds_only_add(
@@ -138,10 +142,10 @@ def test_finished_cells_are_never_run_again_and_seeds_only_add(
 
     before = times()
     more = study(small, output=tmp_path / "out", console=quiet(), seeds=3, rows=["SimCSE"])
-    assert more.record == json.loads((tmp_path / "out" / "study.json").read_text())
-    (scores,) = (row["scores"] for row in more.record["rows"])
+    assert more.record == StudyRecord.read(tmp_path / "out")
+    (scores,) = (row.scores for row in more.record.rows)
     assert len(scores) == 3
-    assert scores.items() > finished.record["rows"][0]["scores"].items()
+    assert scores.items() > finished.record.rows[0].scores.items()
     assert len(times()) == len(before) + 1
     assert times().items() > before.items()
 
@@ -171,9 +175,7 @@ def test_killed_and_resumed_gives_the_same_table(
     running.wait()
     assert 2 <= len(done) < 6, "killed in the middle"
     resumed = study(small, output=tmp_path / "out", workers=2, console=quiet())
-    assert numbers(json.loads(json.dumps(resumed.record))) == numbers(
-        json.loads(json.dumps(finished.record))
-    )
+    assert numbers(resumed.record.as_json()) == numbers(finished.record.as_json())
 
 
 SEARCH = """
@@ -426,28 +428,29 @@ def test_a_command_says_whether_a_drawn_cell_gives_its_record(
 
 
 def test_other_versions_and_other_settings_are_told() -> None:
-    record = json.loads(KEPT.read_text())
-    row = record["rows"][1]
-    key, then = row["cells"]["0"], row["scores"]["0"]
-    settings = record["settings"][record["cells"][key]["settings"]]
-    now = {
-        "key": key,
-        "settings": settings,
-        "scores": then,
-        "environment": deepcopy(record["environments"][0]),
-    }
-    near = now | {"scores": then | {"Avg.": then["Avg."] + 0.1}}
-    assert compared("x", record, key, then, now).beyond == []
-    assert compared("x", record, key, then, near).beyond == ["Avg."]
-    del record["environments"][0]["packages"]["scipy"]  # as in a record of an older isotrope
-    assert compared("x", record, key, then, near).beyond == ["Avg."]
-    record["environments"][0]["packages"]["torch"] = "1.0"
-    told = str(compared("x", record, key, then, near))
-    assert "x: equal to its record within 0.5 points, at most 0.100 apart\nsince then: " in told
-    assert "packages: torch = '1.0', not '" in told
-    assert (
-        "other text, pairs, model files or tasks"
-        in compared("x", record, key, then, now | {"key": "y"}).changed
+    record = StudyRecord.read(KEPT.parent)
+    cell = RecordedCell(record.rows[1], 0)
+    machine = record.environment_of(cell.key)
+    now = CellResult(
+        label="x",
+        key=cell.key,
+        preset="simcse",
+        seed=0,
+        settings=record.settings_of(cell.key),
+        scores=cell.scores,
+        environment=deepcopy(machine),
     )
-    other = now | {"settings": settings | {"base": "other"}}
-    assert any(one.startswith("base = ") for one in compared("x", record, key, then, other).changed)
+    higher = cell.scores | {"Avg.": cell.scores["Avg."] + 0.1}
+    near = now.model_copy(update={"scores": higher})
+    assert compared(cell, record, now).beyond == []
+    assert compared(cell, record, near).beyond == ["Avg."]
+    del machine["packages"]["scipy"]  # as in a record of an older isotrope
+    assert compared(cell, record, near).beyond == ["Avg."]
+    machine["packages"]["torch"] = "1.0"
+    told = str(compared(cell, record, near))
+    assert ": equal to its record within 0.5 points, at most 0.100 apart\nsince then: " in told
+    assert "packages: torch = '1.0', not '" in told
+    other_text = now.model_copy(update={"key": "y"})
+    assert "other text, pairs, model files or tasks" in compared(cell, record, other_text).changed
+    other = now.model_copy(update={"settings": now.settings | {"base": "other"}})
+    assert any(one.startswith("base = ") for one in compared(cell, record, other).changed)

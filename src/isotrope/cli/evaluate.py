@@ -1,9 +1,9 @@
 """``isotrope evaluate`` and ``isotrope case``: how models compare."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.call import load_function
 from isotrope.cli.options import command
@@ -14,6 +14,11 @@ from isotrope.console.threads import threads_line
 from isotrope.errors import UserError
 from isotrope.report.tables import Table, print_table
 from isotrope.store.files import check_file, write_json, writing
+
+if TYPE_CHECKING:
+    from isotrope.encoder.prompts import Prompts
+    from isotrope.evaluation.models import AskedPart
+    from isotrope.post.shortened import Shortened
 
 
 @command
@@ -53,46 +58,63 @@ def evaluate(
         intervals: Show 95 % intervals of the STS scores.
         table: Write the tables to this file: .md, .tex or .html; again for more.
     """
-    evaluate_models = load_function("isotrope.evaluation.models:evaluate_models")
+    load_function("isotrope.evaluation.models:evaluate_models")
     from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.models import asked_parts
     from isotrope.evaluation.sets.labels import read_labels
     from isotrope.post.shortened import shortenings
-    from isotrope.report import scores
+    from isotrope.report.scores import all_tables, check_table_file
 
     steps = shortenings(truncate, precision)
     if compare and len(set(models)) + len(steps) < 2:
         remedy = "name at least two, the one to compare with first"
         raise UserError("--compare with one model", remedy, "too-few-models")
-    table_files = [scores.check_table_file(path) for path in table or ()]
+    table_files = [check_table_file(path) for path in table or ()]
     target = check_file(Path(json_file)) if json_file else None
-    own_labels = [read_labels(path, columns) for path in labels or ()]
-    parts = asked_parts(suite, tasks, data, own_labels)
+    parts = asked_parts(suite, tasks, data, [read_labels(path, columns) for path in labels or ()])
     prompts = Prompts(prompt, prompt_name, query_prompt, document_prompt)
+    results = _evaluate_models(models, parts, pooling, prompts, steps)
+    # The file comes before the tables, so that nothing is lost if a table cannot be drawn.
+    if target:
+        with writing(target.parent, again="run the same command again; results are remembered"):
+            write_json(target, _without_cases(results))
+    _write_tables(all_tables(results, compare, intervals), table_files)
+    for written in [*table_files, target]:
+        if written:
+            console.print(f"written to {written}")
+
+
+def _evaluate_models(
+    models: Sequence[str],
+    parts: "Sequence[AskedPart]",
+    pooling: str | None,
+    prompts: "Prompts",
+    steps: "Sequence[Shortened]",
+) -> dict[str, Any]:
+    """Model -> suite -> task -> result, with a line of progress."""
+    from isotrope.evaluation.models import evaluate_models
+
     count = len(models) * (1 + len(steps)) * len(parts)
     errors = plain_console(stderr=True)
+    show_threads_once = cache(lambda: errors.print(threads_line()))
     with watch("loading", errors) as bar:
 
         def show_progress(done: int, doing: str) -> None:
             bar.update(note=f"{doing}, result {done + 1} of {count}")
 
-        show_threads_once = cache(lambda: errors.print(threads_line()))
-        results = evaluate_models(
+        return evaluate_models(
             models, parts, pooling, prompts, show_progress, errors.print, show_threads_once, steps
         )
 
-    # The file comes before the tables, so that nothing is lost if a table cannot be drawn.
-    if target:
-        with writing(target.parent, again="run the same command again; results are remembered"):
-            write_json(target, _without_cases(results))
-    tables = scores.all_tables(results, compare, intervals)
-    for file in table_files:
-        scores.write_tables(tables, file)
-    for shown in tables:
-        print_table(shown, console)
-    for written in [*table_files, target]:
-        if written:
-            console.print(f"written to {written}")
+
+def _write_tables(tables: Sequence[Table], files: Sequence[Path]) -> None:
+    """Write the tables to files, and show them."""
+    from isotrope.report.scores import write_tables
+
+    for file in files:
+        write_tables(tables, file)
+    for table in tables:
+        print_table(table, console)
 
 
 def _without_cases(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

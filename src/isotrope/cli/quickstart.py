@@ -23,7 +23,7 @@ def quickstart(
         output: Folder for the documents, the new model and the report.
     """
     outcome = call("isotrope.quickstart.run:quickstart", locals())
-    from isotrope.quickstart.run import advice, quickstart_tables
+    from isotrope.quickstart.page import advice, quickstart_tables
 
     verdict = fill(f"verdict: {outcome.verdict.word}: {outcome.verdict.evidence}", 100)
     minutes, seconds = divmod(round(outcome.record["seconds"]), 60)

@@ -14,6 +14,29 @@ if TYPE_CHECKING:
     from isotrope.study.study import Study
 
 VERIFY = "verify"
+# what the command does -> the options that have no effect then
+IDLE = {
+    VERIFY: ("seeds", "rows", "search", "plan", "gpu"),
+    "plan": ("cell", "seed", "search", "restart"),
+    "search": ("cell", "seed", "gpu", "seeds", "labels", "sweep"),
+    "run": ("cell", "seed", "gpu"),
+}
+PASSED_ON = (
+    "output",
+    "documents",
+    "keep_duplicates",
+    "data",
+    "model",
+    "vectors",
+    "sentences",
+    "seeds",
+    "dev",
+    "labels",
+    "tuned",
+    "workers",
+    "threads",
+    "restart",
+)
 
 
 @command
@@ -75,48 +98,51 @@ def study(
         cell: Of verify: which one, as the log calls it; default: one is drawn by the seed.
         seed: Of verify: the seed that draws the cell.
     """
-    if name:
-        check_known("before the name of a study, the word", file, [VERIFY])
-        _refuse_idle({"--seeds": seeds, "--rows": rows, "--search": search, "--plan": plan})
-    else:
-        _refuse_idle({"--cell": cell, "--seed": seed})
-    _refuse_idle({"--search": search, "--restart": restart} if plan else {"--gpu": gpu})
-    if search:
-        _refuse_idle({"--seeds": seeds, "--labels": labels, "--sweep": sweep})
+    given = dict(locals())
+    task = _task(file, name, search=search, plan=plan)
+    for option in IDLE[task]:
+        _refuse_idle(option, given[option])
     run_study = load_function("isotrope.study.study:study")
     study_file = name or file
-    files = _files(row_documents)
-    options: dict[str, Any] = {
-        "output": output,
-        "documents": documents or (),
-        "keep_duplicates": keep_duplicates,
-        "data": data,
-        "model": model,
-        "vectors": vectors,
-        "row_documents": files,
-        "sentences": sentences,
-        "seeds": seeds,
-        "dev": dev or (),
-        "labels": labels,
-        "rows": row_names(study_file, rows or (), vectors=vectors, row_documents=files),
-        "overrides": overrides or (),
-        "sweep": _sweeps(sweep),
-        "tuned": tuned,
-        "workers": workers,
-        "threads": threads,
-        "restart": restart,
-        "console": console,
-    }
-    if name:
+    options = _options(study_file, given)
+    if task == VERIFY:
         _verify(study_file, cell, seed, options)
-    elif plan:
+    elif task == "plan":
         _plan(study_file, gpu, options)
-    elif search:
-        from isotrope.study.search import search_settings
-
-        console.print(f"best settings of each row: {search_settings(study_file, **options)}")
+    elif task == "search":
+        _search(study_file, options)
     else:
         _show(run_study(study_file, **options))
+
+
+def _task(file: str, name: str, *, search: bool, plan: bool) -> str:
+    """What the command is to do: a key of `IDLE`."""
+    if name:
+        check_known("before the name of a study, the word", file, [VERIFY])
+        return VERIFY
+    if plan:
+        return "plan"
+    return "search" if search else "run"
+
+
+def _options(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `isotrope.study.study`, from those of the command."""
+    files = _files(given["row_documents"])
+    return {
+        **{name: given[name] for name in PASSED_ON},
+        "row_documents": files,
+        "rows": row_names(file, given["rows"] or (), vectors=given["vectors"], row_documents=files),
+        "overrides": given["overrides"] or (),
+        "sweep": _sweeps(given["sweep"]),
+        "console": console,
+    }
+
+
+def _search(file: str, options: Mapping[str, Any]) -> None:
+    """Search for the best settings, and say where they are."""
+    from isotrope.study.search import search_settings
+
+    console.print(f"best settings of each row: {search_settings(file, **options)}")
 
 
 def _verify(file: str, cell: str, seed: int, options: Mapping[str, Any]) -> None:
@@ -146,18 +172,16 @@ def _show(study: "Study") -> None:
     for page in study.pages:
         console.print(f"written to {page}")
     if study.failed:
-        cells = study.record["scale"]["cells"]
-        problem = f"{len(study.failed)} of {cells} cells are not finished"
+        problem = f"{len(study.failed)} of {study.record.scale.cells} cells are not finished"
         remedy = f"see {study.pages[0]}; when that is fixed, the same command runs them"
         raise UserError(problem, remedy, "unfinished-cells")
 
 
-def _refuse_idle(options: Mapping[str, Any]) -> None:
-    """Refuse options that have no effect here."""
-    for option, value in options.items():
-        if value:
-            remedy = "leave it out: see isotrope study --help"
-            raise UserError(f"{option} has no effect here", remedy, "idle-option")
+def _refuse_idle(option: str, value: object) -> None:
+    """Refuse an option that has no effect here."""
+    if value:
+        remedy = "leave it out: see isotrope study --help"
+        raise UserError(f"--{option} has no effect here", remedy, "idle-option")
 
 
 def _sweeps(words: Sequence[str] | None) -> dict[str, list[Any]] | None:

@@ -4,14 +4,16 @@ saves.
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
-from isotrope.compression.cost import measure_costs
-from isotrope.compression.held_out import hold_out
+from isotrope.compression.cost import Costs, measure_costs
+from isotrope.compression.held_out import HeldOut, hold_out
 from isotrope.compression.page import (
     compression_tables,
     compression_verdict,
@@ -19,8 +21,8 @@ from isotrope.compression.page import (
     write_student_report,
 )
 from isotrope.compression.quality import ByModel, compare_quality
-from isotrope.compression.result import CompressionResult
-from isotrope.compression.student import plan_student, query_overrides
+from isotrope.compression.result import CompressionResult, Distances
+from isotrope.compression.student import Student, plan_student, query_overrides
 from isotrope.compression.vocabulary import Cut, cut_alone, cut_first
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
@@ -30,16 +32,17 @@ from isotrope.encoder.locate import check_hub, locate, public_name
 from isotrope.encoder.prompts import used_prompt, with_query_route
 from isotrope.encoder.vocabulary import tokenizer_kind
 from isotrope.errors import UserError, check_known
+from isotrope.evaluation.sets.labels import Labels
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.evaluation.sts import SimilaritySets
 from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.card import Card, save_card
 from isotrope.report.outcome import framed
 from isotrope.report.saving import save_model
 from isotrope.report.switching import Switch
 from isotrope.report.tables import Table
-from isotrope.text import TextLike, read_text
+from isotrope.store.files import Record
+from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.corpus import Document
 from isotrope.text.pseudo_queries import pseudo_queries
 from isotrope.training.folder import RunFolder
@@ -155,96 +158,157 @@ def compress(
     check_known("side =", side, SIDES)
     queries_only = side == QUERY
     teacher = located(model)
-    name = located(student) if isinstance(student, SentenceTransformer) else str(student)
-    planned = plan_student(name, teacher, queries_only)
-    for each in (teacher, planned.backbone):
-        check_hub(locate(each))  # before the texts are read
-
+    planned = _plan_student(student, teacher, queries_only)
     source = read_text(documents, text_column=text_column, title_column=title_column, split=split)
     if planned.is_vocabulary_only:
         return cut_alone(teacher, planned.tokens, source, output, restart, console)
-    # A WordPiece keeps its first tokens, whatever the documents need.
-    if planned.tokens and tokenizer_kind(load(teacher, device="cpu", frozen=True)) != "WordPiece":
-        planned = planned.on(cut_first(teacher, planned.tokens, source, console))
-
+    planned = _with_fewer_tokens(planned, teacher, source, console)
     query_keys = query_overrides(teacher) if queries_only else []
-    keys = [*planned.overrides, *query_keys, *overrides]
-    method = read_preset(preset, keys)
-    judging = given_labels(labels, columns)
-    if queries_only and judging is None:
-        judging = "none"  # the STS sets ask nothing of documents
-    with watch("reading the texts", console):
-        held = hold_out(source, method.pairs is not None, max_texts, seed)
-
-    with watch("training", console):
-        run = train(
-            source,
-            preset=preset,
-            model=planned.backbone,
-            teachers={_teacher_name(method): [teacher]},
-            labels=judging,
-            dev=dev,
-            output=output,
-            data=data,
-            seed=seed,
-            overrides=keys,
-            restart=restart,
-            console=plain_console(quiet=True),
-            held_out=held.held_out,
-            max_texts=held.max_texts,
-        )
+    distillation = _Distillation(
+        teacher=teacher,
+        student=planned,
+        queries_only=queries_only,
+        preset=preset,
+        overrides=[*planned.overrides, *query_keys, *overrides],
+        labels=_judging_labels(labels, columns, queries_only),
+        dev=dev,
+        data=data,
+        seed=seed,
+        console=console,
+    )
+    held = distillation.hold_out(source, max_texts)
+    run = distillation.train(source, held, output, restart)
     if "compression" in run.record:
         return Compression(run.job, run.record)
-
-    data_folder = data or os.environ.get("ISOTROPE_DATA")
-    graded, _ = named_pairs(dev, method.train.select, judging, data_folder)
-    labelled = judging if isinstance(judging, RetrievalSet) else None
     with run.job.held():
-        return _judge(run, teacher, name, queries_only, held.judging, graded, labelled, console)
+        return distillation.judge(run, held.judging)
 
 
-def _judge(
-    run: Run,
-    teacher: str,
-    student: str,
-    queries_only: bool,
-    held_out: Sequence[Document],
-    graded: SimilaritySets,
-    labelled: RetrievalSet | None,
-    console: Console,
-) -> Compression:
-    """Compare the trained student with its teacher, and finish the run."""
-    folder = RunFolder(run.folder)
-    models = ByModel(
-        load(teacher, frozen=True),
-        untrained(folder.preset.encoder),
-        load(folder.model, frozen=True),
-    )
-    with watch("judging", console):
-        quality, searched = compare_quality(models, held_out, graded, labelled, queries_only)
-    with watch("measuring speed and memory", console):
-        texts = _timed_texts(held_out, queries_only)
-        names = [teacher, str(folder.model)]
-        cost = measure_costs(models.teacher, models.student, names, texts)
+@dataclass(frozen=True)
+class _Distillation:
+    """The training of a student, and its comparison with its teacher."""
 
-    new_model = _join(teacher, folder.model) if queries_only else models.student
-    result = CompressionResult(
-        teacher=public_name(teacher),
-        student=public_name(student),
-        side=QUERY if queries_only else BOTH,
-        quality=quality,
-        cost=cost,
-        searched=searched,
-        switch=Switch.of(new_model, documents_stay=queries_only),
-    )
-    verdict = compression_verdict(result)
-    card = Card.of(folder.model).judged(verdict, student_evidence(result))
-    if queries_only:
-        save_model(new_model, folder.model, card.describing(new_model, documents_stay=True))
-    else:
-        save_card(folder.model, card)
-    record = {**run.record, "verdict": verdict.record(), "compression": result.record()}
-    return Compression(run.job, run.job.finish(record))
+    teacher: str
+    student: Student
+    queries_only: bool  # the student reads no documents
+    preset: str | Path
+    overrides: list[str]  # of the preset
+    labels: str | Labels | None
+    dev: str | Sequence[str] | None
+    data: str | Path | None
+    seed: int
+    console: Console
+
+    @cached_property
+    def method(self) -> Preset:
+        """The preset with its overrides."""
+        return read_preset(self.preset, self.overrides)
+
+    def hold_out(self, source: TextSource, max_texts: int | None) -> HeldOut:
+        """Choose the texts that judge."""
+        with watch("reading the texts", self.console):
+            return hold_out(source, self.method.pairs is not None, max_texts, self.seed)
+
+    def train(
+        self, source: TextSource, held: HeldOut, output: str | Path | None, restart: bool
+    ) -> Run:
+        """Train the student on what is not held out."""
+        with watch("training", self.console):
+            return train(
+                source,
+                preset=self.preset,
+                model=self.student.backbone,
+                teachers={_teacher_name(self.method): [self.teacher]},
+                labels=self.labels,
+                dev=self.dev,
+                output=output,
+                data=self.data,
+                seed=self.seed,
+                overrides=self.overrides,
+                restart=restart,
+                console=plain_console(quiet=True),
+                held_out=held.held_out,
+                max_texts=held.max_texts,
+            )
+
+    def judge(self, run: Run, held_out: Sequence[Document]) -> Compression:
+        """Compare the trained student with its teacher, and finish the run."""
+        folder = RunFolder(run.folder)
+        models = ByModel(
+            load(self.teacher, frozen=True),
+            untrained(folder.preset.encoder),
+            load(folder.model, frozen=True),
+        )
+        quality, searched = self._quality(models, held_out)
+        cost = self._cost(models, held_out, folder.model)
+        new_model = models.student
+        if self.queries_only:
+            new_model = _join(self.teacher, folder.model)
+        result = CompressionResult(
+            teacher=public_name(self.teacher),
+            student=public_name(self.student.name),
+            side=QUERY if self.queries_only else BOTH,
+            quality=quality,
+            cost=cost,
+            searched=searched,
+            switch=Switch.of(new_model, documents_stay=self.queries_only),
+        )
+        verdict = compression_verdict(result)
+        card = Card.of(folder.model).judged(verdict, student_evidence(result))
+        if self.queries_only:
+            save_model(new_model, folder.model, card.describing(new_model, documents_stay=True))
+        else:
+            save_card(folder.model, card)
+        record = {**run.record, "verdict": verdict.record(), "compression": result.record()}
+        return Compression(run.job, run.job.finish(record))
+
+    def _quality(
+        self, models: ByModel, held_out: Sequence[Document]
+    ) -> tuple[dict[str, Distances], Record | None]:
+        """The scores of all three models, and how searches change."""
+        data = self.data or os.environ.get("ISOTROPE_DATA")
+        graded, _ = named_pairs(self.dev, self.method.train.select, self.labels, data)
+        labelled = self.labels if isinstance(self.labels, RetrievalSet) else None
+        with watch("judging", self.console):
+            return compare_quality(models, held_out, graded, labelled, self.queries_only)
+
+    def _cost(self, models: ByModel, held_out: Sequence[Document], student: Path) -> Costs:
+        """Speed and memory of teacher and student."""
+        with watch("measuring speed and memory", self.console):
+            texts = _timed_texts(held_out, self.queries_only)
+            names = [self.teacher, str(student)]
+            return measure_costs(models.teacher, models.student, names, texts)
+
+
+def _plan_student(student: GivenModel, teacher: str, queries_only: bool) -> Student:
+    """What the student is made of. Models of the hub are checked before the texts are read."""
+    name = located(student) if isinstance(student, SentenceTransformer) else str(student)
+    planned = plan_student(name, teacher, queries_only)
+    for model in (teacher, planned.backbone):
+        check_hub(locate(model))
+    return planned
+
+
+def _with_fewer_tokens(
+    student: Student, teacher: str, source: TextSource, console: Console
+) -> Student:
+    """The student on a teacher that has only the tokens that it keeps."""
+    if not student.tokens:
+        return student
+    # A WordPiece keeps its first tokens, whatever the documents need.
+    if tokenizer_kind(load(teacher, device="cpu", frozen=True)) == "WordPiece":
+        return student
+    return student.on(cut_first(teacher, student.tokens, source, console))
+
+
+def _judging_labels(
+    labels: Any, columns: str | Sequence[str] | None, queries_only: bool
+) -> str | Labels | None:
+    """What judges: the user's labels, or None for the STS sets."""
+    judging = given_labels(labels, columns)
+    if queries_only and judging is None:
+        return "none"  # the STS sets ask nothing of documents
+    return judging
 
 
 def _timed_texts(held_out: Sequence[Document], queries_only: bool) -> list[str]:

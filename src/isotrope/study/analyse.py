@@ -1,20 +1,30 @@
-"""What a study found: scores by row and seed, tested differences, answered claims. The record is
-plain JSON.
-"""
+"""What a study found: scores by row and seed, tested differences, answered claims."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from isotrope.evaluation.significance import judged
-from isotrope.store.files import Record
-from isotrope.study.cell import cells_summary, without_paths
+from isotrope.study.cell import recorded_cells, without_paths
 from isotrope.study.columns import COST, KNOWN, LOWER_IS_BETTER, SHAPE, UNSHOWN, column_of
 from isotrope.study.plan import StudyPlan
+from isotrope.study.record import (
+    AnsweredClaim,
+    CellResult,
+    ClaimAnswer,
+    Comparison,
+    Difference,
+    PairTest,
+    Published,
+    Row,
+    RowKind,
+    Scale,
+    Spread,
+    StudyRecord,
+)
 from isotrope.study.rows import PlannedRow
 from isotrope.study.spec import Claim, Reference, RowSettings, Spec
 from isotrope.study.statistics import (
@@ -33,10 +43,12 @@ OWN_DOCUMENTS = (
 )
 MARGIN = 0.5  # points: less is no advantage, unless a claim says otherwise
 DIFFERENCES = (0.5, 1.0)  # points, for which the table says how many seeds they need
-NOT_RUN: Record = {"kind": "row", "cells": {}, "scores": {}}
+
+Results = Mapping[str, CellResult]  # by the keys of cells
+C = TypeVar("C", bound=Comparison)
 
 
-def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Record:
+def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> StudyRecord:
     """Everything that the study's pages show, from its finished cells; ``failed`` is key -> why.
 
     A row has one score for each seed. A teacher or an untrained backbone is one run; it is compared
@@ -48,89 +60,88 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
     columns = _shown_columns(spec, rows)
     column = "Avg." if "Avg." in columns else next(iter(columns), "Avg.")
     baseline = _baseline(plan)
-    differences: list[Record] = [
-        {"row": label, "than": baseline, "column": column}
-        for label in _compared_with(baseline, plan)
-    ]
-    claims = [_claim_record(plan, label, claim) for label, claim in spec.claims.items()]
-    draws = CellDraws(plan)
-    for comparison in differences + claims:
-        comparison["pairs"] = _over_pairs(draws, rows, comparison)
-    record: Record = {
-        **spec.model_dump(include={"name", "title", "source"}),
-        "note": _note(spec),
-        "scale": _scale(plan, finished),
-        "columns": columns,
-        "column": column,
-        "rows": rows,
-        "references": {
-            label: row.model_dump(include={*Reference.model_fields})
-            for label, row in spec.reference.items()
-        },
-        "baseline": baseline,
-        "differences": differences,
-        "claims": claims,
-        **cells_summary(finished),
-    }
-    return recomputed(record)
+
+    record = StudyRecord(
+        name=spec.name,
+        title=spec.title,
+        source=spec.source,
+        note=_note(spec),
+        scale=_scale(plan, finished),
+        columns=columns,
+        column=column,
+        rows=rows,
+        references={label: _published(row) for label, row in spec.reference.items()},
+        baseline=baseline,
+        differences=[
+            Difference(row=label, than=baseline, column=column)
+            for label in _compared_with(baseline, plan)
+        ],
+        claims=[_unanswered(plan, label, claim) for label, claim in spec.claims.items()],
+        **dict(recorded_cells(finished)),
+    )
+    return recomputed(_with_pair_tests(record, CellDraws(plan)))
 
 
-def _finished(plan: StudyPlan) -> dict[str, Record]:
+def _finished(plan: StudyPlan) -> dict[str, CellResult]:
     """Key -> record of each finished cell."""
-    records = {key: cell.record() for key, cell in plan.cells.items()}
-    return {key: record for key, record in records.items() if record}
+    results = {key: cell.result() for key, cell in plan.cells.items()}
+    return {key: result for key, result in results.items() if result}
 
 
-def _rows(
-    plan: StudyPlan, finished: Mapping[str, Record], failed: Mapping[str, str]
-) -> list[Record]:
+def _rows(plan: StudyPlan, finished: Results, failed: Mapping[str, str]) -> list[Row]:
     """The rows and the teachers, with the scores of each seed, or why it failed."""
-    rows: list[Record] = []
+    rows: list[Row] = []
     for label, entry in plan.entries.items():
-        kind = "row" if entry.row.train else "untrained"
-        rows.append(_row_record(kind, entry, plan.rows[label], finished, failed))
+        kind: RowKind = "row" if entry.row.train else "untrained"
+        rows.append(_row(kind, entry, plan.rows[label], finished, failed))
     for name, key in plan.models.items():
         entry = PlannedRow(name, RowSettings(), name)
         keys = {plan.cells[key].seed: key}
-        rows.append(_row_record("teacher", entry, keys, finished, failed))
+        rows.append(_row("teacher", entry, keys, finished, failed))
     return rows
 
 
-def _row_record(
-    kind: str,
+def _row(
+    kind: RowKind,
     entry: PlannedRow,
     keys: Mapping[int, str],
-    finished: Mapping[str, Record],
+    finished: Results,
     failed: Mapping[str, str],
-) -> Record:
-    printed = RowSettings() if entry.at else entry.row  # printed numbers are not of swept values
-    return {
-        "label": entry.label,
-        "kind": kind,
-        "base": entry.base,
-        "at": dict(entry.at),
-        "cells": {str(seed): key for seed, key in keys.items()},
-        "scores": {
-            str(seed): finished[key]["scores"] for seed, key in keys.items() if key in finished
-        },
-        **printed.model_dump(include={"published", "published_sd"}),
-        "source": entry.row.source,
-        "differs": entry.row.differs,
-        "failed": {str(seed): failed[key] for seed, key in keys.items() if key in failed},
-    }
+) -> Row:
+    printed = _published(entry.row)
+    if entry.at:  # printed numbers are not of swept values
+        printed = Published(source=printed.source, differs=printed.differs)
+    return Row(
+        label=entry.label,
+        kind=kind,
+        base=entry.base,
+        at=dict(entry.at),
+        cells=dict(keys),
+        scores={seed: finished[key].scores for seed, key in keys.items() if key in finished},
+        failed={seed: failed[key] for seed, key in keys.items() if key in failed},
+        **dict(printed),
+    )
 
 
-def _shown_columns(spec: Spec, rows: Sequence[Record]) -> list[str]:
+def _published(row: Reference) -> Published:
+    return Published(
+        published=dict(row.published),
+        published_sd=dict(row.published_sd),
+        source=row.source,
+        differs=row.differs,
+    )
+
+
+def _shown_columns(spec: Spec, rows: Sequence[Row]) -> list[str]:
     """The columns of the table: those of the user's own pairs, then the papers' in their order."""
-    measured = {column for row in rows for scores in row["scores"].values() for column in scores}
-    published = {
-        column
-        for row in (*spec.rows.values(), *spec.reference.values())
-        for column in row.published
-    }
-    seen = measured | published
-    shown = seen & set(spec.run.tasks) if spec.run.tasks else seen - set(UNSHOWN)
-    return [*sorted(shown - set(KNOWN)), *(column for column in KNOWN if column in shown)]
+    columns: set[str] = set()
+    for row in rows:
+        columns.update(*row.scores.values())
+    for printed in (*spec.rows.values(), *spec.reference.values()):
+        columns.update(printed.published)
+    columns = columns & set(spec.run.tasks) if spec.run.tasks else columns - set(UNSHOWN)
+    own_pairs = sorted(columns - set(KNOWN))
+    return [*own_pairs, *(column for column in KNOWN if column in columns)]
 
 
 def _baseline(plan: StudyPlan) -> str:
@@ -161,81 +172,86 @@ def _note(spec: Spec) -> str:
     return " ".join(filter(None, notes))
 
 
-def _scale(plan: StudyPlan, finished: Mapping[str, Record]) -> Record:
+def _scale(plan: StudyPlan, finished: Results) -> Scale:
+    run = plan.spec.run
     backbones = {without_paths(str(cell.settings["base"])) for cell in plan.cells.values()}
     corpora = {
-        record["data"]["corpus"]["key"]
-        for record in finished.values()
-        if "corpus" in record["data"]
+        result.data["corpus"]["key"] for result in finished.values() if "corpus" in result.data
     }
-    return {
-        **plan.spec.run.model_dump(include={"sentences", "seeds", "test"}),
-        "backbones": sorted(backbones),
-        "corpora": sorted(corpora),
-        "cells": len(plan.cells),
-        "finished": len(finished),
-    }
+    return Scale(
+        sentences=run.sentences,
+        seeds=run.seeds,
+        test=run.test,
+        backbones=sorted(backbones),
+        corpora=sorted(corpora),
+        cells=len(plan.cells),
+        finished=len(finished),
+    )
 
 
-def recomputed(record: Record) -> Record:
+def recomputed(record: StudyRecord) -> StudyRecord:
     """A study's record with its tests computed from its scores: differences, spread, and the
     answers to its claims.
 
-    The tests over pairs stay as they are: they need every cell's resamples. Records of earlier
-    versions had 1,000.
+    The tests over pairs stay as they are, because they need every cell's resamples.
     """
-    record = deepcopy(record)
-    rows = record["rows"]
-    for comparison in record["differences"] + record["claims"]:
-        scores = _paired_scores(rows, comparison)
-        comparison["same"] = scores.same_cells
-        tested = _test_over_seeds(scores, comparison)
-        comparison["seeds"] = asdict(tested) if tested else None
-        if comparison["pairs"]:
-            comparison["pairs"].setdefault("resamples", 1000)
-    for difference in record["differences"]:
-        difference["needed"] = _needed_seeds(rows, difference)
-    _correct(record["differences"])
-    _correct(record["claims"])
-    for claim in record["claims"]:
-        claim["answer"], claim["why"] = claim_answer(claim)
-    spread = _spread(_row_named(rows, record["baseline"]), record["column"])
-    return record | {"spread": spread}
+    differences = [_tested(record, difference) for difference in record.differences]
+    differences = [
+        difference.model_copy(update={"needed": _needed_seeds(record, difference)})
+        for difference in differences
+    ]
+    claims = _corrected([_tested(record, claim) for claim in record.claims])
+    return record.model_copy(
+        update={
+            "differences": _corrected(differences),
+            "claims": [_answered(claim) for claim in claims],
+            "spread": _spread(record.row(record.baseline), record.column),
+        }
+    )
 
 
-def _test_over_seeds(scores: "PairedScores", comparison: Record) -> PairedTest | None:
+def _tested(record: StudyRecord, comparison: C) -> C:
+    """The comparison with its test over seeds."""
+    scores = _paired_scores(record, comparison)
+    return comparison.model_copy(
+        update={"same": scores.same_cells, "seeds": _test_over_seeds(scores, comparison)}
+    )
+
+
+def _test_over_seeds(scores: "PairedScores", comparison: Comparison) -> PairedTest | None:
     """The test that a difference or a claim asks for; None if nothing is measured."""
     if not scores.first:
         return None
-    share = comparison.get("share") or 1
-    first = [*scores.first.values()]
-    second = [share * score for score in scores.second.values()]
-    if comparison.get("spread", False):
-        return spread_test(first, second)
-    return paired_test(first, second, comparison.get("margin", 0))
+    if not isinstance(comparison, AnsweredClaim):
+        return paired_test(scores.first, scores.second)
+
+    if comparison.spread:
+        return spread_test(scores.first, scores.second)
+    share = comparison.share or 1
+    return paired_test(scores.first, [share * score for score in scores.second], comparison.margin)
 
 
-def _needed_seeds(rows: Sequence[Record], difference: Record) -> dict[str, int | None] | None:
+def _needed_seeds(record: StudyRecord, difference: Difference) -> dict[str, int | None] | None:
     """The seeds that true differences of 0.5 and 1 need, if rows are independent; None if a row has
     fewer than two seeds.
     """
     variance = 0.0
-    for side in ("row", "than"):
-        row = _row_named(rows, difference[side])
-        if row["kind"] == "row":
-            spread = _spread(row, difference["column"])
-            if spread is None:
-                return None
-            variance = float(np.hypot(variance, spread["sd"]))
-    return {str(points): seeds_needed(points, variance) for points in DIFFERENCES}
+    for row in map(record.row, difference.sides):
+        if row.kind != "row":  # one model has no spread
+            continue
+        spread = _spread(row, difference.column)
+        if spread is None:
+            return None
+        variance += spread.sd**2
+    return {str(points): seeds_needed(points, variance**0.5) for points in DIFFERENCES}
 
 
-def _spread(row: Record, column: str) -> Record | None:
+def _spread(row: Row, column: str) -> Spread | None:
     """A row's standard deviation over its seeds; None if it has fewer than two."""
-    values = [scores[column] for scores in row["scores"].values() if column in scores]
-    if len(values) < 2:
+    mean = row.mean(column)
+    if mean is None or mean.sd is None:
         return None
-    return {"sd": float(np.std(values, ddof=1)), "n": len(values)}
+    return Spread(sd=mean.sd, n=mean.n)
 
 
 class CellDraws:
@@ -247,12 +263,12 @@ class CellDraws:
 
     def _draws(self, key: str, column: str) -> Vector | None:
         """A cell's draws of a column: (R,) in points, or None if it has no pairs."""
-        of_tasks = [
+        task_draws = [
             values
             for task, values in self.plan.cells[key].draws().items()
             if column in ("Avg.", column_of(task))
         ]
-        return 100 * np.mean(of_tasks, axis=0) if of_tasks else None
+        return 100 * np.mean(task_draws, axis=0) if task_draws else None
 
     def mean(self, keys: Iterable[str], column: str) -> Vector | None:
         """The mean draws over cells (R,); None if one of them has no pairs."""
@@ -263,97 +279,113 @@ class CellDraws:
         return np.asarray(np.mean(present, axis=0))
 
 
-def _over_pairs(draws: CellDraws, rows: Sequence[Record], comparison: Record) -> Record | None:
+def _with_pair_tests(record: StudyRecord, draws: CellDraws) -> StudyRecord:
+    """The record with the tests over pairs."""
+
+    def tested(comparisons: Sequence[C]) -> list[C]:
+        return [
+            comparison.model_copy(update={"pairs": _test_over_pairs(record, comparison, draws)})
+            for comparison in comparisons
+        ]
+
+    return record.model_copy(
+        update={"differences": tested(record.differences), "claims": tested(record.claims)}
+    )
+
+
+def _test_over_pairs(
+    record: StudyRecord, comparison: Comparison, draws: CellDraws
+) -> PairTest | None:
     """Interval and p of a difference over pairs, from the mean draws over its cells; None if there
     are no pairs.
     """
-    scores = _paired_scores(rows, comparison)
-    # what is compared there are not two means
-    if not scores.first or comparison.get("share") or comparison.get("spread"):
+    if not comparison.is_of_means:
         return None
-    means = []
-    for side in ("row", "than"):
-        keys = _cells_of(_row_named(rows, comparison[side]), scores.first)
-        mean = draws.mean(keys, comparison["column"])
-        if mean is None:
-            return None
-        means.append(mean)
-    # interval and p come from the draws only; the scores are in the record already
-    tested = judged(0.0, 0.0, means[0] - means[1])
-    return {"low": tested.low, "high": tested.high, "p": tested.p, "resamples": tested.resamples}
-
-
-def _row_named(rows: Sequence[Record], name: str) -> Record:
-    """The row of a name, or else the teacher; a row that is not run has no cells."""
-    return next((row for row in rows if row["label"] == name), NOT_RUN)
+    seeds = _paired_scores(record, comparison).seeds
+    if not seeds:
+        return None
+    row, than = (
+        draws.mean(_cells_of(record.row(name), seeds), comparison.column)
+        for name in comparison.sides
+    )
+    if row is None or than is None:
+        return None
+    # Interval and p come from the draws only. The scores are in the record already.
+    test = judged(0.0, 0.0, row - than)
+    return PairTest(low=test.low, high=test.high, p=test.p, resamples=test.resamples)
 
 
 @dataclass(frozen=True, slots=True)
 class PairedScores:
-    """Seed -> score of either side of a difference, for the seeds of both."""
+    """The scores of either side of a difference, for the seeds that both have."""
 
-    first: dict[str, float]
-    second: dict[str, float]
+    seeds: list[int]
+    first: list[float]
+    second: list[float]
     same_cells: bool  # whether both sides are the same cells
 
 
-def _paired_scores(rows: Sequence[Record], comparison: Record) -> PairedScores:
-    row, than = (_row_named(rows, comparison[side]) for side in ("row", "than"))
-    first = _column_scores(row, comparison["column"])
-    second = _column_scores(than, comparison["column"])
+def _paired_scores(record: StudyRecord, comparison: Comparison) -> PairedScores:
+    row, than = map(record.row, comparison.sides)
+    first = row.column_scores(comparison.column)
+    second = than.column_scores(comparison.column)
     if first and second:  # one model is compared with every seed
-        if row["kind"] != "row":
+        if row.kind != "row":
             first = dict.fromkeys(second, *first.values())
-        elif than["kind"] != "row":
+        elif than.kind != "row":
             second = dict.fromkeys(first, *second.values())
-    seeds = sorted(first.keys() & second.keys(), key=int)
-    same = bool(seeds) and _cells_of(row, seeds) == _cells_of(than, seeds)
+    seeds = sorted(first.keys() & second.keys())
     return PairedScores(
-        {seed: first[seed] for seed in seeds}, {seed: second[seed] for seed in seeds}, same
+        seeds,
+        [first[seed] for seed in seeds],
+        [second[seed] for seed in seeds],
+        same_cells=bool(seeds) and _cells_of(row, seeds) == _cells_of(than, seeds),
     )
 
 
-def _column_scores(row: Record, column: str) -> dict[str, float]:
-    return {seed: scores[column] for seed, scores in row["scores"].items() if column in scores}
-
-
-def _cells_of(row: Record, seeds: Iterable[str]) -> list[str]:
+def _cells_of(row: Row, seeds: Iterable[int]) -> list[str]:
     """The row's cells of these seeds. A teacher or an untrained row has one cell."""
-    if row["kind"] != "row":
-        return [*row["cells"].values()]
-    return [row["cells"][seed] for seed in seeds if seed in row["cells"]]
+    if row.kind != "row":
+        return [*row.cells.values()]
+    return [row.cells[seed] for seed in seeds if seed in row.cells]
 
 
-def _correct(comparisons: list[Record]) -> None:
+def _corrected(comparisons: Sequence[C]) -> list[C]:
     """Correct the p values over seeds, and those over pairs, for their number; equal cells do not
     count.
     """
-    for over, name in (("seeds", "p"), ("seeds", "p_margin"), ("pairs", "p")):
-        tests = [comparison[over] for comparison in comparisons]
-        values = [
-            test[name] if test and not comparison["same"] else None
-            for test, comparison in zip(tests, comparisons, strict=True)
-        ]
-        for test, corrected in zip(tests, holm(values), strict=True):
-            if test:
-                test[f"{name}_holm"] = corrected
+    p: list[float | None] = []
+    p_margin: list[float | None] = []
+    p_pairs: list[float | None] = []
+    for comparison in comparisons:
+        seeds, pairs = comparison.seeds, comparison.pairs
+        p.append(seeds.p if seeds and not comparison.same else None)
+        p_margin.append(seeds.p_margin if seeds and not comparison.same else None)
+        p_pairs.append(pairs.p if pairs and not comparison.same else None)
+
+    corrections = zip(comparisons, holm(p), holm(p_margin), holm(p_pairs), strict=True)
+    return [comparison.corrected(*values) for comparison, *values in corrections]
 
 
-def _claim_record(plan: StudyPlan, label: str, claim: Claim) -> Record:
+def _unanswered(plan: StudyPlan, label: str, claim: Claim) -> AnsweredClaim:
     """A paper's claim as the difference ``row`` − ``than``. The order is such that a gain is
     positive.
     """
     row, than = claim.better, claim.than
     if claim.column in LOWER_IS_BETTER and not claim.spread:
         row, than = than, row
-    return {
-        **claim.model_dump(include={"text", "source", "column", "share", "spread"}),
-        "claim": label,
-        "row": _entry_label(plan, row),
-        "than": _entry_label(plan, than),
-        "margin": _margin(claim),
-        "published": _published_difference(plan.spec, claim, row, than),
-    }
+    return AnsweredClaim(
+        claim=label,
+        text=claim.text,
+        source=claim.source,
+        row=_entry_label(plan, row),
+        than=_entry_label(plan, than),
+        column=claim.column,
+        share=claim.share,
+        spread=claim.spread,
+        margin=_margin(claim),
+        published=_published_difference(plan.spec, claim, row, than),
+    )
 
 
 def _entry_label(plan: StudyPlan, name: str) -> str:
@@ -385,7 +417,12 @@ def _published_difference(spec: Spec, claim: Claim, row: str, than: str) -> floa
     return higher - (claim.share or 1) * lower
 
 
-def claim_answer(claim: Record) -> tuple[str, str]:
+def _answered(claim: AnsweredClaim) -> AnsweredClaim:
+    answer, why = claim_answer(claim)
+    return claim.model_copy(update={"answer": answer, "why": why})
+
+
+def claim_answer(claim: AnsweredClaim) -> tuple[ClaimAnswer, str]:
     """A claim *holds* if the difference is significantly above 0. It *does not hold* if it is
     significantly below the margin. Both are after Holm's correction over the study's claims.
     Otherwise the claim is *open*, which says why.
@@ -393,19 +430,18 @@ def claim_answer(claim: Record) -> tuple[str, str]:
     Each answer takes one side of a two-sided test at 5 %, so both together err with at most 5 % in
     the whole study.
     """
-    seeds = claim["seeds"]
-    if seeds is None:
+    test = claim.seeds
+    if test is None:
         return "open", "not measured here"
-    if claim["same"]:
+    if claim.same:
         return "open", "the two rows have equal settings at this scale"
-    count = seeds["n"]
-    if seeds["p"] is None and count < FEWEST_SEEDS:
-        return "open", f"{count} seed(s): at least 3 are needed"
-    if seeds["p"] is None:
+    if test.p is None and test.n < FEWEST_SEEDS:
+        return "open", f"{test.n} seed(s): at least 3 are needed"
+    if test.p_holm is None or test.p_margin_holm is None:
         return "open", "one of the two has no spread over seeds"
-    if seeds["p_holm"] <= ALPHA and seeds["mean"] > 0:
+    if test.p_holm <= ALPHA and test.mean > 0:
         return "holds", ""
-    if seeds["p_margin_holm"] <= ALPHA and seeds["mean"] < claim["margin"]:
+    if test.p_margin_holm <= ALPHA and test.mean < claim.margin:
         return "does not hold", ""
-    detected = f"{count} seeds show {seeds['detectable']:.2f} or more if one claim is tested"
+    detected = f"{test.n} seeds show {test.detectable:.2f} or more if one claim is tested"
     return "open", f"{detected}, and only larger differences if many are"

@@ -16,6 +16,7 @@ import xxhash
 
 from isotrope.store.files import Record, RecordLog
 from isotrope.store.job import Job
+from isotrope.study.record import CellResult, CellSummary, Measurement, RecordedCells
 from isotrope.study.spec import CommonSettings, RowSettings
 from isotrope.text import TextSource
 from isotrope.training.folder import task_cosines
@@ -83,20 +84,36 @@ class Cell:
         """The folder as a job."""
         return Job(self.folder, "cell", {"key": self.key})
 
-    def record(self) -> Record | None:
+    def result(self) -> CellResult | None:
         """What came out; None if something is left to do, also if the model is needed and was not
         kept.
         """
         record = self.job.result()
-        if record is None or (self.keep_model and not record["kept_model"]):
+        if record is None:
             return None
-        return record
+        result = CellResult.model_validate(record)
+        return None if self.keep_model and not result.kept_model else result
 
-    def finish(self, record: Mapping[str, Any]) -> Record:
-        """Write the record. From then on the cell is finished."""
+    def finish(
+        self,
+        measured: Measurement,
+        settings: Mapping[str, Any],
+        environment: Mapping[str, Any],
+    ) -> CellResult:
+        """Write the result. From then on the cell is finished."""
         kept_model = self.model.is_dir()
-        complete = {**record, "label": self.label, "key": self.key, "kept_model": kept_model}
-        return self.job.finish(complete, [NUMBERS, MODEL] if kept_model else [NUMBERS])
+        result = CellResult(
+            label=self.label,
+            key=self.key,
+            preset=Path(self.row.preset).stem,
+            seed=self.seed,
+            settings=dict(settings),
+            environment=dict(environment),
+            kept_model=kept_model,
+            **dict(measured),
+        )
+        self.job.finish(result.as_json(), [NUMBERS, MODEL] if kept_model else [NUMBERS])
+        return result
 
     def cosines(self) -> dict[str, tuple[Any, Any]]:
         """Task -> gold scores and cosines (N,), (N,) of all its pairs; {} if no pairs judged the
@@ -114,35 +131,27 @@ class Cell:
         return RecordLog(self.numbers / METRICS, writing=False).records
 
 
-def cells_summary(results: Mapping[str, Mapping[str, Any]]) -> Record:
-    """Key -> a cell's ``result.json`` without its scores, which the rows have; what many cells
-    share is stored once.
-
-    ``settings`` is checksum -> resolved preset; for ``data`` and ``environments`` a cell has an
-    index into the list.
-    """
-    cells: dict[str, Record] = {}
-    shared_settings: dict[str, Any] = {}
-    shared_data: list[Any] = []
-    environments: list[Any] = []
+def recorded_cells(results: Mapping[str, CellResult]) -> RecordedCells:
+    """The finished cells without their scores, which the rows have."""
+    cells: dict[str, CellSummary] = {}
+    shared_settings: dict[str, dict[str, Any]] = {}
+    shared_data: list[dict[str, Any]] = []
+    environments: list[dict[str, Any]] = []
     for key, result in results.items():
-        settings = without_paths(result["settings"])
+        settings = without_paths(result.settings)
         checksum = xxhash.xxh3_64_hexdigest(json.dumps(settings, sort_keys=True).encode())
         shared_settings[checksum] = settings
-        cells[key] = {
-            "preset": result["preset"],
-            "seed": result["seed"],
-            "seconds": result["seconds"],
-            "settings": checksum,
-            "data": _index_in(shared_data, result["data"]),
-            "environment": _index_in(environments, result["environment"]),
-        }
-    return {
-        "cells": cells,
-        "settings": shared_settings,
-        "data": shared_data,
-        "environments": environments,
-    }
+        cells[key] = CellSummary(
+            preset=result.preset,
+            seed=result.seed,
+            seconds=result.seconds,
+            settings=checksum,
+            data=_index_in(shared_data, result.data),
+            environment=_index_in(environments, result.environment),
+        )
+    return RecordedCells(
+        cells=cells, settings=shared_settings, data=shared_data, environments=environments
+    )
 
 
 def _index_in(values: list[Any], value: Any) -> int:

@@ -1,14 +1,11 @@
 """The columns of a study's table: their names, and where their numbers come from."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from isotrope.evaluation.sets.public import PUBLIC_SETS
 from isotrope.evaluation.suite import main_scores
 from isotrope.report.comparison import SHORT_NAMES
-from isotrope.store.files import Record
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
@@ -38,13 +35,6 @@ KNOWN = (
 LOWER_IS_BETTER = ("alignment", "uniformity", "mean cosine", FALL, *COST)
 # Unless a study asks for them: dev pairs have selected the model, costs depend on the machine.
 UNSHOWN = ("dev", FALL, *COST)
-
-
-class Mean(NamedTuple):
-    """A row's mean over its seeds, and their standard deviation (None for one seed)."""
-
-    value: float
-    sd: float | None
 
 
 def column_of(task: str) -> str:
@@ -97,19 +87,3 @@ def shown(column: str, value: float) -> str:
     if column in SHAPE:
         return f"{value:.3f}"
     return f"{value:.1f}" if column in COST else f"{value:.2f}"
-
-
-def means(row: Record) -> dict[str, Mean]:
-    """Column -> mean and standard deviation over a row's seeds."""
-    by_column: dict[str, list[float]] = {}
-    for scores in row["scores"].values():
-        for column, value in scores.items():
-            by_column.setdefault(column, []).append(value)
-    return {
-        column: Mean(float(np.mean(values)), _spread(values))
-        for column, values in by_column.items()
-    }
-
-
-def _spread(values: list[float]) -> float | None:
-    return float(np.std(values, ddof=1)) if len(values) > 1 else None

@@ -254,7 +254,7 @@ def study_cost(plan: StudyPlan, gpu: str = "") -> StudyCost:
     """
     estimate = Estimate(plan, speed_of(gpu, plan))
     costs = {key: estimate.cell(cell) for key, cell in plan.cells.items()}
-    unfinished = {key for key, cell in plan.cells.items() if cell.record() is None}
+    unfinished = {key for key, cell in plan.cells.items() if cell.result() is None}
 
     def row(label: str, keys: Iterable[str]) -> RowCost:
         keys = list(dict.fromkeys(keys))

@@ -6,9 +6,17 @@ from pathlib import Path
 from isotrope.evaluation.verdict import Verdict, Word
 from isotrope.report.page import Page, PageFigure
 from isotrope.report.tables import Marks, Table, best_marks, latex, markdown
-from isotrope.store.files import Record, write_text, writing
-from isotrope.study.columns import LOWER_IS_BETTER, RETRIEVAL, STS, Mean, means, shown
-from isotrope.study.statistics import ALPHA
+from isotrope.store.files import write_text, writing
+from isotrope.study.columns import LOWER_IS_BETTER, RETRIEVAL, STS, shown
+from isotrope.study.record import (
+    AnsweredClaim,
+    Difference,
+    PairTest,
+    Published,
+    Row,
+    StudyRecord,
+)
+from isotrope.study.statistics import ALPHA, PairedTest
 
 JUDGES = {
     "sts": "the seven STS sets",
@@ -45,6 +53,7 @@ DIFFERENCE_HEADER = [
     "smallest detectable",
     "seeds for 0.5 and 1",
 ]
+SEARCH = "nDCG Avg."
 CLAIM_HEADER = [
     "claim",
     "difference",
@@ -55,7 +64,7 @@ CLAIM_HEADER = [
 ]
 
 
-def write_pages(record: Record, folder: Path) -> list[Path]:
+def write_pages(record: StudyRecord, folder: Path) -> list[Path]:
     """Write ``table.md``, ``table.tex`` and ``table.html`` from what ``study.json`` holds -> their
     paths.
     """
@@ -66,31 +75,28 @@ def write_pages(record: Record, folder: Path) -> list[Path]:
     return [folder / name for name in texts]
 
 
-def study_pages(record: Record, folder: Path | None = None) -> dict[str, str]:
+def study_pages(record: StudyRecord, folder: Path | None = None) -> dict[str, str]:
     """File name -> text, from what ``study.json`` holds. The HTML page holds the figures that lie
     in ``folder``.
     """
-    tables = [score_table(record), difference_table(record), claim_table(record)]
-    tables = [table for table in (*tables, _unfinished_table(record)) if table.rows]
-    figures: Mapping[str, str] = record["figures"]  # title -> file beside the pages
-    source = f"After {record['source']}." if record["source"] else ""
-    introduction = [text for text in (source, _scale(record), record["note"]) if text]
-    verdict = conclusion(record)
-    page = Page(
-        record["title"],
-        introduction,
-        verdict,
-        tables=tables,
-        figures=_page_figures(figures, folder) if folder else [],
-    )
-    answer = [f"**{verdict.word}**: {verdict.evidence}.", verdict.advice] if verdict else []
-    blocks = [
-        f"# {record['title']}",
-        *answer,
-        *introduction,
-        *(markdown([table]).strip() for table in tables),
-        *(f"![{name}]({file})" for name, file in figures.items()),
+    tables = [
+        score_table(record),
+        difference_table(record),
+        claim_table(record),
+        _unfinished_table(record),
     ]
+    tables = [table for table in tables if table.rows]
+    verdict = conclusion(record)
+    introduction = _introduction(record)
+    figures = _page_figures(record.figures, folder) if folder else []
+    page = Page(record.title, introduction, verdict, tables=tables, figures=figures)
+
+    blocks = [f"# {record.title}"]
+    if verdict:
+        blocks += [f"**{verdict.word}**: {verdict.evidence}.", verdict.advice]
+    blocks += introduction
+    blocks += [markdown([table]).strip() for table in tables]
+    blocks += [f"![{name}]({file})" for name, file in record.figures.items()]
     return {
         "table.md": "\n\n".join(blocks) + "\n",
         "table.tex": latex(tables),
@@ -98,48 +104,58 @@ def study_pages(record: Record, folder: Path | None = None) -> dict[str, str]:
     }
 
 
+def _introduction(record: StudyRecord) -> list[str]:
+    source = f"After {record.source}." if record.source else ""
+    return [text for text in (source, _scale(record), record.note) if text]
+
+
 def _page_figures(figures: Mapping[str, str], folder: Path) -> list[PageFigure]:
     paths = {name: folder / file for name, file in figures.items()}
     return [PageFigure(path.stem, name, path.read_text("utf-8")) for name, path in paths.items()]
 
 
-def _unfinished_table(record: Record) -> Table:
-    rows = [
-        [row["label"], seed, why] for row in record["rows"] for seed, why in row["failed"].items()
-    ]
+def _unfinished_table(record: StudyRecord) -> Table:
+    rows = [[row.label, str(seed), why] for row in record.rows for seed, why in row.failed.items()]
     return Table("Not finished", ["row", "seed", "why"], rows)
 
 
-def conclusion(record: Record) -> Verdict | None:
+def conclusion(record: StudyRecord) -> Verdict | None:
     """The row that scored best beside the baseline, as they are tested among the differences to the
     baseline.
 
     None if no other row of the baseline's model is measured. A row that is not trained is advised
     where none that is trained scored more, because it costs nothing.
     """
-    column, baseline = record["column"], record["baseline"]
+    column = record.column
     sign = -1 if column in LOWER_IS_BETTER else 1
-    tested = [one for one in record["differences"] if one["seeds"] and not one["same"]]
+    tested = {one.row: one.seeds for one in record.differences if one.seeds and not one.same}
     if not tested:
         return None
-    best = max(tested, key=lambda difference: sign * difference["seeds"]["mean"])
-    label, seeds = best["row"], best["seeds"]
-    gain = sign * seeds["mean"]
-    word = _word(gain, seeds["p_holm"])
-    rows = {row["label"]: means(row) for row in record["rows"]}
+
+    best = max(tested, key=lambda label: sign * tested[label].mean)
+    test = tested[best]
+    gain = sign * test.mean
+    word = _word(gain, test.p_holm)
     return Verdict(
         word,
-        baseline,
-        label,
-        _judge(record, seeds, len(tested)),
-        f"points ({column}) from {baseline} to {label}",
-        (rows[baseline][column].value / 100, rows[label][column].value / 100),
-        seeds["mean"] / 100,
-        None if seeds["low"] is None else seeds["low"] / 100,
-        None if seeds["high"] is None else seeds["high"] / 100,
-        seeds["p_holm"],
-        " ".join(_advice(record, label, word, gain)),
+        before=record.baseline,
+        after=best,
+        judge=_judge(record, test, len(tested)),
+        measure=f"points ({column}) from {record.baseline} to {best}",
+        scores=(_fraction(record, record.baseline), _fraction(record, best)),
+        difference=test.mean / 100,
+        low=None if test.low is None else test.low / 100,
+        high=None if test.high is None else test.high / 100,
+        p=test.p_holm,
+        advice=" ".join(_advice(record, best, word, gain)),
     )
+
+
+def _fraction(record: StudyRecord, label: str) -> float:
+    """A row's mean in the tested column, as a fraction."""
+    mean = record.row(label).mean(record.column)
+    assert mean is not None  # it is tested
+    return mean.value / 100
 
 
 def _word(gain: float, p: float | None) -> Word:
@@ -150,214 +166,219 @@ def _word(gain: float, p: float | None) -> Word:
     return "better" if gain > 0 else "worse"
 
 
-def _judge(record: Record, seeds: Record, compared: int) -> str:
+def _judge(record: StudyRecord, test: PairedTest, row_count: int) -> str:
     """What judged, over how many seeds, and the p value."""
-    column = record["column"]
-    judge = record["scale"]["test"] if column in (*STS, "Avg.") else column
-    count = "one seed" if seeds["n"] == 1 else f"{seeds['n']} seeds"
+    column = record.column
+    judge = record.scale.test if column in (*STS, "Avg.") else column
+    seeds = "one seed" if test.n == 1 else f"{test.n} seeds"
     p = ""
-    if seeds["p_holm"] is not None:
-        p = f" (p = {seeds['p_holm']:.2g} after correction for {compared} rows)"
-    return f"{JUDGES.get(judge, column)} over {count}{p}"
+    if test.p_holm is not None:
+        p = f" (p = {test.p_holm:.2g} after correction for {row_count} rows)"
+    return f"{JUDGES.get(judge, column)} over {seeds}{p}"
 
 
-def _advice(record: Record, label: str, word: Word, gain: float) -> Iterator[str]:
+def _advice(record: StudyRecord, label: str, word: Word, gain: float) -> Iterator[str]:
     """What to do, and what it says about search: sentences."""
-    column, baseline = record["column"], record["baseline"]
-    compared = {baseline, *(difference["row"] for difference in record["differences"])}
-    rows = [row for row in record["rows"] if row["label"] in compared]
-    untrained = [row["label"] for row in rows if row["kind"] == "untrained"]
+    compared = {record.baseline, *(difference.row for difference in record.differences)}
+    rows = [row for row in record.rows if row.label in compared]
     if gain <= 0:
-        yield f'Stay with "{baseline}": no row scored higher.'
-    elif label in untrained:
+        yield f'Stay with "{record.baseline}": no row scored higher.'
+    elif record.row(label).kind == "untrained":
         yield f'Use "{label}": it is not trained, and no trained row scored higher.'
     elif word == "better":
         yield f'Use "{label}".'
     else:
         chance = f'"{label}" is the highest of {len(rows)} rows, which may be chance'
-        yield f'Stay with "{baseline}": {chance}.'
+        yield f'Stay with "{record.baseline}": {chance}.'
         yield "Run more seeds to see."
 
-    search = {
-        row["label"]: means(row)["nDCG Avg."].value for row in rows if "nDCG Avg." in means(row)
-    }
-    if search and column != "nDCG Avg.":
-        first = max(search, key=lambda name: search[name])
-        yield f'In search, "{first}" is the highest, with {search[first]:.2f}.'
-    elif column not in (*RETRIEVAL, "nDCG Avg."):
+    search: dict[str, float] = {}
+    for row in rows:
+        if mean := row.mean(SEARCH):
+            search[row.label] = mean.value
+    if search and record.column != SEARCH:
+        highest = max(search, key=lambda name: search[name])
+        yield f'In search, "{highest}" is the highest, with {search[highest]:.2f}.'
+    elif record.column not in (*RETRIEVAL, SEARCH):
         yield "Search was not measured."
 
 
-def _scale(record: Record) -> str:
+def _scale(record: StudyRecord) -> str:
     """What was run: backbones, sentences, seeds, judges, and whether cells are missing."""
-    scale = record["scale"]
+    scale = record.scale
     sentences = "all sentences of the corpus"
-    if scale["sentences"]:
-        sentences = f"{scale['sentences']:,} sentences"
-    only = scale["test"] != "sts" and "Avg." in record["columns"]
+    if scale.sentences:
+        sentences = f"{scale.sentences:,} sentences"
+    judges = JUDGES[scale.test]
+    if scale.test != "sts" and "Avg." in record.columns:
+        judges += " (Avg. is its score)"
     text = (
-        f"Backbone: {', '.join(scale['backbones'])}. Each run: {sentences}. "
-        f"Each row: {_seed_count(record)}. Judged by {JUDGES[scale['test']]}"
-        f"{' (Avg. is its score)' if only else ''}."
+        f"Backbone: {', '.join(scale.backbones)}. Each run: {sentences}. "
+        f"Each row: {_seed_count(record)}. Judged by {judges}."
     )
-    if scale["finished"] != scale["cells"]:
-        text += f" {scale['finished']} of {scale['cells']} cells are finished."
+    if scale.finished != scale.cells:
+        text += f" {scale.finished} of {scale.cells} cells are finished."
     return text
 
 
-def _seed_count(record: Record) -> str:
-    counts = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0}
-    counts = counts or {record["scale"]["seeds"]}
+def _seed_count(record: StudyRecord) -> str:
+    counts = {len(row.scores) for row in record.rows if row.kind == "row"} - {0}
+    counts = counts or {record.scale.seeds}
     fewest, most = min(counts), max(counts)
     if fewest < most:
         return f"{fewest} to {most} seeds"
     return "one seed" if most == 1 else f"{most} seeds"
 
 
-def score_table(record: Record) -> Table:
+def score_table(record: StudyRecord) -> Table:
     """Measured mean ± standard deviation of every row, and the published numbers."""
-    columns = record["columns"]
+    columns = record.columns
     rows: list[list[str]] = []
     places: list[int] = []  # of the measured rows within the table
-    for row in record["rows"]:
+    for row in record.rows:
         places.append(len(rows))
         rows.append(_measured_cells(row, columns))
-        if row["published"]:
+        if row.published:
             rows.append(_published_cells("published", row, columns))
-    for label, row in record["references"].items():
-        rows.append(_published_cells(f"{label}, published", row, columns))
+    for label, reference in record.references.items():
+        rows.append(_published_cells(f"{label}, published", reference, columns))
 
     marks = {(places[i], j): mark for (i, j), mark in _score_marks(record).items()}
     return Table("Scores", ["row", "n", *columns], rows, marks, notes=_score_notes(record))
 
 
-def _score_marks(record: Record) -> Marks:
+def _score_marks(record: StudyRecord) -> Marks:
     """Marks for the best means: by the place among the measured rows, and that of the column."""
-    row_means = [means(row) for row in record["rows"]]
-    nothing = Mean(float("nan"), None)
-    columns = record["columns"]
-    return best_marks(
-        [[measured.get(column, nothing).value for measured in row_means] for column in columns],
-        [column in LOWER_IS_BETTER for column in columns],
-        first=2,
-    )
+    values: list[list[float]] = []
+    for column in record.columns:
+        means = [row.mean(column) for row in record.rows]
+        values.append([mean.value if mean else float("nan") for mean in means])
+    return best_marks(values, [column in LOWER_IS_BETTER for column in record.columns], first=2)
 
 
-def _score_notes(record: Record) -> list[str]:
+def _score_notes(record: StudyRecord) -> list[str]:
     notes = [SCORE_NOTE]
-    if lower := [column for column in record["columns"] if column in LOWER_IS_BETTER]:
+    if lower := [column for column in record.columns if column in LOWER_IS_BETTER]:
         notes.append(f"Lower is better for {', '.join(lower)}.")
-    if spread := record["spread"]:
-        about = f"{spread['n']} seeds, {record['column']}"
-        notes.append(f"{record['baseline']}: standard deviation {spread['sd']:.2f} ({about}).")
+    if spread := record.spread:
+        seeds = f"{spread.n} seeds, {record.column}"
+        notes.append(f"{record.baseline}: standard deviation {spread.sd:.2f} ({seeds}).")
     return notes
 
 
-def _measured_cells(row: Record, columns: Sequence[str]) -> list[str]:
-    titles = {"teacher": f"teacher {row['label']}", "untrained": f"{row['label']} (not trained)"}
-    measured = means(row)
-    numbers = [
-        _number(column, *measured[column]) if column in measured else "" for column in columns
-    ]
-    return [titles.get(row["kind"], str(row["label"])), str(len(row["scores"])), *numbers]
+def _measured_cells(row: Row, columns: Sequence[str]) -> list[str]:
+    titles = {"teacher": f"teacher {row.label}", "untrained": f"{row.label} (not trained)"}
+    cells = [titles.get(row.kind, row.label), str(len(row.scores))]
+    for column in columns:
+        mean = row.mean(column)
+        cells.append(_number(column, mean.value, mean.sd) if mean else "")
+    return cells
 
 
-def _published_cells(name: str, row: Record, columns: Sequence[str]) -> list[str]:
-    printed, sd = row["published"], row["published_sd"]
-    words = "; ".join(filter(None, [row["source"], row.get("differs", "")]))
-    numbers = [
-        _number(column, printed[column], sd.get(column)) if column in printed else ""
-        for column in columns
-    ]
-    return [f"{name} ({words})" if words else name, "", *numbers]
+def _published_cells(name: str, printed: Published, columns: Sequence[str]) -> list[str]:
+    words = "; ".join(filter(None, [printed.source, printed.differs]))
+    cells = [f"{name} ({words})" if words else name, ""]
+    for column in columns:
+        value, sd = printed.published.get(column), printed.published_sd.get(column)
+        cells.append("" if value is None else _number(column, value, sd))
+    return cells
 
 
 def _number(column: str, value: float, sd: float | None) -> str:
-    return shown(column, value) + (f" ± {shown(column, sd)}" if sd is not None else "")
+    number = shown(column, value)
+    return number if sd is None else f"{number} ± {shown(column, sd)}"
 
 
-def difference_table(record: Record) -> Table:
+def difference_table(record: StudyRecord) -> Table:
     """Each row against the baseline, over seeds and over pairs."""
-    title = f"Differences to {record['baseline']} ({record['column']})"
-    rows = [_difference_cells(one) for one in record["differences"] if one["seeds"]]
+    title = f"Differences to {record.baseline} ({record.column})"
+    rows = [_difference_cells(one, one.seeds) for one in record.differences if one.seeds]
     return Table(title, DIFFERENCE_HEADER, rows, notes=[TEST_NOTE])
 
 
-def _difference_cells(difference: Record) -> list[str]:
-    seeds, pairs = difference["seeds"], difference["pairs"] or {}
-    detectable = "" if seeds["detectable"] is None else f"{seeds['detectable']:.2f}"
-    needed = (difference["needed"] or {}).values()
+def _difference_cells(difference: Difference, test: PairedTest) -> list[str]:
+    needed = (difference.needed or {}).values()
     return [
-        difference["row"],
-        str(seeds["n"]),
-        _signed(seeds["mean"]),
-        _interval(seeds),
-        _p(seeds),
-        _interval(pairs),
-        _p(pairs),
-        detectable,
+        difference.row,
+        str(test.n),
+        _signed(test.mean),
+        _interval(test),
+        _p(test.p_holm),
+        _interval(difference.pairs),
+        _p_over_pairs(difference.pairs),
+        "" if test.detectable is None else f"{test.detectable:.2f}",
         " / ".join(str(count or "> 1000") for count in needed),
     ]
 
 
-def claim_table(record: Record) -> Table:
+def claim_table(record: StudyRecord) -> Table:
     """What the papers claim, what was measured, and the answer."""
-    claims = record["claims"]
-    rows = [_claim_cells(record, claim) for claim in claims if claim["seeds"]]
+    measured = [claim for claim in record.claims if claim.seeds]
+    rows = [_claim_cells(record, claim) for claim in measured]
     header = CLAIM_HEADER
-    if not any(claim["published"] is not None for claim in claims if claim["seeds"]):
+    if all(claim.published is None for claim in measured):
         header = [*CLAIM_HEADER[:2], *CLAIM_HEADER[3:]]
         rows = [[*cells[:2], *cells[3:]] for cells in rows]
+
     notes = [CLAIM_NOTE]
-    if not_measured := [_claim_text(record, claim) for claim in claims if not claim["seeds"]]:
+    not_measured = [_claim_text(record, claim) for claim in record.claims if not claim.seeds]
+    if not_measured:
         notes.append(f"Not measured here: {'; '.join(not_measured)}.")
     return Table("Claims", header, rows, words=2, notes=notes)
 
 
-def _claim_text(record: Record, claim: Record) -> str:
+def _claim_text(record: StudyRecord, claim: AnsweredClaim) -> str:
     """What a paper says, where, and what is different behind the numbers of its rows."""
-    text = f"{claim['text']} ({claim['source']})" if claim["source"] else str(claim["text"])
-    for row in record["rows"]:
-        if row["label"] in (claim["row"], claim["than"]) and row.get("differs"):
-            text += f"; published {row['label']}: {row['differs']}"
+    text = f"{claim.text} ({claim.source})" if claim.source else claim.text
+    for row in record.rows:
+        if row.label in claim.sides and row.differs:
+            text += f"; published {row.label}: {row.differs}"
     return text
 
 
-def _claim_cells(record: Record, claim: Record) -> list[str]:
-    seeds = claim["seeds"]
-    than = f"{claim['share']:g} × {claim['than']}" if claim.get("share") else claim["than"]
-    compared = f"{claim['row']} − {than}"
-    if claim.get("spread"):
-        compared = f"ln(s of {than} / s of {claim['row']})"
-    measured = _signed(seeds["mean"])
-    if _interval(seeds):
-        measured += f" ({_interval(seeds)})"
-    if claim.get("spread") and seeds["p"] is None:
-        measured = ""
+def _claim_cells(record: StudyRecord, claim: AnsweredClaim) -> list[str]:
+    than = f"{claim.share:g} × {claim.than}" if claim.share else claim.than
+    compared = f"{claim.row} − {than}"
+    if claim.spread:
+        compared = f"ln(s of {than} / s of {claim.row})"
     return [
         _claim_text(record, claim),
-        f"{compared} ({claim['column']})",
-        "" if claim["published"] is None else _signed(claim["published"]),
-        measured,
-        _p(seeds),
-        f"{claim['answer']}: {claim['why']}" if claim["why"] else claim["answer"],
+        f"{compared} ({claim.column})",
+        "" if claim.published is None else _signed(claim.published),
+        _measured_difference(claim),
+        _p(claim.seeds.p_holm) if claim.seeds else "",
+        f"{claim.answer}: {claim.why}" if claim.why else claim.answer,
     ]
+
+
+def _measured_difference(claim: AnsweredClaim) -> str:
+    test = claim.seeds
+    if test is None or (claim.spread and test.p is None):
+        return ""
+    interval = _interval(test)
+    return _signed(test.mean) + (f" ({interval})" if interval else "")
 
 
 def _signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", "−")
 
 
-def _interval(test: Record) -> str:
-    return "" if test.get("low") is None else f"{_signed(test['low'])} … {_signed(test['high'])}"
+def _interval(test: PairedTest | PairTest | None) -> str:
+    if test is None or test.low is None or test.high is None:
+        return ""
+    return f"{_signed(test.low)} … {_signed(test.high)}"
 
 
-def _p(test: Record) -> str:
-    """The p value after correction; "≤" if the number of resamples limits it."""
-    p = test.get("p_holm")
+def _p(p: float | None) -> str:
+    """A p value after correction."""
     if p is None:
         return ""
-    if p < 0.001:
-        return "< 0.001"
-    limited = "resamples" in test and test["p"] <= 2 / (test["resamples"] + 1)
-    return f"≤ {p:.3f}" if limited else f"{p:.3f}"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _p_over_pairs(test: PairTest | None) -> str:
+    """The p value after correction; "≤" if the number of resamples limits it."""
+    if test is None or test.p_holm is None:
+        return ""
+    is_limited = test.p <= 2 / (test.resamples + 1) and test.p_holm >= 0.001
+    return f"≤ {_p(test.p_holm)}" if is_limited else _p(test.p_holm)

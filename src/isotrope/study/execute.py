@@ -20,9 +20,10 @@ from rich.text import Text
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import duration, progress
 from isotrope.errors import Stopped, UserError
-from isotrope.store.files import Record, open_log, write_text
+from isotrope.store.files import open_log, write_text
 from isotrope.study.cell import Cell
 from isotrope.study.plan import StudyPlan
+from isotrope.study.record import CellResult
 
 PATIENCE = 120  # seconds that a stopped cell has to save its checkpoint
 
@@ -65,7 +66,7 @@ class PlanRun:
         self.slots = range(workers)  # a process's slot decides its GPU
         self.running: dict[int, Worker] = {}  # by slot
         self.failed: dict[str, str] = {}  # key -> why
-        self.finished = {key for key, cell in plan.cells.items() if cell.record()}
+        self.finished = {key for key, cell in plan.cells.items() if cell.result()}
         self.waiting = [cell for cell in plan.cells.values() if cell.key not in self.finished]
         # those whose models others need come first
         needed = {key for cell in plan.cells.values() for key in cell.needs}
@@ -112,9 +113,9 @@ class PlanRun:
             del self.running[slot]
             worker.process.join()
             cell = worker.cell
-            if record := cell.record():
+            if result := cell.result():
                 self.finished.add(cell.key)
-                self.console.print(Text(_finished_line(cell, record)))
+                self.console.print(Text(_finished_line(cell, result)))
             else:
                 self._fail(cell, _why(cell, worker.process.exitcode or 0))
 
@@ -203,9 +204,10 @@ def _die_with_the_study() -> None:
         os._exit(1)
 
 
-def _finished_line(cell: Cell, record: Record) -> str:
+def _finished_line(cell: Cell, result: CellResult) -> str:
     """A finished cell with its score and its time, as a line."""
-    scores = record["scores"]
-    column = next((column for column in ("Avg.", "dev") if column in scores), None)
-    score = f": {column} {scores[column]:.2f}" if column else ""
-    return f"{cell}{score} ({duration(record['seconds']['cell'])})"
+    took = duration(result.seconds["cell"])
+    for column in ("Avg.", "dev"):
+        if column in result.scores:
+            return f"{cell}: {column} {result.scores[column]:.2f} ({took})"
+    return f"{cell} ({took})"

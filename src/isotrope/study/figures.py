@@ -2,7 +2,7 @@
 function.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,17 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from isotrope.evaluation.geometry import by_gold_band
 from isotrope.report.figures import UNITS, add_legend, new_figure, style, svg
 from isotrope.report.page import INK, RULE, SERIES
-from isotrope.store.files import Record, write_text, writing
+from isotrope.store.files import write_text, writing
 from isotrope.study.cell import Cell
-from isotrope.study.columns import Mean, means
 from isotrope.study.plan import StudyPlan
+from isotrope.study.record import CellResult, Row, StudyRecord
 from isotrope.study.spec import FigureSettings
 from isotrope.types import Vector
 
 LOGGED = ["dev", "alignment", "uniformity"]  # at every evaluation of a run
 
 
-def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
+def draw(plan: StudyPlan, record: StudyRecord, folder: Path) -> dict[str, str]:
     """Draw every figure that has numbers -> title: file name."""
     files: dict[str, str] = {}
     for name, settings in plan.spec.figures.items():
@@ -44,12 +44,12 @@ def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
     return files
 
 
-def _rows_of(settings: FigureSettings, record: Record) -> list[Record]:
+def _rows_of(settings: FigureSettings, record: StudyRecord) -> list[Row]:
     """The measured rows that a figure names; all if it names none. Teachers are no rows."""
-    rows = [row for row in record["rows"] if row["scores"] and row["kind"] != "teacher"]
+    rows = [row for row in record.rows if row.scores and row.kind != "teacher"]
     if not settings.rows:
         return rows
-    return [row for row in rows if row["label"] in settings.rows or row["base"] in settings.rows]
+    return [row for row in rows if row.label in settings.rows or row.base in settings.rows]
 
 
 def _title(settings: FigureSettings) -> str:
@@ -60,23 +60,22 @@ def _color(place: int) -> str:
     return SERIES[place % len(SERIES)]
 
 
-def bars_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
+def bars_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
     """Means of the columns with one standard deviation; one group for each row."""
     columns = settings.columns
     figure, axes = new_figure(0.9 + 0.2 * len(rows) * len(columns), 5.4)
     from_top = np.arange(len(rows))[::-1]
-    row_means = [means(row) for row in rows]
     for i, column in enumerate(columns):
-        measured = [columns_of_row.get(column, Mean(np.nan, None)) for columns_of_row in row_means]
+        means = [row.mean(column) for row in rows]
         axes.errorbar(
-            [mean.value for mean in measured],
+            [mean.value if mean else np.nan for mean in means],
             from_top - 0.8 * (i + 0.5) / len(columns) + 0.4,
-            xerr=[mean.sd or 0 for mean in measured],
+            xerr=[mean.sd or 0 if mean else 0 for mean in means],
             fmt="o",
             color=_color(i),
             label=column if len(columns) > 1 else "",
         )
-    axes.set_yticks(from_top, [row["label"] for row in rows])
+    axes.set_yticks(from_top, [row.label for row in rows])
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set(xlabel="mean ± standard deviation over seeds", ylim=(-0.6, len(rows) - 0.4))
     return figure
@@ -91,7 +90,7 @@ class SweepPoint:
     sd: float
 
 
-def sweep_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
+def sweep_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
     """Means over the values of one key. A line for each swept row, column, and combination of other
     keys' values.
     """
@@ -112,25 +111,24 @@ def sweep_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettin
     return figure
 
 
-def _sweep_lines(rows: Sequence[Record], settings: FigureSettings) -> dict[str, list[SweepPoint]]:
+def _sweep_lines(rows: Sequence[Row], settings: FigureSettings) -> dict[str, list[SweepPoint]]:
     """Name of a line -> its points."""
     lines: dict[str, list[SweepPoint]] = {}
     for row in rows:
-        if settings.x not in row["at"]:
+        if settings.x not in row.at:
             continue
         other_keys = [
             f"{key.rsplit('.', 1)[-1]} = {value}"
-            for key, value in row["at"].items()
+            for key, value in row.at.items()
             if key != settings.x
         ]
-        measured = means(row)
         for column in settings.columns:
-            if column not in measured:
+            mean = row.mean(column)
+            if mean is None:
                 continue
             column_name = [column] if len(settings.columns) > 1 else []
-            name = ", ".join([row["base"], *other_keys, *column_name])
-            mean = measured[column]
-            point = SweepPoint(float(row["at"][settings.x]), mean.value, mean.sd or 0)
+            name = ", ".join([row.base, *other_keys, *column_name])
+            point = SweepPoint(float(row.at[settings.x]), mean.value, mean.sd or 0)
             lines.setdefault(name, []).append(point)
     return lines
 
@@ -145,7 +143,7 @@ def _scale_x(axes: Axes, values: Sequence[float]) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
 
 
-def curve_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
+def curve_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
     """What was logged at every evaluation (alignment, uniformity, dev), the mean over seeds, over
     the steps.
     """
@@ -160,14 +158,14 @@ def curve_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettin
                     [*curve],
                     [*curve.values()],
                     color=_color(i),
-                    label=row["label"],
+                    label=row.label,
                     marker="o" if len(curve) < 10 else "",
                 )
         axes.set(xlabel="step", ylabel=UNITS.get(column, column))
     return figure
 
 
-def _mean_curve(plan: StudyPlan, row: Record, column: str) -> dict[int, float]:
+def _mean_curve(plan: StudyPlan, row: Row, column: str) -> dict[int, float]:
     """Step -> mean over the seeds, for the steps that every seed has logged."""
     name, scale = ("score", 100) if column == "dev" else (column, 1)
     curves: list[dict[int, float]] = []
@@ -181,7 +179,7 @@ def _mean_curve(plan: StudyPlan, row: Record, column: str) -> dict[int, float]:
     return {step: float(np.mean([curve[step] for curve in curves])) for step in steps}
 
 
-def plane_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
+def plane_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
     """Alignment against uniformity: a dot for each row, with its name and its score in the first
     column.
     """
@@ -189,21 +187,22 @@ def plane_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettin
     figure, axes = new_figure(2.9, 5.4)
     shown = 0
     for row in rows:
-        measured = means(row)
-        if "alignment" not in measured or "uniformity" not in measured:
+        alignment, uniformity = row.mean("alignment"), row.mean("uniformity")
+        if alignment is None or uniformity is None:
             continue
-        at = (measured["uniformity"].value, measured["alignment"].value)
-        score = f" {measured[column].value:.2f}" if column in measured else ""
+        place = (uniformity.value, alignment.value)
+        score = row.mean(column)
+        name = f"{row.label} {score.value:.2f}" if score else row.label
         color = _color(shown)
-        axes.plot(*at, "o", color=color)
-        axes.annotate(row["label"] + score, at, (6, 4), textcoords="offset points", color=color)
+        axes.plot(*place, "o", color=color)
+        axes.annotate(name, place, (6, 4), textcoords="offset points", color=color)
         shown += 1
     axes.margins(0.25)
     axes.set(xlabel=UNITS["uniformity"], ylabel=UNITS["alignment"])
     return figure
 
 
-def cosines_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
+def cosines_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
     """Cosines of test pairs by bands of their gold score, all seeds together: medians, and the
     middle 80 %.
     """
@@ -219,7 +218,7 @@ def cosines_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSett
                 continue
             low, middle, high = np.quantile(cosines, [0.1, 0.5, 0.9])
             y = place + 0.7 * (i + 0.5) / len(rows)
-            label = row["label"] if place == 0 else ""
+            label = row.label if place == 0 else ""
             axes.hlines(y, low, high, color=_color(i), label=label)
             axes.plot(middle, y, "o", color=_color(i))
     axes.set_yticks(np.arange(len(labels)) + 0.35, labels)
@@ -227,7 +226,7 @@ def cosines_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSett
     return figure
 
 
-def _cosine_bands(plan: StudyPlan, row: Record) -> dict[str, Vector]:
+def _cosine_bands(plan: StudyPlan, row: Row) -> dict[str, Vector]:
     """Band of the gold score -> cosines (n,) of STS-B's pairs, or of the first test, of all seeds."""
     golds: list[Any] = []
     cosines: list[Any] = []
@@ -243,30 +242,30 @@ def _cosine_bands(plan: StudyPlan, row: Record) -> dict[str, Vector]:
     return {label: values[""] for label, values in bands}
 
 
-def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
+def in_batch_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
     """Cosines of unrelated sentences of the corpus: a line for each row, all seeds together."""
     figure, axes = new_figure(2.9, 5.4)
     for i, row in enumerate(rows):
-        counts = [record["in_batch"] for record in _results(plan, row) if record.get("in_batch")]
+        counts = [result.in_batch for result in _results(plan, row) if result.in_batch]
         if not counts:
             continue
         total = np.sum(counts, axis=0)  # (bins,)
         edges = np.linspace(-1, 1, len(total) + 1)
         percent = 100 * total / total.sum()
-        axes.stairs(percent, edges, color=_color(i), label=row["label"], lw=1.5)
+        axes.stairs(percent, edges, color=_color(i), label=row.label, lw=1.5)
     axes.set(xlabel="cosine of two sentences of the corpus", ylabel="% of the pairs")
     return figure
 
 
-def projection_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureSettings) -> Figure:
+def projection_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
     """Sentences of the first seed of each row, projected (`isotrope.study.measure`), within the
     unit circle.
     """
     projections: dict[str, list[list[float]]] = {}
     for row in rows:
-        for record in _results(plan, row)[:1]:
-            if record.get("projection"):
-                projections[row["label"]] = record["projection"]
+        for result in _results(plan, row)[:1]:
+            if result.projection:
+                projections[row.label] = result.projection
     figure = Figure(figsize=(2.6 * max(1, len(projections)), 2.9))
     for place, (label, points) in enumerate(projections.items()):
         axes = figure.add_subplot(1, len(projections), place + 1)
@@ -276,15 +275,15 @@ def projection_figure(plan: StudyPlan, rows: Sequence[Record], settings: FigureS
     return figure
 
 
-def _finished_cells(plan: StudyPlan, row: Record) -> list[Cell]:
+def _finished_cells(plan: StudyPlan, row: Row) -> list[Cell]:
     """The row's cells that have their numbers."""
-    return [plan.cells[key] for seed, key in row["cells"].items() if seed in row["scores"]]
+    return [plan.cells[key] for seed, key in row.cells.items() if seed in row.scores]
 
 
-def _results(plan: StudyPlan, row: Record) -> list[Mapping[str, Any]]:
-    """The records of the row's cells, those that are damaged left out."""
-    records = [cell.record() for cell in _finished_cells(plan, row)]
-    return [record for record in records if record]
+def _results(plan: StudyPlan, row: Row) -> list[CellResult]:
+    """The results of the row's cells, those that are damaged left out."""
+    results = [cell.result() for cell in _finished_cells(plan, row)]
+    return [result for result in results if result]
 
 
 KINDS = {

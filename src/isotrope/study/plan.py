@@ -113,22 +113,14 @@ class StudyPlan:
         entry = _on_text(entry, corpus, preset)
         overrides = self._overrides(entry.row, preset, base, corpus)
         preset = self.inputs.preset(entry.row.preset, overrides)
-        check_runnable(preset)
-        if entry.row.train:
-            refuse_without_effect(corpus, preset)
-            _check_enough_text(entry.row, corpus, preset)
+        _check_row(entry.row, preset, corpus, start)
         teachers = self._teachers(entry.row, preset, needed_by)
-        if entry.row.vectors:
-            WordVectors(start)  # which refuses what is no such file
 
+        models = dict.fromkeys([start, *_flat(teachers)])
+        needs = tuple(model for model in models if model in self.cells)
+        untrained = models.keys() - {*needs, STUDENT}
         settings = _settings(preset, base, start, teachers)
-        models = {start, *(model for models in teachers.values() for model in models)}
-        needs = tuple(
-            model for model in dict.fromkeys([start, *_flat(teachers)]) if model in self.cells
-        )
-        key = _checksum(
-            self._decides(entry.row, seed, preset, settings, corpus, models - {*needs, STUDENT})
-        )
+        key = _checksum(self._decides(entry.row, seed, preset, settings, corpus, untrained))
         cell = Cell(
             label=entry.label,
             key=key,
@@ -402,6 +394,16 @@ def _on_text(entry: PlannedRow, corpus: TextSource, preset: Preset) -> PlannedRo
     if entry.share is None:
         return entry
     return entry.on_text(len(training_text(corpus, preset, None)))
+
+
+def _check_row(row: RowSettings, preset: Preset, corpus: TextSource, start: str) -> None:
+    """Refuse a row that cannot run."""
+    check_runnable(preset)
+    if row.train:
+        refuse_without_effect(corpus, preset)
+        _check_enough_text(row, corpus, preset)
+    if row.vectors:
+        WordVectors(start)  # which refuses what is no such file
 
 
 def _check_enough_text(row: RowSettings, corpus: TextSource, preset: Preset) -> None:

@@ -3,7 +3,6 @@
 import shutil
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import xxhash
@@ -16,11 +15,12 @@ from isotrope.evaluation.significance import resample
 from isotrope.post.flow import Flow
 from isotrope.post.names import post_step
 from isotrope.preset.preset import EncoderSettings
-from isotrope.store.files import Record, mark_of, remove
+from isotrope.store.files import mark_of, remove
 from isotrope.store.job import in_turn
 from isotrope.study.cell import DRAWS, METRICS, RESAMPLES, Cell
 from isotrope.study.columns import FALL
 from isotrope.study.measure import all_scores, projection, sample_of, unrelated_cosines
+from isotrope.study.record import CellResult, Measurement
 from isotrope.training.folder import KIND, RunFolder
 from isotrope.training.prepare import untrained
 from isotrope.training.processes import environment
@@ -31,7 +31,7 @@ from isotrope.types import Encoder
 SENTENCES_FOR_A_STEP = 20_000
 
 
-def run_cell(cell: Cell, console: Console | None = None) -> Record:
+def run_cell(cell: Cell, console: Console | None = None) -> CellResult:
     """Do what is left of a cell -> its record, ``result.json``.
 
     A killed cell goes on from its last checkpoint. A finished cell is only read. Two processes
@@ -42,34 +42,33 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
         job.begin()
         cell.numbers.mkdir(exist_ok=True)
         run = RunFolder(cell.folder / "run")
-        record = cell.record() or cell.finish(_result(cell, run, console))
+        result = cell.result() or _finish(cell, run, console)
         if mark_of(run.path) == KIND:
             remove(run.path)
-    return record
+    return result
 
 
-def _result(cell: Cell, run: RunFolder, console: Console | None) -> Record:
-    """What a cell's record holds; its numbers are written beside it."""
+def _finish(cell: Cell, run: RunFolder, console: Console | None) -> CellResult:
+    """Measure the cell, and write its result with the numbers beside it."""
     began = time.monotonic()
     measured = _train(cell, run, console) if cell.row.train else _measure_backbone(cell)
     pairs = cell.cosines()
     # with the draws, any two cells can be compared
     np.savez(cell.numbers / DRAWS, **resample(pairs, RESAMPLES))  # type: ignore[arg-type]
-    measured["seconds"]["cell"] = round(time.monotonic() - began, 1)  # since the last start
-    measured["data"]["tests"] = {
-        task: xxhash.xxh3_64_hexdigest(gold.tobytes()) for task, (gold, _) in pairs.items()
-    }
+
+    tests = {task: xxhash.xxh3_64_hexdigest(gold.tobytes()) for task, (gold, _) in pairs.items()}
+    seconds = round(time.monotonic() - began, 1)  # since the last start
+    measured = measured.model_copy(
+        update={
+            "data": {**measured.data, "tests": tests},
+            "seconds": {**measured.seconds, "cell": seconds},
+        }
+    )
     then = {"then": cell.row.then} if cell.row.then else {}
-    return {
-        "preset": Path(cell.row.preset).stem,
-        "seed": cell.seed,
-        "settings": {**cell.settings, **then},
-        "environment": environment(),
-        **measured,
-    }
+    return cell.finish(measured, {**cell.settings, **then}, environment())
 
 
-def _train(cell: Cell, run: RunFolder, console: Console | None) -> Record:
+def _train(cell: Cell, run: RunFolder, console: Console | None) -> Measurement:
     """Train the cell's model and measure it."""
     # by a process that was stopped since: what it held is not known
     trained_before = run.finished
@@ -100,14 +99,14 @@ def _train(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     seconds = round(selection.pop("seconds"), 1)
     if selection["best_score"] is not None:
         scores["dev"] = 100 * selection["best_score"]
-    return {
-        "scores": {**scores, **_uniformity_change(cell), "minutes": seconds / 60, **memory},
-        "data": {"corpus": finished["corpus"]},
-        "selection": selection,
-        "projection": projection(cell, encoder),
-        "in_batch": unrelated_cosines(encoder, run.sample),
-        "seconds": {"training": seconds},
-    }
+    return Measurement(
+        scores={**scores, **_uniformity_change(cell), "minutes": seconds / 60, **memory},
+        data={"corpus": finished["corpus"]},
+        selection=selection,
+        projection=projection(cell, encoder),
+        in_batch=unrelated_cosines(encoder, run.sample),
+        seconds={"training": seconds},
+    )
 
 
 def _uniformity_change(cell: Cell) -> dict[str, float]:
@@ -124,7 +123,7 @@ def _peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
-def _measure_backbone(cell: Cell) -> Record:
+def _measure_backbone(cell: Cell) -> Measurement:
     """Measure a model that is not trained."""
     settings = EncoderSettings(**{**cell.settings["encoder"], "backbone": cell.backbone})
     # another pooling would replace the trained head
@@ -135,7 +134,7 @@ def _measure_backbone(cell: Cell) -> Record:
     scores = all_scores(cell, encoder, backbone, cell.backbone)
     if cell.keep_model:
         save(backbone, cell.model)
-    return {"scores": scores, "projection": projection(cell, encoder), "data": {}, "seconds": {}}
+    return Measurement(scores=scores, projection=projection(cell, encoder))
 
 
 def with_post_step(encoder: Encoder, cell: Cell) -> Encoder:

@@ -153,9 +153,9 @@ def _finished_trials(plan: StudyPlan, row: SearchedRow) -> list[dict[str, Any]]:
     """A row's trials that have ended, each with its settings and what judged it."""
     finished: list[dict[str, Any]] = []
     for name, settings in zip(row.trial_rows(), row.trials, strict=True):
-        record = plan.cells[plan.rows[name][0]].record()
-        if record:
-            scores = record["scores"]
+        result = plan.cells[plan.rows[name][0]].result()
+        if result:
+            scores = result.scores
             judged = {judge: scores[judge] for judge in (DEV, SELF_MADE) if judge in scores}
             finished.append({"set": [*settings], **judged})
     return finished

@@ -32,6 +32,9 @@ class PairedTest:
     p_margin: float | None = None  # against a difference of the margin
     # the smallest true difference that so many seeds find with a power of 0.8
     detectable: float | None = None
+    # corrected for the number of comparisons
+    p_holm: float | None = None
+    p_margin_holm: float | None = None
 
 
 def paired_test(first: Sequence[float], second: Sequence[float], margin: float = 0.0) -> PairedTest:

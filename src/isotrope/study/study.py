@@ -11,12 +11,12 @@ from rich.console import Console
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.errors import Stopped, UserError, needs
-from isotrope.store.files import write_json
 from isotrope.store.job import Job
 from isotrope.study.analyse import study_record
 from isotrope.study.document import write_pages
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import StudyPaths, StudyPlan
+from isotrope.study.record import StudyRecord
 from isotrope.study.spec import Spec, read_study
 from isotrope.study.tuned import with_tuned
 
@@ -97,7 +97,7 @@ class Study:
     """
 
     folder: Path
-    record: Mapping[str, Any]
+    record: StudyRecord
     pages: Sequence[Path]
     failed: Mapping[str, str]
 
@@ -138,10 +138,10 @@ def write_study(plan: StudyPlan, failed: Mapping[str, str]) -> Study:
     record = study_record(plan, failed)
     try:
         figures = needs("report", "isotrope.study.figures")
-    except UserError as error:  # the tables stand without them
+    except UserError as error:  # the tables are complete without them
         plain_console(stderr=True).print(f"no figures: {error}")
-        record["figures"] = {}
     else:
-        record["figures"] = figures.draw(plan, record, output)
-    write_json(output / "study.json", record)
+        files = figures.draw(plan, record, output)
+        record = record.model_copy(update={"figures": files})
+    record.write(output)
     return Study(output, record, write_pages(record, output), failed)

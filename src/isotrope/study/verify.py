@@ -1,6 +1,5 @@
 """Does today's code give what a study's record says? One recorded cell is run again and compared."""
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ import torch
 
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError, check_known
-from isotrope.store.files import Record, read_record
 from isotrope.store.job import differences
 from isotrope.study.cell import without_paths
 from isotrope.study.columns import COST, SHAPE, shown
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import StudyPlan
+from isotrope.study.record import CellResult, Row, StudyRecord
 from isotrope.study.study import Options, paths_of, spec_with
 
 PRINTED = 0.005  # points that printed digits hide
@@ -73,21 +72,24 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCell:
-    """A cell of ``study.json``: its row there, and its seed."""
+    """A finished cell of ``study.json``."""
 
-    name: str  # "SimCSE, seed 0"
-    row: Record
-    seed: str
+    row: Row
+    seed: int
+
+    def __str__(self) -> str:
+        """As the log calls it: "SimCSE, seed 0"."""
+        return f"{self.row.label}, seed {self.seed}"
 
     @property
     def key(self) -> str:
         """The checksum of all that decided its result."""
-        return str(self.row["cells"][self.seed])
+        return self.row.cells[self.seed]
 
     @property
     def scores(self) -> dict[str, float]:
         """Column -> its recorded score."""
-        return dict(self.row["scores"][self.seed])
+        return self.row.scores[self.seed]
 
 
 def verify(
@@ -111,31 +113,27 @@ def verify(
         UserError: the folder has no records, or not this cell; the cell was trained on another kind
             of device; or as in `isotrope.study.study`.
     """
-    record = read_record(
-        Path(options["output"]) / "study.json",
-        {"rows": list, "cells": dict},
-        "name the --output of a study that has run",
-    )
+    record = StudyRecord.read(Path(options["output"]))
     recorded = _recorded_cell(record, cell, seed)
     _check_device(recorded, record)
     with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
         options |= {
             "output": folder,
-            "seeds": int(recorded.seed) + 1,
-            "rows": [recorded.row["base"]],
+            "seeds": recorded.seed + 1,
+            "rows": [recorded.row.base],
         }
         result = _run_again(file, recorded, options)
-    return compared(recorded.name, record, recorded.key, recorded.scores, result)
+    return compared(recorded, record, result)
 
 
-def _recorded_cell(record: Record, name: str, seed: int) -> RecordedCell:
+def _recorded_cell(record: StudyRecord, name: str, seed: int) -> RecordedCell:
     """The finished cell of this name, or one that the seed draws; teachers are not among them."""
     cells: dict[str, RecordedCell] = {}
-    for row in record["rows"]:
-        if row["kind"] != "teacher":
-            for number in row["scores"]:
-                label = f"{row['label']}, seed {number}"
-                cells[label] = RecordedCell(label, row, number)
+    for row in record.rows:
+        if row.kind != "teacher":
+            for number in row.scores:
+                cell = RecordedCell(row, number)
+                cells[str(cell)] = cell
     if not name:
         names = [*cells] or ["of a finished run"]
         name = names[np.random.default_rng(seed).integers(len(names))]
@@ -143,26 +141,25 @@ def _recorded_cell(record: Record, name: str, seed: int) -> RecordedCell:
     return cells[name]
 
 
-def _check_device(cell: RecordedCell, record: Record) -> None:
+def _check_device(cell: RecordedCell, record: StudyRecord) -> None:
     """Refuse a cell that was trained on a GPU where there is none, and the other way round."""
-    environment = record["environments"][record["cells"][cell.key]["environment"]]
-    on_gpu = bool(environment.get("gpus"))
-    if cell.row["kind"] != "row" or on_gpu == torch.cuda.is_available():
+    on_gpu = bool(record.environment_of(cell.key).get("gpus"))
+    if cell.row.kind != "row" or on_gpu == torch.cuda.is_available():
         return
     trained = "on a GPU" if on_gpu else "without a GPU"
     where = "with a GPU"
     if not on_gpu:
         where = "without a GPU, or with CUDA_VISIBLE_DEVICES set to nothing"
     raise UserError(
-        f"{cell.name} was trained {trained}, where dropout draws other numbers",
+        f"{cell} was trained {trained}, where dropout draws other numbers",
         f"verify it on a machine {where}, or name a cell that was not trained, with --cell",
         "other-device",
     )
 
 
-def _run_again(file: str | Path, cell: RecordedCell, options: Options) -> Record:
-    """Run the cell with all that it needs -> its ``result.json``."""
-    label = cell.row["label"]
+def _run_again(file: str | Path, cell: RecordedCell, options: Options) -> CellResult:
+    """Run the cell with all that it needs."""
+    label = cell.row.label
     plan = StudyPlan(
         spec_with(file, options),
         paths_of(options),
@@ -170,16 +167,17 @@ def _run_again(file: str | Path, cell: RecordedCell, options: Options) -> Record
         options.get("sweep"),
         options.get("overrides", ()),
     )
-    key = plan.rows[label][int(cell.seed)]
+    key = plan.rows[label][cell.seed]
     _keep_needed(plan, key)
     console = options.get("console") or plain_console()
-    if failed := run_plan(plan, options.get("workers", 1), console):
+    failed = run_plan(plan, options.get("workers", 1), console)
+    result = plan.cells[key].result()
+    if result is None:
         raise UserError(
-            f"{cell.name} failed: {failed[key]}",
+            f"{cell} failed: {failed[key]}",
             "give the options that the study was run with",
             "cell-failed",
         )
-    result: Record = json.loads(json.dumps(plan.cells[key].record()))
     return result
 
 
@@ -192,24 +190,20 @@ def _keep_needed(plan: StudyPlan, key: str) -> None:
     plan.cells = {key: cell for key, cell in plan.cells.items() if key in needed}
 
 
-def compared(
-    cell: str, record: Record, key: str, then: Mapping[str, float], result: Record
-) -> Verification:
-    """A recorded cell, its key and its scores beside the ``result.json`` of the same cell today."""
-    recorded = record["cells"][key]
-    machine = record["environments"][recorded["environment"]]
-    machine_now = result["environment"]
+def compared(cell: RecordedCell, record: StudyRecord, result: CellResult) -> Verification:
+    """A recorded cell beside the result of the same cell today."""
+    machine = record.environment_of(cell.key)
+    machine_now = result.environment
     same_machine = _deciding(machine, machine) == _deciding(machine_now, machine)
 
-    settings = record["settings"][recorded["settings"]]
-    changed = differences(settings, without_paths(result["settings"]))
-    if not changed and result["key"] != key:
+    changed = differences(record.settings_of(cell.key), without_paths(result.settings))
+    if not changed and result.key != cell.key:
         changed = ["other text, pairs, model files or tasks"]
     changed += differences(machine, _in_terms_of(machine_now, machine))
     return Verification(
-        cell,
-        {column: score for column, score in then.items() if column not in COST},
-        result["scores"],
+        str(cell),
+        {column: score for column, score in cell.scores.items() if column not in COST},
+        result.scores,
         PRINTED if same_machine else PRINTED * ELSEWHERE,
         changed,
     )

@@ -1,0 +1,94 @@
+"""The page of the quickstart: that of `improve`, with the scores of all models before it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any, Self
+
+from pydantic import BaseModel
+
+from isotrope.evaluation.verdict import Verdict
+from isotrope.improvement.page import choice_page
+from isotrope.quickstart.questions import FIRST, MRR, WHITENED
+from isotrope.report.examples import SearchChanges, examples_table
+from isotrope.report.page import Page
+from isotrope.report.tables import Table
+
+COLUMNS = (MRR, WHITENED, FIRST)
+
+
+class QuickstartResult(BaseModel):
+    """``result.json`` of a quickstart."""
+
+    model: str  # the raw one
+    choices: dict[str, str]  # row of the table -> what `improve` chose for it
+    verdict: Verdict  # on the good model
+    raw: Verdict  # on the raw model
+    documents: int
+    questions: int
+    seed: int
+    steps: int  # of each training
+    table: dict[str, dict[str, float]]  # model -> its scores
+    shown: SearchChanges
+    improved: dict[str, Any]  # the record of `improve` for the good model
+    seconds: float
+    environment: dict[str, Any]
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """From ``result.json``."""
+        return cls.model_validate(record)
+
+    @property
+    def improved_row(self) -> str:
+        """The row of the good model after `improve`."""
+        return f"improve {self.verdict.before}"
+
+
+def advice(record: Mapping[str, Any]) -> str:
+    """The sentence for a reader who reads only one."""
+    result = QuickstartResult.of(record)
+    if result.verdict.word != "better":
+        return "Keep the old model: the new one was not found to be better."
+    count = result.questions
+    old = round(count * result.table[result.verdict.before][FIRST])
+    new = round(count * result.table[result.improved_row][FIRST])
+    return (
+        f"Use the new model: it finds the right page first for {new} of {count} questions, "
+        f"the old one for {old}."
+    )
+
+
+def quickstart_page(record: Mapping[str, Any]) -> Page:
+    """What to do, the scores of all models, and the page of `improve` for the good model."""
+    result = QuickstartResult.of(record)
+    raw = result.raw
+    page = choice_page(result.improved)
+    return replace(
+        page,
+        title=f"Quickstart: {result.verdict.before} for {result.documents:,} pages about commands",
+        lead=[
+            advice(record),
+            f"{result.questions:,} questions, each written for a page by its authors, searched all "
+            "pages. No model was trained on them or chosen by them.",
+            f"The raw model: {raw.word}: {raw.evidence}. {raw.advice}",
+        ],
+        verdict=result.verdict,
+        tables=[*quickstart_tables(record), *page.tables],
+        switch=page.switch if result.verdict.word == "better" else None,
+    )
+
+
+def quickstart_tables(record: Mapping[str, Any]) -> list[Table]:
+    """How well each model finds the right page, and what some questions found before and after."""
+    result = QuickstartResult.of(record)
+    rows: list[list[str]] = []
+    for name, scores in result.table.items():
+        label = f"{name}: {result.choices[name]}" if name in result.choices else name
+        # `improve` may have whitened its model.
+        cells = [f"{100 * scores[key]:.2f}" if key in scores else "included" for key in COLUMNS]
+        rows.append([label, *cells])
+    title = f"{result.questions:,} questions search {result.documents:,} pages, × 100"
+    tables = [Table(title, ["", *COLUMNS], rows)]
+    if result.shown.told:
+        tables.append(examples_table(asdict(result.shown), between=" · "))
+    return tables
