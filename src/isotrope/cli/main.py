@@ -192,8 +192,8 @@ def _usage_line(error: typer.TyperException) -> str:
 
 def _disk_line(error: OSError) -> str:
     if error.errno in FULL:
-        place = f" ({error.filename})" if error.filename else ""
-        return f"no space left on the disk{place}: free some, then go on"
+        file = f" ({error.filename})" if error.filename else ""
+        return f"no space left on the disk{file}: free some, then go on"
     if error.filename is None:
         raise error
     return f"{error.filename} cannot be used ({error.strerror}): check its name and the file"

@@ -25,7 +25,7 @@ def list_presets() -> None:
     from isotrope.preset.tables import preset_descriptions
 
     descriptions = preset_descriptions()
-    published = [name for name in descriptions if any(of in name for of in MODELS_OF_PAPERS)]
+    published = [name for name in descriptions if any(model in name for model in MODELS_OF_PAPERS)]
     others = [name for name in descriptions if name not in (*FIRST, *published)]
     groups = {
         "to begin with": FIRST,

@@ -214,10 +214,10 @@ def row_names(file: str, words: Sequence[str], **files: Any) -> list[str]:
     if not words:
         return []
     spec = read_study(file, files)
-    known = {*spec.reference}
+    row_labels = {*spec.reference}
     for entry in expand_rows(spec).values():
-        known |= {entry.label, entry.base}
+        row_labels |= {entry.label, entry.base}
     names: list[str] = []
     for word in words:
-        names += [word] if word in known else [part.strip() for part in word.split(",")]
+        names += [word] if word in row_labels else [name.strip() for name in word.split(",")]
     return names

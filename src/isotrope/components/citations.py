@@ -135,7 +135,9 @@ class Described:
     @property
     def citation(self: Any) -> str:
         """The BibTeX entries of the methods, and isotrope's own."""
-        classes = [type(_with_options(part)) for part in (*self.parts, *self.teachers.values())]
+        classes = [
+            type(_with_options(component)) for component in (*self.parts, *self.teachers.values())
+        ]
         keys = cited_keys(classes)
         if self.narrow:
             keys.append(MATRYOSHKA)

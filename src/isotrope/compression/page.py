@@ -74,8 +74,8 @@ def _task_row(task: TaskScores) -> list[str]:
     ]
 
 
-def _change(found: Comparison) -> str:
-    return f"{signed(found.difference)} ({signed(found.low)} … {signed(found.high)})"
+def _change(comparison: Comparison) -> str:
+    return f"{signed(comparison.difference)} ({signed(comparison.low)} … {signed(comparison.high)})"
 
 
 def cost_table(result: CompressionResult) -> Table:
@@ -97,9 +97,9 @@ def cost_table(result: CompressionResult) -> Table:
 
 def _size_row(name: str, sizes: "list[int] | list[int | None]") -> list[str]:
     teacher, student = sizes
-    shown = [f"{size / 1e6:.1f}" if size else "not measured" for size in sizes]
+    megabytes = [f"{size / 1e6:.1f}" if size else "not measured" for size in sizes]
     share = f"{100 * student / teacher:.0f} %" if teacher and student else ""
-    return [name, *shown, share]
+    return [name, *megabytes, share]
 
 
 def kept_line(result: CompressionResult) -> str:
@@ -169,9 +169,9 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
 def _distances_figure(result: CompressionResult) -> PageFigure:
     bars = {}
     for task in result.tasks():
-        found = task.to_teacher
+        comparison = task.to_teacher
         name = SHORT_NAMES.get(task.name, task.name)
-        bars[name] = (found.difference, found.low, found.high)
+        bars[name] = (comparison.difference, comparison.low, comparison.high)
     caption = "The student's points less its teacher's; the line is the 95 % interval."
     title = "How far the student is from its teacher"
     return PageFigure("kept", title, interval_bars(bars), caption)

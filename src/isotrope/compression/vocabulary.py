@@ -95,8 +95,10 @@ def cut_alone(
 def cut_first(teacher: str, count: int, source: TextSource, console: Console) -> str:
     """The same in the cache, to begin a training with: its folder."""
     smaller = _cut(teacher, count, source, console)
-    place = cache_folder("models", model_checksum(smaller.model))
-    folder = cached(place, lambda draft: save_model(smaller.model, draft / MODEL, smaller.card))
+    cache_path = cache_folder("models", model_checksum(smaller.model))
+    folder = cached(
+        cache_path, lambda draft: save_model(smaller.model, draft / MODEL, smaller.card)
+    )
     return str(folder / MODEL)
 
 
@@ -112,10 +114,10 @@ def _cut(teacher: str, count: int, source: TextSource, console: Console) -> _Sma
 
     with watch("counting tokens", console):
         counts = token_counts(model, (document.text for document in documents.each()))
-    model, kept = keep_tokens(model, count, counts)
+    model, kept_ids = keep_tokens(model, count, counts)
 
     occurring = int(counts.sum())
-    lost = int(occurring - counts[kept].sum()) / max(1, occurring)
+    lost = int(occurring - counts[kept_ids].sum()) / max(1, occurring)
     lost_line = (
         f"of {occurring:,} tokens in your documents {100 * lost:.2g} % are read in smaller pieces"
     )

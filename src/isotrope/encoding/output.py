@@ -230,12 +230,12 @@ def parse_destination(output: str | Path) -> Destination:
 
 
 def _remote_destination(url: str, ending: str) -> Destination:
-    shown = without_secrets(url)
-    if shown.startswith(("http://", "https://")):
-        problem = f"output {shown} is a web address, which cannot be written to"
+    shown_url = without_secrets(url)
+    if shown_url.startswith(("http://", "https://")):
+        problem = f"output {shown_url} is a web address, which cannot be written to"
         raise UserError(problem, "name an object store (s3://, …)", "read-only-url")
     if ending == SUFFIX:
-        problem = f"output {shown} is a file: behind a URL only a folder grows safely"
+        problem = f"output {shown_url} is a file: behind a URL only a folder grows safely"
         raise UserError(problem, "end it in /", "remote-file")
     folder = cache_folder("outputs", xxhash.xxh3_64_hexdigest(url.encode()))
-    return Destination(shown, folder, url=url)
+    return Destination(shown_url, folder, url=url)

@@ -109,8 +109,8 @@ def read_batches(source: TextSource, keep: Sequence[str] = ()) -> Iterator[RowBa
     A blank line or a null is the empty text. Columns of Arrow and Parquet stay as they are.
     """
     for file in source.files:
-        read = _read_parquet if file.format == ".parquet" else _read_values
-        yield from read(file, source.text_column, keep)
+        reader = _read_parquet if file.format == ".parquet" else _read_values
+        yield from reader(file, source.text_column, keep)
 
 
 def _read_parquet(

@@ -254,6 +254,6 @@ def _hits(ranking: Ranking, store: VectorStore) -> list[list[Hit]]:
     columns = (ranking.rows.tolist(), ranking.similarities.tolist(), ranking.scores.tolist())
     hits = []
     for rows, similarities, scores in zip(*columns, strict=True):
-        found = zip(rows, similarities, scores, strict=True)
-        hits.append([Hit(row, near, score, fields[row]) for row, near, score in found])
+        ranked = zip(rows, similarities, scores, strict=True)
+        hits.append([Hit(row, near, score, fields[row]) for row, near, score in ranked])
     return hits

@@ -84,8 +84,12 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> St
 
 def _finished(plan: StudyPlan) -> dict[str, CellResult]:
     """Key -> record of each finished cell."""
-    results = {key: cell.result() for key, cell in plan.cells.items()}
-    return {key: result for key, result in results.items() if result}
+    finished: dict[str, CellResult] = {}
+    for key, cell in plan.cells.items():
+        result = cell.result()
+        if result:
+            finished[key] = result
+    return finished
 
 
 def _rows(plan: StudyPlan, finished: Results, failed: Mapping[str, str]) -> list[Row]:
@@ -147,9 +151,11 @@ def _shown_columns(spec: Spec, rows: Sequence[Row]) -> list[str]:
 def _baseline(plan: StudyPlan) -> str:
     """The row that the file names, if it is run; else the first that is trained; else the first."""
     name = plan.spec.run.baseline
-    named = [label for label, entry in plan.entries.items() if name in (label, entry.base)]
-    trained = [label for label, entry in plan.entries.items() if entry.row.train]
-    return [*named, *trained, *plan.entries][0]
+    entries = plan.entries.items()
+    matching = [label for label, entry in entries if name in (label, entry.base)]
+    trained = [label for label, entry in entries if entry.row.train]
+    candidates = [*matching, *trained, *plan.entries]
+    return candidates[0]
 
 
 def _compared_with(baseline: str, plan: StudyPlan) -> list[str]:
@@ -358,10 +364,11 @@ def _corrected(comparisons: Sequence[C]) -> list[C]:
     p_margin: list[float | None] = []
     p_pairs: list[float | None] = []
     for comparison in comparisons:
-        seeds, pairs = comparison.seeds, comparison.pairs
-        p.append(seeds.p if seeds and not comparison.same else None)
-        p_margin.append(seeds.p_margin if seeds and not comparison.same else None)
-        p_pairs.append(pairs.p if pairs and not comparison.same else None)
+        seeds = None if comparison.same else comparison.seeds
+        pairs = None if comparison.same else comparison.pairs
+        p.append(seeds.p if seeds else None)
+        p_margin.append(seeds.p_margin if seeds else None)
+        p_pairs.append(pairs.p if pairs else None)
 
     corrections = zip(comparisons, holm(p), holm(p_margin), holm(p_pairs), strict=True)
     return [comparison.corrected(*values) for comparison, *values in corrections]

@@ -50,7 +50,9 @@ def sts_scores(result: Mapping[str, Any]) -> dict[str, float]:
     """Judged tasks (``before`` or ``after`` of a run) -> points. "Avg." is the mean of the tasks
     that were judged.
     """
-    points = {column_of(task): 100 * score for task, score in main_scores("sts", result).items()}
+    points: dict[str, float] = {}
+    for task, score in main_scores("sts", result).items():
+        points[column_of(task)] = 100 * score
     return _with_average(points, "Avg.") if points else {}
 
 
@@ -79,7 +81,8 @@ def _ranking_scores(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _with_average(points: dict[str, float], name: str) -> dict[str, float]:
-    return points | {name: sum(points.values()) / len(points)}
+    average = sum(points.values()) / len(points)
+    return points | {name: average}
 
 
 def shown(column: str, value: float) -> str:

@@ -65,7 +65,9 @@ class ModelShape:
     @property
     def layer_weights(self) -> int:
         """The weights that every token meets."""
-        return self.layers * (4 * self.width**2 + 2 * self.width * self.inner)
+        attention = 4 * self.width**2
+        feed_forward = 2 * self.width * self.inner
+        return self.layers * (attention + feed_forward)
 
     @property
     def weights(self) -> int:
@@ -202,6 +204,11 @@ class RowCost:
     seconds: float  # of the unfinished cells
     memory: float  # bytes, of the largest cell
 
+    def table_cells(self) -> list[str]:
+        """As a row of the table."""
+        hours, memory = _hours(self.seconds), _gigabytes(self.memory)
+        return [self.label, str(self.cells), str(self.unfinished), hours, memory]
+
 
 @dataclass(frozen=True, slots=True)
 class StudyCost:
@@ -217,16 +224,7 @@ class StudyCost:
 
     def table(self) -> Table:
         """The estimate as a table: cells, unfinished ones, hours, memory."""
-        rows = [
-            [
-                row.label,
-                str(row.cells),
-                str(row.unfinished),
-                _hours(row.seconds),
-                _gigabytes(row.memory),
-            ]
-            for row in self.rows
-        ]
+        rows = [row.table_cells() for row in self.rows]
         total = f"All: about {duration(self.seconds)} with one worker"
         notes = [
             f"{total}, {_gigabytes(self.memory)} GB of memory for the largest cell, and "
@@ -319,8 +317,8 @@ class Estimate:
             memory = self._training_memory(cell, shape, train)
             checkpoints = float(CHECKPOINTS * CHECKPOINT_BYTES * shape.weights)
             self._add_teachers(cell, train)
-        kept = WEIGHT_BYTES * shape.weights if cell.keep_model else 0.0
-        return CellCost(seconds, memory, kept + _numbers_size(cell), checkpoints)
+        model_size = WEIGHT_BYTES * shape.weights if cell.keep_model else 0.0
+        return CellCost(seconds, memory, model_size + _numbers_size(cell), checkpoints)
 
     def _training(self, cell: Cell, shape: ModelShape, train: TrainSettings) -> float:
         """Seconds of the steps, of the teachers that read every batch, and of the evaluations."""
@@ -329,9 +327,9 @@ class Estimate:
         tokens = texts * self._tokens(cell, train.max_length)
         passes = trained_passes(cell.settings)
         seconds = self.speed.training(shape, passes * tokens, steps * passes / 2)
-        for teacher, table in cell.settings["teachers"].items():
+        for table in cell.settings["teachers"].values():
             if table.get("live"):
-                for model in cell.settings["teachers"][teacher]["models"]:
+                for model in table["models"]:
                     seconds += self.speed.encoding(self._shape(model), tokens)
         return seconds + steps / train.eval_steps * self._selecting(cell, shape, train)
 
@@ -351,15 +349,20 @@ class Estimate:
     def _judging(self, cell: Cell, shape: ModelShape) -> float:
         """Seconds of the test pairs and of the further suites."""
         sentences = JUDGED_SENTENCES[cell.run.test]
-        sentences += sum(SUITE_SENTENCES[suite] for suite in cell.run.suites)
+        for suite in cell.run.suites:
+            sentences += SUITE_SENTENCES[suite]
         seconds = self.speed.encoding(shape, sentences * self._tokens(cell, 512))
-        return seconds + (CLASSIFIER_SECONDS if "transfer" in cell.run.suites else 0.0)
+        if "transfer" in cell.run.suites:
+            seconds += CLASSIFIER_SECONDS
+        return seconds
 
     def _training_memory(self, cell: Cell, shape: ModelShape, train: TrainSettings) -> float:
         """Bytes of weights, optimizer and activations at a step with the longest texts."""
         peers = cell.settings.get("peers", {})
         second = any(peer.get("kind", label) == "trained" for label, peer in peers.items())
-        states = STATE_BYTES * shape.weights * (2 if second else 1)
+        states = STATE_BYTES * shape.weights
+        if second:
+            states *= 2
         states += WEIGHT_BYTES * shape.weights * (len(peers) - second)
 
         together = train.batch_size * cell.settings["views"].get("passes", 2)
@@ -397,12 +400,14 @@ class Estimate:
     def _tokens(self, cell: Cell, length: int) -> float:
         """Tokens that a model reads of a text, on the average."""
         words: tuple[int, ...] = self._words(cell.corpus)
-        return float(np.mean([min(2 + TOKENS_A_WORD * count, length) for count in words]))
+        tokens = 2 + TOKENS_A_WORD * np.array(words)
+        return float(np.minimum(tokens, length).mean())
 
 
 def _words_a_text(corpus: Any) -> tuple[int, ...]:
     texts = corpus.texts()
-    rows = np.asarray(evenly(len(texts), min(SAMPLED, len(texts))))
+    count = min(SAMPLED, len(texts))
+    rows = np.asarray(evenly(len(texts), count))
     return tuple(len(text.split()) for text in texts.texts(rows))
 
 

@@ -110,12 +110,18 @@ def _introduction(record: StudyRecord) -> list[str]:
 
 
 def _page_figures(figures: Mapping[str, str], folder: Path) -> list[PageFigure]:
-    paths = {name: folder / file for name, file in figures.items()}
-    return [PageFigure(path.stem, name, path.read_text("utf-8")) for name, path in paths.items()]
+    page_figures: list[PageFigure] = []
+    for name, file in figures.items():
+        path = folder / file
+        page_figures.append(PageFigure(path.stem, name, path.read_text("utf-8")))
+    return page_figures
 
 
 def _unfinished_table(record: StudyRecord) -> Table:
-    rows = [[row.label, str(seed), why] for row in record.rows for seed, why in row.failed.items()]
+    rows: list[list[str]] = []
+    for row in record.rows:
+        for seed, why in row.failed.items():
+            rows.append([row.label, str(seed), why])
     return Table("Not finished", ["row", "seed", "why"], rows)
 
 
@@ -224,10 +230,10 @@ def _scale(record: StudyRecord) -> str:
 def _seed_count(record: StudyRecord) -> str:
     counts = {len(row.scores) for row in record.rows if row.kind == "row"} - {0}
     counts = counts or {record.scale.seeds}
-    fewest, most = min(counts), max(counts)
-    if fewest < most:
-        return f"{fewest} to {most} seeds"
-    return "one seed" if most == 1 else f"{most} seeds"
+    smallest, largest = min(counts), max(counts)
+    if smallest < largest:
+        return f"{smallest} to {largest} seeds"
+    return "one seed" if largest == 1 else f"{largest} seeds"
 
 
 def score_table(record: StudyRecord) -> Table:

@@ -56,8 +56,8 @@ def _title(settings: FigureSettings) -> str:
     return f"{settings.title} (after {settings.source})" if settings.source else settings.title
 
 
-def _color(place: int) -> str:
-    return SERIES[place % len(SERIES)]
+def _color(number: int) -> str:
+    return SERIES[number % len(SERIES)]
 
 
 def bars_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
@@ -175,8 +175,11 @@ def _mean_curve(plan: StudyPlan, row: Row, column: str) -> dict[int, float]:
             curves.append({record["step"]: scale * record[name] for record in logged})
     if not curves:
         return {}
-    steps = sorted(set.intersection(*map(set, curves)))
-    return {step: float(np.mean([curve[step] for curve in curves])) for step in steps}
+    common_steps = set.intersection(*map(set, curves))
+    means: dict[int, float] = {}
+    for step in sorted(common_steps):
+        means[step] = float(np.mean([curve[step] for curve in curves]))
+    return means
 
 
 def plane_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
@@ -185,18 +188,18 @@ def plane_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings)
     """
     column = settings.columns[0]
     figure, axes = new_figure(2.9, 5.4)
-    shown = 0
+    count = 0
     for row in rows:
         alignment, uniformity = row.mean("alignment"), row.mean("uniformity")
         if alignment is None or uniformity is None:
             continue
-        place = (uniformity.value, alignment.value)
+        point = (uniformity.value, alignment.value)
         score = row.mean(column)
         name = f"{row.label} {score.value:.2f}" if score else row.label
-        color = _color(shown)
-        axes.plot(*place, "o", color=color)
-        axes.annotate(name, place, (6, 4), textcoords="offset points", color=color)
-        shown += 1
+        color = _color(count)
+        axes.plot(*point, "o", color=color)
+        axes.annotate(name, point, (6, 4), textcoords="offset points", color=color)
+        count += 1
     axes.margins(0.25)
     axes.set(xlabel=UNITS["uniformity"], ylabel=UNITS["alignment"])
     return figure
@@ -213,12 +216,12 @@ def cosines_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSetting
         if not bands:
             continue
         labels = [*bands]
-        for place, cosines in enumerate(bands.values()):
+        for band, cosines in enumerate(bands.values()):
             if not len(cosines):
                 continue
             low, middle, high = np.quantile(cosines, [0.1, 0.5, 0.9])
-            y = place + 0.7 * (i + 0.5) / len(rows)
-            label = row.label if place == 0 else ""
+            y = band + 0.7 * (i + 0.5) / len(rows)
+            label = row.label if band == 0 else ""
             axes.hlines(y, low, high, color=_color(i), label=label)
             axes.plot(middle, y, "o", color=_color(i))
     axes.set_yticks(np.arange(len(labels)) + 0.35, labels)
@@ -267,9 +270,9 @@ def projection_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSett
             if result.projection:
                 projections[row.label] = result.projection
     figure = Figure(figsize=(2.6 * max(1, len(projections)), 2.9))
-    for place, (label, points) in enumerate(projections.items()):
-        axes = figure.add_subplot(1, len(projections), place + 1)
-        axes.plot(*np.transpose(points), ".", color=_color(place), ms=3)
+    for i, (label, points) in enumerate(projections.items()):
+        axes = figure.add_subplot(1, len(projections), i + 1)
+        axes.plot(*np.transpose(points), ".", color=_color(i), ms=3)
         axes.add_patch(Circle((0, 0), 1, fill=False, color=RULE))
         axes.set(title=label, aspect="equal", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
     return figure
@@ -277,7 +280,8 @@ def projection_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSett
 
 def _finished_cells(plan: StudyPlan, row: Row) -> list[Cell]:
     """The row's cells that have their numbers."""
-    return [plan.cells[key] for seed, key in row.cells.items() if seed in row.scores]
+    keys = [row.cells[seed] for seed in row.scores]
+    return [plan.cells[key] for key in keys]
 
 
 def _results(plan: StudyPlan, row: Row) -> list[CellResult]:

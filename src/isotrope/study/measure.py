@@ -77,8 +77,10 @@ def document_scores(cell: Cell, encoder: Encoder) -> dict[str, float]:
     """The mean over the tasks that the study's documents allow, in points."""
     if cell.documents is None:
         return {}
-    tasks = make_document_tasks([*cell.documents.documents().each()]).tasks
-    return {SELF_MADE: 100 * float(np.mean([task.score(encoder).mean() for task in tasks]))}
+    documents = [*cell.documents.documents().each()]
+    tasks = make_document_tasks(documents).tasks
+    scores = [task.score(encoder).mean() for task in tasks]
+    return {SELF_MADE: 100 * float(np.mean(scores))}
 
 
 def all_suite_scores(
@@ -161,7 +163,8 @@ def projection(cell: Cell, encoder: Encoder) -> list[list[float]]:
     """
     if not cell.run.positives:
         return []
-    vectors = unit(np.asarray(encoder.encode(sample_of(cell).texts(SHOWN_SENTENCES))))  # (n, D)
+    sentences = sample_of(cell).texts(SHOWN_SENTENCES)
+    vectors = unit(np.asarray(encoder.encode(sentences)))  # (n, D)
     directions = np.linalg.svd(vectors, full_matrices=False)[2][:2]  # (2, D)
     plane = vectors @ directions.T
     signs = np.where(plane.sum(axis=0) < 0, -1, 1)
@@ -170,6 +173,7 @@ def projection(cell: Cell, encoder: Encoder) -> list[list[float]]:
 
 def unrelated_cosines(encoder: Encoder, texts: list[str]) -> list[int]:
     """How many cosines of unrelated sentences fall into each of `BINS` bins from -1 to 1."""
-    vectors = unit(np.asarray(encoder.encode(texts[:SHOWN_SENTENCES])))
-    cosines = np.clip(pair_cosines(vectors), -1, 1)
-    return np.histogram(cosines, BINS, (-1, 1))[0].tolist()  # type: ignore[no-any-return]
+    vectors = np.asarray(encoder.encode(texts[:SHOWN_SENTENCES]))
+    cosines = pair_cosines(unit(vectors))
+    counts, _ = np.histogram(np.clip(cosines, -1, 1), BINS, (-1, 1))
+    return counts.tolist()  # type: ignore[no-any-return]

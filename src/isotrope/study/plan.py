@@ -79,7 +79,8 @@ class StudyPlan:
     @property
     def corpora(self) -> list[TextSource]:
         """All text that cells learn from."""
-        return [*{id(cell.corpus): cell.corpus for cell in self.cells.values()}.values()]
+        by_id = {id(cell.corpus): cell.corpus for cell in self.cells.values()}
+        return list(by_id.values())
 
     def _check_common_settings(self) -> None:
         """Refuse a setting that no row's preset has. The study's own may be for a row left out."""
@@ -294,8 +295,8 @@ class StudyPlan:
         if not row.scale:
             return overrides
         train = self.inputs.preset(row.preset, overrides).train
-        whole = self.spec.run.sentences or len(corpus.texts())
-        share = 1.0 if row.sentences is None else row.sentences / whole
+        total = self.spec.run.sentences or len(corpus.texts())
+        share = 1.0 if row.sentences is None else row.sentences / total
         shrunk = [
             f"{key}={max(1, round(share * getattr(train, key.removeprefix('train.'))))}"
             for key in row.scale
@@ -309,7 +310,8 @@ class StudyPlan:
         return reference
 
     def _folder(self, row: RowSettings, seed: int, key: str) -> Path:
-        return self.paths.output / "cells" / f"{Path(row.preset).stem}-seed-{seed}-{key[:8]}"
+        name = f"{Path(row.preset).stem}-seed-{seed}-{key[:8]}"
+        return self.paths.output / "cells" / name
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,8 +455,8 @@ def has_component(override: str, preset: Preset) -> bool:
     """Whether a ``key`` or ``key=value`` is of the run as a whole, or of a component that the
     preset has.
     """
-    stage, _, rest = override.partition("=")[0].strip().partition(".")
-    label = rest.split(".")[0]
+    stage, _, path = override.partition("=")[0].strip().partition(".")
+    label = path.split(".")[0]
     if stage == READING:
         return preset.pairs is not None
     if stage not in STAGES:

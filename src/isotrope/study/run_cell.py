@@ -112,7 +112,9 @@ def _train(cell: Cell, run: RunFolder, console: Console | None) -> Measurement:
 def _uniformity_change(cell: Cell) -> dict[str, float]:
     """From the first evaluation of the training to the last."""
     uniformity = [record["uniformity"] for record in cell.metrics() if "uniformity" in record]
-    return {FALL: uniformity[-1] - uniformity[0]} if len(uniformity) > 1 else {}
+    if len(uniformity) < 2:
+        return {}
+    return {FALL: uniformity[-1] - uniformity[0]}
 
 
 def _peak_memory() -> float:

@@ -143,7 +143,9 @@ def _searched_row(spec: Spec, search: SearchSettings, label: str) -> SearchedRow
 
 def _trial_study(spec: Spec, searched: Iterable[SearchedRow], documents: tuple[str, ...]) -> Spec:
     """The study whose rows are the trials. Its test pairs are not read."""
-    rows = {name: row for one in searched for name, row in one.trial_rows().items()}
+    rows: dict[str, RowSettings] = {}
+    for searched_row in searched:
+        rows |= searched_row.trial_rows()
     test = "dev-half" if spec.run.test == "dev-half" else "none"
     run = spec.run.model_copy(update={"baseline": "", "test": test, "documents": documents})
     return spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}})
@@ -180,8 +182,8 @@ def draw_trials(
     generator = np.random.default_rng(seed)
     trials: dict[tuple[str, ...], None] = {}
     for _ in range(100 * count):
-        drawn = {key: _draw(values, generator) for key, values in space.items()}
-        trials[tuple(f"{key}={json.dumps(value)}" for key, value in drawn.items())] = None
+        values_by_key = {key: _draw(values, generator) for key, values in space.items()}
+        trials[tuple(f"{key}={json.dumps(value)}" for key, value in values_by_key.items())] = None
         if len(trials) == count:
             break
     return tuple(trials)

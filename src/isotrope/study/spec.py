@@ -212,11 +212,11 @@ def _claims_of_each(claims: dict[str, Claim]) -> dict[str, Claim]:
 
 def _claim_for(claim: Claim, name: str) -> Claim:
     """The claim with ``name`` in place of every {}."""
-    named = {
+    changes = {
         field: getattr(claim, field).replace("{}", name)
         for field in ("better", "than", "text", "source")
     }
-    return claim.model_copy(update=named)
+    return claim.model_copy(update=changes)
 
 
 class FigureSettings(_Table):
@@ -355,8 +355,8 @@ def _check_tuned_teachers(spec: Spec) -> None:
     trained = [label for label, row in spec.rows.items() if row.train]
     for label, teacher in spec.teachers.items():
         if teacher.tuned:
-            what = f"study {spec.name}: the trained row teachers.{label}.tuned ="
-            check_known(what, teacher.tuned, trained)
+            where = f"study {spec.name}: the trained row teachers.{label}.tuned ="
+            check_known(where, teacher.tuned, trained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,9 +396,9 @@ def _with_named_files(spec: Spec) -> Spec:
     }
     figures: dict[str, FigureSettings] = {}
     for label, figure in spec.figures.items():
-        shown = tuple(row for row in figure.rows if row not in printed)
-        if shown or not figure.rows:
-            figures[label] = figure.model_copy(update={"rows": shown})
+        figure_rows = tuple(row for row in figure.rows if row not in printed)
+        if figure_rows or not figure.rows:
+            figures[label] = figure.model_copy(update={"rows": figure_rows})
     return spec.model_copy(
         update={
             "rows": rows,

@@ -47,7 +47,8 @@ def paired_test(first: Sequence[float], second: Sequence[float], margin: float =
     sd = float(differences.std(ddof=1))
     if n < FEWEST_SEEDS:
         return PairedTest(n, mean, sd)
-    half = float(stats.t.ppf(1 - ALPHA / 2, n - 1)) * sd / n**0.5
+    quantile = float(stats.t.ppf(1 - ALPHA / 2, n - 1))
+    half = quantile * sd / n**0.5
     return PairedTest(
         n,
         mean,
@@ -64,7 +65,8 @@ def _two_sided_p(mean: float, sd: float, n: int) -> float:
     """The p value of a mean against 0. If all differences are equal, it is 0 or 1."""
     if sd == 0:
         return float(mean == 0)
-    return float(2 * stats.t.sf(abs(mean) / (sd / n**0.5), n - 1))
+    standard_error = sd / n**0.5
+    return float(2 * stats.t.sf(abs(mean) / standard_error, n - 1))
 
 
 def spread_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
@@ -80,19 +82,28 @@ def spread_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
     if fewest < FEWEST_SEEDS or one_model:  # one model has no spread
         return PairedTest(fewest, 0.0, None)
 
-    ratio = (float(np.std(second, ddof=1)) / float(np.std(first, ddof=1))) ** 2
+    s1 = float(np.std(first, ddof=1))
+    s2 = float(np.std(second, ddof=1))
+    ratio = (s2 / s1) ** 2
     law = stats.f(m - 1, n - 1)
+    upper = law.ppf(1 - ALPHA / 2)
+    lower = law.ppf(ALPHA / 2)
     p = float(min(1.0, 2 * min(law.sf(ratio), law.cdf(ratio))))
     return PairedTest(
         fewest,
-        mean=float(np.log(ratio) / 2),
+        mean=_half_log(ratio),
         sd=None,
-        low=float(np.log(ratio / law.ppf(1 - ALPHA / 2)) / 2),
-        high=float(np.log(ratio / law.ppf(ALPHA / 2)) / 2),
+        low=_half_log(ratio / upper),
+        high=_half_log(ratio / lower),
         p=p,
         p_margin=p,
-        detectable=float(np.log(law.ppf(1 - ALPHA / 2) / law.ppf(1 - POWER)) / 2),
+        detectable=_half_log(upper / law.ppf(1 - POWER)),
     )
+
+
+def _half_log(ratio: float) -> float:
+    """The logarithm of a ratio of standard deviations, from that of their squares."""
+    return float(np.log(ratio) / 2)
 
 
 def holm(p: Sequence[float | None]) -> list[float | None]:
@@ -101,9 +112,11 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
     >>> [value and round(value, 9) for value in holm([0.01, None, 0.04, 0.03])]
     [0.03, None, 0.06, 0.06]
     """
-    tested = [value for value in p if value is not None]
-    corrected = iter(multipletests(tested, method="holm")[1] if tested else ())
-    return [None if value is None else float(next(corrected)) for value in p]
+    values = np.array(p, dtype=float)  # None becomes NaN
+    is_tested = ~np.isnan(values)
+    if is_tested.any():
+        values[is_tested] = multipletests(values[is_tested], method="holm")[1]
+    return [None if np.isnan(value) else float(value) for value in values]
 
 
 def power(difference: float, sd: float, n: int) -> float:
@@ -112,9 +125,10 @@ def power(difference: float, sd: float, n: int) -> float:
 
     By scipy: statsmodels' power was NaN for some large differences.
     """
+    freedom = n - 1
     shift = abs(difference) / sd * n**0.5
-    edge = stats.t.ppf(1 - ALPHA / 2, n - 1)
-    return float(stats.nct.sf(edge, n - 1, shift))
+    edge = stats.t.ppf(1 - ALPHA / 2, freedom)
+    return float(stats.nct.sf(edge, freedom, shift))
 
 
 def detectable(sd: float, n: int) -> float:
@@ -132,5 +146,5 @@ def seeds_needed(difference: float, sd: float, most: int = 1000) -> int | None:
     if sd == 0:
         return FEWEST_SEEDS
     counts = range(FEWEST_SEEDS, most + 1)
-    place = bisect_left(counts, True, key=lambda n: power(difference, sd, n) >= POWER)
-    return counts[place] if place < len(counts) else None
+    index = bisect_left(counts, True, key=lambda n: power(difference, sd, n) >= POWER)
+    return counts[index] if index < len(counts) else None

@@ -40,15 +40,16 @@ class Verification:
     @property
     def beyond(self) -> list[str]:
         """The columns that differ by more, or are not measured now."""
-        return [
-            column
-            for column in self.then
-            if not self._change(column) <= self.within * (0.1 if column in SHAPE else 1)
-        ]
+        return [column for column in self.then if not self._is_equal(column)]
+
+    def _is_equal(self, column: str) -> bool:
+        within = 0.1 * self.within if column in SHAPE else self.within
+        return self._change(column) <= within
 
     def _change(self, column: str) -> float:
         """How far apart the two scores are; NaN if the column is not measured now."""
-        return abs(self.now.get(column, np.nan) - self.then[column])
+        now = self.now.get(column, np.nan)
+        return abs(now - self.then[column])
 
     def __str__(self) -> str:
         """One line with the answer, then one for what has changed since."""
@@ -211,11 +212,13 @@ def compared(cell: RecordedCell, record: StudyRecord, result: CellResult) -> Ver
 
 def _in_terms_of(machine: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
     """What a record names of a machine: an older one names fewer things and packages."""
-    packages = {name: machine["packages"].get(name) for name in record["packages"]}
-    return {name: machine.get(name) for name in record} | {"packages": packages}
+    versions = machine["packages"]
+    values = {name: machine.get(name) for name in record}
+    values["packages"] = {name: versions.get(name) for name in record["packages"]}
+    return values
 
 
 def _deciding(machine: Mapping[str, Any], record: Mapping[str, Any]) -> list[Any]:
-    named = _in_terms_of(machine, record)
-    named["packages"]["isotrope"] = ""  # isotrope's own version is no excuse
-    return [named.get(name) for name in DECIDES]
+    values = _in_terms_of(machine, record)
+    values["packages"]["isotrope"] = ""  # isotrope's own version is no excuse
+    return [values.get(name) for name in DECIDES]
