@@ -20,7 +20,7 @@ from isotrope.compression.page import (
     student_evidence,
     write_student_report,
 )
-from isotrope.compression.quality import ByModel, compare_quality
+from isotrope.compression.quality import ByModel, Models, compare_quality
 from isotrope.compression.result import CompressionResult, Distances
 from isotrope.compression.student import Student, plan_student, query_overrides
 from isotrope.compression.vocabulary import Cut, cut_alone, cut_first
@@ -263,7 +263,7 @@ class _Distillation:
         return Compression(run.job, run.job.finish(record))
 
     def _quality(
-        self, models: ByModel, held_out: Sequence[Document]
+        self, models: Models, held_out: Sequence[Document]
     ) -> tuple[dict[str, Distances], Record | None]:
         """The scores of all three models, and how searches change."""
         data = self.data or os.environ.get("ISOTROPE_DATA")
@@ -272,7 +272,7 @@ class _Distillation:
         with watch("judging", self.console):
             return compare_quality(models, held_out, graded, labelled, self.queries_only)
 
-    def _cost(self, models: ByModel, held_out: Sequence[Document], student: Path) -> Costs:
+    def _cost(self, models: Models, held_out: Sequence[Document], student: Path) -> Costs:
         """Speed and memory of teacher and student."""
         with watch("measuring speed and memory", self.console):
             texts = _timed_texts(held_out, self.queries_only)
