@@ -106,13 +106,13 @@ def growth(work: Callable[[], object]) -> int:
     """How many bytes this process holds at most while it works, beyond those that it holds before."""
     process = psutil.Process()
     before = process.memory_info().rss
-    most = before
+    peak = before
     with ThreadPoolExecutor(1) as worker:
         working = worker.submit(work)
         while wait([working], _PAUSE).not_done:
-            most = max(most, process.memory_info().rss)
+            peak = max(peak, process.memory_info().rss)
         working.result()
-    return int(max(most, process.memory_info().rss) - before)
+    return int(max(peak, process.memory_info().rss) - before)
 
 
 def _seconds_of_rounds(
@@ -126,10 +126,10 @@ def _seconds_of_rounds(
             turns = list(enumerate(models))
             if number % 2 == 0:
                 turns.reverse()
-            for place, model in turns:
+            for i, model in turns:
                 began = time.process_time()
                 _encode(model, texts)
-                seconds[place].append(max(time.process_time() - began, 1e-6))
+                seconds[i].append(max(time.process_time() - began, 1e-6))
     return [rounds[1:] for rounds in seconds]  # the first round is slower
 
 

@@ -73,7 +73,7 @@ def compare_quality(
 
     if labelled is not None:
         embeddings = _embed(models, document_reader, labelled.queries, labelled.corpus, None)
-        scores = embeddings.map(lambda each: {labelled.name: labelled.score(each)})
+        scores = embeddings.map(lambda vectors: {labelled.name: labelled.score(vectors)})
         quality[QUERIES] = scores.distances(compare)
 
     tasks = make_document_tasks(held_out).tasks
@@ -117,7 +117,9 @@ def _embed(
 
 
 def _compare_searches(searches: RetrievalSet, embeddings: ByModel[Embeddings]) -> Record:
-    vectors = embeddings.map(lambda each: search_vectors(each, searches.queries, searches.corpus))
+    vectors = embeddings.map(
+        lambda encoder: search_vectors(encoder, searches.queries, searches.corpus)
+    )
     return compare_searches(searches, vectors.teacher, vectors.student)
 
 

@@ -277,8 +277,8 @@ class _Encoding:
 
         first_texts = _first_texts(draft)
         self._warn(encoder, first_texts)
-        is_open = self.dtype == AUTO and dtype_begun is None
-        if is_open and sum(sizes) >= MIN_TEXTS_TO_MEASURE:
+        may_choose = self.dtype == AUTO and dtype_begun is None
+        if may_choose and sum(sizes) >= MIN_TEXTS_TO_MEASURE:
             encoder = self._with_faster_dtype(encoder, first_texts)
 
         options = replace(options, dtype=_dtype_of(encoder))

@@ -139,10 +139,12 @@ def measured_speed(cell: Cell) -> Speed:
     for batch in (texts[:few], texts[:few], texts):  # the first step is slower
         measured.append(_timed_step(model, optimizer, batch, precision))
     (fewer_tokens, faster), (more_tokens, slower) = measured[1:]
-    slope = max(0.0, slower - faster) / max(1, more_tokens - fewer_tokens)
-    waiting = max(0.0, faster - slope * fewer_tokens)
+    seconds_a_token = max(0.0, slower - faster) / max(1, more_tokens - fewer_tokens)
+    seconds_a_step = max(0.0, faster - seconds_a_token * fewer_tokens)
     device = torch.cuda.get_device_name() if on_gpu else f"this machine, {cell.run.threads} threads"
-    return Speed(device, precision, shape.layers, waiting, slope / shape.layer_weights)
+    return Speed(
+        device, precision, shape.layers, seconds_a_step, seconds_a_token / shape.layer_weights
+    )
 
 
 def _timed_step(

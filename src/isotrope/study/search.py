@@ -114,7 +114,8 @@ def _searched_rows(spec: Spec, search: SearchSettings, options: Options) -> list
     """The trained rows that are searched, one for each training, with their trials."""
     only = options.get("rows", ())
     searched: dict[str, SearchedRow] = {}
-    for label in dict.fromkeys(entry.base for entry in expand_rows(spec, only).values()):
+    entries = expand_rows(spec, only).values()
+    for label in dict.fromkeys(entry.base for entry in entries):
         row = spec.rows[label]
         if row.train and training(row) not in searched:
             searched[training(row)] = _searched_row(spec, search, label)
@@ -151,27 +152,38 @@ def _trial_study(spec: Spec, searched: Iterable[SearchedRow], documents: tuple[s
     return spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}})
 
 
-def _finished_trials(plan: StudyPlan, row: SearchedRow) -> list[dict[str, Any]]:
-    """A row's trials that have ended, each with its settings and what judged it."""
-    finished: list[dict[str, Any]] = []
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A finished trial: its settings, and what each judge said of it."""
+
+    settings: tuple[str, ...]  # each as ``key=value``
+    scores: dict[str, float]  # by judge
+
+    def table(self) -> dict[str, Any]:
+        """As ``search.toml`` has it."""
+        return {"set": [*self.settings], **self.scores}
+
+
+def _finished_trials(plan: StudyPlan, row: SearchedRow) -> list[Trial]:
+    """A row's trials that have ended."""
+    finished: list[Trial] = []
     for name, settings in zip(row.trial_rows(), row.trials, strict=True):
         result = plan.cells[plan.rows[name][0]].result()
         if result:
-            scores = result.scores
-            judged = {judge: scores[judge] for judge in (DEV, SELF_MADE) if judge in scores}
-            finished.append({"set": [*settings], **judged})
+            judged = {judge: result.scores[judge] for judge in FILES if judge in result.scores}
+            finished.append(Trial(settings, judged))
     return finished
 
 
-def _write_best(file: Path, trials: Mapping[str, list[dict[str, Any]]], judge: str) -> None:
+def _write_best(file: Path, trials: Mapping[str, list[Trial]], judge: str) -> None:
     """Write each row's best trial by one judge, beside the rows of earlier searches."""
     rows: dict[str, Any] = {}
     if file.is_file():
         rows = tomllib.loads(file.read_text(encoding="utf-8"))["rows"]
     for label, finished in trials.items():
         if finished:
-            best = max(finished, key=lambda trial: trial.get(judge, -np.inf))
-            rows[label] = {**best, "trials": finished}
+            best = max(finished, key=lambda trial: trial.scores.get(judge, -np.inf))
+            rows[label] = {**best.table(), "trials": [trial.table() for trial in finished]}
     write_text(file, tomli_w.dumps({"rows": rows}))
 
 
@@ -182,8 +194,11 @@ def draw_trials(
     generator = np.random.default_rng(seed)
     trials: dict[tuple[str, ...], None] = {}
     for _ in range(100 * count):
-        values_by_key = {key: _draw(values, generator) for key, values in space.items()}
-        trials[tuple(f"{key}={json.dumps(value)}" for key, value in values_by_key.items())] = None
+        trial: list[str] = []
+        for key, values in space.items():
+            value = _draw(values, generator)
+            trial.append(f"{key}={json.dumps(value)}")
+        trials[tuple(trial)] = None
         if len(trials) == count:
             break
     return tuple(trials)
@@ -192,6 +207,7 @@ def draw_trials(
 def _draw(values: Range | Values, generator: np.random.Generator) -> Any:
     if not isinstance(values, Range):
         return values[generator.integers(len(values))]
-    if values.log:
-        return float(np.exp(generator.uniform(np.log(values.low), np.log(values.high))))
-    return float(generator.uniform(values.low, values.high))
+    if not values.log:
+        return float(generator.uniform(values.low, values.high))
+    exponent = generator.uniform(np.log(values.low), np.log(values.high))
+    return float(np.exp(exponent))
