@@ -81,7 +81,8 @@ class ObjectiveCardData(SentenceTransformerModelCardData):
 
     def set_losses(self, losses: list[Any]) -> None:
         """Cite them. sentence-transformers takes `Objective.loss`, a method, for a second loss."""
-        super().set_losses([loss for loss in losses if isinstance(loss, nn.Module)])
+        modules = [loss for loss in losses if isinstance(loss, nn.Module)]
+        super().set_losses(modules)
 
     def compute_dataset_metrics(self, dataset: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Size, columns and lengths of a data set."""

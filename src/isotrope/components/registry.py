@@ -144,7 +144,8 @@ def explain(
 def _unknown_key(key: str, value: object, names: list[str], keys: Iterable[str]) -> UserError:
     """``names`` are the keys of the table; ``keys`` are those of others."""
     table = key.rpartition(".")[0]
-    candidates = [*keys, *(f"{table}.{name}".strip(".") for name in names)]
+    keys_here = [f"{table}.{name}".strip(".") for name in names]
+    candidates = [*keys, *keys_here]
     takes = f"{table} takes" if table else "the keys here are"
     remedy = f"{_meant_key(key, value, candidates)}{takes} {', '.join(names) or 'none'}"
     return UserError(f"{key} is an unknown key", remedy, "unknown-key")
@@ -166,7 +167,8 @@ def _inner_record(record: Any, location: tuple[int | str, ...]) -> Any:
 def _dotted_key(where: str, finding: Mapping[str, Any]) -> str:
     """The key of a finding, without pydantic's name for one of several kinds of values."""
     names = [where, *map(str, finding["loc"])]
-    return ".".join(name for name in names if not _PYDANTIC_KIND.match(name)).strip(".")
+    keys = [name for name in names if not _PYDANTIC_KIND.match(name)]
+    return ".".join(keys).strip(".")
 
 
 _NAMES_ELSEWHERE = {  # of other tools -> of isotrope

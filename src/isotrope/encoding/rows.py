@@ -34,7 +34,7 @@ SHARD_CHARACTERS = 1 << 26
 class RowBatch:
     """Some rows of one file."""
 
-    place: str  # where the first one is: "notes.csv:17"
+    location: str  # where the first one is: "notes.csv:17"
     table: pa.Table  # the texts, then the columns to keep
 
 
@@ -99,7 +99,7 @@ def _unified(schema: pa.Schema, batch: RowBatch) -> pa.Schema:
         try:
             fields.append(pa.unify_schemas(single, promote_options="permissive").field(0))
         except pa.ArrowException as error:
-            raise _mixed_types(old.name, batch.place, f"{old.type} and {new.type}") from error
+            raise _mixed_types(old.name, batch.location, f"{old.type} and {new.type}") from error
     return pa.schema(fields)
 
 
@@ -126,14 +126,14 @@ def _read_parquet(
         text_name, *kept_names = Columns(text_column).choose(source, kinds, tuple(keep))
         names = list(dict.fromkeys([text_name, *kept_names]))
         for batch in file.iter_batches(BATCH_ROWS, columns=names):
-            place = f"{source}:{row}"
+            location = f"{source}:{row}"
             texts = pc.fill_null(batch[text_name].cast(pa.string()), "")
             try:
                 texts.validate(full=True)
             except pa.ArrowInvalid as error:
-                raise _not_text(f"{place}, or a row after it, is not UTF-8 text") from error
+                raise _not_text(f"{location}, or a row after it, is not UTF-8 text") from error
             columns = [texts, *(batch.column(name) for name in kept_names)]
-            yield RowBatch(place, pa.table(columns, [TEXT, *kept_names]))
+            yield RowBatch(location, pa.table(columns, [TEXT, *kept_names]))
             row += len(batch)
 
 
@@ -146,20 +146,20 @@ def _read_values(
 ) -> Iterator[RowBatch]:
     """The rows of a file that Python reads, as tables."""
     values: list[tuple[Any, ...]] = []
-    place = ""
+    location = ""
     characters = 0
     for number, (value, *kept_values) in rows(source, Columns(text_column), tuple(keep)):
         text = _checked(value or "", source, number)
-        place = place or f"{source}:{number}"
+        location = location or f"{source}:{number}"
         values.append((text, *kept_values))
         characters += len(text)
         if len(values) == BATCH_ROWS or characters >= BATCH_CHARACTERS:
-            yield _batch(place, values, keep)
+            yield _batch(location, values, keep)
             values = []
-            place = ""
+            location = ""
             characters = 0
     if values:
-        yield _batch(place, values, keep)
+        yield _batch(location, values, keep)
 
 
 def _checked(text: str, source: TextFile, number: int) -> str:
@@ -173,19 +173,19 @@ def _checked(text: str, source: TextFile, number: int) -> str:
     return text
 
 
-def _batch(place: str, values: Sequence[tuple[Any, ...]], keep: Sequence[str]) -> RowBatch:
+def _batch(location: str, values: Sequence[tuple[Any, ...]], keep: Sequence[str]) -> RowBatch:
     texts, *kept_columns = zip(*values, strict=True)
     arrays = [pa.array(texts, pa.string())]
     for name, column in zip(keep, kept_columns, strict=True):
         try:
             arrays.append(pa.array(column))
         except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-            raise _mixed_types(name, place, error) from error
-    return RowBatch(place, pa.table(arrays, [TEXT, *keep]))
+            raise _mixed_types(name, location, error) from error
+    return RowBatch(location, pa.table(arrays, [TEXT, *keep]))
 
 
-def _mixed_types(name: str, place: str, reason: object) -> UserError:
-    problem = f"column {name!r} has values of several types, from {place} on ({reason})"
+def _mixed_types(name: str, location: str, reason: object) -> UserError:
+    problem = f"column {name!r} has values of several types, from {location} on ({reason})"
     return UserError(problem, "give it one type", "column-type")
 
 

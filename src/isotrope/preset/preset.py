@@ -32,7 +32,8 @@ from isotrope.types import AboveZero, Count, Fraction, NonNegative, Teacher
 Probability = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
-class _Record(BaseModel, extra="forbid", frozen=True): ...
+class _Record(BaseModel, extra="forbid", frozen=True):
+    """A table of a preset."""
 
 
 class LoraSettings(_Record):
@@ -130,10 +131,12 @@ class ComponentEntry:
 
     @property
     def cls(self) -> type:
+        """Its class. UserError if there is no such kind."""
         return component_class(self.stage, self.kind)
 
     @property
     def table(self) -> str:
+        """The name of its table in the file."""
         return f"{self.stage}.{self.label}".strip(".")
 
     def make(self) -> Any:
@@ -193,7 +196,12 @@ class Preset(_Record):
         used = {key: value for key, value in settings.items() if value not in ({}, "")}
         # Lists on one line, so that a comment fits after them.
         lists = re.compile(r"\[\n    (.*?),\n\]", flags=re.DOTALL)
-        return lists.sub(lambda m: "[" + m[1].replace("\n    ", " ") + "]", tomli_w.dumps(used))
+        return lists.sub(_on_one_line, tomli_w.dumps(used))
+
+
+def _on_one_line(toml_list: re.Match[str]) -> str:
+    items = toml_list[1].replace("\n    ", " ")
+    return f"[{items}]"
 
 
 def _check_passes(stage: str, tables: TomlTable) -> None:
@@ -297,12 +305,14 @@ def pair_maker(preset: Preset) -> tuple[PairMaker, int]:
 
 def open_teachers(preset: Preset, context: BuildContext) -> dict[str, Teacher]:
     """The preset's teachers, their embeddings in the cache: long, the first time."""
-    return {entry.label: built(entry.make(), context) for entry in preset.parts("teachers")}
+    entries = preset.parts("teachers")
+    return {entry.label: built(entry.make(), context) for entry in entries}
 
 
 def teacher_specs(preset: Preset, context: BuildContext) -> dict[str, TeacherSpec]:
     """What is known of the preset's teachers before `open_teachers`."""
-    return {entry.label: TeacherSpec(entry.make(), context) for entry in preset.parts("teachers")}
+    entries = preset.parts("teachers")
+    return {entry.label: TeacherSpec(entry.make(), context) for entry in entries}
 
 
 def build_objective(

@@ -34,8 +34,9 @@ class Layer:
 
 def shipped_names(kind: str) -> list[str]:
     """The files of presets or studies that come with isotrope."""
-    names = (path.name for path in files(SHIPPED[kind]).iterdir())
-    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+    paths = files(SHIPPED[kind]).iterdir()
+    names = [path.name for path in paths if path.name.endswith(".toml")]
+    return sorted(name.removesuffix(".toml") for name in names)
 
 
 @cache

@@ -26,22 +26,32 @@ JUDGES = {
     "none": "no test pairs",
     "dev": "dev pairs that have selected too",
 }
-TEST_NOTE = """Over seeds: a t-test paired by seed, from three seeds on. Over pairs: a paired bootstrap of the test \
-pairs, on the mean over the same seeds. All rows use the same resamples. It answers for the choice of test pairs only. \
-All p values are corrected for the number of rows (Holm); intervals are not. A row that is not trained is one \
-model: it is compared with every seed. "≤" stands before a p over pairs if no resample was on the other side, so that \
-the number of resamples limits it. "Smallest detectable" is the smallest true difference that one test with so many \
-seeds finds with a power of 0.8. "Seeds for 0.5 and 1" are those that true differences of so many points need, by the \
-standard deviations of both rows as if they were independent. A difference that is not significant is open: it does \
-not show that two rows are equal."""
-CLAIM_NOTE = """A claim holds if the difference paired over seeds is significantly above 0. It does not hold if the \
-difference is significantly below the margin (half a point, or 0 for shares, standard deviations and columns that are \
-not points, unless the study sets it). Both are tested at 5 %, \
-after Holm's correction over the claims. Otherwise it is open. Differences are signed so that a gain is \
-positive. A teacher is one model: it is compared with every seed, and its own seed variance is not included. ln(s \
-of a / s of b) compares standard deviations over seeds, by an F test of their ratio."""
-SCORE_NOTE = """Mean ± standard deviation over n seeds. The best and the second best measured mean of a column are \
-marked. Published numbers are below the row that repeats them. A row with published numbers alone was not run."""
+TEST_NOTE = (
+    "Over seeds: a t-test paired by seed, from three seeds on. Over pairs: a paired bootstrap of "
+    "the test pairs, on the mean over the same seeds. All rows use the same resamples. It answers "
+    "for the choice of test pairs only. All p values are corrected for the number of rows (Holm); "
+    "intervals are not. A row that is not trained is one model: it is compared with every seed. "
+    '"≤" stands before a p over pairs if no resample was on the other side, so that the number of '
+    'resamples limits it. "Smallest detectable" is the smallest true difference that one test '
+    'with so many seeds finds with a power of 0.8. "Seeds for 0.5 and 1" are those that true '
+    "differences of so many points need, by the standard deviations of both rows as if they were "
+    "independent. A difference that is not significant is open: it does not show that two rows "
+    "are equal."
+)
+CLAIM_NOTE = (
+    "A claim holds if the difference paired over seeds is significantly above 0. It does not hold "
+    "if the difference is significantly below the margin (half a point, or 0 for shares, standard "
+    "deviations and columns that are not points, unless the study sets it). Both are tested at 5 "
+    "%, after Holm's correction over the claims. Otherwise it is open. Differences are signed so "
+    "that a gain is positive. A teacher is one model: it is compared with every seed, and its own "
+    "seed variance is not included. ln(s of a / s of b) compares standard deviations over seeds, "
+    "by an F test of their ratio."
+)
+SCORE_NOTE = (
+    "Mean ± standard deviation over n seeds. The best and the second best measured mean of a "
+    "column are marked. Published numbers are below the row that repeats them. A row with "
+    "published numbers alone was not run."
+)
 DIFFERENCE_HEADER = [
     "row",
     "n",
