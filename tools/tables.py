@@ -97,7 +97,7 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "Races of 36 candidates without any true gain: how many end with *better*. 2,000 races a row.":
             measured.false_better,
         "Races in which one post step (map) or one training, with all that is made from it, has a true gain: how many "
-        "end with *better*, and the mean true gain of what is chosen, in points. 2,000 races a row before, 200 after.":
+        "end with *better*, and the mean true gain of what is chosen, in points. 2,000 races a row.":
             measured.found_gains,
     }),
     "starts": ("The best of three models", "python -m benchmarks.search.starts WORK --data DATA", {
