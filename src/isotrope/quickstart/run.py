@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -134,8 +133,16 @@ class _Quickstart:
         began = time.monotonic()
         self._write_documents()
         trained = self._train_raw_model()
-        improved = self._improve_raw_model()
-        better = self._improve_good_model()
+        self.console.print(
+            "improve: poolings, whitening and a training, compared on tasks made from pages that "
+            "it holds out"
+        )
+        improved = self._improve(self.model, self.plan["improve"], "improved")
+        self.console.print(
+            f"improve {GOOD}: a good model, where whitening and a map learned from rankings take "
+            "seconds"
+        )
+        better = self._improve(GOOD, self.plan["good"], "better")
         better_row = f"{IMPROVED} {GOOD}"
         models = {
             self.model: load(self.model),
@@ -171,10 +178,6 @@ class _Quickstart:
     def _documents(self) -> Path:
         return self.job.folder / "documents.jsonl"
 
-    @cached_property
-    def _quiet(self) -> Console:
-        return plain_console(quiet=True)
-
     def _write_documents(self) -> None:
         """Write the pages without their questions."""
         documents = [{"title": page["title"], "text": page["text"]} for page in self.pages]
@@ -208,22 +211,8 @@ class _Quickstart:
                 output=self.job.folder / preset,
                 seed=self.seed,
                 teachers=teachers,
-                console=self._quiet,
+                console=plain_console(quiet=True),
             ).model
-
-    def _improve_raw_model(self) -> Improvement:
-        self.console.print(
-            "improve: poolings, whitening and a training, compared on tasks made from pages that "
-            "it holds out"
-        )
-        return self._improve(self.model, self.plan["improve"], "improved")
-
-    def _improve_good_model(self) -> Improvement:
-        self.console.print(
-            f"improve {GOOD}: a good model, where whitening and a map learned from rankings take "
-            "seconds"
-        )
-        return self._improve(GOOD, self.plan["good"], "better")
 
     def _improve(self, model: str, plan: Mapping[str, Any], folder: str) -> Improvement:
         with watch("improving", self.console):
@@ -233,7 +222,7 @@ class _Quickstart:
                 output=self.job.folder / folder,
                 plan=plan,
                 seed=self.seed,
-                console=self._quiet,
+                console=plain_console(quiet=True),
             )
 
     def _judge(

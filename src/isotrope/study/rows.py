@@ -65,7 +65,8 @@ def _entries_of(
     spec: Spec, base: str, row: RowSettings, sweep: Mapping[str, Sequence[Any]]
 ) -> Iterator[PlannedRow]:
     """The entries of one row: one for each combination of swept values."""
-    axes = {key: values for key, values in {**row.sweep, **sweep}.items() if _is_swept(key, row)}
+    swept = {**row.sweep, **sweep}
+    axes = {key: values for key, values in swept.items() if _is_swept(key, row)}
     for values in itertools.product(*axes.values()):
         at = dict(zip(axes, values, strict=True))
         yield _entry(spec, base, row, at)
@@ -79,18 +80,27 @@ def _is_swept(key: str, row: RowSettings) -> bool:
 
 
 def _entry(spec: Spec, base: str, row: RowSettings, at: Mapping[str, Any]) -> PlannedRow:
-    names = [f"{key.rsplit('.', 1)[-1]} = {_short(value)}" for key, value in at.items()]
-    label = ", ".join([base, *names])
-    settings = [f"{key}={json.dumps(value)}" for key, value in at.items() if key != SENTENCES]
+    label = _label(base, at)
     common = None if row.documents else spec.run.sentences
     requested = at.get(SENTENCES, row.sentences)
+    share_of_text = None
     if requested is not None:
         _check_sentences(spec, label, requested)
-    is_share_of_text = requested is not None and requested <= 1 and common is None
-    changed = row.model_copy(
-        update={"set": (*row.set, *settings), SENTENCES: _count(requested, common)}
-    )
-    return PlannedRow(label, changed, base, at, float(requested) if is_share_of_text else None)
+        if requested <= 1 and common is None:
+            share_of_text = float(requested)
+
+    settings = [f"{key}={json.dumps(value)}" for key, value in at.items() if key != SENTENCES]
+    changes = {"set": (*row.set, *settings), SENTENCES: _count(requested, common)}
+    return PlannedRow(label, row.model_copy(update=changes), base, at, share_of_text)
+
+
+def _label(base: str, at: Mapping[str, Any]) -> str:
+    """The name of a row with its swept values: "SimCSE, sentences = 0.1"."""
+    label = base
+    for key, value in at.items():
+        last_word = key.rsplit(".", 1)[-1]
+        label += f", {last_word} = {_short(value)}"
+    return label
 
 
 def _check_sentences(spec: Spec, label: str, requested: Any) -> None:

@@ -55,8 +55,10 @@ def with_tuned(
         return spec.model_copy(update={"teachers": teachers})
     rows: dict[str, RowSettings] = {}
     for label, row in spec.rows.items():
-        settings = by_row.get(label, by_training.get(training(row), ())) if row.train else ()
-        rows[label] = row.model_copy(update={"set": (*row.set, *settings)})
+        rows[label] = row
+        if row.train:
+            settings = by_row.get(label, by_training.get(training(row), ()))
+            rows[label] = row.model_copy(update={"set": (*row.set, *settings)})
     return spec.model_copy(update={"teachers": teachers, "rows": rows})
 
 
