@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -161,8 +161,9 @@ def _baseline(plan: StudyPlan) -> str:
 def _compared_with(baseline: str, plan: StudyPlan) -> list[str]:
     """The rows that are compared with the baseline: trained ones, and those of its own model."""
 
-    def base_model(label: str) -> Any:
-        return plan.cells[next(iter(plan.rows[label].values()))].settings["base"]
+    def base_model(label: str) -> str:
+        key = next(iter(plan.rows[label].values()))
+        return str(plan.cells[key].settings["base"])
 
     return [
         label

@@ -297,11 +297,10 @@ class StudyPlan:
         train = self.inputs.preset(row.preset, overrides).train
         total = self.spec.run.sentences or len(corpus.texts())
         share = 1.0 if row.sentences is None else row.sentences / total
-        shrunk = [
-            f"{key}={max(1, round(share * getattr(train, key.removeprefix('train.'))))}"
-            for key in row.scale
-        ]
-        return (*overrides, *shrunk)
+        for key in row.scale:
+            steps = getattr(train, key.removeprefix("train."))
+            overrides += (f"{key}={max(1, round(share * steps))}",)
+        return overrides
 
     def _model_path(self, reference: str) -> str:
         """The folder of a model that the study trains; the name of any other."""
@@ -378,13 +377,12 @@ class StudyInputs:
     def _pairs(self, select: tuple[str, ...]) -> PairChecksums:
         run = self.spec.run
         judging, selecting = named_pairs(run.dev, select, run.labels, self.paths.data)
-        return PairChecksums(
-            judging={
-                task: {part: pairs.checksum() for part, pairs in parts.items()}
-                for task, parts in judging.items()
-            },
-            selecting={name: pairs.checksum() for name, pairs in selecting.items()},
-        )
+        checksums = PairChecksums({}, {})
+        for task, sets in judging.items():
+            checksums.judging[task] = {name: pairs.checksum() for name, pairs in sets.items()}
+        for name, pairs in selecting.items():
+            checksums.selecting[name] = pairs.checksum()
+        return checksums
 
 
 def _model_checksum(name: str) -> str:

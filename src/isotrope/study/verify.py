@@ -22,7 +22,8 @@ from isotrope.study.study import Options, paths_of, spec_with
 PRINTED = 0.005  # points that printed digits hide
 ELSEWHERE = 100  # how many times as much other versions may differ
 # what decides the last digits, of an environment
-DECIDES = ("python", "system", "kernels", "threads", "gpus", "packages")
+PROCESSOR = "kernels"
+DECIDES = ("python", "system", PROCESSOR, "threads", "gpus", "packages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +196,14 @@ def compared(cell: RecordedCell, record: StudyRecord, result: CellResult) -> Ver
     """A recorded cell beside the result of the same cell today."""
     machine = record.environment_of(cell.key)
     machine_now = result.environment
-    same_machine = _deciding(machine, machine) == _deciding(machine_now, machine)
+    same_machine = _is_same(machine_now, machine)
 
     changed = differences(record.settings_of(cell.key), without_paths(result.settings))
     if not changed and result.key != cell.key:
         changed = ["other text, pairs, model files or tasks"]
     changed += differences(machine, _in_terms_of(machine_now, machine))
+    if PROCESSOR not in machine:
+        changed.append("perhaps another processor, which the record does not name")
     return Verification(
         str(cell),
         {column: score for column, score in cell.scores.items() if column not in COST},
@@ -216,6 +219,13 @@ def _in_terms_of(machine: Mapping[str, Any], record: Mapping[str, Any]) -> dict[
     values = {name: machine.get(name) for name in record}
     values["packages"] = {name: versions.get(name) for name in record["packages"]}
     return values
+
+
+def _is_same(machine: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    """Whether a machine gives the last digits of a record. The processor's kernels decide them too,
+    and the oldest records do not name these.
+    """
+    return PROCESSOR in record and _deciding(machine, record) == _deciding(record, record)
 
 
 def _deciding(machine: Mapping[str, Any], record: Mapping[str, Any]) -> list[Any]:
