@@ -18,7 +18,6 @@ from helpers.small_runs import SHORT, Small, same_weights, script, small_run, un
 from helpers.words import sentences
 from isotrope import Objective, component, load
 from isotrope.encoder import save
-from isotrope.errors import UserError
 from isotrope.evaluation.correlation import spearman
 from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.sets.labels import read_pairs
@@ -160,8 +159,8 @@ def test_what_a_script_can_do_wrong(tiny_model: Path, tmp_path: Path) -> None:
     """Each went unnoticed: a head was lost, and sentence-transformers' trainer logs NaN as 0."""
     ours, other = (objective_of(tiny_model) for _ in range(2))
     for kept, rate, problem in (
-        ([other], 5e-5, "not trained: give the same objective"),
-        ([ours], 1e30, r"diverged before step 2.*lower the learning rate"),
+        ([other], 5e-5, "another-objective"),
+        ([ours], 1e30, "diverged"),
     ):
         callbacks = [ObjectiveState(each) for each in kept]
         trainer = script(
@@ -174,7 +173,7 @@ def test_what_a_script_can_do_wrong(tiny_model: Path, tmp_path: Path) -> None:
             max_grad_norm=0.0,
             learning_rate=rate,
         )
-        with pytest.raises(UserError, match=problem):
+        with refused(problem):
             trainer.train()
 
 
