@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from helpers.library import write_library
+from helpers.races import judge_general_english_by_few_pairs, train_two_candidates
 from isotrope.encoder import load, save
-from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.improvement import candidates
 
 
 @pytest.fixture(scope="session")
@@ -28,20 +26,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """General English is looked at by 40 graded pairs."""
-    some = similarity_pairs().rows(np.arange(40))
-    monkeypatch.setattr("isotrope.improvement.general.similarity_pairs", lambda: some)
+    judge_general_english_by_few_pairs(monkeypatch)
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch, few_pairs: None) -> None:
-    """Two trainings of a few steps."""
-    recipes_for = candidates.recipes_for
-    monkeypatch.setattr(
-        "isotrope.improvement.prepare.recipes_for", lambda *given: recipes_for(*given)[:2]
-    )
-    monkeypatch.setattr("isotrope.improvement.plan.FEWEST_PAIRS", 64)
-    monkeypatch.setattr("isotrope.improvement.prepare.MOST_ROUNDS", 2)
+    train_two_candidates(monkeypatch)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,76 +22,123 @@ from sentence_transformers import SentenceTransformer
 import isotrope
 from helpers.commands import in_process
 from helpers.library import write_library
+from helpers.races import judge_general_english_by_few_pairs, train_two_candidates
 from helpers.refusals import refused
 from isotrope.encoder import load, save
 from isotrope.errors import Stopped, UserError
 from isotrope.improvement import candidates
 from isotrope.improvement.candidates import RANKINGS
-from isotrope.improvement.improve import improve
+from isotrope.improvement.improve import Improvement, improve
 from isotrope.improvement.scores import KEEP
 from isotrope.report.outcome import REPORT
 
 QUIET = Console(quiet=True)
 
 
-@pytest.mark.usefixtures("short")
-def test_the_best_candidate_is_a_plain_model_with_its_evidence(
-    tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """[CLS] of a random model says little of the words, their mean says much. Each document file is
-    opened once.
+@pytest.fixture(scope="module")
+def raced(
+    tiny_model: Path, library: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Improvement]:
+    """A finished race with trainings: [CLS] of a random model says little of the words, their mean
+    says much.
     """
-    monkeypatch.setattr("isotrope.improvement.candidates.RAW_POOLINGS", ("cls", "mean"))
-    out, given = tmp_path / "out", {"minutes": 2, "console": QUIET}
-    with opened_files() as times:
-        found = improve(tiny_model, library, output=out, **given)
-    assert times[str(library)] == 1
-    assert found.choice != KEEP
-    assert {"keep", "soft whitening", "pooling mean"} < set(found.record["table"])
-    assert any("crops" in name for name in found.record["table"]), "something was trained"
-    assert (found.verdict.word, found.verdict.judge) == ("better", "47 of your own documents")
-    assert found.verdict.low > 0
-    assert (
-        float(found.table.loc["keep", "title → body"])
-        == found.record["table"]["keep"]["title → body"]
-    )
-    searched = found.record["searched"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("isotrope.improvement.candidates.RAW_POOLINGS", ("cls", "mean"))
+        judge_general_english_by_few_pairs(patch)
+        train_two_candidates(patch)
+        folder = tmp_path_factory.mktemp("raced") / "out"
+        yield improve(tiny_model, library, output=folder, minutes=2, console=QUIET)
+
+
+def test_the_best_candidate_is_better_by_documents_of_ones_own(raced: Improvement) -> None:
+    assert raced.choice != KEEP
+    assert (raced.verdict.word, raced.verdict.judge) == ("better", "47 of your own documents")
+    assert raced.verdict.low > 0
+
+
+def test_the_table_has_every_candidate(raced: Improvement) -> None:
+    scores = raced.record["table"]
+    assert {"keep", "soft whitening", "pooling mean"} < set(scores)
+    assert any("crops" in name for name in scores), "something was trained"
+    assert float(raced.table.loc["keep", "title → body"]) == scores["keep"]["title → body"]
+
+
+def test_how_many_find_their_document_first_is_told(raced: Improvement) -> None:
+    searched = raced.record["searched"]
     assert searched["queries"] == 47
     assert searched["first"][0] <= searched["first"][1], "as the scores say"
-    saved = found.save(tmp_path / "saved")
+
+
+def test_the_result_is_saved_as_a_plain_model(raced: Improvement, tmp_path: Path) -> None:
+    saved = raced.save(tmp_path / "saved")
     np.testing.assert_allclose(
         SentenceTransformer(str(saved), device="cpu").encode(["the king"]),
-        found.model.encode(["the king"]),
+        raced.model.encode(["the king"]),
         atol=1e-6,
     )
     assert "isotrope improve" in (saved / "README.md").read_text()
-    page = (out / REPORT).read_text()
-    assert all(name in page for name in ("pooling mean", "title → body", found.choice))
-    assert found.report(tmp_path / "page.html").read_text() == page
-    assert improve(tiny_model, library, output=out, **given).record == found.record, (
-        "it is not run again"
-    )
+
+
+def test_the_page_shows_the_choice(raced: Improvement, tmp_path: Path) -> None:
+    page = (raced.folder / REPORT).read_text()
+    assert all(name in page for name in ("pooling mean", "title → body", raced.choice))
+    assert raced.report(tmp_path / "page.html").read_text() == page
+
+
+def test_a_finished_race_is_only_read(raced: Improvement, tiny_model: Path, library: Path) -> None:
+    again = improve(tiny_model, library, output=raced.folder, minutes=2, console=QUIET)
+    assert again.record == raced.record
     with refused("begun-differently", "minutes = 2.0, not 3.0"):
-        improve(tiny_model, library, output=out, minutes=3, console=QUIET)
-    same = improve(tiny_model, library, plan=out, console=QUIET)
-    assert (same.choice, same.record["table"]) == (found.choice, found.record["table"]), (
-        "the same work"
-    )
+        improve(tiny_model, library, output=raced.folder, minutes=3, console=QUIET)
+
+
+def test_a_plan_whose_trainings_do_not_exist_is_refused(
+    raced: Improvement, tiny_model: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("isotrope.improvement.prepare.recipes_for", lambda *_: [])
-    with pytest.raises(UserError) as caught:
-        improve(tiny_model, library, plan=out, console=QUIET)
-    assert caught.value.code == "plan-does-not-fit"
+    with refused("plan-does-not-fit"):
+        improve(tiny_model, library, plan=raced.folder, console=QUIET)
+
+
+@dataclass(frozen=True)
+class QuickRace:
+    """A finished race without trainings."""
+
+    result: Improvement
+    openings: int  # of the file of documents
+
+
+@pytest.fixture(scope="module")
+def quick(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickRace]:
+    folder = tmp_path_factory.mktemp("quick")
+    documents = write_library(folder / "library.jsonl")
+    with pytest.MonkeyPatch.context() as patch, opened_files() as times:
+        judge_general_english_by_few_pairs(patch)
+        patch.setattr("isotrope.improvement.prepare.recipes_for", lambda *_: [])
+        result = improve(whole, documents, output=folder / "out", minutes=1, console=QUIET)
+        yield QuickRace(result, times[str(documents)])
+
+
+def test_each_file_of_documents_is_opened_once(quick: QuickRace) -> None:
+    assert quick.openings == 1
 
 
 @pytest.mark.usefixtures("untrained")
-def test_objects_give_what_files_give(whole: Path, library: Path) -> None:
+def test_a_plan_repeats_the_same_work(quick: QuickRace, whole: Path, library: Path) -> None:
+    """The rankings of another model are repeated too: see `test_a_better_model_teaches_rankings`."""
+    again = improve(whole, library, plan=quick.result.folder, console=QUIET)
+    assert (again.choice, again.record["table"]) == (
+        quick.result.choice,
+        quick.result.record["table"],
+    )
+
+
+@pytest.mark.usefixtures("untrained")
+def test_objects_give_what_files_give(quick: QuickRace, whole: Path, library: Path) -> None:
     """A loaded model and its folder; a DataFrame and its file."""
     rows = pandas.DataFrame(map(json.loads, library.read_text().splitlines()))
-    one, other = (
-        improve(whole, library, minutes=1, console=QUIET),
-        improve(load(whole), rows, minutes=1, console=QUIET),
-    )
-    assert one.record["table"] == other.record["table"]
+    found = improve(load(whole), rows, minutes=1, console=QUIET)
+    assert found.record["table"] == quick.result.record["table"]
 
 
 @pytest.mark.usefixtures("untrained")
@@ -194,16 +242,14 @@ def test_after_ctrl_c_the_same_call_goes_on(
     assert any("crops" in name for name in found.record["table"])
 
 
-@pytest.mark.usefixtures("untrained")
-def test_the_documents_are_searched_in_memory(whole: Path, library: Path) -> None:
-    found = improve(whole, library, minutes=1, console=QUIET)
+def test_the_documents_are_searched_in_memory(quick: QuickRace, library: Path) -> None:
     texts = [" ".join(json.loads(line).values()) for line in library.read_text().splitlines()]
     query = " ".join(texts[7].split()[4:20])
-    (((text, score), *_),) = found.search([query], count=3)
+    (((text, score), *_),) = quick.result.search([query], count=3)
     assert text.split()[:4] == texts[7].split()[:4]
     assert 0 < score <= 1
-    assert found.search_settings is not None
-    assert found.search_settings.verdict.before == "whole"
+    assert quick.result.search_settings is not None
+    assert quick.result.search_settings.verdict.before == "whole"
 
 
 @pytest.mark.usefixtures("untrained")

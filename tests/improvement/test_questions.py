@@ -123,7 +123,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("untrained")
-def test_improve_learns_from_them_and_a_plan_repeats_it(
+def test_improve_learns_from_them(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(questions, "QUESTION_TOKENS", 6)
@@ -132,7 +132,5 @@ def test_improve_learns_from_them_and_a_plan_repeats_it(
     found = improve(whole, library, minutes=5, query_model=model, console=quiet)
     plan = found.record["plan"]
     assert plan["questions"] > 0
-    again = improve(whole, library, query_model=model, plan=plan, console=quiet)
-    assert (again.choice, again.record["table"]) == (found.choice, found.record["table"])
     without = improve(whole, library, plan={**plan, "questions": 0}, console=quiet)
     assert without.record["table"]["query map"] != found.record["table"]["query map"]

@@ -2,7 +2,8 @@
 test gives.
 """
 
-from collections.abc import Callable
+import multiprocessing
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,17 @@ from isotrope.study.analyse import study_record
 from isotrope.study.plan import StudyPlan
 from isotrope.study.record import StudyRecord
 from isotrope.study.spec import read_study
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _forks() -> Iterator[None]:
+    """Cells are forks of the tests' process, which has imported everything. The server that users
+    have takes seconds to start: it is tested by a journey and by the slow kills.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        fork = multiprocessing.get_context("fork")
+        patch.setattr("isotrope.study.execute._process_context", lambda: fork)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -80,6 +80,22 @@ def test_pairs_can_be_significant_after_correction_for_31_rows(scored: Scored) -
     assert "| ≤ 0.062 |" in study_pages(record)["table.md"]
 
 
+def test_differences_of_a_study_are_corrected_together(scored: Scored) -> None:
+    """By Holm's procedure over all rows: the least p counts as often as there are rows."""
+    rows = "[run]\nseeds = 3\n[rows.A]\n" + "".join(
+        f'[rows.{name}]\nset = ["views.passes={passes}"]\n'
+        for name, passes in (("B", 3), ("C", 4), ("D", 5))
+    )
+    gains = {"A": (0.0, 0.0, 0.0), "B": (1.0, 1.1, 1.2), "C": (0.1, 0.9, 0.2), "D": (0.5, 0.7, 0.4)}
+    record = scored(rows, lambda cell: {"Avg.": 50 + gains[cell.label][cell.seed]}, draws=True)
+    for over in ("seeds", "pairs"):
+        tests = [getattr(difference, over) for difference in record.differences]
+        first, second, third = sorted(test.p for test in tests)
+        corrected = [3 * first, max(3 * first, 2 * second), max(3 * first, 2 * second, third)]
+        expected = [min(1.0, value) for value in corrected]
+        assert sorted(test.p_holm for test in tests) == pytest.approx(expected), over
+
+
 def test_over_pairs_the_mean_over_seeds_is_compared_on_the_same_resamples(sketch: Sketch) -> None:
     rows = '[run]\nseeds = 3\n[rows.A]\n[rows.B]\npreset = "simcse"\nset = ["views.passes=3"]'
     made = measured(sketch(rows), lambda _: {"Avg.": 50.0}, draws=True)

@@ -272,67 +272,85 @@ def test_word_vectors_are_a_row_where_a_file_is_named(
         plan(rows, vectors=str(tmp_path / "words.txt"))
 
 
-def test_a_row_reads_documents_of_its_own_where_a_file_is_named(
-    plan: Plan, tmp_path: Path, tiny_model: Path, pairs_file: Path
-) -> None:
-    """A step is fitted on them; a training reads their positives; the other rows keep the text of
-    the run.
-    """
+OWN_DOCUMENTS = """
+[rows.NLI]
+train = false
+then = "whitening:k=4"
+documents = "nli"
+published = {"Avg." = 66.28}
+[rows.BT]
+preset = "contrastive-bt"
+set = ["terms.translated.size=8", "train.max_length=32"]
+documents = "translations"
+positive = "translation"
+published = {"Avg." = 62.63}
+[rows.raw]
+train = false
+[claims.c]
+each = ["NLI", "BT"]
+better = "{}"
+than = "raw"
+text = "{} helps"
+"""
+
+
+@pytest.fixture
+def row_documents(tmp_path: Path) -> dict[str, str]:
+    """Sentences for a step, and a table whose second column has the positives."""
     nli, pairs = tmp_path / "nli.txt", tmp_path / "pairs.tsv"
     nli.write_text("\n".join(sentences(40, seed=5)) + "\n", encoding="utf-8")
     both = zip(sentences(40, seed=6), sentences(40, seed=7), strict=True)
-    pairs.write_text(
-        "text\ttranslation\n" + "".join(f"{a}\t{b}\n" for a, b in both), encoding="utf-8"
-    )
-    rows = """
-    [rows.NLI]
-    train = false
-    then = "whitening:k=4"
-    documents = "nli"
-    published = {"Avg." = 66.28}
-    [rows.BT]
-    preset = "contrastive-bt"
-    set = ["terms.translated.size=8", "train.max_length=32"]
-    documents = "translations"
-    positive = "translation"
-    published = {"Avg." = 62.63}
-    [rows.raw]
-    train = false
-    [claims.c]
-    each = ["NLI", "BT"]
-    better = "{}"
-    than = "raw"
-    text = "{} helps"
-    """
-    without = plan(rows)
+    rows = "".join(f"{text}\t{translation}\n" for text, translation in both)
+    pairs.write_text(f"text\ttranslation\n{rows}", encoding="utf-8")
+    return {"nli": str(nli), "translations": str(pairs)}
+
+
+def test_rows_whose_documents_are_missing_have_printed_numbers_only(plan: Plan) -> None:
+    without = plan(OWN_DOCUMENTS)
     assert list(without.rows) == ["raw"]
-    assert sorted(study_record(without).references) == ["BT", "NLI"]
-    assert not study_record(without).claims
-    with refused("unknown-name", "nil") as misspelt:
-        plan(rows, row_documents={"nil": str(nli)})
-    assert "did you mean 'nli'?" in misspelt.value.remedy
+    record = study_record(without)
+    assert sorted(record.references) == ["BT", "NLI"]
+    assert not record.claims
+
+
+def test_a_row_that_cannot_be_run_names_its_documents(plan: Plan) -> None:
     with refused("not-run", "NLI") as printed:
-        plan(rows, only=("NLI",))
+        plan(OWN_DOCUMENTS, only=("NLI",))
     assert printed.value.remedy == "name its documents 'nli' with --row-documents nli=FILE"
+
+
+def test_wrong_documents_of_a_row_are_refused(
+    plan: Plan, tmp_path: Path, row_documents: dict[str, str]
+) -> None:
+    with refused("unknown-name", "nil", "did you mean 'nli'?"):
+        plan(OWN_DOCUMENTS, row_documents={"nil": row_documents["nli"]})
     with refused("missing-path", "missing.txt"):
-        plan(rows, row_documents={"nli": "missing.txt"})
-    made = plan(rows, row_documents={"nli": str(nli), "translations": str(pairs)})
+        plan(OWN_DOCUMENTS, row_documents={"nli": "missing.txt"})
+    (few := tmp_path / "few.txt").write_text("one\ntwo\nthree\n", encoding="utf-8")
+    with refused("batch-larger-than-text", "few"):
+        plan('[rows.few]\ndocuments = "nli"', row_documents={"nli": str(few)})
+
+
+def test_other_rows_stay_the_same_cells(plan: Plan, row_documents: dict[str, str]) -> None:
+    made = plan(OWN_DOCUMENTS, row_documents=row_documents)
     assert len(made.corpora) == 3
-    assert set(without.cells) < set(made.cells), "the other rows are the same cells"
+    assert set(plan(OWN_DOCUMENTS).cells) < set(made.cells)
+
+
+def test_a_step_is_fitted_and_a_training_reads_what_the_row_names(
+    plan: Plan, row_documents: dict[str, str], tmp_path: Path, tiny_model: Path, pairs_file: Path
+) -> None:
+    made = plan(OWN_DOCUMENTS, row_documents=row_documents)
     cells = {cell.label: cell for cell in made.cells.values()}
     found = {label: run_cell(cells[label]) for label in ("NLI", "BT")}
     ((_, white),) = cells["NLI"].cosines().values()
     step = Whitening(k=4).behind(load(tiny_model, "mean")).fit(sentences(40, seed=5))
     np.testing.assert_allclose(white, cosines_of(step, pairs_file), atol=1e-4)
     assert found["BT"].data["corpus"]["rows"] == 40
-    assert [claim.claim for claim in study_record(made).claims] == ["c: NLI", "c: BT"]
-    assert str(tmp_path) not in json.dumps(study_record(made).as_json())
-    assert study_record(made).note.endswith(
-        "reads all of them, unless it has a number of sentences."
-    )
-    nli.write_text("one\ntwo\nthree\n", encoding="utf-8")
-    with refused("batch-larger-than-text", "few"):
-        plan('[rows.few]\ndocuments = "nli"', row_documents={"nli": str(nli)})
+    record = study_record(made)
+    assert [claim.claim for claim in record.claims] == ["c: NLI", "c: BT"]
+    assert str(tmp_path) not in json.dumps(record.as_json())
+    assert record.note.endswith("reads all of them, unless it has a number of sentences.")
 
 
 def test_vectors_are_remembered_until_they_are_asked_for_anew(tiny_model: Path, plan: Plan) -> None:
