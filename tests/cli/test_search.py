@@ -36,13 +36,12 @@ def _vectors(
     assert shell(*encode).code == 0
 
 
-def test_what_is_shown(shell: Shell) -> None:
-    code, out, _ = shell("search", "vectors", "[red]a river[/red]", TEXTS[1], "--json", "hits.json")
+def test_hits_are_shown_as_they_are_and_cut(shell: Shell) -> None:
+    code, out, _ = shell("search", "vectors", "[red]a river[/red]", TEXTS[1])
     assert code == 0
     assert "[red]a river[/red]" in out
-    assert [line.split() for line in out.splitlines() if "similarity" in line] == [
-        ["rank", "similarity", "row", "[id]", "text"]
-    ] * 2
+    heads = [line.split() for line in out.splitlines() if "similarity" in line]
+    assert heads == [["rank", "similarity", "row", "[id]", "text"]] * 2
     first, second, escaped, long = (
         [line.split(maxsplit=4) for line in out.splitlines() if text in line]
         for text in ("one [/x] two", "[bold]three[/bold] :smile:", "a\\x1b[2J river", "word word")
@@ -50,11 +49,16 @@ def test_what_is_shown(shell: Shell) -> None:
     assert (len(first), len(second), len(escaped), len(long)) == (2, 3, 2, 2)  # one is a query too
     assert second[2][:4] == ["1", "1.000", "1", "1"]
     assert long[0][4].strip().endswith("word…")
-    assert out.splitlines()[-1] == "written to hits.json"
+
+
+def test_hits_are_written_whole(shell: Shell) -> None:
+    said = shell("search", "vectors", "a river", TEXTS[1], "--json", "hits.json")
+    assert said.out.splitlines()[-1] == "written to hits.json"
     record = json.loads(Path("hits.json").read_text())
-    assert [one["query"] for one in record] == ["[red]a river[/red]", TEXTS[1]]
-    assert record[1]["hits"][0]["row"] == 1
-    assert record[1]["hits"][0]["fields"] == {"text": TEXTS[1], "[id]": 1}
+    assert [one["query"] for one in record] == ["a river", TEXTS[1]]
+    best = record[1]["hits"][0]
+    assert best["row"] == 1
+    assert best["fields"] == {"text": TEXTS[1], "[id]": 1}
     assert sorted(hit["fields"]["text"] for hit in record[0]["hits"]) == sorted(TEXTS)
 
 

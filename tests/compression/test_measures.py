@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from helpers.small_bert import build_bert
 from helpers.words import sentences
@@ -32,29 +33,51 @@ PAIR = GradedPairs(
 )
 
 
-def test_the_student_is_after_both_others(tmp_path: Path) -> None:
-    teacher = load(build_bert(tmp_path / "teacher", hidden=64), device="cpu")
-    student = load(build_bert(tmp_path / "student", hidden=16), device="cpu")
+@pytest.fixture(scope="module")
+def three_models(tmp_path_factory: pytest.TempPathFactory) -> ByModel[SentenceTransformer]:
+    """A teacher, and a student that is its own start."""
+    folder = tmp_path_factory.mktemp("models")
+    teacher = load(build_bert(folder / "teacher", hidden=64), device="cpu")
+    student = load(build_bert(folder / "student", hidden=16), device="cpu")
+    return ByModel(teacher, student, student)
+
+
+@pytest.fixture(scope="module")
+def held_out() -> list[Document]:
     texts = map(" ".join, zip(sentences(60), sentences(60, seed=1), strict=True))
-    held = [Document("", [text]) for text in texts]
-    sets = {"own pairs": {"test": PAIR}}
-    models = ByModel(teacher, student, student)
-    found, searched = compare_quality(models, held, sets)
+    return [Document("", [text]) for text in texts]
+
+
+def test_the_student_is_after_both_others(
+    three_models: ByModel[SentenceTransformer], held_out: list[Document]
+) -> None:
+    found, searched = compare_quality(three_models, held_out, {"own pairs": {"test": PAIR}})
     assert searched is not None
     assert len(searched["map"]["before"]) >= 50
     assert list(found) == [PARTS, PAIRS]
     assert set(found[PAIRS].teacher.per_task) == {SIMILARITY, "own pairs"}
     for kind in found.values():
-        assert kind.start.difference == 0, "the student is its own start here"
+        assert kind.start.difference == 0
         assert kind.start.after == kind.teacher.after
     assert found[PARTS].teacher.before != found[PARTS].teacher.after
-    few, searched = compare_quality(models, held[:5], {})
-    assert (list(few), searched) == ([PAIRS], None), "five texts say nothing"
-    desk = read_labels([(one.text.split()[0], one.text) for one in held[:20]])
+
+
+def test_five_texts_judge_nothing(
+    three_models: ByModel[SentenceTransformer], held_out: list[Document]
+) -> None:
+    few, searched = compare_quality(three_models, held_out[:5], {})
+    assert list(few) == [PAIRS]
+    assert searched is None
+
+
+def test_labels_come_first(
+    three_models: ByModel[SentenceTransformer], held_out: list[Document]
+) -> None:
+    desk = read_labels([(one.text.split()[0], one.text) for one in held_out[:20]])
     assert isinstance(desk, RetrievalSet)
-    asked, _ = compare_quality(models, held[:5], {}, desk)
-    assert list(asked) == [QUERIES, PAIRS], "labels come first"
-    assert asked[QUERIES].start.difference == 0
+    found, _ = compare_quality(three_models, held_out[:5], {}, desk)
+    assert list(found) == [QUERIES, PAIRS]
+    assert found[QUERIES].start.difference == 0
 
 
 MANY = sentences(16)

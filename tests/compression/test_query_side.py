@@ -185,42 +185,70 @@ def unigram(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "model"
 
 
-def test_alone_nothing_is_trained_and_what_is_lost_is_told_first(
-    unigram: Path, tmp_path: Path
-) -> None:
-    whole, console = (
-        SentenceTransformer(str(unigram), device="cpu"),
-        Console(record=True, width=200),
-    )
-    count = len(whole.tokenizer) - 20
-    found = compress(
-        unigram, GERMAN, student=f"vocabulary:{count}", output=tmp_path / "run", console=console
-    )
-    assert isinstance(found, Cut)
-    assert "tokens in your documents" in console.export_text()
-    assert 0.9 < found.kept <= 1
-    assert list(found.record["tokens"]) == [count + 20, count]
-    assert found.record["bytes"][0] - found.record["bytes"][1] == 20 * 16 * 4
-    assert found.verdict.word == "not tested"
-    assert "keeps its vector to the last bit. Its weights have " in found.verdict.advice
-    assert list(found.table.columns) == ["before", "after"]
-    small = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
+LOST = 20  # tokens
+
+
+@dataclass(frozen=True)
+class FewerTokens:
+    """A model that has lost tokens, and what was said."""
+
+    whole: SentenceTransformer
+    cut: Cut
+    student: str
+    shown: str
+
+    @property
+    def small(self) -> SentenceTransformer:
+        return plain(self.cut.folder / "model")
+
+
+@pytest.fixture(scope="module")
+def fewer_tokens(unigram: Path, tmp_path_factory: pytest.TempPathFactory) -> FewerTokens:
+    whole, console = plain(unigram), Console(record=True, width=200)
+    student = f"vocabulary:{len(whole.tokenizer) - LOST}"
+    output = tmp_path_factory.mktemp("vocabulary") / "run"
+    cut = compress(unigram, GERMAN, student=student, output=output, console=console)
+    assert isinstance(cut, Cut)
+    return FewerTokens(whole, cut, student, console.export_text())
+
+
+def test_what_is_lost_is_told_first(fewer_tokens: FewerTokens) -> None:
+    assert "tokens in your documents" in fewer_tokens.shown
+    assert 0.9 < fewer_tokens.cut.kept <= 1
+
+
+def test_only_the_rows_of_lost_tokens_are_saved(fewer_tokens: FewerTokens) -> None:
+    record, count = fewer_tokens.cut.record, len(fewer_tokens.whole.tokenizer)
+    assert list(record["tokens"]) == [count, count - LOST]
+    assert record["bytes"][0] - record["bytes"][1] == LOST * 16 * 4
+
+
+def test_a_text_that_needs_no_lost_token_keeps_its_vector(fewer_tokens: FewerTokens) -> None:
+    whole, small = fewer_tokens.whole, fewer_tokens.small
     known = small.tokenizer.get_vocab().keys()
     same = [text for text in GERMAN if {*whole.tokenizer.tokenize(text)} <= known]
     assert same
     np.testing.assert_array_equal(small.encode(same), whole.encode(same))
-    assert f"{count:,} tokens" in (tmp_path / "run" / "model" / "README.md").read_text(
-        encoding="utf-8"
-    )
-    assert "Tokens and size" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    again = compress(
-        unigram,
-        GERMAN,
-        student=f"vocabulary:{count}",
-        output=tmp_path / "run",
-        console=Console(quiet=True),
-    )
-    assert again.record == found.record, "it is only read"
+
+
+def test_nothing_is_trained_so_nothing_is_tested(fewer_tokens: FewerTokens) -> None:
+    verdict = fewer_tokens.cut.verdict
+    assert verdict.word == "not tested"
+    assert "keeps its vector to the last bit. Its weights have " in verdict.advice
+    assert list(fewer_tokens.cut.table.columns) == ["before", "after"]
+
+
+def test_card_and_page_tell_the_size(fewer_tokens: FewerTokens) -> None:
+    folder, count = fewer_tokens.cut.folder, len(fewer_tokens.whole.tokenizer) - LOST
+    assert f"{count:,} tokens" in (folder / "model" / "README.md").read_text(encoding="utf-8")
+    assert "Tokens and size" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_finished_cut_is_only_read(fewer_tokens: FewerTokens, unigram: Path) -> None:
+    quiet = Console(quiet=True)
+    folder = fewer_tokens.cut.folder
+    again = compress(unigram, GERMAN, student=fewer_tokens.student, output=folder, console=quiet)
+    assert again.record == fewer_tokens.cut.record
 
 
 def test_layers_of_fewer_tokens_follow_the_whole_teacher(unigram: Path, tmp_path: Path) -> None:

@@ -406,33 +406,43 @@ def test_training_reads_what_encode_reads(
         assert plan.folder.identity["preset"]["encoder.prompt"] == words
 
 
-def test_the_run_begins_with_the_student_as_it_is_and_an_objective_that_has_seen_nothing(
+STATEFUL = ("views.sgw={groups=8, running=true, momentum=0.5}",)  # its statistics are a state
+
+
+def test_the_objective_has_seen_nothing_and_the_student_is_as_it_was(
     tiny_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:
-    stateful = ("views.sgw={groups=8, running=true, momentum=0.5}",)  # its statistics are a state
-    with prepared(tiny_model, corpus_file, tmp_path / "run", *stateful) as (plan, said):
-        assert (tmp_path / "run" / "job.json").is_file()
-        assert len(plan.sample) == 64
+    with prepared(tiny_model, corpus_file, tmp_path / "run", *STATEFUL) as (plan, _):
         assert plan.objective.step == 0
-        assert [
-            value.item()
-            for name, value in plan.objective.components.state_dict().items()
-            if "batches" in name
-        ] == [0]
+        state = plan.objective.components.state_dict()
+        assert [value.item() for name, value in state.items() if "batches" in name] == [0]
         assert not plan.model.training
         assert plan.model.max_seq_length == 64, "train.max_length is for training alone"
+
+
+def test_the_plan_names_what_is_read_and_watched(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    with prepared(tiny_model, corpus_file, tmp_path / "run", *STATEFUL) as (plan, said):
+        assert (tmp_path / "run" / "job.json").is_file()
+        assert len(plan.sample) == 64
         assert plan.folder.sample == plan.watched[:REPORTED_TEXTS]
         assert set(plan.watched) <= set(corpus_file.read_text().splitlines())
-        head = {
-            name: value.clone() for name, value in plan.objective.components.state_dict().items()
-        }
     assert "64 sentences, 1 epoch, batches of 16" in said
     assert "no dev pairs: label-free signals are shown" in said
-    with prepared(tiny_model, corpus_file, tmp_path / "other", *stateful) as (again, _):
-        other = again.objective.components.state_dict()
-    assert all(torch.equal(head[name], other[name]) for name in head), (
-        "the same seed, the same head"
-    )
+
+
+def test_the_same_seed_gives_the_same_head(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    heads = []
+    for name in ("run", "other"):
+        with prepared(tiny_model, corpus_file, tmp_path / name, *STATEFUL) as (plan, _):
+            state = plan.objective.components.state_dict()
+            heads.append({key: value.clone() for key, value in state.items()})
+    first, second = heads
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[key], second[key]) for key in first)
 
 
 def test_how_much_of_the_text_will_be_read_is_said_before_training(
