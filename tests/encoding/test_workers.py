@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from isotrope.encoder import load
 from isotrope.encoder.fast.half import has_bf16
 from isotrope.encoding.encode import encode
 from isotrope.encoding.engines import WorkerModel, portable_error
+from isotrope.encoding.output import Destination
 from isotrope.encoding.shards import ShardTask
 from isotrope.errors import UserError
 
@@ -131,11 +133,14 @@ def test_a_stopped_driver_goes_on(
 def test_a_failing_worker_shows_its_own_error(
     tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise ConnectionError("the server has gone")
+    """The task that is sent to it names rows that are not there."""
+    make_task = Destination.task
 
-    monkeypatch.setattr(ShardTask, "_read", fail)  # sent to the workers with the class
-    with pytest.raises(ConnectionError, match="the server has gone"):
+    def without_rows(*given: Any, **options: Any) -> ShardTask:
+        return replace(make_task(*given, **options), rows=str(tmp_path / "gone.parquet"))
+
+    monkeypatch.setattr(Destination, "task", without_rows)
+    with pytest.raises(FileNotFoundError, match=r"gone\.parquet"):
         encode(tiny_model, ["a"], tmp_path / "v", engine="ray", workers=1)
 
 
