@@ -319,7 +319,7 @@ def test_18_a_model_of_ones_own_layers_is_compressed_and_searched(user: User) ->
     own.save_pretrained("own")
     quick = "--dev none --labels none --set train.max_length=64"
     said = user.types(
-        f"compress own notes.txt --student layers:1 --sentences 160 --output small {quick}"
+        f"compress own notes.txt --student layers:1 --max-texts 160 --output small {quick}"
     )
     assert "verdict: " in said
     small = SentenceTransformer("small/model", device="cpu")
