@@ -425,14 +425,14 @@ def test_outputs_that_are_refused_and_folders_by_any_name(
     Path("plain").touch()
     Path("link").symlink_to("elsewhere")
     Path("folder.parquet").mkdir()
-    refused = {
+    codes = {
         "": "empty-output",
         "folder.parquet": "output-is-a-folder",
         "plain": "folder-is-not-ours",
         "link": "folder-is-not-ours",
         "v.npy": "unknown-ending",
     }
-    for name, problem in refused.items():
+    for name, problem in codes.items():
         with refused(problem):
             encode(Hashes(), ["a"], name)
     for place in (Path("plain"), Path("link")):
