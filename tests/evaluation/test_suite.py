@@ -15,7 +15,7 @@ from isotrope import load
 from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
 from isotrope.evaluation import models, suite
-from isotrope.evaluation.models import RememberingEncoder, asked_parts, evaluate_models
+from isotrope.evaluation.models import RememberingEncoder, evaluate_models, plan_evaluations
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import read_labels
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet, same_class
@@ -120,7 +120,7 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
         ((None, "STS12", tmp_path, [pairs]), "tasks STS12 beside your own labels: leave them out"),
     ):
         with pytest.raises(UserError, match=problem):
-            asked_parts(*arguments)
+            plan_evaluations(*arguments)
 
 
 def test_own_data_are_evaluated_alone_unless_suites_are_named(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_own_data_are_evaluated_alone_unless_suites_are_named(tmp_path: Path) ->
         ((None, None, tmp_path), [sts]),
         (("sts, transfer:fast", None, tmp_path, [pairs]), [sts, ("transfer", "fast"), own]),
     ):
-        assert [(part.title, part.setting) for part in asked_parts(*asked)] == wanted
+        assert [(part.title, part.setting) for part in plan_evaluations(*asked)] == wanted
 
 
 def test_results_are_remembered_until_data_or_code_change(
@@ -139,7 +139,7 @@ def test_results_are_remembered_until_data_or_code_change(
 ) -> None:
     pairs = own_pairs()
     texts = classes(pairs)
-    asked = asked_parts("sts", None, None, [pairs, texts])
+    asked = plan_evaluations("sts", None, None, [pairs, texts])
     first = evaluate_models(["isotrope/tiny"], asked)
 
     def forget(*_: object) -> None:
@@ -147,7 +147,7 @@ def test_results_are_remembered_until_data_or_code_change(
 
     monkeypatch.setattr(RememberingEncoder, "encode", forget)
     assert evaluate_models(["isotrope/tiny"], asked) == first
-    changed = asked_parts("sts", None, None, [own_pairs(seed=1), texts])
+    changed = plan_evaluations("sts", None, None, [own_pairs(seed=1), texts])
     with pytest.raises(AssertionError, match="encoded again"):
         evaluate_models(["isotrope/tiny"], changed)
     monkeypatch.setattr(models, "code_checksum", lambda: "another")
@@ -160,7 +160,7 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
 ) -> None:
     pairs = own_pairs()
     texts = classes(pairs)
-    asked = asked_parts(None, None, None, [pairs, texts])
+    asked = plan_evaluations(None, None, None, [pairs, texts])
     said: list[str] = []
 
     def say(line: str) -> None:
@@ -177,14 +177,14 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
     none, named, words = results(), results(name="query"), results(query="song of ", document="")
     assert none[0] != named[0]
     assert none[1] == named[1] != words[1], "a search has its own prompts"
-    evaluate_models([str(prompted_model)], asked_parts(None, None, None, [texts]), say=say)
+    evaluate_models([str(prompted_model)], plan_evaluations(None, None, None, [texts]), say=say)
     (line,) = said
     assert "none is used outside searches: see" in line, "a search uses the model's prompts"
     with pytest.raises(
         UserError, match="prompts for queries or documents, and no search: name the suite"
     ):
         evaluate_models(
-            ["none"], asked_parts(None, None, None, [pairs]), prompts=Prompts(query="find: ")
+            ["none"], plan_evaluations(None, None, None, [pairs]), prompts=Prompts(query="find: ")
         )
     own = SentenceTransformer(str(prompted_model), device="cpu")
     own.default_prompt_name = "query"
@@ -204,7 +204,7 @@ def test_shortened_vectors_are_scored_beside_and_encoded_once(
         return encode(self, texts, **options)
 
     monkeypatch.setattr(SentenceTransformer, "encode", spy)
-    asked = asked_parts("sts", None, None, [own_pairs()])
+    asked = plan_evaluations("sts", None, None, [own_pairs()])
     name, steps = "isotrope/tiny", shortenings("64", "int8,binary")
     found = evaluate_models([name], asked, steps=steps)
     assert list(found) == [name, *(f"{name}, {step}" for step in steps)]
@@ -222,7 +222,9 @@ def test_labels_in_another_script_are_one_warning(cached: Path) -> None:
     questions = [(f"Вопрос номер {number}", f"Ответ на вопрос {number}") for number in range(4)]
     said = list[str]()
     evaluate_models(
-        ["isotrope/tiny"], asked_parts(None, None, None, [read_labels(questions)]), say=said.append
+        ["isotrope/tiny"],
+        plan_evaluations(None, None, None, [read_labels(questions)]),
+        say=said.append,
     )
     assert len([line for line in said if "has no words of this script" in line]) == 1
 

@@ -144,7 +144,7 @@ def test_intervals_hold_the_score_and_shrink_with_pairs() -> None:
 
 def test_the_average_is_the_papers(data: Path, cached: Path) -> None:
     result = run(Bag(), "sts", data)
-    (table,) = scores.suite_tables("sts", {"bag": result})
+    (table,) = scores.suite_tables("sts", {"bag": result}, "sts")
     assert table.header[-1] == "Avg."
     assert table.rows[0][-1] == f"{100 * np.mean(list(main_scores('sts', result).values())):.2f}"
 
@@ -152,12 +152,11 @@ def test_the_average_is_the_papers(data: Path, cached: Path) -> None:
 def test_a_measure_that_no_task_has_gets_no_table_and_one_that_some_have_gets_theirs() -> None:
     judged = {"ndcg@10": 0.5, "mrr@10": 0.4, "recall@10": 0.3, "recall@100": 0.2}
     two = {"m": {"a": judged, "b": judged}}
-    assert [table.title for table in scores.suite_tables("retrieval", two)] == [
+    assert [table.title for table in scores.suite_tables("retrieval", two, "retrieval")] == [
         f"retrieval: {name}" for name in ("nDCG@10", "MRR@10", "recall@10", "recall@100")
     ]
-    last = scores.suite_tables("retrieval", {"m": {"a": judged, "b": judged | {"v_measure": 0.6}}})[
-        -1
-    ]
+    one_has_it = {"m": {"a": judged, "b": judged | {"v_measure": 0.6}}}
+    *_, last = scores.suite_tables("retrieval", one_has_it, "retrieval")
     assert (last.title, last.header, last.rows) == (
         "retrieval: V-measure",
         ["model", "b"],

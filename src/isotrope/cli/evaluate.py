@@ -17,7 +17,7 @@ from isotrope.store.files import check_file, write_json, writing
 
 if TYPE_CHECKING:
     from isotrope.encoder.prompts import Prompts
-    from isotrope.evaluation.models import AskedPart
+    from isotrope.evaluation.models import PlannedEvaluation
     from isotrope.post.shortened import Shortened
 
 
@@ -60,7 +60,7 @@ def evaluate(
     """
     load_function("isotrope.evaluation.models:evaluate_models")
     from isotrope.encoder.prompts import Prompts
-    from isotrope.evaluation.models import asked_parts
+    from isotrope.evaluation.models import plan_evaluations
     from isotrope.evaluation.sets.labels import read_labels
     from isotrope.post.shortened import shortenings
     from isotrope.report.scores import all_tables, check_table_file
@@ -71,9 +71,10 @@ def evaluate(
         raise UserError("--compare with one model", remedy, "too-few-models")
     table_files = [check_table_file(path) for path in table or ()]
     target = check_file(Path(json_file)) if json_file else None
-    parts = asked_parts(suite, tasks, data, [read_labels(path, columns) for path in labels or ()])
+    own_labels = [read_labels(path, columns) for path in labels or ()]
+    evaluations = plan_evaluations(suite, tasks, data, own_labels)
     prompts = Prompts(prompt, prompt_name, query_prompt, document_prompt)
-    results = _evaluate_models(models, parts, pooling, prompts, steps)
+    results = _evaluate_models(models, evaluations, pooling, prompts, steps)
     # The file comes before the tables, so that nothing is lost if a table cannot be drawn.
     if target:
         with writing(target.parent, again="run the same command again; results are remembered"):
@@ -86,7 +87,7 @@ def evaluate(
 
 def _evaluate_models(
     models: Sequence[str],
-    parts: "Sequence[AskedPart]",
+    evaluations: "Sequence[PlannedEvaluation]",
     pooling: str | None,
     prompts: "Prompts",
     steps: "Sequence[Shortened]",
@@ -94,7 +95,7 @@ def _evaluate_models(
     """Model -> suite -> task -> result, with a line of progress."""
     from isotrope.evaluation.models import evaluate_models
 
-    count = len(models) * (1 + len(steps)) * len(parts)
+    count = len(models) * (1 + len(steps)) * len(evaluations)
     errors = plain_console(stderr=True)
     show_threads_once = cache(lambda: errors.print(threads_line()))
     with watch("loading", errors) as bar:
@@ -103,7 +104,14 @@ def _evaluate_models(
             bar.update(note=f"{doing}, result {done + 1} of {count}")
 
         return evaluate_models(
-            models, parts, pooling, prompts, show_progress, errors.print, show_threads_once, steps
+            models,
+            evaluations,
+            pooling,
+            prompts,
+            show_progress,
+            errors.print,
+            show_threads_once,
+            steps,
         )
 
 

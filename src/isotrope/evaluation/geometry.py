@@ -22,6 +22,7 @@ from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.types import Encoder, Matrix, Vector
 
 VectorsLike = npt.ArrayLike | torch.Tensor
+Indices = npt.NDArray[np.int64]
 
 # of the scale: STS-B pairs with a score above 4 of 5 are positives (Gao et al., 2021)
 POSITIVE_ABOVE = 0.8
@@ -33,13 +34,19 @@ _BLOCK = 512  # rows at a time: 20,000 rows take 80 MB a block, not 3.2 GB
 def alignment(x: VectorsLike, y: VectorsLike) -> float:
     """Mean squared distance of positives x (N, D) and y (N, D) on the unit sphere, in [0, 4]; lower
     is better.
+
+    Raises UserError for shapes that differ, and for rows without a direction.
     """
-    a, b = _directions(x), _directions(y)
-    if a.shape != b.shape:
+    anchors = _directions(x)
+    positives = _directions(y)
+    if anchors.shape != positives.shape:
         raise UserError(
-            f"alignment of shapes {a.shape} and {b.shape}", "give one positive for each row"
+            f"alignment of shapes {anchors.shape} and {positives.shape}",
+            "give one positive for each row",
+            code="unequal-shapes",
         )
-    return float(np.mean(np.sum((a - b) ** 2, axis=1)))
+    squared_distances = np.sum((anchors - positives) ** 2, axis=1)  # (N,)
+    return float(np.mean(squared_distances))
 
 
 def diversity(views: Sequence[VectorsLike]) -> float:
@@ -53,34 +60,38 @@ def disturbance(z: VectorsLike, whitened: VectorsLike) -> float:
     """‖ε‖ / ‖Z‖ for features Z and whitened features Z + ε (N, D), both centred: WhitenedCSE Eq.
     11, ε = (W − 1) Z.
     """
-    a, b = (
-        rows - rows.mean(axis=0)
-        for rows in (np.asarray(x, dtype=np.float64) for x in (z, whitened))
-    )
-    return float(np.linalg.norm(b - a) / np.linalg.norm(a))
+    before = _centred(np.asarray(z, dtype=np.float64))
+    after = _centred(np.asarray(whitened, dtype=np.float64))
+    return float(np.linalg.norm(after - before) / np.linalg.norm(before))
 
 
 def uniformity(x: VectorsLike) -> float:
     """Log of the mean exp(−2 · squared distance) over pairs i < j of x (N, D) on the unit sphere;
     lower is better.
     """
-    a, total = _directions(x, at_least=2), 0.0
-    for start in range(0, len(a), _BLOCK):
-        block = a[start : start + _BLOCK]
-        # ‖u − v‖² = 2 − 2·u·v: (block, N − start)
-        kernel = np.exp(4.0 * (block @ a[start:].T) - 4.0)
-        # Columns begin at the block's own first row: pairs i < j lie above the diagonal.
-        total += float(
-            np.sum(np.triu(kernel[:, : len(block)], 1)) + np.sum(kernel[:, len(block) :])
-        )
-    return float(np.log(total / (len(a) * (len(a) - 1) / 2)))
+    directions = _directions(x, at_least=2)
+    count = len(directions)
+    total = 0.0
+    for start in range(0, count, _BLOCK):
+        block = directions[start : start + _BLOCK]
+
+        # ‖u − v‖² = 2 − 2·u·v. Columns begin at the block's first row: (B, N − start).
+        kernel = np.exp(4.0 * (block @ directions[start:].T) - 4.0)
+
+        # Pairs i < j are above the diagonal.
+        total += float(np.triu(kernel, 1).sum())
+    return float(np.log(total / (count * (count - 1) / 2)))
 
 
 def mean_cosine(x: VectorsLike) -> float:
     """Mean cosine over pairs i < j of x (N, D): 0 for an isotropic space, 1 for a collapsed one."""
-    a = _directions(x, at_least=2)
-    n, common = len(a), a.sum(axis=0)
-    return float((common @ common - n) / (n * (n - 1)))  # ‖Σu‖² = n + 2 · sum over pairs
+    directions = _directions(x, at_least=2)
+    count = len(directions)
+    sum_of_directions = directions.sum(axis=0)  # (D,)
+
+    # ‖Σu‖² = N + 2 · the sum over pairs
+    twice_the_sum = sum_of_directions @ sum_of_directions - count
+    return float(twice_the_sum / (count * (count - 1)))
 
 
 def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
@@ -91,22 +102,34 @@ def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
     "effective_rank" and "spectrum" are those of the covariance of their unit vectors, the spectrum
     as shares, largest first.
     """
-    known = Embeddings.of(encoder, (*pairs.first, *pairs.second))
-    low, high = gold_scale(pairs.gold)
-    close = pairs.gold > low + POSITIVE_ABOVE * (high - low)
-    first, second = known.encode(pairs.first)[close], known.encode(pairs.second)[close]
-    shares = variance_shares(unit(known.vectors))
+    embeddings = Embeddings.of(encoder, pairs.texts)
+    vectors = embeddings.vectors  # (S, D) of the distinct sentences
+    shares = variance_shares(unit(vectors))
+    positives = pairs.rows(_positive_rows(pairs.gold))
     return {
-        "alignment": alignment(first, second) if close.any() else None,
-        "uniformity": uniformity(known.vectors),
-        "mean_cosine": mean_cosine(known.vectors),
-        "iso_score": iso_score(known.vectors),
+        "alignment": _alignment_of_pairs(positives, embeddings),
+        "uniformity": uniformity(vectors),
+        "mean_cosine": mean_cosine(vectors),
+        "iso_score": iso_score(vectors),
         "effective_rank": effective_rank(shares),
-        "positives": int(close.sum()),
-        "sentences": len(known.texts),
-        "bands": cosine_bands(pairs.gold, pairs.similarities(known)),
+        "positives": len(positives),
+        "sentences": len(embeddings.texts),
+        "bands": cosine_bands(pairs.gold, pairs.similarities(embeddings)),
         "spectrum": shares.tolist(),
     }
+
+
+def _positive_rows(gold: Vector) -> Indices:
+    """The rows of the pairs with a score above four fifths of the scale."""
+    low, high = gold_scale(gold)
+    return np.flatnonzero(gold > low + POSITIVE_ABOVE * (high - low))
+
+
+def _alignment_of_pairs(pairs: GradedPairs, embeddings: Embeddings) -> float | None:
+    """Alignment of both sides of the pairs; None without pairs."""
+    if not len(pairs):
+        return None
+    return alignment(embeddings.encode(pairs.first), embeddings.encode(pairs.second))
 
 
 def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
@@ -117,16 +140,14 @@ def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
     "quantiles" ("0.05" … "0.95").
     """
     bands = []
-    for label, some in by_gold_band(gold, {"": cosines}):
-        values = some[""]
-        bands.append({"band": label, "pairs": len(values)})
+    for label, rows in gold_bands(gold):
+        values = cosines[rows]
+        band: dict[str, Any] = {"band": label, "pairs": len(values)}
         if len(values):
-            quantiles = {str(q): float(np.quantile(values, q)) for q in QUANTILES}
-            bands[-1] |= {
-                "mean": float(values.mean()),
-                "sd": float(values.std()),
-                "quantiles": quantiles,
-            }
+            band["mean"] = float(values.mean())
+            band["sd"] = float(values.std())
+            band["quantiles"] = {str(q): float(np.quantile(values, q)) for q in QUANTILES}
+        bands.append(band)
     return bands
 
 
@@ -134,23 +155,36 @@ def gold_scale(gold: Vector) -> tuple[float, float]:
     """The scale that scores (N,) seem to be on: 0–1, 0–5, or from the lowest (0 where none is
     below) to the highest.
     """
-    low, high = min(0.0, float(gold.min())), float(gold.max())
-    return low, high if low < 0 else 1.0 if high <= 1 else max(5.0, high)
+    low = min(0.0, float(gold.min()))
+    high = float(gold.max())
+    if low < 0:
+        return low, high
+    return low, 1.0 if high <= 1 else max(5.0, high)
+
+
+def gold_bands(gold: Vector) -> list[tuple[str, Indices]]:
+    """Five bands of the scale of gold (N,), lowest first: a label, and the rows of its pairs (n,).
+
+    A pair is in one band; the last is closed.
+    """
+    low, high = gold_scale(gold)
+
+    # Rounded, so that a score of 0.6 is on the edge 0.6, not below it.
+    edges = np.linspace(low, high, BANDS + 1).round(12)
+    bands = np.searchsorted(edges, gold, side="right") - 1
+    bands = np.clip(bands, 0, BANDS - 1)  # (N,)
+
+    labels = [f"{lower:.3g}–{upper:.3g}" for lower, upper in pairwise(edges)]
+    return [(label, np.flatnonzero(bands == band)) for band, label in enumerate(labels)]
 
 
 def by_gold_band(
     gold: Vector, cosines: Mapping[str, Vector]
 ) -> list[tuple[str, dict[str, Vector]]]:
-    """Cosines by band of gold (N,), lowest first: (label, {name: (n,)}). A pair is in one band; the
-    last is closed.
-    """
-    # a score of 0.6 lies on the edge 0.6, not below it
-    edges = np.linspace(*gold_scale(gold), BANDS + 1).round(12)
-    band = np.clip(np.searchsorted(edges, gold, side="right") - 1, 0, BANDS - 1)  # (N,)
-    labels = [f"{low:.3g}–{high:.3g}" for low, high in pairwise(edges)]
+    """Cosines by band of gold (N,), lowest first: (label, {name: (n,)}); see `gold_bands`."""
     return [
-        (label, {name: of[band == i] for name, of in cosines.items()})
-        for i, label in enumerate(labels)
+        (label, {name: values[rows] for name, values in cosines.items()})
+        for label, rows in gold_bands(gold)
     ]
 
 
@@ -165,9 +199,10 @@ def variance_shares(rows: Matrix) -> Vector:
     """Eigenvalues of the covariance of rows (N, D), largest first, as shares of their sum ->
     (min(D, N − 1),).
     """
-    values = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2
-    values = values[: min(rows.shape[1], len(rows) - 1)]  # centring takes one dimension of N away
-    return np.asarray(values / max(values.sum(), np.finfo(float).tiny))
+    singular_values = np.linalg.svd(_centred(rows), compute_uv=False)
+    count = min(rows.shape[1], len(rows) - 1)  # centring takes one dimension of N away
+    variances = singular_values[:count] ** 2
+    return np.asarray(variances / max(variances.sum(), np.finfo(float).tiny))
 
 
 def effective_rank(shares: Vector) -> float:
@@ -183,30 +218,40 @@ def iso_score(rows: npt.ArrayLike) -> float:
 
     Rudman et al., Findings of ACL 2022, https://aclanthology.org/2022.findings-acl.262, Algorithm
     1. Its steps come down to (P − 1) / (D − 1), where P = (Σλ)² / Σλ² is the participation ratio of
-      the variances λ along the principal
-    axes: k for k equal directions. With fewer than about ten rows a dimension it comes out too low.
+    the variances λ along the principal axes: k for k equal directions. With fewer than about ten
+    rows a dimension it comes out too low.
     """
-    x = np.asarray(rows, dtype=np.float64)
-    if not np.ptp(x, axis=0).any():
+    vectors = np.asarray(rows, dtype=np.float64)
+    if not np.ptp(vectors, axis=0).any():
         return 0.0
-    return float((1 / np.sum(variance_shares(x) ** 2) - 1) / (x.shape[1] - 1))
+
+    participation = 1 / np.sum(variance_shares(vectors) ** 2)
+    return float((participation - 1) / (vectors.shape[1] - 1))
+
+
+def _centred(rows: Matrix) -> Matrix:
+    return np.asarray(rows - rows.mean(axis=0))
 
 
 def _directions(x: VectorsLike, at_least: int = 1) -> Matrix:
     """`unit` of at least so many rows, each of which has a direction."""
-    plain = (
-        x.detach().cpu().double().numpy()
-        if isinstance(x, torch.Tensor)
-        else np.asarray(x, dtype=np.float64)
-    )
-    if plain.ndim != 2 or len(plain) < at_least:
+    if isinstance(x, torch.Tensor):
+        x = x.detach().cpu().double().numpy()
+    rows = np.asarray(x, dtype=np.float64)
+    if rows.ndim != 2 or len(rows) < at_least:
         raise UserError(
-            f"embeddings of shape {plain.shape}", f"give at least {at_least} row(s): shape (N, D)"
+            f"embeddings of shape {rows.shape}",
+            f"give at least {at_least} row(s): shape (N, D)",
+            code="wrong-shape",
         )
-    norms = np.linalg.norm(plain, axis=1)
-    wrong = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
-    if len(wrong):
+
+    norms = np.linalg.norm(rows, axis=1)
+    has_direction = np.isfinite(norms) & (norms > 0)
+    if not has_direction.all():
+        row = np.flatnonzero(~has_direction)[0]
         raise UserError(
-            f"embedding row {wrong[0]} is zero or not finite", "it has no direction: leave it out"
+            f"embedding row {row} is zero or not finite",
+            "it has no direction: leave it out",
+            code="no-direction",
         )
-    return unit(plain)
+    return unit(rows)

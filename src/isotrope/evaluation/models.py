@@ -3,7 +3,7 @@ the next time.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -22,7 +22,13 @@ from isotrope.evaluation.sets.files import data_checksum, data_folder
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, texts_of
 from isotrope.evaluation.similarity import similarity_of
-from isotrope.evaluation.suite import SUITES, check_takes, checked_tasks, run
+from isotrope.evaluation.suite import (
+    SUITES,
+    check_takes,
+    checked_tasks,
+    run,
+    takes_labels,
+)
 from isotrope.evaluation.vector_cache import VectorCache
 from isotrope.post.names import check_name, open_encoder
 from isotrope.post.shortened import Shortened
@@ -30,12 +36,13 @@ from isotrope.store.cache import remembered
 from isotrope.text.coverage import unknown_warning
 from isotrope.types import Encoder
 
-OWN_DATA, SEARCH = ", own data", "retrieval"
+OWN_DATA = ", own data"  # behind a suite's name in tables
+SEARCH = "retrieval"
 CODE = ("text", "encoder", "evaluation", "post")  # rooms of the package whose code decides a result
 
 
 @dataclass(frozen=True, slots=True)
-class AskedPart:
+class PlannedEvaluation:
     """A result that each model is to have: a suite on the data folder, or on one set of the user's
     own labels.
     """
@@ -51,68 +58,92 @@ class AskedPart:
         """The suite as tables name it."""
         return self.suite if isinstance(self.data, Path) else self.suite + OWN_DATA
 
-    def result(self, encoder: Encoder, model: dict[str, Any] | None) -> dict[str, Any]:
+    def result(self, encoder: Encoder, model: Mapping[str, object] | None) -> dict[str, Any]:
         """Task -> result. ``model`` says all that decides the vectors, so that the cache may know;
         None: it may not.
         """
         compute = partial(run, encoder, self.suite, self.data, self.tasks, self.setting)
         if model is None:
             return compute()
-        name = None if isinstance(self.data, Path) else self.data.name
+
+        labels = None if isinstance(self.data, Path) else self.data
         key = {
             "suite": self.suite,
             "tasks": self.tasks,
             "setting": self.setting,
             "data": self.checksum,
-            "name": name,
-            "read_as": None if isinstance(self.data, Path) else self.data.read_as,
+            "name": labels.name if labels else None,
+            "read_as": labels.read_as if labels else None,
+            "code": code_checksum(),
+            **model,
         }
-        return dict(remembered("results", {**key, **model, "code": code_checksum()}, compute))
+        return dict(remembered("results", key, compute))
 
 
-def asked_parts(
+def plan_evaluations(
     suites: str | None = None,
     tasks: str | None = None,
     data: str | Path | None = None,
     labels: Sequence[Labels] = (),
-) -> list[AskedPart]:
+) -> list[PlannedEvaluation]:
     """What "sts,transfer:fast" and "CR,MR" ask of the data folder, and of the user's own labels.
 
     Own labels are evaluated by those of the suites that take them, queries by retrieval in any
     case. Without suites or without a data folder, nothing else is evaluated then. All is checked
     before a model is loaded.
+
+    Raises UserError for an unknown suite, setting or task, for labels that no suite takes, and for
+    two sets of labels with one name.
     """
-    named = [
-        suite.strip().partition(":") for suite in (suites or "sts").split(",") if suite.strip()
-    ]
-    settings = {suite: setting or "test" for suite, _, setting in named}
-    chosen = [task.strip() for task in tasks.split(",")] if tasks else None
-    tasks_of = {suite: checked_tasks(suite, chosen, setting) for suite, setting in settings.items()}
-    for own in labels:
-        check_takes([*settings, SEARCH], own, tasks if not suites else None)
-        if isinstance(own, GradedPairs) and "ranking" in settings:
-            lists_to_rank(own.name, [own])
-    names = [(type(own), own.name) for own in labels]
-    if double := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(
-            f"two of the given labels are called {double[1]!r}", "rename one, or results mix"
-        )
-    parts = []
+    settings = _settings_of_suites(suites or "sts")
+    task_names = [task.strip() for task in tasks.split(",")] if tasks else None
+    tasks_of = {
+        suite: checked_tasks(suite, task_names, setting) for suite, setting in settings.items()
+    }
+    _check_labels(labels, [*settings, SEARCH], None if suites else tasks)
+
+    evaluations = []
     if not labels or (suites and data is not None):
         folder = data_folder(data)
         checksum = cache(partial(data_checksum, folder))
         for suite, setting in settings.items():
-            parts.append(
-                AskedPart(suite, folder, checksum(SUITES[suite].folders), tasks_of[suite], setting)
+            folders = SUITES[suite].folders
+            evaluations.append(
+                PlannedEvaluation(suite, folder, checksum(folders), tasks_of[suite], setting)
             )
-    given = [(own, own.checksum()) for own in labels]
+
+    checksums = [own.checksum() for own in labels]
     for suite in dict.fromkeys([*settings, SEARCH]):
-        parts += [
-            AskedPart(suite, own, of_own)
-            for own, of_own in given
-            if isinstance(own, SUITES[suite].takes or ())
-        ]
-    return parts
+        for own, own_checksum in zip(labels, checksums, strict=True):
+            if takes_labels(suite, own):
+                evaluations.append(PlannedEvaluation(suite, own, own_checksum))
+    return evaluations
+
+
+def _settings_of_suites(suites: str) -> dict[str, str]:
+    """Suite -> setting of "sts,transfer:fast"."""
+    settings = {}
+    for name in suites.split(","):
+        suite, _, setting = name.strip().partition(":")
+        if suite:
+            settings[suite] = setting or "test"
+    return settings
+
+
+def _check_labels(labels: Sequence[Labels], suites: Sequence[str], tasks: str | None) -> None:
+    """Check that the suites can use each of the user's labels, and that names differ."""
+    names = set()
+    for own in labels:
+        check_takes(suites, own, tasks)
+        if isinstance(own, GradedPairs) and "ranking" in suites:
+            lists_to_rank(own.name, [own])
+        if (type(own), own.name) in names:
+            raise UserError(
+                f"two of the given labels are called {own.name!r}",
+                "rename one, or results mix",
+                code="equal-names",
+            )
+        names.add((type(own), own.name))
 
 
 class RememberingEncoder(ByRole):
@@ -133,9 +164,12 @@ class RememberingEncoder(ByRole):
         cache_key: str = "",
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self._encoder, self.has_roles, self._begins = encoder, has_roles(encoder), begins
-        self._cache_key, self._say = cache_key, say
+        self.has_roles = has_roles(encoder)
         self.similarity_fn_name = similarity_of(encoder)
+        self._encoder = encoder
+        self._begins = begins
+        self._cache_key = cache_key
+        self._say = say
         # role -> sentence -> (D,)
         self._known: dict[Role | None, dict[str, Vectors]] = defaultdict(dict)
 
@@ -145,10 +179,11 @@ class RememberingEncoder(ByRole):
 
     def encode(self, sentences: list[str], role: Role | None = None) -> Vectors:
         """Sentences (n,) → vectors (n, D)."""
-        known = self._known[role]
-        if new := [sentence for sentence in dict.fromkeys(sentences) if sentence not in known]:
-            known |= self._kept_or_encoded(new, role)
-        return np.stack([known[sentence] for sentence in sentences])
+        vectors = self._known[role]
+        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in vectors]
+        if new:
+            vectors |= self._kept_or_encoded(new, role)
+        return np.stack([vectors[sentence] for sentence in sentences])
 
     def _kept_or_encoded(self, sentences: list[str], role: Role | None) -> dict[str, Vectors]:
         """Sentence -> its vector (D,), from the cache if it is kept there."""
@@ -171,7 +206,7 @@ class RememberingEncoder(ByRole):
 
 def evaluate_models(
     models: Sequence[str],
-    parts: Sequence[AskedPart],
+    evaluations: Sequence[PlannedEvaluation],
     pooling: str | None = None,
     prompts: Prompts = NO_PROMPTS,
     progress: Callable[[int, str], None] = lambda done, doing: None,
@@ -183,62 +218,117 @@ def evaluate_models(
     "SUITE, own data".
 
     Each model is evaluated as it is, then with each of the ``steps``, as "MODEL, 64 dimensions". It
-    encodes its texts once. ``progress`` is told how many results are there, and which one comes
-    now; ``say`` of texts that a model does not know, and of prompts that nobody uses. ``begins`` is
-    called before the long work, when the data are read.
+    encodes its texts once.
+
+    Args:
+        models: names, or folders.
+        evaluations: what each model is evaluated on, as `plan_evaluations` gives it.
+        pooling: of the models, instead of their own.
+        prompts: of the models, instead of their own.
+        progress: told how many results are there, and which one comes now.
+        say: told of texts that a model does not know, and of prompts that nobody uses.
+        begins: called before the long work, when the data are read.
+        steps: that shorten the vectors.
+
+    Raises:
+        UserError: prompts for searches if nothing is searched, a model that cannot be loaded, or
+            one with fewer dimensions than a step keeps.
     """
-    searches = [part.suite == SEARCH for part in parts]  # which have prompts of their own
-    if not any(searches) and (prompts.query, prompts.document) != (None, None):
-        remedy = (
-            "name the suite retrieval, give queries of your own, or give the words as the prompt"
-        )
-        raise UserError("prompts for queries or documents, and no search", remedy)
+    _check_prompts(prompts, evaluations)
     for name in models:
         check_name(name, prompts)
-    texts = [
-        text for part in parts if not isinstance(part.data, Path) for text in texts_of(part.data)
-    ]
-    most = max((step.k or 0 for step in steps), default=0)
+
     results: dict[str, dict[str, Any]] = {}
     done = 0
     for name in models:
-        # one that is fitted on the target stays as it is
-        encoder = opened = open_encoder(name, pooling, prompts)
-        known: dict[str, Any] | None = None  # all that decides the vectors
-        if isinstance(opened, SentenceTransformer):
-            known = {"model": model_checksum(opened)}
-            cache_key = f"{known['model']}-{code_checksum()}"
-            encoder = RememberingEncoder(opened, begins, cache_key, say)
-            if most > (width := opened.get_embedding_dimension() or most):
-                raise UserError(
-                    f"{name} has {width} dimensions, and is to be cut to {most}",
-                    f"choose at most {width}",
-                )
-            if warning := unknown_warning(opened, texts):
-                say(warning)
-        # a search uses the model's prompts for queries and documents
-        own = any(searches) and has_roles(opened)
-        if not (own and all(searches)) and (
-            note := prompts.note(opened, name, " outside searches" * own)
-        ):
-            say(note)
+        opened = open_encoder(name, pooling, prompts)
+        _say_of_prompts(name, opened, evaluations, prompts, say)
+        encoder: Encoder = opened
+        model_key: dict[str, object] | None = None
+        if isinstance(opened, SentenceTransformer):  # others are fitted on what they encode
+            _check_dimensions(name, opened, steps)
+            _say_of_unknown_texts(opened, evaluations, say)
+            checksum = model_checksum(opened)
+            model_key = {"model": checksum}
+            encoder = RememberingEncoder(opened, begins, f"{checksum}-{code_checksum()}", say)
+
         for step in (None, *steps):
-            label, shown = (f"{name}, {step}", step.behind(encoder)) if step else (name, encoder)
-            key = known and {**known, **({"step": step.model_dump()} if step else {})}
-            results[label] = defaultdict(dict)
-            for part in parts:
-                progress(done, f"{label}: {part.title}")
+            label, shortened, key = name, encoder, model_key
+            if step:
+                label = f"{name}, {step}"
+                shortened = step.behind(encoder)
+                key = model_key and {**model_key, "step": step.model_dump()}
+
+            by_suite: dict[str, Any] = defaultdict(dict)
+            for evaluation in evaluations:
+                progress(done, f"{label}: {evaluation.title}")
+                by_suite[evaluation.title] |= evaluation.result(shortened, key)
                 done += 1
-                results[label][part.title] |= part.result(shown, key)
+            results[label] = by_suite
     return results
+
+
+def _check_prompts(prompts: Prompts, evaluations: Sequence[PlannedEvaluation]) -> None:
+    """Refuse prompts for queries or documents if nothing is searched."""
+    has_search = any(evaluation.suite == SEARCH for evaluation in evaluations)
+    if not has_search and (prompts.query, prompts.document) != (None, None):
+        raise UserError(
+            "prompts for queries or documents, and no search",
+            "name the suite retrieval, give queries of your own, or give the words as the prompt",
+            code="prompts-without-search",
+        )
+
+
+def _check_dimensions(name: str, model: SentenceTransformer, steps: Sequence[Shortened]) -> None:
+    """Refuse steps that keep more dimensions than the model has."""
+    most = max((step.k or 0 for step in steps), default=0)
+    dimensions = model.get_embedding_dimension()
+    if dimensions and most > dimensions:
+        raise UserError(
+            f"{name} has {dimensions} dimensions, and is to be cut to {most}",
+            f"choose at most {dimensions}",
+            code="too-many-dimensions",
+        )
+
+
+def _say_of_unknown_texts(
+    model: SentenceTransformer,
+    evaluations: Sequence[PlannedEvaluation],
+    say: Callable[[str], None],
+) -> None:
+    """Tell if the model does not know the letters of the user's texts."""
+    texts: list[str] = []
+    for evaluation in evaluations:
+        if not isinstance(evaluation.data, Path):
+            texts += texts_of(evaluation.data)
+    warning = unknown_warning(model, texts)
+    if warning:
+        say(warning)
+
+
+def _say_of_prompts(
+    name: str,
+    encoder: Encoder,
+    evaluations: Sequence[PlannedEvaluation],
+    prompts: Prompts,
+    say: Callable[[str], None],
+) -> None:
+    """Tell of a model's prompts that nothing uses; a search uses those for queries and documents."""
+    are_searches = [evaluation.suite == SEARCH for evaluation in evaluations]
+    searches_use_them = any(are_searches) and has_roles(encoder)
+    if searches_use_them and all(are_searches):
+        return
+    note = prompts.note(encoder, name, " outside searches" if searches_use_them else "")
+    if note:
+        say(note)
 
 
 @cache
 def code_checksum() -> str:
     """Checksum of the code that decides a result."""
-    paths = [
-        path
-        for folder in CODE
-        for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py"))
-    ]
-    return xxhash.xxh3_128_hexdigest(b"".join(path.read_bytes() for path in paths))
+    package = Path(__file__).parents[1]
+    digest = xxhash.xxh3_128()
+    for room in CODE:
+        for path in sorted((package / room).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -70,50 +70,66 @@ def rank_sets(
     Raises UserError where a set has no list with an order, or a score is negative.
     """
     lists = {name: lists_to_rank(name, pairs, choices) for name, pairs in sets.items()}
-    known = Embeddings.of(
-        encoder, (s for some in lists.values() for one in some for s in (*one.first, *one.second))
-    )
-    results = {}
-    for name, some in lists.items():
-        ordered = [one for one in some if np.ptp(one.gold) > 0]
-        kept = some if choices.constant == "zero" else ordered
-        taus, gains = [], []
-        for one in kept:
-            cosines = one.similarities(known)
-            taus.append(kendall(cosines, one.gold, choices.tau))
-            gains.append(
-                ndcg_of(cosines, one.gold, choices.gain, choices.at)
-                if np.ptp(one.gold) > 0
-                else 0.0
-            )
-        results[name] = {
-            "kendall": float(np.mean(taus)),
-            "ndcg": float(np.mean(gains)),
-            "lists": len(kept),
-            "pairs": sum(map(len, kept)),
-            "constant": len(some) - len(ordered),
-            "choices": asdict(choices),
-            "per_list": {"kendall": taus, "ndcg": gains},
-        }
-    return results
+    texts = [text for pairs in lists.values() for each in pairs for text in each.texts]
+    embeddings = Embeddings.of(encoder, texts)
+    return {name: _rank_lists(pairs, embeddings, choices) for name, pairs in lists.items()}
+
+
+def _rank_lists(
+    lists: Sequence[GradedPairs], embeddings: Embeddings, choices: RankingChoices
+) -> dict[str, Any]:
+    """`rank_sets` of one set."""
+    with_order = [each for each in lists if _has_order(each)]
+    scored = lists if choices.constant == "zero" else with_order
+
+    taus = []
+    gains = []
+    for each in scored:
+        cosines = each.similarities(embeddings)
+        taus.append(kendall(cosines, each.gold, choices.tau))
+        gain = 0.0
+        if _has_order(each):
+            gain = ndcg_of(cosines, each.gold, choices.gain, choices.at)
+        gains.append(gain)
+
+    return {
+        "kendall": float(np.mean(taus)),
+        "ndcg": float(np.mean(gains)),
+        "lists": len(scored),
+        "pairs": sum(len(each) for each in scored),
+        "constant": len(lists) - len(with_order),
+        "choices": asdict(choices),
+        "per_list": {"kendall": taus, "ndcg": gains},
+    }
+
+
+def _has_order(pairs: GradedPairs) -> bool:
+    return bool(np.ptp(pairs.gold) > 0)
 
 
 def lists_to_rank(
     name: str, sets: Iterable[GradedPairs], choices: RankingChoices = RankingChoices()
 ) -> list[GradedPairs]:
-    """As `ranking_lists`, where at least one list has an order, and no score is negative."""
-    some = ranking_lists(sets, choices)
-    if not any(np.ptp(one.gold) > 0 for one in some):
-        problem = f"no sentence with more than {choices.more_than} scored pairs that differ"
+    """`ranking_lists` that can be judged.
+
+    Raises UserError if no list has an order, or a score is negative.
+    """
+    lists = ranking_lists(sets, choices)
+    if not any(_has_order(each) for each in lists):
         raise UserError(
-            f"{name} has no list to rank: {problem}",
+            f"{name} has no list to rank: no sentence with more than {choices.more_than} scored "
+            "pairs that differ",
             "give pairs that share sentences, or lower more_than",
+            code="no-ranking-list",
         )
-    if (lowest := min(float(one.gold.min()) for one in some)) < 0:
+    lowest = min(float(each.gold.min()) for each in lists)
+    if lowest < 0:
         raise UserError(
-            f"{name}: NDCG of a negative score ({lowest:g})", "give scores of 0 or more"
+            f"{name}: NDCG of a negative score ({lowest:g})",
+            "give scores of 0 or more",
+            code="negative-score",
         )
-    return some
+    return lists
 
 
 def ranking_lists(
@@ -122,29 +138,34 @@ def ranking_lists(
     """What there is to rank, in order of first occurrence: a list is the pairs of one query, which
     is their name.
     """
-    found: dict[str, list[tuple[str, float]]] = {}
+    scores_of: dict[str, list[tuple[str, float]]] = {}  # query -> (sentence, gold score)
     for pairs in sets:
         for first, second, gold in zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True):
             if choices.side != "second":
-                found.setdefault(first, []).append((second, gold))
-            # with itself: one pair
-            if choices.side == "second" or (choices.side == "either" and first != second):
-                found.setdefault(second, []).append((first, gold))
+                scores_of.setdefault(first, []).append((second, gold))
+
+            # A sentence with itself is one pair.
+            is_second_a_query = choices.side == "either" and first != second
+            if choices.side == "second" or is_second_a_query:
+                scores_of.setdefault(second, []).append((first, gold))
+
     lists = []
-    for query, scored in found.items():
-        sentences, golds = (
-            [sentence for sentence, _ in scored],
-            np.array([gold for _, gold in scored]),
-        )
+    for query, scores in scores_of.items():
         if choices.duplicates == "mean":
-            once = list(dict.fromkeys(sentences))
-            sentences, golds = (
-                once,
-                np.array([golds[[s == one for s in sentences]].mean() for one in once]),
-            )
-        if len(sentences) > choices.more_than:
-            lists.append(GradedPairs(query, [query] * len(sentences), sentences, golds))
+            scores = _mean_scores(scores)
+        if len(scores) > choices.more_than:
+            sentences = [sentence for sentence, _ in scores]
+            gold_scores = np.array([gold for _, gold in scores])
+            lists.append(GradedPairs(query, [query] * len(scores), sentences, gold_scores))
     return lists
+
+
+def _mean_scores(scores: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Each sentence once, with the mean of its scores."""
+    scores_of: dict[str, list[float]] = {}
+    for sentence, gold in scores:
+        scores_of.setdefault(sentence, []).append(gold)
+    return [(sentence, float(np.mean(golds))) for sentence, golds in scores_of.items()]
 
 
 def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
@@ -154,12 +175,13 @@ def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
     for tau-b and tau-c.
     """
     if tau != "a":
-        found = kendalltau(scores, gold, variant=tau).statistic
-        return 0.0 if np.isnan(found) else float(found)
-    above = np.triu_indices(len(gold), 1)
-    # (n (n − 1) / 2,)
-    x, y = (np.sign(values[:, None] - values[None, :])[above] for values in (scores, gold))
-    return float(x @ y) / len(x)
+        coefficient = float(kendalltau(scores, gold, variant=tau).statistic)
+        return 0.0 if np.isnan(coefficient) else coefficient
+
+    pairs = np.triu_indices(len(gold), 1)
+    signs = np.sign(scores[:, None] - scores)[pairs]  # (n (n − 1) / 2,)
+    gold_signs = np.sign(gold[:, None] - gold)[pairs]
+    return float(signs @ gold_signs) / len(signs)
 
 
 def ndcg_of(scores: Vector, gold: Vector, gain: Gain = "linear", at: int | None = None) -> float:
@@ -170,7 +192,8 @@ def ndcg_of(scores: Vector, gold: Vector, gain: Gain = "linear", at: int | None 
     order. Sentences of equal score share the mean of their gains: the expectation over the orders
     that they may have.
     """
-    return float(ndcg_score([gold if gain == "linear" else np.exp2(gold) - 1], [scores], k=at))
+    gains = gold if gain == "linear" else np.exp2(gold) - 1
+    return float(ndcg_score([gains], [scores], k=at))
 
 
 def case_table(
@@ -185,32 +208,40 @@ def case_table(
     "cosine", "rank". Ranks count from 1; equal values share the best, as in Table 12. Models read
     with their prompts for a search.
     """
-    rows: list[dict[str, Any]]
-    rows = [
-        {"sentence": each, "gold": None, "gold_rank": None, "models": {}} for each in candidates
+    rows: list[dict[str, Any]] = [
+        {"sentence": candidate, "gold": None, "gold_rank": None, "models": {}}
+        for candidate in candidates
     ]
     for name, encoder in encoders.items():
-        asked, found = search_vectors(encoder, [query], candidates)  # (1, D), (N, D)
-        cosines = similarities(asked, found, similarity_of(encoder))[0]
+        query_vectors, vectors = search_vectors(encoder, [query], candidates)  # (1, D), (N, D)
+        cosines = similarities(query_vectors, vectors, similarity_of(encoder))[0]
         for row, cosine, rank in zip(rows, cosines.tolist(), _ranks(cosines), strict=True):
             row["models"][name] = {"cosine": cosine, "rank": rank}
     if gold is None:
         return rows
+
     for row, score, rank in zip(rows, gold, _ranks(gold), strict=True):
-        row |= {"gold": float(score), "gold_rank": rank}
+        row["gold"] = float(score)
+        row["gold_rank"] = rank
     return sorted(rows, key=lambda row: row["gold_rank"])
 
 
 def find_list(lists: Sequence[GradedPairs], query: str) -> GradedPairs:
-    """The list of a query, its case not minded; UserError, which names the nearest one, where there
-    is none.
+    """The list of a query; upper and lower case are equal.
+
+    Raises UserError, which names the nearest query, if there is none.
     """
-    named = {one.name.lower(): one for one in lists}
-    if query.lower() not in named:
-        near = f"{nearest(query, [one.name for one in lists])}name a sentence that has more than three scored pairs"
-        raise UserError(f"no list has the query {query!r:.80}", near)
-    return named[query.lower()]
+    by_query = {each.name.lower(): each for each in lists}
+    if query.lower() not in by_query:
+        near = nearest(query, [each.name for each in lists])
+        raise UserError(
+            f"no list has the query {query!r:.80}",
+            f"{near}name a sentence that has more than three scored pairs",
+            code="unknown-query",
+        )
+    return by_query[query.lower()]
 
 
 def _ranks(values: Sequence[float] | Vector) -> list[int]:
-    return [int(rank) for rank in rankdata(-np.asarray(values), method="min")]
+    ranks = rankdata(-np.asarray(values), method="min")
+    return [int(rank) for rank in ranks]

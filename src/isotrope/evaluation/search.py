@@ -64,7 +64,8 @@ def by_similarity(queries: Vectors, corpus: Vectors, similarity: Similarity) -> 
 
 def encoder_search(encoder: Encoder, queries: Sequence[str], corpus: Sequence[str]) -> Search:
     """The search of an encoder, by the similarity that it was made for: Q queries, M texts."""
-    return by_similarity(*search_vectors(encoder, queries, corpus), similarity_of(encoder))
+    query_vectors, vectors = search_vectors(encoder, queries, corpus)
+    return by_similarity(query_vectors, vectors, similarity_of(encoder))
 
 
 def rank_search(
@@ -88,7 +89,11 @@ def rank_search(
             _leave_out(scores, own_documents[rows])
         blocks.append(_rank_block(scores, grades[rows], depth))
 
-    return RankedGrades(*map(np.concatenate, zip(*blocks, strict=True)))
+    return RankedGrades(
+        np.concatenate([block.found for block in blocks]),
+        np.concatenate([block.ideal for block in blocks]),
+        np.concatenate([block.relevant for block in blocks]),
+    )
 
 
 def _leave_out(scores: ScoreBlock, documents: Indices) -> None:
@@ -116,7 +121,8 @@ def ndcg_at(ranked: RankedGrades, k: int) -> Vector:
     """Discounted gain of the first k places over that of the best order (Q,); 0 if nothing is
     relevant.
     """
-    discount = 1 / np.log2(np.arange(2, min(k, ranked.found.shape[1]) + 2))
+    places = np.arange(1, min(k, ranked.found.shape[1]) + 1)
+    discount = 1 / np.log2(places + 1)
     gained = ranked.found[:, :k] @ discount
     possible = ranked.ideal[:, :k] @ discount
     return np.divide(gained, possible, out=np.zeros_like(gained), where=possible > 0)
@@ -125,7 +131,8 @@ def ndcg_at(ranked: RankedGrades, k: int) -> Vector:
 def reciprocal_rank(ranked: RankedGrades, k: int) -> Vector:
     """1 / place of the first relevant text (Q,); 0 beyond place k."""
     hits = ranked.found[:, :k] > 0
-    return np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
+    places = 1 + hits.argmax(axis=1)
+    return np.where(hits.any(axis=1), 1 / places, 0.0)
 
 
 def recall_at(ranked: RankedGrades, k: int) -> Vector:
@@ -140,8 +147,9 @@ def search_with(searches: Sequence[Search], weights: Sequence[float]) -> Search:
 
 
 def fused(scores: Sequence[ScoreBlock], weights: Sequence[float]) -> ScoreBlock:
-    """Σ_t w_t (s_t − min s_t) / (max s_t − min s_t), or 0 where all s_t of a query are equal: T of
-    (Q, M) → (Q, M).
+    """Σ_t w_t (s_t − min s_t) / (max s_t − min s_t): T score blocks (Q, M) → (Q, M).
+
+    A query whose scores s_t are all equal gets 0 from them.
     """
     total = np.zeros_like(scores[0])
     for block, weight in zip(scores, weights, strict=True):
@@ -176,13 +184,13 @@ def ranked_lists(
     list_length = min(list_length, document_count - 1)
     step = max(1, _BLOCK // document_count)
 
-    blocks = []
+    documents = []
+    document_scores = []
     for start in range(0, len(own_documents), step):
         rows = slice(start, start + step)
         scores = search(rows)  # (B, M)
-        with_own = np.flatnonzero(own_documents[rows] >= 0)
-        scores[with_own, own_documents[rows][with_own]] = -1
+        _leave_out(scores, own_documents[rows])
         best = np.argpartition(-scores, list_length - 1, axis=1)[:, :list_length]
-        blocks.append((best, np.take_along_axis(scores, best, axis=1)))
-
-    return RankedLists(*map(np.concatenate, zip(*blocks, strict=True)))
+        documents.append(best)
+        document_scores.append(np.take_along_axis(scores, best, axis=1))
+    return RankedLists(np.concatenate(documents), np.concatenate(document_scores))

@@ -30,24 +30,27 @@ def evaluate_sets(encoder: Encoder, sets: SimilaritySets) -> dict[str, Any]:
     `main_pairs`.
     """
     cosines = pair_similarities(encoder, sets)
-    found = score(sets, cosines)
+    results = score(sets, cosines)
     for task, (gold, cosine) in main_pairs(sets, cosines).items():
-        found[task]["per_pair"] = {"gold": gold.tolist(), "cosine": cosine.tolist()}
-    return found
+        results[task]["per_pair"] = {"gold": gold.tolist(), "cosine": cosine.tolist()}
+    return results
 
 
 def pair_similarities(encoder: Encoder, sets: SimilaritySets) -> dict[str, dict[str, Vector]]:
     """Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over
     all sets.
     """
-    everything = [pairs for parts in sets.values() for pairs in parts.values()]
-    known = Embeddings.of(
-        encoder, (s for pairs in everything for s in (*pairs.first, *pairs.second))
-    )
-    return {
-        task: {part: p.similarities(known) for part, p in parts.items()}
-        for task, parts in sets.items()
-    }
+    texts = [
+        text for subsets in sets.values() for pairs in subsets.values() for text in pairs.texts
+    ]
+    embeddings = Embeddings.of(encoder, texts)
+
+    similarities: dict[str, dict[str, Vector]] = {}
+    for task, subsets in sets.items():
+        similarities[task] = {
+            name: pairs.similarities(embeddings) for name, pairs in subsets.items()
+        }
+    return similarities
 
 
 def score(sets: SimilaritySets, cosines: Cosines) -> dict[str, Any]:
@@ -57,40 +60,46 @@ def score(sets: SimilaritySets, cosines: Cosines) -> dict[str, Any]:
     task's splits), `["subsets"][name]["spearman" / "pearson" / "nsamples"]`, and `["nsamples"]`,
     the pairs scored.
     """
-    results = {}
-    for task, parts in sets.items():
-        sizes, golds = (
-            [len(pairs) for pairs in parts.values()],
-            [pairs.gold for pairs in parts.values()],
-        )
-        found = [cosines[task][part] for part in parts]
-        result: dict[str, Any] = {
-            "nsamples": sum(sizes),
-            "subsets": {p: {"nsamples": len(parts[p])} for p in parts},
+    return {task: _score_task(subsets, cosines[task]) for task, subsets in sets.items()}
+
+
+def _score_task(
+    subsets: Mapping[str, GradedPairs], cosines: Mapping[str, Vector]
+) -> dict[str, Any]:
+    """`score` of one task."""
+    by_subset = {
+        name: {
+            "spearman": spearman(cosines[name], pairs.gold),
+            "pearson": pearson(cosines[name], pairs.gold),
+            "nsamples": len(pairs),
         }
-        for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
-            single = dict(zip(parts, map(correlate, found, golds), strict=True))
-            for part, value in single.items():
-                result["subsets"][part][measure] = value
-            if not set(parts) <= set(SPLITS["STSBenchmark"]):
-                scores = list(single.values())
-                single = {
-                    "all": correlate(np.concatenate(found), np.concatenate(golds)),
-                    "mean": float(np.mean(scores)),
-                    "wmean": float(np.average(scores, weights=sizes)),
-                }
-            result[measure] = single
-        results[task] = result
-    return results
+        for name, pairs in subsets.items()
+    }
+    sizes = [len(pairs) for pairs in subsets.values()]
+    result: dict[str, Any] = {"nsamples": sum(sizes), "subsets": by_subset}
+
+    are_splits = set(subsets) <= set(SPLITS["STSBenchmark"])
+    all_cosines = np.concatenate([cosines[name] for name in subsets])
+    all_gold = np.concatenate([pairs.gold for pairs in subsets.values()])
+    for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
+        scores = {name: subset[measure] for name, subset in by_subset.items()}
+        result[measure] = scores
+        if not are_splits:
+            result[measure] = {
+                "all": correlate(all_cosines, all_gold),
+                "mean": float(np.mean(list(scores.values()))),
+                "wmean": float(np.average(list(scores.values()), weights=sizes)),
+            }
+    return result
 
 
 def main_pairs(sets: SimilaritySets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]:
     """Gold scores and cosines (N,), as `compare` takes them, behind the number that papers print:
     "all", or "test".
     """
-    found = {}
-    for task, parts in sets.items():
-        chosen = ["test"] if "test" in parts else list(parts)
-        gold = np.concatenate([parts[name].gold for name in chosen])
-        found[task] = gold, np.concatenate([cosines[task][name] for name in chosen])
-    return found
+    main = {}
+    for task, subsets in sets.items():
+        names = ["test"] if "test" in subsets else list(subsets)
+        gold = np.concatenate([subsets[name].gold for name in names])
+        main[task] = gold, np.concatenate([cosines[task][name] for name in names])
+    return main

@@ -1,10 +1,11 @@
 """One door to every evaluation, and the numbers that papers compare."""
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -17,6 +18,7 @@ from isotrope.evaluation.ranking import RANKING_SETTINGS, rank_sets
 from isotrope.evaluation.retrieval import evaluate_retrieval
 from isotrope.evaluation.sets.columns import ColumnChoice
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.sets.judged_folder import is_judged_folder
 from isotrope.evaluation.sets.labels import Labels, LabelsLike, in_words, read_labels, texts_of
 from isotrope.evaluation.sets.public import PUBLIC_SETS, RETRIEVAL_TASKS, load_retrieval_set
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
@@ -36,7 +38,7 @@ from isotrope.types import Encoder
 
 Result = Mapping[str, Any]  # of one task
 TaskResults = Mapping[str, Result]  # task -> its result, as `run` gives it
-Asked = Mapping[str, Any]  # task -> what it asks, as a suite reads it
+TaskData = Mapping[str, Any]  # task -> what it asks, as a suite reads it
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,22 @@ class Measure:
     lower: bool = False  # is better
 
     def of(self, result: Result) -> float:
-        """NaN where the task has none; of several "all" for STS12 … STS16, else the test split, or
-        the only one.
+        """The number in a result; NaN if the task does not have it.
+
+        Of several numbers it is "all" for STS12 … STS16, else the test split, or the only one.
         """
-        found = result.get(self.key)
-        if isinstance(found, Mapping):
-            found = next(found[part] for part in ("all", "test", "dev") if part in found)
-        return float("nan") if found is None else float(found)
+        value = result.get(self.key)
+        if isinstance(value, Mapping):
+            value = next(value[name] for name in ("all", "test", "dev") if name in value)
+        return float("nan") if value is None else float(value)
+
+
+class CaseKind(NamedTuple):
+    """The single cases of a result."""
+
+    plural: str  # "pairs"
+    key: str  # of the result that holds them
+    columns: Sequence[str]  # of these cases: one number, or gold score and cosine
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +81,12 @@ class Suite:
 
     tasks: Mapping[str, tuple[str, ...]]  # of each setting
     read: Callable[[str | Path | None, str, str], Any]
-    judge: Callable[[Encoder, Asked, str], dict[str, Any]]
+    judge: Callable[[Encoder, TaskData, str], dict[str, Any]]
     measures: tuple[Measure, ...]  # the first is the one that papers compare
     averaged: tuple[str, ...] = ()  # their average is taken over these tasks, where all are there
     # of the data folder, that hold what is read
     folders: tuple[str, ...] = ("senteval", "downstream")
-    # what they are called, where a result has them, their columns
-    cases: tuple[str, str, Sequence[str]] | None = None
+    cases: CaseKind | None = None  # that a paired test compares
     # labels of the user's own that can be judged too
     takes: type[GradedPairs] | type[RetrievalSet] | None = None
 
@@ -87,20 +97,20 @@ SUITES: Mapping[str, Suite] = {
         read=lambda data, task, setting: load_sts(data, task, ("dev", "test") if setting == "test" else ("dev",)),
         judge=lambda encoder, asked, _: evaluate_sets(encoder, asked),
         measures=(Measure("Spearman × 100", "spearman"),),
-        averaged=STS_TASKS, cases=("pairs", "per_pair", ("gold", "cosine")), takes=GradedPairs,
+        averaged=STS_TASKS, cases=CaseKind("pairs", "per_pair", ("gold", "cosine")), takes=GradedPairs,
     ),
     "transfer": Suite(
         tasks=dict.fromkeys(CLASSIFIER_SETTINGS, TRANSFER_TASKS), read=lambda data, task, _: load_transfer(data, task),
         judge=evaluate_transfer, measures=(Measure("accuracy", "accuracy"),),
         averaged=tuple(task for task in TRANSFER_TASKS if task != "SST5"),  # the papers' seven
-        cases=("samples", "per_sample", ("correct",)),
+        cases=CaseKind("samples", "per_sample", ("correct",)),
     ),
     "ranking": Suite(
         tasks=dict.fromkeys(RANKING_SETTINGS, STS_TASKS),
         read=lambda data, task, setting: load_sts(data, task, RANKING_SETTINGS[setting]),
         judge=lambda encoder, asked, _: rank_sets(encoder, {task: sets.values() for task, sets in asked.items()}),
         measures=(Measure("KCC × 100", "kendall"), Measure("NDCG × 100", "ndcg")),
-        averaged=STS_TASKS, cases=("lists", "per_list", ("kendall",)), takes=GradedPairs,
+        averaged=STS_TASKS, cases=CaseKind("lists", "per_list", ("kendall",)), takes=GradedPairs,
     ),
     "geometry": Suite(
         # as the papers
@@ -120,7 +130,8 @@ SUITES: Mapping[str, Suite] = {
             Measure("nDCG@10", "ndcg@10"), Measure("MRR@10", "mrr@10"), Measure("recall@10", "recall@10"),
             Measure("recall@100", "recall@100"), Measure("V-measure", "v_measure"),
         ),
-        averaged=PUBLIC_SETS, folders=("domain",), cases=("queries", "per_query", ("ndcg@10",)), takes=RetrievalSet,
+        averaged=PUBLIC_SETS, folders=("domain",),
+        cases=CaseKind("queries", "per_query", ("ndcg@10",)), takes=RetrievalSet,
     ),
 }  # fmt: skip
 
@@ -129,24 +140,25 @@ def cases_of(suite: str, results: TaskResults) -> dict[str, Cases]:
     """Task → its cases in a suite's results, as `isotrope.evaluation.significance.compare` takes
     them.
     """
-    if (known := SUITES[suite].cases) is None:
+    kind = SUITES[suite].cases
+    if kind is None:
         return {}
-    _, key, columns = known
-    found = {
-        task: tuple(np.array(of[key][column], float) for column in columns)
-        for task, of in results.items()
-    }
-    return {task: values if len(values) == 2 else values[0] for task, values in found.items()}
+
+    cases: dict[str, Cases] = {}
+    for task, result in results.items():
+        columns = [np.array(result[kind.key][column], float) for column in kind.columns]
+        cases[task] = (columns[0], columns[1]) if len(columns) == 2 else columns[0]
+    return cases
 
 
 def cases_in_words(suite: str, results: TaskResults) -> str:
     """What judges, for a reader: "1,379 pairs of STSBenchmark"."""
-    cases = cases_of(suite, results)
-    count = sum(
-        len(values[0] if isinstance(values, tuple) else values) for values in cases.values()
-    )
-    plural = (SUITES[suite].cases or ("cases",))[0]
-    return f"{count:,} {plural} of {', '.join(cases) if len(cases) < 4 else f'{len(cases)} tasks'}"
+    kind = SUITES[suite].cases
+    if kind is None:
+        return ""
+    count = sum(len(result[kind.key][kind.columns[0]]) for result in results.values())
+    tasks = ", ".join(results) if len(results) < 4 else f"{len(results)} tasks"
+    return f"{count:,} {kind.plural} of {tasks}"
 
 
 def run(
@@ -161,7 +173,7 @@ def run(
 
     In `isotrope.evaluation`, these describe a task's result: `sts.score`,
     `transfer.evaluate_transfer`, `ranking.rank_sets`, `geometry.pair_geometry` and
-    `retrieval.evaluate_domain`. Keys that begin with "per_" hold the single cases, which
+    `retrieval.evaluate_retrieval`. Keys that begin with "per_" hold the single cases, which
     `suite.cases_of` collects. All data is read before anything is encoded.
 
     Args:
@@ -186,60 +198,89 @@ def run(
         check_takes([suite], own, tasks)
     opened = open_encoder(str(encoder)) if isinstance(encoder, str | Path) else encoder
     if own is None:
-        asked: Asked = {task: SUITES[suite].read(data, task, setting) for task in chosen}
-    else:
-        asked = {own.name: {"test": own} if isinstance(own, GradedPairs) else own}
-        if isinstance(opened, SentenceTransformer) and (
-            warning := unknown_warning(opened, texts_of(own))
-        ):
-            warnings.warn(warning, stacklevel=2)
-    modes = (
-        [(part, part.training) for part in opened.modules()]
-        if isinstance(opened, nn.Module)
-        else []
-    )
+        task_data: TaskData = {task: SUITES[suite].read(data, task, setting) for task in chosen}
+        with _modes_restored(opened):
+            return SUITES[suite].judge(opened, task_data, setting)
+
+    _warn_of_unknown_texts(opened, own)
+    own_data = {"test": own} if isinstance(own, GradedPairs) else own
+    with _modes_restored(opened):
+        results = SUITES[suite].judge(opened, {own.name: own_data}, setting)
+    results[own.name]["read_as"] = own.read_as
+    return results
+
+
+@contextmanager
+def _modes_restored(encoder: Encoder) -> Iterator[None]:
+    """Each module is in training or not as it was before, also in a model that is half in
+    training.
+    """
+    modules = list(encoder.modules()) if isinstance(encoder, nn.Module) else []
+    modes = [module.training for module in modules]
     try:
-        results = SUITES[suite].judge(opened, asked, setting)
-        if own is not None:
-            results[own.name]["read_as"] = own.read_as
-        return results
-    finally:  # each as it was, also of a model that is half in training
-        for part, mode in modes:
-            part.training = mode
+        yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode
+
+
+def _warn_of_unknown_texts(encoder: Encoder, labels: Labels) -> None:
+    """Warn if the model does not know the letters of the user's texts."""
+    if not isinstance(encoder, SentenceTransformer):
+        return
+    warning = unknown_warning(encoder, texts_of(labels))
+    if warning:
+        warnings.warn(warning, stacklevel=3)
 
 
 def check_takes(suites: Collection[str], labels: Labels, tasks: object = None) -> None:
-    """UserError where none of the suites can use the user's own labels, or where tasks are named,
-    which they lack.
+    """Check that some of the suites can use the user's own labels, and that no tasks are named,
+    which labels do not have.
+
+    Raises UserError otherwise.
     """
     if tasks:
-        raise UserError(f"tasks {tasks} beside your own labels", "leave them out")
-    able = [name for name, suite in SUITES.items() if isinstance(labels, suite.takes or ())]
+        raise UserError(
+            f"tasks {tasks} beside your own labels", "leave them out", code="tasks-of-own-labels"
+        )
+    able = [name for name in SUITES if takes_labels(name, labels)]
     if not set(able) & set(suites):
         raise UserError(
-            f"{', '.join(suites)} cannot use {in_words(labels)}", f"choose {' or '.join(able)}"
+            f"{', '.join(suites)} cannot use {in_words(labels)}",
+            f"choose {' or '.join(able)}",
+            code="unusable-labels",
         )
 
 
+def takes_labels(suite: str, labels: Labels) -> bool:
+    """Whether a suite can judge by these labels of the user's own."""
+    labels_type = SUITES[suite].takes
+    return labels_type is not None and isinstance(labels, labels_type)
+
+
 def _are_labels(data: Any) -> bool:
-    """Whether this is no data folder: a file, a folder with queries, or an object."""
+    """Whether this is not a data folder, but a file, a folder with queries, or an object."""
     if not isinstance(data, str | Path):
         return data is not None
-    return any((Path(data) / name).is_file() for name in ("", "queries.tsv", "queries.jsonl"))
+    return Path(data).is_file() or is_judged_folder(Path(data))
 
 
 def checked_tasks(
     suite: str, tasks: Sequence[str] | str | None = None, setting: str = "test"
 ) -> list[str]:
-    """The tasks of a suite that are asked for, all where ``tasks`` is None. Checked before a model
-    is loaded.
+    """The tasks of a suite that are asked for; None asks for all. Checked before a model is loaded.
+
+    Raises UserError for an unknown suite, setting or task.
     """
     check_known("suite", suite, SUITES)
-    known = SUITES[suite].tasks
-    check_known(f"suite {suite}: the setting", setting, known)
-    chosen = [tasks] if isinstance(tasks, str) else list(known[setting] if tasks is None else tasks)
+    check_known(f"suite {suite}: the setting", setting, SUITES[suite].tasks)
+    all_tasks = SUITES[suite].tasks[setting]
+    if tasks is None:
+        return list(all_tasks)
+
+    chosen = [tasks] if isinstance(tasks, str) else list(tasks)
     for task in chosen:
-        check_known(f"suite {suite}, setting {setting}: the task", task, known[setting])
+        check_known(f"suite {suite}, setting {setting}: the task", task, all_tasks)
     return chosen
 
 
@@ -247,7 +288,8 @@ def main_scores(suite: str, result: TaskResults) -> dict[str, float]:
     """The one number of each task that papers compare, as a fraction; of "geometry" alignment,
     lower is better.
     """
-    return {task: SUITES[suite].measures[0].of(of_task) for task, of_task in result.items()}
+    measure = SUITES[suite].measures[0]
+    return {task: measure.of(task_result) for task, task_result in result.items()}
 
 
 class SuiteEvaluator(BaseEvaluator):
@@ -281,8 +323,8 @@ class SuiteEvaluator(BaseEvaluator):
         """Metrics named `SUITE_TASK` and `SUITE_score`; raises UserError as `isotrope.evaluate`
         does.
         """
-        scores = main_scores(
-            self.suite, run(model, self.suite, self.data, self.tasks, self.setting)
-        )
-        named = {**scores, "score": sum(scores.values()) / len(scores)}
-        return {f"{self.suite}_{name}": value for name, value in named.items()}
+        results = run(model, self.suite, self.data, self.tasks, self.setting)
+        scores = main_scores(self.suite, results)
+        metrics = {f"{self.suite}_{task}": score for task, score in scores.items()}
+        metrics[self.primary_metric] = sum(scores.values()) / len(scores)
+        return metrics

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.preprocessing import normalize
 
 from isotrope.encoder.embed import Vectors
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
@@ -67,8 +68,9 @@ class SearchChanges:
     @classmethod
     def of(cls, searches: RetrievalSet, before: Answers, after: Answers) -> "SearchChanges":
         """Searches are shown that only one of the two models answers, evenly spread over them."""
-        only_one = np.flatnonzero(before.right.any(axis=1) != after.right.any(axis=1))
-        rows = only_one[evenly(len(only_one), SHOWN_SEARCHES)]
+        is_answered_by_one = before.right.any(axis=1) != after.right.any(axis=1)
+        changed = np.flatnonzero(is_answered_by_one)
+        rows = changed[evenly(len(changed), SHOWN_SEARCHES)]
         return cls(
             queries=len(searches.queries),
             earlier=int((after.places < before.places).sum()),
@@ -90,13 +92,16 @@ def compare_searches(
         "queries"; "first": how often each finds a right text first; "shown": `SearchChanges`;
         "map": `isotrope.report.space.text_map`, None if texts kept their vectors.
     """
-    answers = [Answers.of(searches, *vectors) for vectors in (before, after)]
-    texts_moved = not np.array_equal(before[1], after[1])
+    queries_before, texts_before = before
+    queries_after, texts_after = after
+    answers_before = Answers.of(searches, queries_before, texts_before)
+    answers_after = Answers.of(searches, queries_after, texts_after)
+    texts_moved = not np.array_equal(texts_before, texts_after)
     return {
         "queries": len(searches.queries),
-        "first": [each.right_first for each in answers],
-        "shown": asdict(SearchChanges.of(searches, *answers)),
-        "map": text_map(searches.corpus, before[1], after[1]) if texts_moved else None,
+        "first": [answers_before.right_first, answers_after.right_first],
+        "shown": asdict(SearchChanges.of(searches, answers_before, answers_after)),
+        "map": text_map(searches.corpus, texts_before, texts_after) if texts_moved else None,
     }
 
 
@@ -107,15 +112,16 @@ def examples_table(
 
     ``between`` stands between two hits, and the two models have these names.
     """
+    before, after = names
     rows = []
     for search in shown["told"]:
         rows.append(["search", search["query"]])
-        rows.append([names[0], between.join(search["before"])])
-        rows.append([names[1], between.join(search["after"])])
+        rows.append([before, between.join(search["before"])])
+        rows.append([after, between.join(search["after"])])
     marks: Marks = {(row, 1): "best" for row in range(0, len(rows), 3)}
     counts = (
         f"Of {shown['queries']:,} searches, {shown['earlier']:,} find their first right text "
-        f"earlier than {names[0]}, and {shown['later']:,} later."
+        f"earlier than {before}, and {shown['later']:,} later."
     )
     signs = "✓ is a right text, → one that was not found before."
     title = "Searches that only one of the two models answers"
@@ -127,16 +133,11 @@ def _nearest(queries: Vectors, texts: Vectors, own_documents: Indices | None) ->
 
     ``own_documents`` (Q,) are texts that a query should not find, which come last; -1: none.
     """
-    cosines = _unit(queries) @ _unit(texts).T  # (Q, M)
+    cosines = normalize(queries) @ normalize(texts).T  # (Q, M)
     if own_documents is not None:
         rows = np.flatnonzero(own_documents >= 0)
         cosines[rows, own_documents[rows]] = -np.inf
     return np.argsort(-cosines, axis=1, kind="stable")
-
-
-def _unit(vectors: Vectors) -> Vectors:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-12))
 
 
 def _shown_search(searches: RetrievalSet, row: int, before: Answers, after: Answers) -> ShownSearch:

@@ -5,8 +5,9 @@ Before is grey and after is blue everywhere, see `page`.
 
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -49,8 +50,8 @@ def loss_terms(curves: Mapping[str, Curve]) -> Figure:
     ten.
     """
     figure, axes = new_figure()
-    values = np.concatenate([values for _, values in curves.values()])
-    if values.min() > 0 and values.max() > 10 * values.min():
+    values = np.concatenate([losses for _, losses in curves.values()])
+    if 0 < 10 * values.min() < values.max():
         _logarithmic(axes)
     _curves(axes, curves, "{:.3g}")
     axes.set(xlabel="step", ylabel="loss")
@@ -77,15 +78,10 @@ def space_path(
     figure, axes = new_figure()
     axes.plot(uniformity, alignment, color=BEFORE, lw=1)
     axes.plot(uniformity, alignment, "o", color=AFTER, ls="none")
-    for step, place in {steps[-1]: (6, 6), steps[0]: (6, -12)}.items():
-        at = steps.index(step)
-        axes.annotate(
-            f"step {step}",
-            (uniformity[at], alignment[at]),
-            place,
-            textcoords="offset points",
-            color=INK,
-        )
+    for step, offset in {steps[-1]: (6, 6), steps[0]: (6, -12)}.items():
+        index = steps.index(step)
+        point = uniformity[index], alignment[index]
+        axes.annotate(f"step {step}", point, offset, textcoords="offset points", color=INK)
     _mark_kept(axes, kept, steps, uniformity, alignment)
     axes.margins(0.2)
     axes.xaxis.set_major_locator(MaxNLocator(6))
@@ -98,11 +94,11 @@ def changes(
 ) -> Figure:
     """Change of each task in points with its 95 % interval, the first task on top."""
     figure, axes = new_figure(height=0.9 + 0.26 * len(tasks))
-    places = np.arange(len(tasks))[::-1]
+    heights = np.arange(len(tasks))[::-1]
     axes.axvline(0, color=MUTED, lw=1)
-    axes.hlines(places, low, high, color=AFTER, lw=1.7)
-    axes.plot(difference, places, "o", color=AFTER, ms=5)
-    axes.set_yticks(places, list(map(escaped, tasks)))
+    axes.hlines(heights, low, high, color=AFTER, lw=1.7)
+    axes.plot(difference, heights, "o", color=AFTER, ms=5)
+    axes.set_yticks(heights, [escaped(task) for task in tasks])
     axes.set_ylim(-0.6, len(tasks) - 0.4)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", labelcolor=INK)
@@ -118,23 +114,20 @@ def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure
     """
     figure, axes = new_figure(height=3.3)
     edges, shares = _histograms([values for _, times in bands for values in times.values()])
-    tallest, drawn = max(share.max() for share in shares) or 1.0, iter(shares)
-    for place, (_, times) in enumerate(bands):
+    tallest = max(share.max() for share in shares) or 1.0
+    heights = iter([0.85 * share / tallest for share in shares])
+
+    labels = []
+    for row, (name, times) in enumerate(bands):
         for time, values in times.items():
-            _stairs(
-                axes, 0.85 * next(drawn) / tallest, edges, time, time if place == 0 else None, place
-            )
+            legend = time if row == 0 else None
+            _stairs(axes, next(heights), edges, time, legend, baseline=row)
             if len(values):
                 colour = TIME_COLOURS[time]
-                axes.plot(
-                    np.median(values),
-                    place,
-                    "o",
-                    mfc=colour if time == "after" else PAPER,
-                    mec=colour,
-                )
-    sizes = [max((len(values) for values in times.values()), default=0) for _, times in bands]
-    labels = [f"{name}\nn = {size:,}" for (name, _), size in zip(bands, sizes, strict=True)]
+                inside = colour if time == "after" else PAPER
+                axes.plot(np.median(values), row, "o", mfc=inside, mec=colour)
+        size = max((len(values) for values in times.values()), default=0)
+        labels.append(f"{name}\nn = {size:,}")
     axes.set_yticks(range(len(bands)), labels, va="bottom")
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set_ylim(-0.12, len(bands))
@@ -161,9 +154,10 @@ def spectrum(shares: Mapping[str, Vector], ranks: Mapping[str, float]) -> Figure
     figure, axes = new_figure()
     _logarithmic(axes)
     for time, values in shares.items():
-        some = 100 * values[values > 1e-7]
+        percents = 100 * values[values > 1e-7]
+        directions = np.arange(1, len(percents) + 1)
         label = f"{time}: effective rank {ranks[time]:.1f}"
-        axes.plot(np.arange(1, len(some) + 1), some, color=TIME_COLOURS[time], label=label)
+        axes.plot(directions, percents, color=TIME_COLOURS[time], label=label)
     axes.set(xlabel="principal direction", ylabel="% of the variance")
     add_legend(axes)
     return figure
@@ -196,10 +190,10 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
 def _curves(axes: Axes, curves: Mapping[str, Curve], number: str, marker: str = "") -> None:
     """Curves whose names in the legend have their last values."""
-    for place, (name, (steps, values)) in enumerate(curves.items()):
+    for colour, (name, (steps, values)) in zip(cycle(SERIES), curves.items(), strict=False):
         label = f"{escaped(name)} {number.format(values[-1])}"
-        mark = marker or ("o" if len(steps) == 1 else "")
-        axes.plot(steps, values, color=SERIES[place % len(SERIES)], marker=mark, label=label)
+        is_point = len(steps) == 1
+        axes.plot(steps, values, color=colour, marker="o" if is_point else marker, label=label)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     add_legend(axes)
 
@@ -208,22 +202,27 @@ def _mark_kept(
     axes: Axes, kept: int | None, steps: Sequence[int], x: Sequence[float], y: Sequence[float]
 ) -> None:
     """A ring around the step whose weights were kept."""
-    if kept in steps:
-        at = steps.index(kept)
-        axes.plot(
-            [x[at]], [y[at]], "o", ms=10, mfc="none", mec=INK, mew=1.2, label=f"kept: step {kept}"
-        )
-        add_legend(axes)
+    if kept not in steps:
+        return
+    index = steps.index(kept)
+    label = f"kept: step {kept}"
+    axes.plot([x[index]], [y[index]], "o", ms=10, mfc="none", mec=INK, mew=1.2, label=label)
+    add_legend(axes)
 
 
 def _histograms(cosines: Sequence[Vector]) -> tuple[Vector, list[Vector]]:
     """Edges (BINS + 1,) from the lowest value of all, at most 0, to 1; and the share of each set in
     each bin.
     """
-    low = min((float(values.min()) for values in cosines if len(values)), default=0.0)
-    edges = np.linspace(max(-1.0, np.floor(10 * min(low, 0.0)) / 10), 1.0, BINS + 1)
-    counts = [np.histogram(values.clip(edges[0], 1.0), edges)[0] for values in cosines]
-    return edges, [count / max(count.sum(), 1) for count in counts]
+    lowest = min((float(values.min()) for values in cosines if len(values)), default=0.0)
+    lowest = np.floor(10 * lowest) / 10  # a round number on the axis
+    edges = np.linspace(np.clip(lowest, -1.0, 0.0), 1.0, BINS + 1)
+
+    shares = []
+    for values in cosines:
+        counts, _ = np.histogram(values.clip(edges[0], 1.0), edges)
+        shares.append(counts / max(counts.sum(), 1))
+    return edges, shares
 
 
 def _stairs(
@@ -231,14 +230,13 @@ def _stairs(
 ) -> None:
     """A histogram of before or after; that of after is filled."""
     colour = TIME_COLOURS[time]
+    tops = baseline + heights
     if time == "after":
-        axes.stairs(
-            baseline + heights, edges, baseline=baseline, fill=True, color=colour, alpha=0.25
-        )
-    axes.stairs(baseline + heights, edges, baseline=baseline, color=colour, lw=1.2, label=label)
+        axes.stairs(tops, edges, baseline=baseline, fill=True, color=colour, alpha=0.25)
+    axes.stairs(tops, edges, baseline=baseline, color=colour, lw=1.2, label=label)
 
 
-def style() -> Any:
+def style() -> AbstractContextManager[None]:
     """The context in which figures are made and drawn."""
     return matplotlib.rc_context(STYLE)
 
@@ -246,9 +244,8 @@ def style() -> Any:
 def svg(figure: Figure) -> str:
     """The figure as an SVG file: the same bytes for the same numbers."""
     sink = io.StringIO()
-    figure.savefig(
-        sink, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
-    )
+    no_metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
+    figure.savefig(sink, format="svg", metadata=no_metadata)
     return sink.getvalue()
 
 

@@ -4,7 +4,7 @@ task.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from isotrope.report.comparison import SHORT_NAMES, before_after
 from isotrope.report.page import Page
 from isotrope.report.tables import Table, best_marks, latex, markdown
 from isotrope.store.files import check_file, write_text, writing
+from isotrope.types import Vector
 
 ModelResults = Mapping[str, Mapping[str, Any]]  # model -> task -> result
 TABLE_FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {  # by the ending of a file's name
@@ -39,110 +40,158 @@ def all_tables(
     on different cases. With ``intervals``, there are also 95 % intervals of Spearman's
     correlations.
     """
-    models, found = list(results), []
-    for title in results[models[0]]:
-        name = title.removesuffix(OWN_DATA)
-        suite, of_suite = SUITES[name], {model: results[model][title] for model in models}
-        found += suite_tables(name, of_suite, title)
-        if intervals and name == "sts":
-            found.append(interval_table(title, of_suite))
-        if compare and suite.cases is not None:
-            cases = {model: cases_of(name, result) for model, result in of_suite.items()}
-            judged = {model: compare_cases(cases[models[0]], cases[model]) for model in models[1:]}
-            against = f"against {models[0]} (before), paired bootstrap over the same cases"
-            measure = suite.measures[0].title
-            rows = {model: asdict(one) for model, one in judged.items()}
-            words = {"judge": cases_in_words(name, of_suite[models[0]]), "measure": measure}
-            verdicts = [
-                Verdict.of(one, before=models[0], after=m, **words) for m, one in judged.items()
-            ]
-            notes = [str(one).replace("\n", " ") for one in verdicts]
-            found.append(before_after(f"{title}: {measure} {against}", rows, "model", notes))
-    return found
+    first_model = next(iter(results))
+    tables = []
+    for title in results[first_model]:
+        suite = title.removesuffix(OWN_DATA)
+        suite_results = {model: by_suite[title] for model, by_suite in results.items()}
+        tables += suite_tables(suite, suite_results, title)
+        if intervals and suite == "sts":
+            tables.append(interval_table(title, suite_results))
+        if compare and SUITES[suite].cases is not None:
+            tables.append(_comparison_table(suite, suite_results, title))
+    return tables
 
 
-def suite_tables(suite: str, results: ModelResults, title: str | None = None) -> list[Table]:
+def _comparison_table(suite: str, results: ModelResults, title: str) -> Table:
+    """Each model against the first, on the same cases."""
+    before, *others = results
+    judge = cases_in_words(suite, results[before])
+    measure = SUITES[suite].measures[0].title
+    cases_before = cases_of(suite, results[before])
+
+    rows = {}
+    notes = []
+    for after in others:
+        comparison = compare_cases(cases_before, cases_of(suite, results[after]))
+        verdict = Verdict.of(comparison, before=before, after=after, judge=judge, measure=measure)
+        rows[after] = asdict(comparison)
+        notes.append(str(verdict).replace("\n", " "))
+
+    against = f"against {before} (before), paired bootstrap over the same cases"
+    return before_after(f"{title}: {measure} {against}", rows, "model", notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A measure of all models (N,), as it is shown; NaN if a model lacks it."""
+
+    measure: Measure
+    values: list[float]
+
+    @property
+    def is_empty(self) -> bool:
+        return all(math.isnan(value) for value in self.values)
+
+    @property
+    def cells(self) -> list[str]:
+        decimals = 2 if self.measure.scale == 100 else 4
+        return ["" if math.isnan(value) else f"{value:.{decimals}f}" for value in self.values]
+
+
+def suite_tables(suite: str, results: ModelResults, title: str) -> list[Table]:
     """The tables of one suite: one for each measure, or one for all measures if there is a single
     task.
 
     A measure that no task has gets no table. The average is shown if all tasks are there that the
     papers average over. For "sts" it is the exact mean, not the mean of rounded cells.
     """
-    known, title = SUITES[suite], title or suite
     tasks = list(next(iter(results.values())))
-    every = {(m, task): _column(m, [task], results) for m in known.measures for task in tasks}
-    columns = {place: column for place, column in every.items() if not all(map(math.isnan, column))}
     if len(tasks) == 1:
-        shown = {m.title: (m, column) for (m, _), column in columns.items()}
-        return [_table(f"{title}: {SHORT_NAMES.get(tasks[0], tasks[0])}", shown, results)]
-    found = []
-    for measure in known.measures:
-        shown = {
-            SHORT_NAMES.get(task, task): (m, column)
-            for (m, task), column in columns.items()
-            if m is measure
-        }
-        if known.averaged and all((measure, task) in columns for task in known.averaged):
-            shown["Avg."] = measure, _column(measure, known.averaged, results)
-        if shown:
-            found.append(_table(f"{title}: {measure.title}", shown, results))
-    return found
+        columns = {}
+        for measure in SUITES[suite].measures:
+            for column in _task_columns(measure, tasks, results).values():
+                columns[measure.title] = column
+        return [_table(f"{title}: {_short_name(tasks[0])}", columns, results)]
+
+    tables = []
+    for measure in SUITES[suite].measures:
+        by_task = _task_columns(measure, tasks, results)
+        columns = {_short_name(task): column for task, column in by_task.items()}
+        averaged = SUITES[suite].averaged
+        if averaged and by_task.keys() >= set(averaged):
+            columns["Avg."] = _column(measure, averaged, results)
+        if columns:
+            tables.append(_table(f"{title}: {measure.title}", columns, results))
+    return tables
+
+
+def _task_columns(
+    measure: Measure, tasks: Sequence[str], results: ModelResults
+) -> dict[str, _Column]:
+    """Task -> its column, if it has the measure."""
+    columns = {task: _column(measure, [task], results) for task in tasks}
+    return {task: column for task, column in columns.items() if not column.is_empty}
+
+
+def _column(measure: Measure, tasks: Sequence[str], results: ModelResults) -> _Column:
+    """The mean over some tasks for each model."""
+    values = []
+    for by_task in results.values():
+        total = sum(measure.of(by_task[task]) for task in tasks)
+        values.append(measure.scale * total / len(tasks))
+    return _Column(measure, values)
+
+
+def _short_name(task: str) -> str:
+    return SHORT_NAMES.get(task, task)
 
 
 def interval_table(title: str, results: ModelResults) -> Table:
     """95 % intervals of Spearman's correlation by a seeded bootstrap over pairs; of the average if
     it is shown.
     """
+    averaged = SUITES["sts"].averaged
+    tasks = list(next(iter(results.values())))
+    has_average = set(averaged) <= set(tasks)
+
     rows = []
-    for name, of_task in results.items():
-        drawn = resample(cases_of("sts", of_task))
-        draws = list(drawn.values())
-        if set(SUITES["sts"].averaged) <= set(drawn):
-            draws.append(np.mean([drawn[task] for task in SUITES["sts"].averaged], axis=0))
-        rows.append(
-            [name, *(" … ".join(f"{100 * bound:.2f}" for bound in interval(one)) for one in draws)]
-        )
-    names = [SHORT_NAMES.get(task, task) for task in next(iter(results.values()))]
-    header = ["model", *names, *(["Avg."] if len(rows[0]) > len(names) + 1 else [])]
+    for model, by_task in results.items():
+        draws_of = resample(cases_of("sts", by_task))  # task -> (R,)
+        draws = [draws_of[task] for task in tasks]
+        if has_average:
+            draws.append(np.mean([draws_of[task] for task in averaged], axis=0))
+        rows.append([model, *(_interval_cell(scores) for scores in draws)])
+
+    header = ["model", *map(_short_name, tasks)]
+    if has_average:
+        header.append("Avg.")
     return Table(f"{title}: 95 % interval over pairs, Spearman × 100", header, rows)
 
 
-def _column(measure: Measure, tasks: Sequence[str], results: ModelResults) -> list[float]:
-    """The mean over some tasks for each model, as it is shown; NaN where a task lacks the measure."""
-    sums = (sum(measure.of(of_task[task]) for task in tasks) for of_task in results.values())
-    return [measure.scale * total / len(tasks) for total in sums]
+def _interval_cell(draws: Vector) -> str:
+    low, high = interval(draws)
+    return f"{100 * low:.2f} … {100 * high:.2f}"
 
 
-def _table(
-    title: str, columns: Mapping[str, tuple[Measure, list[float]]], models: Iterable[str]
-) -> Table:
-    cells = [
-        ["" if math.isnan(value) else f"{value:.{2 if m.scale == 100 else 4}f}" for value in column]
-        for m, column in columns.values()
-    ]
-    rounded = [[float(text or "nan") for text in column] for column in cells]
-    marks = best_marks(rounded, [m.lower for m, _ in columns.values()])
-    return Table(
-        title, ["model", *columns], [list(row) for row in zip(models, *cells, strict=True)], marks
-    )
+def _table(title: str, columns: Mapping[str, _Column], models: Iterable[str]) -> Table:
+    """A row a model. Marks follow the rounded numbers, which readers see."""
+    cells = [column.cells for column in columns.values()]
+    rounded = [[float(cell or "nan") for cell in column] for column in cells]
+    marks = best_marks(rounded, [column.measure.lower for column in columns.values()])
+    rows = [list(row) for row in zip(models, *cells, strict=True)]
+    return Table(title, ["model", *columns], rows, marks)
 
 
 def check_table_file(path: str | Path) -> Path:
-    """As `check_file`, of a file that tables will be written to; UserError also for an unknown
-    ending.
+    """The path of a file that tables will be written to, checked before the work.
+
+    Raises UserError for an unknown ending, and as `check_file` does.
     """
     target = Path(path)
     if target.suffix not in TABLE_FORMATS:
         raise UserError(
             f"{target.name}: unknown format for tables",
             f"let it end with {', '.join(TABLE_FORMATS)}",
+            code="unknown-format",
         )
     return check_file(target)
 
 
 def write_tables(tables: Sequence[Table], target: Path) -> None:
-    """Write tables in the format of the file's ending, whole or not at all; UserError where the
-    disk is full.
+    """Write tables in the format of the file's ending, whole or not at all.
+
+    Raises UserError if the disk is full.
     """
     with writing(target.parent, again="run the same command again"):
         write_text(target, TABLE_FORMATS[target.suffix](tables))

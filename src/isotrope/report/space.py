@@ -19,11 +19,17 @@ from isotrope.report.tables import Table
 from isotrope.store.files import Record
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.permutation import evenly
-from isotrope.types import Vector
+from isotrope.types import Matrix, Vector
 
-ASKED, NEAREST = 6, 3  # sentences whose neighbours are shown, neighbours each
-MAPPED, FEWEST_MAPPED, GROUPS = 300, 50, 5  # texts on a map, groups of texts
-SIDE, TOP, LINE = 192, 24, 20  # of a map: its side, the place for its name, a line of its legend
+SENTENCES = 6  # whose neighbours are shown
+NEIGHBOURS = 3  # of each
+MAPPED = 300  # texts on a map, at most
+FEWEST_MAPPED = 50  # different vectors: with fewer there is no map
+GROUPS = 5  # of texts on a map, each in its colour
+GROUP_WORDS = 3  # that are shown for a group
+SIDE = 192  # of a map
+TITLE_HEIGHT = 24  # above a map
+LINE_HEIGHT = 20  # of its legend
 MAP_CAPTION = (
     "Each point is one of {count} texts, and near points have similar vectors (t-SNE, cosine). Texts of one colour "
     "share words, which no model decided: below are the words that mark each colour."
@@ -43,14 +49,20 @@ class Space:
     def of(cls, vectors: npt.ArrayLike) -> "Space":
         """From vectors (N, D)."""
         rows = unit(vectors)
-        found = rows[:ASKED] @ rows.T  # (ASKED, N)
-        np.fill_diagonal(found, -np.inf)
-        order = np.argsort(-found, axis=1, kind="stable")[:, : min(NEAREST, len(rows) - 1)]
-        nearest = [
-            [(int(j), float(line[j])) for j in picks]
-            for line, picks in zip(found, order, strict=True)
-        ]
-        return cls(pair_cosines(rows), variance_shares(rows), nearest)
+        return cls(pair_cosines(rows), variance_shares(rows), _nearest(rows))
+
+
+def _nearest(rows: Matrix) -> list[list[tuple[int, float]]]:
+    """The nearest other rows of the first unit rows (N, D), with their cosines."""
+    cosines = rows[:SENTENCES] @ rows.T  # (SENTENCES, N)
+    np.fill_diagonal(cosines, -np.inf)
+    count = min(NEIGHBOURS, len(rows) - 1)
+    order = np.argsort(-cosines, axis=1, kind="stable")[:, :count]
+    nearest = np.take_along_axis(cosines, order, axis=1)
+    return [
+        list(zip(neighbours, values, strict=True))
+        for neighbours, values in zip(order.tolist(), nearest.tolist(), strict=True)
+    ]
 
 
 def pair_cosines(rows: npt.NDArray[np.float64]) -> Vector:
@@ -65,17 +77,15 @@ def neighbour_tables(sample: Sequence[str], seen: Mapping[str, Space]) -> list[T
     if not seen:
         return []
     rows = []
-    for i, sentence in enumerate(sample[:ASKED]):
-        nearest = (space.nearest[i] for space in seen.values())
-        rows.append(
-            [
-                sentence,
-                *("\n".join(f"{cosine:.3f} {sample[j]}" for j, cosine in each) for each in nearest),
-            ]
-        )
+    for place, sentence in enumerate(sample[:SENTENCES]):
+        cells = [sentence]
+        for space in seen.values():
+            lines = [f"{cosine:.3f} {sample[row]}" for row, cosine in space.nearest[place]]
+            cells.append("\n".join(lines))
+        rows.append(cells)
     note = (
-        f"The first sentences of a random sample of {len(sample)} from the corpus, not picked by hand, each with its "
-        "nearest others in the sample and their cosine."
+        f"The first sentences of a random sample of {len(sample)} from the corpus, not picked by "
+        "hand, each with its nearest others in the sample and their cosine."
     )
     return [Table("Nearest neighbours", ["sentence", *seen], rows, words=3, notes=[note])]
 
@@ -91,49 +101,97 @@ def text_map(texts: Sequence[str], before: npt.ArrayLike, after: npt.ArrayLike) 
         "before" and "after", (x, y) from 0 to 1 for each text; "group" of each; and "words" of each
         group.
     """
-    some = evenly(len(texts), MAPPED)
-    spaces = {time: unit(vectors)[some] for time, vectors in (("before", before), ("after", after))}
-    if any(len(np.unique(rows.round(6), axis=0)) < FEWEST_MAPPED for rows in spaces.values()):
+    mapped = evenly(len(texts), MAPPED)
+    rows_before = unit(before)[mapped]
+    rows_after = unit(after)[mapped]
+    if min(_distinct(rows_before), _distinct(rows_after)) < FEWEST_MAPPED:
         return None
-    words = Bm25Index.of(texts[place] for place in some)
-    weights, names = unit(words.weights.toarray()), words.words.get_feature_names_out()
-    group = KMeans(GROUPS, n_init=10, random_state=0).fit_predict(weights)
-    telling = [weights[group == one].mean(axis=0) - weights.mean(axis=0) for one in range(GROUPS)]
-    found: Record = {
-        "group": group.tolist(),
-        "words": [", ".join(names[place] for place in np.argsort(-each)[:3]) for each in telling],
+
+    groups, words = _word_groups([texts[place] for place in mapped])
+    plane_before = _plane(rows_before, "pca")
+
+    # A small copy of the first map begins the second, so that equal parts stay where they are.
+    plane_after = _plane(rows_after, 1e-4 * plane_before / plane_before.std())
+    rotation, _ = orthogonal_procrustes(plane_after, plane_before)
+    return {
+        "group": groups.tolist(),
+        "words": words,
+        "before": _in_unit_square(plane_before),
+        "after": _in_unit_square(plane_after @ rotation),
     }
-    first = None
-    for time, rows in spaces.items():
-        begin = "pca" if first is None else 1e-4 * first / first.std()
-        plane = TSNE(metric="cosine", init=begin, random_state=0).fit_transform(rows)
-        plane = plane - plane.mean(axis=0)
-        first = plane if first is None else first
-        plane = plane @ orthogonal_procrustes(plane, first)[0]
-        low, high = plane.min(axis=0), plane.max(axis=0)
-        found[time] = np.round((plane - low) / np.maximum(high - low, 1e-12), 3).tolist()
-    return found
+
+
+def _distinct(rows: Matrix) -> int:
+    """How many rows differ, but for rounding."""
+    return len(np.unique(rows.round(6), axis=0))
+
+
+def _word_groups(texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """The group of each text by its words (N,), and the words that mark each group."""
+    index = Bm25Index.of(texts)
+    weights = unit(index.weights.toarray())  # (N, V)
+    names = index.words.get_feature_names_out()
+    groups = KMeans(GROUPS, n_init=10, random_state=0).fit_predict(weights)
+
+    words = []
+    for group in range(GROUPS):
+        # Words with more weight in this group than in all texts.
+        excess = weights[groups == group].mean(axis=0) - weights.mean(axis=0)
+        columns = np.argsort(-excess)[:GROUP_WORDS]
+        words.append(", ".join(names[columns]))
+    return groups, words
+
+
+def _plane(rows: Matrix, start: str | Matrix) -> Matrix:
+    """t-SNE of unit rows (N, D) on a plane around 0: (N, 2)."""
+    plane = TSNE(metric="cosine", init=start, random_state=0).fit_transform(rows)
+    return np.asarray(plane - plane.mean(axis=0))
+
+
+def _in_unit_square(plane: Matrix) -> list[list[float]]:
+    """Points (N, 2), scaled to 0 … 1 in both directions."""
+    low = plane.min(axis=0)
+    span = np.maximum(plane.max(axis=0) - low, 1e-12)
+    points: list[list[float]] = np.round((plane - low) / span, 3).tolist()
+    return points
 
 
 def map_figure(
-    found: Mapping[str, Any], names: tuple[str, str] = ("before", "after")
+    text_map: Mapping[str, Any], names: tuple[str, str] = ("before", "after")
 ) -> PageFigure:
     """The two maps of `text_map`, side by side, with the words of each colour below."""
-    marks = []
-    box = f'width="{SIDE - 1}" height="{SIDE - 1}" fill="none" stroke="{RULE}"'
-    for left, time, name in zip((0, WIDTH - SIDE), ("before", "after"), names, strict=True):
-        marks.append(f'<text x="{left}" y="16" fill="{INK}" font-size="14">{escape(name)}</text>')
-        marks.append(f'<rect x="{left + 0.5}" y="{TOP + 0.5}" {box}/>')
-        for (x, y), group in zip(found[time], found["group"], strict=True):
-            place = f'cx="{left + EDGE + x * (SIDE - 2 * EDGE):.1f}" cy="{TOP + EDGE + y * (SIDE - 2 * EDGE):.1f}"'
-            marks.append(f'<circle {place} r="2.6" fill="{SERIES[group]}"/>')
-    for row, words in enumerate(found["words"]):
-        low = TOP + SIDE + LINE * (row + 1)
-        marks.append(f'<circle cx="{EDGE}" cy="{low - 5}" r="5" fill="{SERIES[row]}"/>')
-        marks.append(
-            f'<text x="{2.5 * EDGE}" y="{low}" fill="{INK}" font-size="14">{escape(words)}</text>'
-        )
-    drawn = svg_of(TOP + SIDE + LINE * len(found["words"]) + EDGE, marks)
-    return PageFigure(
-        "map", "Map of the texts", drawn, MAP_CAPTION.format(count=len(found["group"]))
-    )
+    before, after = names
+    marks = [
+        *_map_marks(before, 0, text_map["before"], text_map["group"]),
+        *_map_marks(after, WIDTH - SIDE, text_map["after"], text_map["group"]),
+    ]
+    for line, words in enumerate(text_map["words"], start=1):
+        base = TITLE_HEIGHT + SIDE + LINE_HEIGHT * line
+        marks.append(f'<circle cx="{EDGE}" cy="{base - 5}" r="5" fill="{SERIES[line - 1]}"/>')
+        marks.append(_label(2.5 * EDGE, base, words))
+
+    height = TITLE_HEIGHT + SIDE + LINE_HEIGHT * len(text_map["words"]) + EDGE
+    caption = MAP_CAPTION.format(count=len(text_map["group"]))
+    return PageFigure("map", "Map of the texts", svg_of(height, marks), caption)
+
+
+def _map_marks(
+    name: str, left: int, points: Sequence[tuple[float, float]], groups: Sequence[int]
+) -> list[str]:
+    """One map: its name, its frame, and a dot for each point (x, y) from 0 to 1."""
+    marks = [
+        _label(left, 16, name),
+        f'<rect x="{left + 0.5}" y="{TITLE_HEIGHT + 0.5}" width="{SIDE - 1}" '
+        f'height="{SIDE - 1}" fill="none" stroke="{RULE}"/>',
+    ]
+    scale = SIDE - 2 * EDGE
+    for (x, y), group in zip(points, groups, strict=True):
+        across = left + EDGE + x * scale
+        down = TITLE_HEIGHT + EDGE + y * scale
+        colour = SERIES[group]
+        marks.append(f'<circle cx="{across:.1f}" cy="{down:.1f}" r="2.6" fill="{colour}"/>')
+    return marks
+
+
+def _label(left: float, base: float, text: str) -> str:
+    return f'<text x="{left}" y="{base}" fill="{INK}" font-size="14">{escape(text)}</text>'
