@@ -48,13 +48,10 @@ class Data(_Record):
     @classmethod
     def of(cls, paths: Sequence[str | Path], rows: int, used: int, checksum: str) -> "Data":
         """Of files and folders, whose paths are not told, only their last part."""
-        more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
-        return cls(
-            name=", ".join(map(short_name, paths[:NAMED])) + more,
-            rows=rows,
-            used=used,
-            checksum=checksum,
-        )
+        name = ", ".join(short_name(path) for path in paths[:NAMED])
+        if len(paths) > NAMED:
+            name += f" and {len(paths) - NAMED} more"
+        return cls(name=name, rows=rows, used=used, checksum=checksum)
 
 
 class Step(_Record):
@@ -173,8 +170,12 @@ def graph_card(facts: Mapping[str, Any], source: Card) -> str:
     """README.md of a folder with an exported graph, from what ``export.json`` holds and the card of
     its model.
     """
-    tags, prompt = ["isotrope", "onnx", "sentence-embeddings"], facts["prompt"]
-    about = {"library_name": "onnx", "pipeline_tag": "feature-extraction", "tags": tags}
+    prompt = facts["prompt"]
+    about = {
+        "library_name": "onnx",
+        "pipeline_tag": "feature-extraction",
+        "tags": ["isotrope", "onnx", "sentence-embeddings"],
+    }
     texts = Markup(f"[{prompt!r} + text for text in texts]" if prompt else "texts")
     graph = INT8 if "int8_cosine" in facts else FLOAT32
     shaped = source.model_copy(
@@ -195,14 +196,11 @@ def _limits(card: Card) -> Iterable[str]:
     if card.verdict:
         yield "It was judged on the pairs above only. On other tasks and texts it may be better or worse."
     languages = card.base.about.get("language")
-    said = (
-        "not known"
-        if languages is None
-        else languages
-        if isinstance(languages, str)
-        else ", ".join(languages)
-    )
-    yield f"Languages of the base model: {said}."
+    if languages is None:
+        languages = "not known"
+    elif not isinstance(languages, str):
+        languages = ", ".join(languages)
+    yield f"Languages of the base model: {languages}."
     if not card.steps:
         yield "It carries the biases of the base model."
         return
@@ -217,15 +215,16 @@ def _one_line(text: Any) -> str:
 
 def _text(value: Any) -> Markup:
     """Text as it is: no character of it is markup."""
-    return (
-        value
-        if isinstance(value, Markup)
-        else Markup(re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", _one_line(value)))
-    )
+    if isinstance(value, Markup):
+        return value
+    return Markup(re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", _one_line(value)))
 
 
 def as_code(value: Any) -> Markup:
     """A name or a value as code. Its fence is longer than any that it holds."""
     text = _one_line(value).replace("|", r"\|") or "none"
-    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    return Markup(f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}")
+    if "`" not in text:
+        return Markup(f"`{text}`")
+    longest = max(len(run) for run in re.findall("`+", text))
+    fence = "`" * (longest + 1)
+    return Markup(f"{fence} {text} {fence}")

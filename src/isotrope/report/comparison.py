@@ -29,14 +29,14 @@ def before_after(
     cells = [
         [
             SHORT_NAMES.get(name, name),
-            f"{100 * found['before']:.2f}",
-            f"{100 * found['after']:.2f}",
-            signed(found["difference"]),
-            _interval(found),
-            _p_value(found["p"]),
-            WORDS.get(found["verdict"], found["verdict"]),
+            f"{100 * comparison['before']:.2f}",
+            f"{100 * comparison['after']:.2f}",
+            signed(comparison["difference"]),
+            _interval(comparison),
+            _p_value(comparison["p"]),
+            WORDS.get(comparison["verdict"], comparison["verdict"]),
         ]
-        for name, found in comparisons.items()
+        for name, comparison in comparisons.items()
     ]
     return Table(title, [rows, *COMPARED], cells, notes=notes)
 
@@ -48,11 +48,11 @@ def _p_value(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3g}"
 
 
-def _interval(found: Mapping[str, Any]) -> str:
+def _interval(comparison: Mapping[str, Any]) -> str:
     """The bounds of a comparison's interval, or a dash if nothing was tested."""
-    if found["low"] is None:
+    if comparison["low"] is None:
         return "—"
-    return f"{signed(found['low'])} … {signed(found['high'])}"
+    return f"{signed(comparison['low'])} … {signed(comparison['high'])}"
 
 
 def with_average(comparison: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -80,7 +80,7 @@ def verdict_table(verdict: Verdict) -> Table:
             words=2,
             notes=[verdict.advice],
         )
-    found = {
+    comparison = {
         "before": verdict.scores[0],
         "after": verdict.scores[1],
         "difference": verdict.difference,
@@ -89,4 +89,4 @@ def verdict_table(verdict: Verdict) -> Table:
         "p": verdict.p,
         "verdict": verdict.word,
     }
-    return before_after("Verdict", {verdict.measure: found}, "", [verdict.advice])
+    return before_after("Verdict", {verdict.measure: comparison}, "", [verdict.advice])

@@ -31,8 +31,10 @@ class Outcome:
     def __init__(
         self, job: Job, record: Mapping[str, Any], page: Callable[[Mapping[str, Any]], Page]
     ) -> None:
-        self.job, self._page = job, page  # a temporary folder goes with its job
-        self.folder, self.record = job.folder, record
+        self.job = job  # a temporary folder goes with its job
+        self.folder = job.folder
+        self.record = record
+        self._page = page
 
     def __repr__(self) -> str:
         """As a notebook shows it: the verdict, and where the work lies."""
@@ -76,7 +78,8 @@ class Outcome:
             save_role(self.model, target, role, card)
             return target
         save_model(self.model, target, card)
-        if line := roles_line(target):
+        line = roles_line(target)
+        if line:
             plain_console().print(line)
         return target
 

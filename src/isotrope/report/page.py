@@ -26,7 +26,9 @@ CSS_NAMES = {PAPER: "paper", INK: "ink", MUTED: "muted", RULE: "rule", BEFORE: "
 }
 SIGNS = {"better": "▲", "worse": "▼", "no difference found": "◆", "not tested": "○"}
 MODEL = "model"  # the folder of the new model, beside the page
-WIDTH, ROW, EDGE = 400, 46, 8  # of figures that need no matplotlib
+WIDTH = 400  # of figures that need no matplotlib
+ROW = 46  # the height of a bar with its name
+EDGE = 8  # free on all sides
 LONGEST = 44  # characters that fit above a bar; the table has the whole name
 
 
@@ -44,15 +46,13 @@ class PageFigure:
     @property
     def drawing(self) -> Markup:
         """The SVG element: unique ids, colours as CSS variables, a title for screen readers."""
-        body = re.sub(
-            r"<metadata>.*?</metadata>", "", self.svg[self.svg.index("<svg") :], flags=re.DOTALL
-        )
+        body = self.svg[self.svg.index("<svg") :]
+        body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
         body = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{self.name}-", body)
         for colour, variable in CSS_NAMES.items():
             body = body.replace(colour, f"var(--{variable})")
-        return Markup(
-            body.replace("<svg ", f'<svg role="img" aria-label="{escape(self.title)}" ', 1)
-        )
+        labelled = f'<svg role="img" aria-label="{escape(self.title)}" '
+        return Markup(body.replace("<svg ", labelled, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str
     def place(value: float) -> float:
         return EDGE + (value - low) * scale
 
-    zero, height = place(0.0), ROW * len(changes)
+    zero = place(0.0)
     marks = []
     for row, (name, (change, least, most)) in enumerate(changes.items()):
         top = ROW * row
@@ -97,13 +97,20 @@ def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str
         colour = AFTER if name == chosen else BEFORE
         words = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
         marks += [
-            f'<text x="{EDGE}" y="{top + 17}" fill="{INK}" font-size="14">{escape(words)} {signed(change)}</text>',
-            f'<line x1="{zero:.1f}" x2="{zero:.1f}" y1="{top + 21}" y2="{top + 41}" stroke="{MUTED}"/>',
-            f'<rect x="{start:.1f}" y="{top + 24}" width="{end - start:.1f}" height="14" fill="{colour}"/>',
-            f'<line x1="{place(least):.1f}" x2="{place(most):.1f}" y1="{top + 31}" y2="{top + 31}" '
-            f'stroke="{INK}" stroke-width="2"/>',
+            f'<text x="{EDGE}" y="{top + 17}" fill="{INK}" font-size="14">'
+            f"{escape(words)} {signed(change)}</text>",
+            _line(zero, zero, top + 21, top + 41, f'stroke="{MUTED}"'),
+            f'<rect x="{start:.1f}" y="{top + 24}" width="{end - start:.1f}" height="14" '
+            f'fill="{colour}"/>',
+            _line(
+                place(least), place(most), top + 31, top + 31, f'stroke="{INK}" stroke-width="2"'
+            ),
         ]
-    return svg_of(height, marks)
+    return svg_of(ROW * len(changes), marks)
+
+
+def _line(left: float, right: float, top: int, bottom: int, stroke: str) -> str:
+    return f'<line x1="{left:.1f}" x2="{right:.1f}" y1="{top}" y2="{bottom}" {stroke}/>'
 
 
 def svg_of(height: float, marks: list[str]) -> str:

@@ -2,6 +2,7 @@
 markup.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +19,11 @@ Mark = Literal["best", "second"]
 Marks = dict[tuple[int, int], Mark]  # (row, column) -> how the cell stands out
 WIDE = 10_000  # characters: no table is wider
 _TEX = str.maketrans(
-    {c: f"\\{c}" for c in "&%$#_{}"}
-    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
     | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
         "<": "$<$",
         ">": "$>$",
         "−": "$-$",
@@ -44,6 +47,11 @@ class Table:
     words: int = 1
     notes: Sequence[str] = ()  # sentences below the table
 
+    @property
+    def numbers(self) -> int:
+        """How many columns hold numbers."""
+        return len(self.header) - self.words
+
 
 def signed(fraction: float) -> str:
     """A change in points, with its sign."""
@@ -59,11 +67,14 @@ def best_marks(columns: Sequence[Sequence[float]], lower: Sequence[bool], first:
     """
     marks: Marks = {}
     for place, (column, ascending) in enumerate(zip(columns, lower, strict=True), start=first):
-        values = sorted({value for value in column if value == value}, reverse=not ascending)
-        if len(column) < 2 or not values:
+        if len(column) < 2:
             continue
-        names: dict[float, Mark] = dict(zip(values, ("best", "second"), strict=False))
-        marks |= {(row, place): names[value] for row, value in enumerate(column) if value in names}
+        numbers = {value for value in column if not math.isnan(value)}
+        best_first = sorted(numbers, reverse=not ascending)
+        mark_of: dict[float, Mark] = dict(zip(best_first, ("best", "second"), strict=False))
+        for row, value in enumerate(column):
+            if value in mark_of:
+                marks[row, place] = mark_of[value]
     return marks
 
 
@@ -71,14 +82,13 @@ def markdown(tables: Sequence[Table]) -> str:
     """GitHub's Markdown; best bold, second best in italics."""
     lines = []
     for table in tables:
-        rows = [
-            [*map(_in_markdown, table.header)],
-            *_cells(table, {"best": "**{}**", "second": "*{}*"}, _in_markdown),
-        ]
-        head, *body = ["| " + " | ".join(row) + " |" for row in rows]
-        rule = "|" + "---|" * table.words + "---:|" * (len(table.header) - table.words)
+        header = [_in_markdown(name) for name in table.header]
+        cells = _cells(table, {"best": "**{}**", "second": "*{}*"}, _in_markdown)
+        head, *body = ["| " + " | ".join(row) + " |" for row in [header, *cells]]
+        rule = "|" + "---|" * table.words + "---:|" * table.numbers
         lines += [f"**{_in_markdown(table.title)}**", "", head, rule, *body, ""]
-        lines += [line for note in table.notes for line in (_plain(note), "")]
+        for note in table.notes:
+            lines += [_plain(note), ""]
     return escaped("\n".join(lines))
 
 
@@ -86,13 +96,14 @@ def latex(tables: Sequence[Table]) -> str:
     """LaTeX for the booktabs package; best bold, second best underlined; notes as comments."""
     lines = []
     for table in tables:
-        rows = _cells(table, {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}, _in_latex)
-        head, *body = [" & ".join(row) + r" \\" for row in [[*map(_in_latex, table.header)], *rows]]
+        header = [_in_latex(name) for name in table.header]
+        cells = _cells(table, {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}, _in_latex)
+        head, *body = [" & ".join(row) + r" \\" for row in [header, *cells]]
         lines += [
             r"\begin{table}[t]",
             r"\centering",
             rf"\caption{{{_in_latex(table.title)}}}",
-            rf"\begin{{tabular}}{{{'l' * table.words}{'r' * (len(table.header) - table.words)}}}",
+            rf"\begin{{tabular}}{{{'l' * table.words}{'r' * table.numbers}}}",
             r"\toprule",
             head,
             r"\midrule",
@@ -111,7 +122,7 @@ def print_table(table: Table, console: Console) -> None:
     lines.
     """
     styles = {"best": "bold", "second": "underline"}
-    shown = TerminalTable(
+    terminal_table = TerminalTable(
         title=_text(table.title),
         box=SIMPLE,
         show_header=any(table.header),
@@ -121,31 +132,32 @@ def print_table(table: Table, console: Console) -> None:
         caption_justify="left",
     )
     for place, name in enumerate(table.header):
-        shown.add_column(
-            _text(name), justify="left" if place < table.words else "right", overflow="fold"
-        )
-    for i, row in enumerate(table.rows):
-        shown.add_row(
-            *(
-                _text(cell, styles.get(table.marks.get((i, j), ""), ""))
-                for j, cell in enumerate(row)
-            )
-        )
+        justify: Literal["left", "right"] = "left" if place < table.words else "right"
+        terminal_table.add_column(_text(name), justify=justify, overflow="fold")
+    for row, cells in enumerate(table.rows):
+        marks = [table.marks.get((row, column), "") for column in range(len(cells))]
+        styled = [
+            _text(cell, styles.get(mark, "")) for cell, mark in zip(cells, marks, strict=True)
+        ]
+        terminal_table.add_row(*styled)
+
     width = console.width
     if not console.is_terminal:
         console.width = WIDE
-    console.print(shown, soft_wrap=False)
+    console.print(terminal_table, soft_wrap=False)
     console.width = width
 
 
 def _cells(table: Table, style: Mapping[str, str], escape: Callable[[str], str]) -> list[list[str]]:
-    return [
-        [
-            style.get(table.marks.get((i, j), ""), "{}").format(escape(cell))
-            for j, cell in enumerate(row)
-        ]
-        for i, row in enumerate(table.rows)
-    ]
+    """The escaped cells, with the style of their marks."""
+    rows = []
+    for row, cells in enumerate(table.rows):
+        marks = [table.marks.get((row, column), "") for column in range(len(cells))]
+        templates = [style.get(mark, "{}") for mark in marks]
+        rows.append(
+            [template.format(escape(cell)) for template, cell in zip(templates, cells, strict=True)]
+        )
+    return rows
 
 
 def _one_line(text: str) -> str:
@@ -160,7 +172,8 @@ def _plain(text: str) -> str:
     """Text in which Markdown sees no HTML. A sign that begins neither a tag nor an entity stays as
     it is.
     """
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", re.sub(r"&(?=#?\w+;)", "&amp;", text))
+    without_entities = re.sub(r"&(?=#?\w+;)", "&amp;", text)
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", without_entities)
 
 
 def _in_latex(text: str) -> str:

@@ -154,8 +154,8 @@ def _name_columns(
 ) -> _Selection:
     """All columns of a table without these names, which become its names from left to right."""
     if len(roles) == len(header):
-        every = _Selection(list(range(len(header))), list(roles), None, table.rows)
-        selection = _in_order(every, list(roles.values()))
+        all_columns = _Selection(list(range(len(header))), list(roles), None, table.rows)
+        selection = _in_order(all_columns, list(roles.values()))
         if selection.kind:
             return selection
     known = [name.strip().lower() for name in header]

@@ -16,8 +16,8 @@ from isotrope.benchmark_data.sources import existing_folder
 from isotrope.errors import UserError
 
 _REMEDY = (
-    "check the download (isotrope data fetch, isotrope data prepare), and set ISOTROPE_DATA or pass --data with the "
-    "folder that holds senteval/ and domain/"
+    "check the download (isotrope data fetch, isotrope data prepare), and set ISOTROPE_DATA or "
+    "pass --data with the folder that holds senteval/ and domain/"
 )
 _DAMAGE = (
     OSError,
@@ -30,16 +30,24 @@ _DAMAGE = (
     zipfile.BadZipFile,
 )
 
-Some = TypeVar("Some", bound=Sequence[object])
+Rows = TypeVar("Rows", bound=Sequence[object])
 
 
 def data_folder(data: str | Path | None) -> Path:
-    """The folder given, or else the one that ISOTROPE_DATA names; UserError where there is none."""
-    given = data if data is not None else os.environ.get("ISOTROPE_DATA") or None
-    if given is None:
-        remedy = "pass --data (or set ISOTROPE_DATA) with the folder that holds senteval/, or use labels of your own"
-        raise UserError("no data folder given", remedy)
-    return existing_folder(given)
+    """The folder given, or else the one that ISOTROPE_DATA names.
+
+    Raises UserError if there is none.
+    """
+    if data is None:
+        data = os.environ.get("ISOTROPE_DATA")
+        if not data:
+            raise UserError(
+                "no data folder given",
+                "pass --data (or set ISOTROPE_DATA) with the folder that holds senteval/, or use "
+                "labels of your own",
+                code="no-data-folder",
+            )
+    return existing_folder(data)
 
 
 def downstream_folder(data: str | Path | None) -> Path:
@@ -49,22 +57,25 @@ def downstream_folder(data: str | Path | None) -> Path:
     folder = data_folder(data)
     if folder.name == "downstream":
         return folder
-    return own if (own := folder / "downstream").is_dir() else folder / "senteval" / "downstream"
+    inside = folder / "downstream"
+    return inside if inside.is_dir() else folder / "senteval" / "downstream"
 
 
 def data_checksum(data: Path, subfolders: tuple[str, ...]) -> str:
     """Checksum over names and bytes of all files in some folders of the data folder, or of it if it
     is one of them.
     """
+    folders = [data / name for name in subfolders if (data / name).is_dir()]
+    if not folders and data.name in subfolders:
+        folders = [data]
+
     digest = xxhash.xxh3_128()
-    itself = ["."] if data.name in subfolders else []
-    names = [name for name in subfolders if (data / name).is_dir()] or itself
-    for path in (
-        path for name in names for path in sorted((data / name).rglob("*")) if path.is_file()
-    ):
-        digest.update(f"{path.relative_to(data)}\n".encode(errors="surrogateescape"))
-        with downloaded(path):
-            digest.update(path.read_bytes())
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                digest.update(f"{path.relative_to(data)}\n".encode(errors="surrogateescape"))
+                with downloaded(path):
+                    digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -74,14 +85,17 @@ def downloaded(path: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        problem = (
-            "does not exist" if isinstance(error, FileNotFoundError) else f"is damaged ({error})"
-        )
-        raise UserError(f"{path} {problem}", _REMEDY) from error
+        if isinstance(error, FileNotFoundError):
+            raise UserError(f"{path} does not exist", _REMEDY, code="missing-file") from error
+        raise UserError(f"{path} is damaged ({error})", _REMEDY, code="damaged-file") from error
 
 
-def counted(rows: Some, expected: int) -> Some:
-    """The rows, which must be so many: a truncated or swapped file gives numbers that look right."""
+def counted(rows: Rows, expected: int) -> Rows:
+    """The rows, if they are as many as expected, because a truncated or swapped file gives numbers
+    that look right.
+
+    Raises ValueError otherwise, which `downloaded` turns into a UserError.
+    """
     if len(rows) != expected:
         raise ValueError(f"{len(rows)} rows found, {expected} expected")
     return rows

@@ -51,7 +51,8 @@ class GradedPairs:
 
     def similarities(self, embeddings: Embeddings) -> Vector:
         """The similarity of each pair (N,) that the model was made for, mostly the cosine."""
-        first, second = embeddings.encode(self.first), embeddings.encode(self.second)
+        first = embeddings.encode(self.first)
+        second = embeddings.encode(self.second)
         return row_similarities(first, second, embeddings.similarity_fn_name)
 
     def score(self, encoder: Encoder) -> Vector:
@@ -59,7 +60,8 @@ class GradedPairs:
 
         Their mean is Spearman's correlation.
         """
-        return rank_products(self.similarities(Embeddings.of(encoder, self.texts)), self.gold)
+        embeddings = Embeddings.of(encoder, self.texts)
+        return rank_products(self.similarities(embeddings), self.gold)
 
     def checksum(self) -> str:
         """xxh3 (128 bits, hexadecimal) of the sentences and scores, in their order."""

@@ -155,8 +155,8 @@ def from_dictionaries(name: str, searches: Mapping[str, Mapping[str, object]]) -
             _check_known(row, "text", str(text), corpus, name)
             judged[str(query), str(text)] = max(0, int(grade))
 
-    found = from_judgements(name, queries, corpus, judged)
-    return found.described_as(
+    retrieval_set = from_judgements(name, queries, corpus, judged)
+    return retrieval_set.described_as(
         f"{len(queries):,} queries, {len(corpus):,} documents, {len(judged):,} judgements"
     )
 

@@ -38,30 +38,34 @@ RETRIEVAL_TASKS = {"test": PUBLIC_SETS, "dev": PUBLIC_SETS[:3]}
 
 
 def load_retrieval_set(data: str | Path | None, task: str, setting: str = "test") -> RetrievalSet:
-    """One of the known domains, from `domain/` in the data folder (None: ISOTROPE_DATA), as it was
-    published.
+    """One of the known domains, from `domain/` in the data folder, as it was published.
+
+    Args:
+        data: the data folder; None: the one that ISOTROPE_DATA names.
+        task: one of `PUBLIC_SETS`.
+        setting: "test", or "dev" for the first three sets.
+
+    Raises:
+        UserError: a file that is missing or not as it was published.
     """
     folder = data_folder(data) / "domain"
     if task == "SciFact":
         return _scifact(folder / "scifact", setting)
     if task == "Banking77":
-        train = banking_queries(folder / "banking77", "train")
-        if setting == "dev":
-            return same_class(task, *train)
-        return same_class(task, *banking_queries(folder / "banking77", "test"), *train)
+        return _banking(folder / "banking77", setting)
     if task == "StackOverflow":
-        titles, topics = (
-            _stackoverflow(folder / "stackoverflow_titles", column) for column in ("title", "label")
-        )
-        first = 0 if setting == "dev" else 1  # odd lines, counted from 1, or even ones
-        return same_class(task, titles[first::2], topics[first::2])
-    domain = replace(read_judged_folder(folder / task.lower()), name=task)
-    with downloaded(folder / task.lower()):
-        for texts, expected in zip(
-            (domain.queries, domain.corpus), _COLLECTIONS[task], strict=True
-        ):
-            counted(texts, expected)
-    return domain
+        return _stackoverflow(folder / "stackoverflow_titles", setting)
+    return _collection(folder / task.lower(), task)
+
+
+def _collection(folder: Path, task: str) -> RetrievalSet:
+    """CACM or NPL."""
+    searches = replace(read_judged_folder(folder), name=task)
+    query_count, document_count = _COLLECTIONS[task]
+    with downloaded(folder):
+        counted(searches.queries, query_count)
+        counted(searches.corpus, document_count)
+    return searches
 
 
 def _scifact(folder: Path, setting: str) -> RetrievalSet:
@@ -73,28 +77,29 @@ def _scifact(folder: Path, setting: str) -> RetrievalSet:
     with downloaded(folder / "scifact.zip"):
         rows = _member(folder, member)  # one for each piece of evidence
         claims = {row["id"]: row["claim"] for row in rows}
-        counted([*claims], expected)
-        judged = {
-            (row["id"], cited): 1
-            for row in rows
-            for cited in row["cited_doc_ids"].strip("[]").split()
-        }
+        counted(list(claims), expected)
+
+        judged = {}
+        for row in rows:
+            for cited in row["cited_doc_ids"].strip("[]").split():
+                judged[row["id"], cited] = 1
         return from_judgements("SciFact", claims, corpus, judged)
 
 
 def scifact_abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:
-    """Id -> title and sentences. An abstract is a printed numpy array: a Python string literal a
-    line, in brackets.
+    """Id -> title and sentences.
+
+    Raises UserError for a file that is missing or not as it was published.
     """
     with downloaded(folder / "scifact.zip"):
         rows = counted(_member(folder, "corpus_train.csv"), _ABSTRACTS)
-        lines = [
-            [line.strip() for line in row["abstract"].strip()[1:-1].split("\n")] for row in rows
-        ]
-        sentences = [[str(ast.literal_eval(line)) for line in each] for each in lines]
-        return {
-            row["doc_id"]: (row["title"], own) for row, own in zip(rows, sentences, strict=True)
-        }
+        return {row["doc_id"]: (row["title"], _sentences(row["abstract"])) for row in rows}
+
+
+def _sentences(abstract: str) -> list[str]:
+    """The sentences of a printed NumPy array: a Python string literal a line, in brackets."""
+    lines = abstract.strip()[1:-1].split("\n")
+    return [str(ast.literal_eval(line.strip())) for line in lines]
 
 
 def _member(folder: Path, name: str) -> list[dict[str, str]]:
@@ -104,16 +109,36 @@ def _member(folder: Path, name: str) -> list[dict[str, str]]:
 
 
 def _rows(file: IO[bytes]) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.TextIOWrapper(file, "utf-8", newline=""), strict=True))
+    text = io.TextIOWrapper(file, "utf-8", newline="")
+    return list(csv.DictReader(text, strict=True))
+
+
+def _banking(folder: Path, setting: str) -> RetrievalSet:
+    corpus, corpus_intents = banking_queries(folder, "train")
+    if setting == "dev":
+        return same_class("Banking77", corpus, corpus_intents)
+    queries, intents = banking_queries(folder, "test")
+    return same_class("Banking77", queries, intents, corpus, corpus_intents)
 
 
 def banking_queries(folder: Path, split: str) -> tuple[list[str], list[str]]:
-    """Banking77's queries, and the intent of each."""
-    with downloaded(path := folder / f"{split}.csv"), path.open("rb") as file:
+    """Banking77's queries (N,) of a split, "train" or "test", and the intent of each (N,).
+
+    Raises UserError for a file that is missing or not as it was published.
+    """
+    path = folder / f"{split}.csv"
+    with downloaded(path), path.open("rb") as file:
         rows = counted(_rows(file), _QUERIES[split])
         return [row["text"] for row in rows], [row["category"] for row in rows]
 
 
-def _stackoverflow(folder: Path, column: str) -> list[str]:
-    with downloaded(path := folder / f"{column}_StackOverflow.txt"):
+def _stackoverflow(folder: Path, setting: str) -> RetrievalSet:
+    titles = _column(folder / "title_StackOverflow.txt")
+    topics = _column(folder / "label_StackOverflow.txt")
+    first = 0 if setting == "dev" else 1  # odd lines, counted from 1, or even ones
+    return same_class("StackOverflow", titles[first::2], topics[first::2])
+
+
+def _column(path: Path) -> list[str]:
+    with downloaded(path):
         return [line.strip() for line in counted(lines_of(path), _TITLES)]

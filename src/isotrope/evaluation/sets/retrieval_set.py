@@ -53,9 +53,9 @@ class RetrievalSet:
         empty = sum(not text for text in self.corpus)
         if empty:
             read_as += f"; {empty:,} documents are empty"
-        own = 0 if self.own_documents is None else int((self.own_documents >= 0).sum())
-        if own and not self.own:
-            read_as += f"; {own:,} queries are documents, which they need not find"
+        if self.own_documents is not None and not self.own:
+            count = int((self.own_documents >= 0).sum())
+            read_as += f"; {count:,} queries are documents, which they need not find"
         return replace(self, read_as=read_as)
 
     def part(self, count: int) -> "RetrievalSet":
@@ -69,15 +69,13 @@ class RetrievalSet:
         rows = answerable[evenly(len(answerable), count)]
         columns = rows if self.own else self._columns_for(rows)
 
-        queries = [self.queries[row] for row in rows]
-        corpus = [self.corpus[column] for column in columns]
         return RetrievalSet(
             self.name,
-            queries,
-            queries if self.own else corpus,
-            csr_array(self.grades[rows][:, columns]),
-            _renumbered(self.own_documents, rows, columns),
-            None if self.labels is None else self.labels[rows],
+            queries=[self.queries[row] for row in rows],
+            corpus=[self.corpus[column] for column in columns],
+            grades=csr_array(self.grades[rows][:, columns]),
+            own_documents=_renumbered(self.own_documents, rows, columns),
+            labels=None if self.labels is None else self.labels[rows],
         )
 
     def _columns_for(self, rows: Indices) -> Indices:

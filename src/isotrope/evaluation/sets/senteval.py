@@ -16,7 +16,7 @@ https://arxiv.org/abs/1803.05449).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -112,42 +112,49 @@ def load_sts(
     folder = downstream_folder(data)
     if task in SUBSETS:
         return {name: _subset(folder / f"STS/{task}-en-test", task, name) for name in SUBSETS[task]}
-    found = {}
-    for split in splits:
-        # columns are separated by tabs too, and quotes are plain characters
-        if task == "STSBenchmark":
-            path, header, columns = folder / f"STS/STSBenchmark/sts-{split}.csv", 0, (5, 6, 4)
-        else:
-            name = {"dev": "trial", "test": "test_annotated"}.get(split, split)
-            path, header, columns = folder / f"SICK/SICK_{name}.txt", 1, (1, 2, 3)
-        with downloaded(path):
-            rows = [
-                line.split("\t") for line in counted(lines_of(path)[header:], SPLITS[task][split])
-            ]
-            found[split] = _pairs(
-                f"{task} {split}", [[row[column] for column in columns] for row in rows]
-            )
-    return found
+    return {split: _scored_split(folder, task, split) for split in splits}
+
+
+def _scored_split(folder: Path, task: str, split: str) -> GradedPairs:
+    """One split of STSBenchmark or SICKRelatedness: both separate columns by tabs."""
+    if task == "STSBenchmark":
+        path = folder / f"STS/STSBenchmark/sts-{split}.csv"
+        header_lines = 0
+        columns = (5, 6, 4)
+    else:
+        name = {"dev": "trial", "test": "test_annotated"}.get(split, split)
+        path = folder / f"SICK/SICK_{name}.txt"
+        header_lines = 1
+        columns = (1, 2, 3)
+
+    with downloaded(path):
+        lines = counted(lines_of(path)[header_lines:], SPLITS[task][split])
+        cells = [line.split("\t") for line in lines]
+        rows = [[row[column] for column in columns] for row in cells]
+        return _pairs(f"{task} {split}", rows)
 
 
 def _subset(folder: Path, task: str, name: str) -> GradedPairs:
     """The n-th gold line belongs to the n-th pair; a blank gold line is a pair that nobody scored."""
-    sentences, scores = (folder / f"STS.{kind}.{name}.txt" for kind in ("input", "gs"))
-    with downloaded(scores):
-        lines = lines_of(scores)
-        golds = {n: float(gold) for n, gold in enumerate(lines) if gold.strip()}
-        counted([*golds], SUBSETS[task][name])
-    with downloaded(sentences):
-        texts = [line.split("\t") for line in counted(lines_of(sentences), len(lines))]
-        return _pairs(f"{task} {name}", [[*texts[n][:2], gold] for n, gold in golds.items()])
+    gold_path = folder / f"STS.gs.{name}.txt"
+    with downloaded(gold_path):
+        gold_lines = lines_of(gold_path)
+        scored = [number for number, gold in enumerate(gold_lines) if gold.strip()]
+        counted(scored, SUBSETS[task][name])
+
+    path = folder / f"STS.input.{name}.txt"
+    with downloaded(path):
+        lines = counted(lines_of(path), len(gold_lines))
+        texts = [line.split("\t") for line in lines]
+        rows = [[*texts[number][:2], gold_lines[number]] for number in scored]
+        return _pairs(f"{task} {name}", rows)
 
 
-def _pairs(name: str, rows: list[list[Any]]) -> GradedPairs:
+def _pairs(name: str, rows: Sequence[Sequence[str]]) -> GradedPairs:
     """From rows of two sentences and a score."""
-    first, second, gold = ([row[column] for row in rows] for column in range(3))
-    return GradedPairs(
-        name, [*map(_joined, first)], [*map(_joined, second)], np.array(gold, dtype=np.float64)
-    )
+    first = [_joined(row[0]) for row in rows]
+    second = [_joined(row[1]) for row in rows]
+    return GradedPairs(name, first, second, np.array([float(row[2]) for row in rows]))
 
 
 def _joined(sentence: str) -> str:
@@ -164,30 +171,41 @@ def load_transfer(data: str | Path | None, task: str) -> dict[str, LabelledTexts
     folder = downstream_folder(data)
     if task in _BINARY:
         return {"all": _binary(folder, task)}
-    known, found = _SPLIT[task], {}
-    for split, (name, expected) in known.files.items():
-        with downloaded(folder / name):
-            lines = counted(lines_of(folder / name, known.encoding)[known.header :], expected)
-            most = 1 if known.separator == " " else -1  # a sentence has spaces
-            rows = [line.strip().split(known.separator, most) for line in lines]
-            if any(len(row) != 1 + max(known.label, *known.sentences) for row in rows):
-                raise ValueError("a line has too few columns, or too many")
-            first, *second = ([_joined(row[place]) for row in rows] for place in known.sentences)
-            labels = [known.classes.index(row[known.label].partition(":")[0]) for row in rows]
-            found[split] = LabelledTexts(
-                first, second[0] if second else None, np.array(labels, dtype=np.int64)
-            )
-    return found
+    files = _SPLIT[task].files
+    return {split: _labelled_split(folder, task, split) for split in files}
+
+
+def _labelled_split(folder: Path, task: str, split: str) -> LabelledTexts:
+    """One split of a task with a training and a test file."""
+    layout = _SPLIT[task]
+    name, expected = layout.files[split]
+    path = folder / name
+    with downloaded(path):
+        lines = counted(lines_of(path, layout.encoding)[layout.header :], expected)
+        most_cuts = 1 if layout.separator == " " else -1  # a sentence has spaces
+        rows = [line.strip().split(layout.separator, most_cuts) for line in lines]
+        width = 1 + max(layout.label, *layout.sentences)
+        if any(len(row) != width for row in rows):
+            raise ValueError("a line has too few columns, or too many")
+
+        labels = [row[layout.label].partition(":")[0] for row in rows]
+        numbers = [layout.classes.index(label) for label in labels]
+        texts = [[_joined(row[column]) for row in rows] for column in layout.sentences]
+        second = texts[1] if len(texts) > 1 else None
+        return LabelledTexts(texts[0], second, np.array(numbers, dtype=np.int64))
 
 
 def _binary(folder: Path, task: str) -> LabelledTexts:
-    sentences, labels = list[str](), list[int]()
+    sentences: list[str] = []
+    labels: list[int] = []
     for label, (name, expected) in zip((1, 0), _BINARY[task].items(), strict=True):
-        with downloaded(folder / name):
-            sentences += map(_joined, counted(lines_of(folder / name, "latin-1"), expected))
+        path = folder / name
+        with downloaded(path):
+            lines = counted(lines_of(path, "latin-1"), expected)
+            sentences += [_joined(line) for line in lines]
             labels += [label] * expected
             if task == "SUBJ" and len(set(sentences)) < len(sentences):  # the real one repeats none
                 raise ValueError(
-                    "sentences are repeated: a corrupt SUBJ, of which one once circulated"
+                    "sentences are repeated, as in a corrupt SUBJ that once circulated"
                 )
     return LabelledTexts(sentences, None, np.array(labels, dtype=np.int64))
