@@ -17,6 +17,7 @@ from isotrope.evaluation.suite import run
 from isotrope.evaluation.transfer import (
     CLASSIFIER_SETTINGS,
     ClassifierSetting,
+    Problem,
     TrainingSet,
     accuracies,
     predictions,
@@ -44,7 +45,7 @@ def toy(count=120, classes=2, seed=0):
 
 
 def problem(x, y):
-    return F.pad(x, (0, 1), value=1.0), y
+    return Problem(F.pad(x, (0, 1), value=1.0), y)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_equals_one_classifier_at_a_time(classes, name):
     ]
     penalties = np.tile([1e-5, 1e-2], (4, 1))
     penalties[2] = 0.3
-    trained = train_classifiers(*problem(x, y), sets, penalties, classes, setting)
+    trained = train_classifiers(problem(x, y), sets, penalties, classes, setting)
     epochs = set()
     for member, rows in enumerate(sets):
         for column, penalty in enumerate(penalties[member]):
@@ -71,7 +72,7 @@ def test_equals_one_classifier_at_a_time(classes, name):
             torch.testing.assert_close(
                 trained.weights[member, column], one.weights(), atol=1e-5, rtol=0
             )
-            predicted = predictions(problem(x, y)[0], trained.weights[member])[:, column]
+            predicted = predictions(problem(x, y).features, trained.weights[member])[:, column]
             assert predicted.tolist() == one.predict(x).tolist()
     assert len(epochs) > 1  # else all of them stopped together
 
@@ -95,20 +96,20 @@ def test_a_single_classifier_ends_as_senteval_s(setting, held_out, epochs):
     one, dev = softmax.Classifier(7, 2, 1e-3, setting), (x[split.dev], y[split.dev])
     best = one.fit(x[rows], y[rows]) if held_out else one.fit(x[split.train], y[split.train], dev)
     assert epochs in (None, one.epochs)
-    trained = train_classifiers(*problem(x, y), [split], np.array([[1e-3]]), 2, setting)
+    trained = train_classifiers(problem(x, y), [split], np.array([[1e-3]]), 2, setting)
     assert trained.accuracy[0, 0] == best
     torch.testing.assert_close(trained.weights[0, 0], one.weights(), atol=1e-5, rtol=0)
 
 
 def test_neither_threads_nor_global_generators_matter():
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    x, y = problem(*toy(150))
+    whole = problem(*toy(150))
     cuts = [np.random.default_rng(n).permutation(150) for n in range(8)]
     sets, results = [TrainingSet(rows[:100], rows[100:]) for rows in cuts], []
     for threads in (1, 3):
         torch.set_num_threads(threads)
         results.append(
-            train_classifiers(x, y, sets, np.tile([1e-5, 1e-2], (8, 1)), 2, SMALL["adam"])
+            train_classifiers(whole, sets, np.tile([1e-5, 1e-2], (8, 1)), 2, SMALL["adam"])
         )
         torch.set_num_threads(1)
     assert torch.equal(results[0].weights, results[1].weights)

@@ -6,8 +6,9 @@ import shutil
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -31,86 +32,132 @@ def fetch_data(
     say: Callable[[str], None] = lambda line: None,
     bar: Bar | None = None,
 ) -> Sequence[DataSource]:
-    """Fetch sources by name or group (default: all but the corpus) to the folder ``data``; what is
-    right there is left.
+    """Fetch data sets to a folder; files that are there already, and right, are left.
 
-    ``mirror`` is the address of a copy of such a folder. With ``official``, files come from the
-    archives of those who made the data, if these hold them; else from the copies at fixed commits.
-    Either way they are the same, by their sha256. ``say`` is called with a line for each data set,
-    and ``bar`` is moved by the bytes of each file.
+    Args:
+        data: the folder.
+        names: of sources or groups; none: all but the corpus.
+        mirror: the address of a copy of such a folder.
+        official: take files from the archives of those who made the data, if they have archives;
+            else from the copies at fixed commits. Either way they are the same, by their sha256.
+        say: is told a line for each data set.
+        bar: is moved by the bytes of each file.
+
+    Returns:
+        The sources.
 
     Raises:
         UserError: an unknown name, an address that is not on the web, no network, what the server
             or the disk refuses, a file that is not the one expected, another process that fetches
             into the folder.
     """
-    chosen, folder = choose(names), Path(data).expanduser()
+    sources = choose(names)
+    folder = Path(data).expanduser()
     if mirror is not None and official:
-        raise UserError("--mirror and --official are two places", "give one of them")
+        raise UserError("--mirror and --official are two places", "give one of them", "two-places")
     if mirror is not None and not mirror.startswith(("http://", "https://")):
-        raise UserError(f"{mirror} is neither http nor https", "name an address on the web")
+        raise UserError(
+            f"{mirror} is neither http nor https", "name an address on the web", code="bad-mirror"
+        )
+
     with writing(folder, AGAIN):
-        missing = [
-            [file for file in one.files if fault(folder / one.folder / file.name, file)]
-            for one in chosen
-        ]
-        sizes = [file.size for files in missing for file in files]
+        missing = {source.name: _missing_files(folder, source) for source in sources}
+        sizes = [file.size for files in missing.values() for file in files]
         if bar and None not in sizes:
             bar.update(total=sum(size or 0 for size in sizes))
         with alone(folder) if sizes else nullcontext():
-            for source, files in zip(chosen, missing, strict=True):
+            for source in sources:
+                files = missing[source.name]
                 if not files:
                     say(f"{source.name}: there already")
                     continue
                 say(f"{source.name}: {source.rows}; licence: {source.licence}; {source.home}")
-                place = folder / source.folder
-                work = place / f".download{DRAFT}"
-                with writing(place, AGAIN):
-                    remove(work)  # a killed process may have left it
-                    try:
-                        _fetch(source, files, place, work, mirror, official, bar)
-                    finally:
-                        remove(work)
-    return chosen
+                _fetch_source(source, files, folder / source.folder, mirror, official, bar)
+    return sources
 
 
-def _fetch(
+def _missing_files(folder: Path, source: DataSource) -> list[File]:
+    """The files of a source that are not there as they should be."""
+    return [file for file in source.files if fault(folder / source.folder / file.name, file)]
+
+
+def _fetch_source(
     source: DataSource,
-    files: list[File],
-    place: Path,
-    work: Path,
+    files: Sequence[File],
+    folder: Path,
     mirror: str | None,
     official: bool,
     bar: Bar | None,
 ) -> None:
-    by_hand = f"get it from {source.home}, and put it into {place}"
-    archives = source.archives if official else ()
-    unpacked = {
-        path.name: path
-        for url in archives
-        for path in _unpacked(_downloaded(url, work, None, by_hand), url)
-    }
+    """Put some files of a source into its folder, each when it has been verified."""
+    work = folder / f".download{DRAFT}"
+    with writing(folder, AGAIN):
+        remove(work)  # a killed process may have left it
+        try:
+            if official and source.archives:
+                downloads = _from_archives(source, files, work, folder)
+            else:
+                downloads = _from_copies(source, files, work, folder, mirror)
+            for download in downloads:
+                wrong = fault(download.path, download.file)
+                if wrong:
+                    raise UserError(
+                        f"{download.origin} is not the file expected ({wrong.kind}: {wrong.detail})",
+                        download.remedy,
+                        code="unexpected-file",
+                    )
+                move(download.path, folder / download.file.name)
+                if bar:
+                    bar.advance(download.file.size or 0)
+        finally:
+            remove(work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Download:
+    """A file that was fetched, and has not been verified."""
+
+    file: File
+    path: Path
+    origin: str  # in words
+    remedy: str  # if it is not the file expected
+
+
+def _from_archives(
+    source: DataSource, files: Sequence[File], work: Path, folder: Path
+) -> Iterator[_Download]:
+    """Files from the archives of those who made the data; a licence may be missing there."""
+    remedy = _by_hand(source, folder)
+    members: dict[str, Path] = {}
+    for url in source.archives:
+        archive = _downloaded(url, work, None, remedy)
+        members |= {path.name: path for path in _unpacked(archive, url)}
+
     for file in files:
-        if archives:
-            if file.document and file.name not in unpacked:
-                continue
-            found = unpacked.get(file.name, work / file.name)
-            url, by_hand = (
-                f"{file.name} in {', '.join(archives)}",
-                "run the command without --official",
-            )
-        else:
-            url = (
-                f"{mirror.rstrip('/')}/{quote(f'{source.folder}/{file.name}')}"
-                if mirror
-                else source.url(file)
-            )
-            found = _downloaded(url, work, file.sha256, by_hand)
-        if wrong := fault(found, file):
-            raise UserError(f"{url} is not the file expected ({wrong[0]}: {wrong[1]})", by_hand)
-        move(found, place / file.name)
-        if bar:
-            bar.advance(file.size or 0)
+        if file.document and file.name not in members:
+            continue
+        yield _Download(
+            file,
+            members.get(file.name, work / file.name),
+            f"{file.name} in {', '.join(source.archives)}",
+            "run the command without --official",
+        )
+
+
+def _from_copies(
+    source: DataSource, files: Sequence[File], work: Path, folder: Path, mirror: str | None
+) -> Iterator[_Download]:
+    """Files from the copies at fixed commits, or from a mirror; each is moved away before the next."""
+    remedy = _by_hand(source, folder)
+    for file in files:
+        url = source.url(file)
+        if mirror:
+            url = f"{mirror.rstrip('/')}/{quote(f'{source.folder}/{file.name}')}"
+        yield _Download(file, _downloaded(url, work, file.sha256, remedy), url, remedy)
+
+
+def _by_hand(source: DataSource, folder: Path) -> str:
+    return f"get it from {source.home}, and put it into {folder}"
 
 
 def _downloaded(url: str, work: Path, sha256: str | None, by_hand: str) -> Path:
@@ -121,15 +168,18 @@ def _downloaded(url: str, work: Path, sha256: str | None, by_hand: str) -> Path:
     from requests import RequestException
 
     pooch.get_logger().setLevel("ERROR")
-    hound = pooch.create(
+    fetcher = pooch.create(
         work, "", registry={"file": sha256}, urls={"file": url}, retry_if_failed=RETRIES
     )
     (work / "file").unlink(missing_ok=True)
     try:
-        return Path(hound.fetch("file", downloader=pooch.HTTPDownloader(timeout=TIMEOUT)))
+        return Path(fetcher.fetch("file", downloader=pooch.HTTPDownloader(timeout=TIMEOUT)))
     except (RequestException, ValueError) as error:
-        remedy = f"check the network and the proxy (https_proxy), and {AGAIN}; or {by_hand}"
-        raise UserError(f"{url} cannot be fetched ({error})", remedy) from error
+        raise UserError(
+            f"{url} cannot be fetched ({error})",
+            f"check the network and the proxy (https_proxy), and {AGAIN}; or {by_hand}",
+            code="not-fetched",
+        ) from error
 
 
 def _unpacked(archive: Path, url: str) -> list[Path]:
@@ -151,5 +201,7 @@ def _unpacked(archive: Path, url: str) -> list[Path]:
         EOFError,
         RuntimeError,
     ) as error:
-        raise UserError(f"{url} cannot be unpacked ({error})", "download it again") from error
+        raise UserError(
+            f"{url} cannot be unpacked ({error})", "download it again", code="bad-archive"
+        ) from error
     return [path for path in sorted(folder.rglob("*")) if path.is_file()]

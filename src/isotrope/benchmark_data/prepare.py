@@ -5,12 +5,13 @@ script does to the files of the organisers. Source: Koehn et al., ACL 2007,
 https://aclanthology.org/P07-2045; sacremoses does the work.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from isotrope.benchmark_data.sources import File, choose, existing_folder, fault
+from isotrope.benchmark_data.sources import DataSource, File, choose, existing_folder, fault
 from isotrope.errors import UserError, needs
 from isotrope.store.files import new_file, writing
 
@@ -24,52 +25,70 @@ def prepare_data(
     """Make ``senteval/downstream/STS`` and ``SICK`` below ``output`` (default: ``data``) from the
     official files.
 
-    Without ``names`` every source whose official files are there is prepared. What is there already
-    and right is left. The folders prepared are returned.
+    Without ``names``, every source whose official files are there is prepared. Files that are
+    there already, and right, are left. Returns the prepared folders.
 
     Raises:
         UserError: nothing to prepare, an official file that is missing or not the official one, a
             full disk.
     """
-    folder, target, names = existing_folder(data), Path(output or data).expanduser(), list(names)
-    chosen = [
-        one for one in choose(names) if one.recipe and (names or (folder / one.folder).is_dir())
-    ]
-    if not chosen:
-        problem = f"{folder} holds no official files to prepare (sts-raw, stsb-raw, sick-raw)"
+    folder = existing_folder(data)
+    target = Path(output or data).expanduser()
+    names = list(names)
+    sources = [source for source in choose(names) if source.recipe]
+    if not names:
+        sources = [source for source in sources if (folder / source.folder).is_dir()]
+    if not sources:
         raise UserError(
-            problem, "run isotrope data fetch --only sts first; the other sets need no preparation"
+            f"{folder} holds no official files to prepare (sts-raw, stsb-raw, sick-raw)",
+            "run isotrope data fetch --only sts first; the other sets need no preparation",
+            code="nothing-to-prepare",
         )
-    made = []
-    for source in chosen:
-        official, destination = folder / source.folder, target / str(source.prepared_folder)
-        # all of them before any is written: half a task is worse than none
-        for file in source.files:
-            if (wrong := fault(official / file.name, file)) and not file.document:
-                problem = f"{official / file.name}: {wrong[0]} ({wrong[1]})"
-                raise UserError(problem, f"run isotrope data fetch --only {source.name}")
+
+    prepared_folders = []
+    for source in sources:
+        official = folder / source.folder
+        destination = target / str(source.prepared_folder)
+        _check_official(official, source)
         with writing(destination, "run isotrope data prepare again"):
             for file in source.prepared:
-                origin = next(one for one in source.files if one.name == (file.at or file.name))
-                if (official / origin.name).exists() and fault(destination / file.name, file):
-                    # scores stay as they are
-                    recipe = None if origin.sha256 == file.sha256 else source.recipe
-                    _make(official / origin.name, destination / file.name, file, recipe)
+                _prepare_file(official, destination, file, source)
         say(f"{source.name}: {source.rows} in {destination}")
-        made.append(destination)
-    return made
+        prepared_folders.append(destination)
+    return prepared_folders
 
 
-def _make(official: Path, prepared: Path, file: File, recipe: str | None) -> None:
-    content = official.read_bytes()
-    with new_file(prepared) as out:
-        out.write(
-            _tokenised(content.decode("utf-8"), recipe).encode("utf-8") if recipe else content
-        )
+def _check_official(official: Path, source: DataSource) -> None:
+    """Check all files of a source before any is written: half a task is worse than none."""
+    for file in source.files:
+        wrong = None if file.document else fault(official / file.name, file)
+        if wrong:
+            raise UserError(
+                f"{official / file.name}: {wrong.kind} ({wrong.detail})",
+                f"run isotrope data fetch --only {source.name}",
+                code="not-official",
+            )
+
+
+def _prepare_file(official: Path, destination: Path, file: File, source: DataSource) -> None:
+    """Write one prepared file, if its official file is there and it is not right already."""
+    official_name = file.at or file.name
+    if not (official / official_name).exists() or not fault(destination / file.name, file):
+        return
+
+    content = (official / official_name).read_bytes()
+    if hashlib.sha256(content).hexdigest() != file.sha256:  # scores stay as they are
+        content = _tokenised(content.decode("utf-8"), str(source.recipe)).encode("utf-8")
+    with new_file(destination / file.name) as out:
+        out.write(content)
         out.flush()
-        if wrong := fault(Path(out.name), file):
-            problem = f"{prepared} came out {wrong[0]} ({wrong[1]})"
-            raise UserError(problem, "install the version of sacremoses that constraints.txt names")
+        wrong = fault(Path(out.name), file)
+        if wrong:
+            raise UserError(
+                f"{destination / file.name} came out {wrong.kind} ({wrong.detail})",
+                "install the version of sacremoses that constraints.txt names",
+                code="other-tokens",
+            )
 
 
 @cache
@@ -86,14 +105,18 @@ def _tokenised(text: str, recipe: str) -> str:
     """The text of an official file -> SentEval's; `recipe` is sts, stsb or sick (its first line is
     a header).
     """
-    made = []
+    lines = []
     for number, line in enumerate(text.removesuffix("\n").split("\n")):
-        cells = (line.rstrip("\r") if recipe == "sick" else line).split("\t")
+        if recipe == "sick":
+            line = line.rstrip("\r")
+        cells = line.split("\t")
         if recipe == "sts":  # STS16 gives sources and authors after the two sentences
             cells = [moses_tokens(cell).lower() for cell in cells[:2]]
         elif recipe == "stsb":  # some lines say where they come from after the two sentences
-            cells = [*cells[:5], *(moses_tokens(cell).lower() for cell in cells[5:7])]
+            sentences = [moses_tokens(cell).lower() for cell in cells[5:7]]
+            cells = [*cells[:5], *sentences]
         elif number > 0:
-            cells[1:3] = map(moses_tokens, cells[1:3])
-        made.append("\t".join(cells) + "\n")
-    return "".join(made)
+            sentences = [moses_tokens(cell) for cell in cells[1:3]]
+            cells = [cells[0], *sentences, *cells[3:]]
+        lines.append("\t".join(cells) + "\n")
+    return "".join(lines)

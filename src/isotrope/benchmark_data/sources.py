@@ -91,30 +91,45 @@ def choose(names: Iterable[str] = ()) -> tuple[DataSource, ...]:
 
     Raises UserError for an unknown name.
     """
-    wanted = [name.strip().lower() for name in names] or USUAL_GROUPS
-    known = [*GROUPS, *(source.name for source in data_sources())]
-    lower = sorted(name.lower() for name in (*known, "all"))
-    for name in wanted:
-        if name not in lower:
+    chosen_names = [name.strip().lower() for name in names] or USUAL_GROUPS
+    all_names = [*GROUPS, *(source.name for source in data_sources())]
+    lower_names = sorted(name.lower() for name in (*all_names, "all"))
+    for name in chosen_names:
+        if name not in lower_names:
             raise UserError(
                 f"no data set {name!r}",
-                f"{nearest(name, lower)}choose from {', '.join(known)} or all",
+                f"{nearest(name, lower_names)}choose from {', '.join(all_names)} or all",
+                code="unknown-data-set",
             )
+    if "all" in chosen_names:
+        return data_sources()
     return tuple(
-        s
-        for s in data_sources()
-        if "all" in wanted or s.name.lower() in wanted or s.group in wanted
+        source
+        for source in data_sources()
+        if source.name.lower() in chosen_names or source.group in chosen_names
     )
 
 
 def existing_folder(data: str | Path) -> Path:
-    """The folder of the data; UserError if it does not exist."""
-    if not (folder := Path(data).expanduser()).is_dir():
+    """The folder of the data.
+
+    Raises UserError if it does not exist.
+    """
+    folder = Path(data).expanduser()
+    if not folder.is_dir():
         raise UserError(
             f"the data folder {folder} does not exist",
             "check the path, or run isotrope data fetch first",
+            code="no-data-folder",
         )
     return folder
+
+
+class Fault(NamedTuple):
+    """What is wrong with a file."""
+
+    kind: str  # in a word: missing, unreadable, swapped, corrupt or changed
+    detail: str  # in full
 
 
 class Finding(NamedTuple):
@@ -145,69 +160,88 @@ def check_data(data: str | Path, names: Iterable[str] = ()) -> list[Checked]:
 
     Raises UserError if the folder does not exist, or a name is unknown.
     """
-    folder, names = existing_folder(data), list(names)
+    folder = existing_folder(data)
+    names = list(names)
     return [
-        _check(folder, source, bool(names) or source.group in REQUIRED) for source in choose(names)
+        _check(folder, source, is_required=bool(names) or source.group in REQUIRED)
+        for source in choose(names)
     ]
 
 
-def _check(folder: Path, source: DataSource, required: bool) -> Checked:
-    def faults(below: str, files: Iterable[File], remedy: str) -> list[Finding]:
-        found = (
-            (file, fault(folder / below / file.name, file)) for file in files if not file.document
-        )
-        return [Finding(f"{below}/{file.name}", *wrong, remedy) for file, wrong in found if wrong]
+def _check(folder: Path, source: DataSource, is_required: bool) -> Checked:
+    """Compare the files of one source, official and prepared, with what they should be."""
+    fetch = f"isotrope data fetch {folder} --only {source.name}"
+    prepare = f"isotrope data prepare {folder} --only {source.name}"
+    used_folder = source.prepared_folder or source.folder
+    is_fetched = _any_exists(folder / source.folder, source.files)
+    is_prepared = _any_exists(folder / used_folder, source.prepared)
+    if not is_fetched and not is_prepared:
+        if not is_required:
+            return Checked(source, "not fetched", [])
+        return Checked(source, "wrong", [Finding(used_folder, "missing", "nothing there", fetch)])
 
-    fetch, prepare = (
-        f"isotrope data {verb} {folder} --only {source.name}" for verb in ("fetch", "prepare")
-    )
-    wanted = source.prepared_folder or source.folder
-    fetched = any((folder / source.folder / file.name).exists() for file in source.files)
-    made = any((folder / wanted / file.name).exists() for file in source.prepared)
-    findings = faults(source.folder, source.files, fetch) if fetched else []
-    if made:
-        findings += faults(
-            wanted, source.prepared, prepare if fetched else f"{fetch}, then prepare it"
-        )
-    elif fetched and source.prepared and not findings:
+    findings = []
+    if is_fetched:
+        findings += _findings(folder, source.folder, source.files, fetch)
+    if is_prepared:
+        remedy = prepare if is_fetched else f"{fetch}, then prepare it"
+        findings += _findings(folder, used_folder, source.prepared, remedy)
+    elif source.prepared and not findings:
+        state = "not prepared"
         return Checked(
-            source,
-            "not prepared",
-            [Finding(wanted, "not prepared", "the official files alone", prepare)],
+            source, state, [Finding(used_folder, state, "the official files alone", prepare)]
         )
-    elif not fetched and required:
-        findings = [Finding(wanted, "missing", "nothing there", fetch)]
-    return Checked(
-        source, "wrong" if findings else "right" if fetched or made else "not fetched", findings
-    )
+    return Checked(source, "wrong" if findings else "right", findings)
 
 
-def fault(path: Path, file: File) -> tuple[str, str] | None:
-    """What is wrong with the file at ``path``, which should be ``file``, in a word and in full;
-    None: nothing is.
-    """
-    # a pipe, from which nothing may ever come
+def _any_exists(folder: Path, files: Iterable[File]) -> bool:
+    return any((folder / file.name).exists() for file in files)
+
+
+def _findings(folder: Path, below: str, files: Iterable[File], remedy: str) -> list[Finding]:
+    """What is wrong with the files below a folder; a licence may be missing."""
+    findings = []
+    for file in files:
+        wrong = None if file.document else fault(folder / below / file.name, file)
+        if wrong:
+            findings.append(Finding(f"{below}/{file.name}", wrong.kind, wrong.detail, remedy))
+    return findings
+
+
+def fault(path: Path, file: File) -> Fault | None:
+    """What is wrong with the file at ``path``, which should be ``file``; None: nothing is."""
+    # A pipe, for example, from which nothing may ever come.
     if path.exists() and not (path.is_file() or path.is_dir()):
-        return "unreadable", "not a file"
+        return Fault("unreadable", "not a file")
     try:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        return "missing", "not there"
+        return Fault("missing", "not there")
     except OSError as error:
-        return "unreadable", str(error.strerror)
-    sha256, lines = (
-        hashlib.sha256(content).hexdigest(),
-        content.count(b"\n") + (content[-1:] not in (b"\n", b"")),
-    )
+        return Fault("unreadable", str(error.strerror))
+
+    sha256 = hashlib.sha256(content).hexdigest()
+    lines = content.count(b"\n")
+    if content and not content.endswith(b"\n"):
+        lines += 1
     if file.sha256 == sha256 or (not file.sha256 and lines == file.lines):
         return None
-    for source in data_sources():
-        for folder, listed in (
-            (source.folder, source.files),
-            (source.prepared_folder, source.prepared),
-        ):
-            if name := next((one.name for one in listed if one.sha256 == sha256), None):
-                return "swapped", f"it is {folder}/{name}"
+
+    twin = _file_with(sha256)
+    if twin:
+        return Fault("swapped", f"it is {twin}")
     if lines != file.lines:
-        return "corrupt", f"{lines} lines, {file.lines} expected"
-    return "changed", f"{lines} lines as expected, but other text"
+        return Fault("corrupt", f"{lines} lines, {file.lines} expected")
+    return Fault("changed", f"{lines} lines as expected, but other text")
+
+
+def _file_with(sha256: str) -> str | None:
+    """The path below the data folder of the file that has this checksum."""
+    for source in data_sources():
+        for file in source.files:
+            if file.sha256 == sha256:
+                return f"{source.folder}/{file.name}"
+        for file in source.prepared:
+            if file.sha256 == sha256:
+                return f"{source.prepared_folder}/{file.name}"
+    return None

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from isotrope.compression.result import PAIRS, PARTS, QUERIES, CompressionResult, TaskScores
 from isotrope.evaluation.significance import Comparison
-from isotrope.evaluation.verdict import Verdict
+from isotrope.evaluation.verdict import Verdict, signed
 from isotrope.report.comparison import SHORT_NAMES
 from isotrope.report.examples import examples_table
 from isotrope.report.page import PageFigure, interval_bars
 from isotrope.report.space import map_figure
 from isotrope.report.switching import STAYS
-from isotrope.report.tables import Table, signed
+from isotrope.report.tables import Table
 from isotrope.training.folder import RunFolder
 from isotrope.training.page import write_report
 

@@ -71,10 +71,12 @@ def embed_texts(
             vectors = vectors_of(model, texts, batch_size=32)
             return Embeddings(texts, vectors, similarity=similarity)
 
-        asked = None
+        query_embeddings = None
         if queries:
-            asked = Embeddings(queries, vectors_of(reader, queries, batch_size=32, role="query"))
+            query_embeddings = Embeddings(
+                queries, vectors_of(reader, queries, batch_size=32, role="query")
+            )
         if not documents:
-            return Embeddings([], np.empty((0, 1)), asked, similarity)
+            return Embeddings([], np.empty((0, 1)), query_embeddings, similarity)
         vectors = vectors_of(model, documents, batch_size=32, role="document")
-        return Embeddings(documents, vectors, asked, similarity)
+        return Embeddings(documents, vectors, query_embeddings, similarity)

@@ -112,11 +112,11 @@ def plan_evaluations(
                 PlannedEvaluation(suite, folder, checksum(folders), tasks_of[suite], setting)
             )
 
-    checksums = [own.checksum() for own in labels]
+    checksums = [label_set.checksum() for label_set in labels]
     for suite in dict.fromkeys([*settings, SEARCH]):
-        for own, own_checksum in zip(labels, checksums, strict=True):
-            if takes_labels(suite, own):
-                evaluations.append(PlannedEvaluation(suite, own, own_checksum))
+        for label_set, own_checksum in zip(labels, checksums, strict=True):
+            if takes_labels(suite, label_set):
+                evaluations.append(PlannedEvaluation(suite, label_set, own_checksum))
     return evaluations
 
 
@@ -133,17 +133,17 @@ def _settings_of_suites(suites: str) -> dict[str, str]:
 def _check_labels(labels: Sequence[Labels], suites: Sequence[str], tasks: str | None) -> None:
     """Check that the suites can use each of the user's labels, and that names differ."""
     names = set()
-    for own in labels:
-        check_takes(suites, own, tasks)
-        if isinstance(own, GradedPairs) and "ranking" in suites:
-            lists_to_rank(own.name, [own])
-        if (type(own), own.name) in names:
+    for label_set in labels:
+        check_takes(suites, label_set, tasks)
+        if isinstance(label_set, GradedPairs) and "ranking" in suites:
+            lists_to_rank(label_set.name, [label_set])
+        if (type(label_set), label_set.name) in names:
             raise UserError(
-                f"two of the given labels are called {own.name!r}",
+                f"two of the given labels are called {label_set.name!r}",
                 "rename one, or results mix",
                 code="equal-names",
             )
-        names.add((type(own), own.name))
+        names.add((type(label_set), label_set.name))
 
 
 class RememberingEncoder(ByRole):
@@ -281,11 +281,11 @@ def _check_prompts(prompts: Prompts, evaluations: Sequence[PlannedEvaluation]) -
 
 def _check_dimensions(name: str, model: SentenceTransformer, steps: Sequence[Shortened]) -> None:
     """Refuse steps that keep more dimensions than the model has."""
-    most = max((step.k or 0 for step in steps), default=0)
+    largest = max((step.k or 0 for step in steps), default=0)
     dimensions = model.get_embedding_dimension()
-    if dimensions and most > dimensions:
+    if dimensions and largest > dimensions:
         raise UserError(
-            f"{name} has {dimensions} dimensions, and is to be cut to {most}",
+            f"{name} has {dimensions} dimensions, and is to be cut to {largest}",
             f"choose at most {dimensions}",
             code="too-many-dimensions",
         )

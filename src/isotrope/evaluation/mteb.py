@@ -19,7 +19,9 @@ try:
     from mteb.models.abs_encoder import AbsEncoder
     from mteb.types import PromptType
 except ImportError as error:
-    raise UserError("mteb is not installed", "pip install 'isotrope[mteb]'") from error
+    raise UserError(
+        "mteb is not installed", "pip install 'isotrope[mteb]'", code="missing-extra"
+    ) from error
 
 
 class MtebEncoder(AbsEncoder):

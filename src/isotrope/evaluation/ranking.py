@@ -70,7 +70,9 @@ def rank_sets(
     Raises UserError where a set has no list with an order, or a score is negative.
     """
     lists = {name: lists_to_rank(name, pairs, choices) for name, pairs in sets.items()}
-    texts = [text for pairs in lists.values() for each in pairs for text in each.texts]
+    texts = [
+        text for pairs in lists.values() for ranking_list in pairs for text in ranking_list.texts
+    ]
     embeddings = Embeddings.of(encoder, texts)
     return {name: _rank_lists(pairs, embeddings, choices) for name, pairs in lists.items()}
 
@@ -79,24 +81,24 @@ def _rank_lists(
     lists: Sequence[GradedPairs], embeddings: Embeddings, choices: RankingChoices
 ) -> dict[str, Any]:
     """`rank_sets` of one set."""
-    with_order = [each for each in lists if _has_order(each)]
+    with_order = [ranking_list for ranking_list in lists if _has_order(ranking_list)]
     scored = lists if choices.constant == "zero" else with_order
 
     taus = []
     gains = []
-    for each in scored:
-        cosines = each.similarities(embeddings)
-        taus.append(kendall(cosines, each.gold, choices.tau))
+    for ranking_list in scored:
+        cosines = ranking_list.similarities(embeddings)
+        taus.append(kendall(cosines, ranking_list.gold, choices.tau))
         gain = 0.0
-        if _has_order(each):
-            gain = ndcg_of(cosines, each.gold, choices.gain, choices.at)
+        if _has_order(ranking_list):
+            gain = ndcg_of(cosines, ranking_list.gold, choices.gain, choices.at)
         gains.append(gain)
 
     return {
         "kendall": float(np.mean(taus)),
         "ndcg": float(np.mean(gains)),
         "lists": len(scored),
-        "pairs": sum(len(each) for each in scored),
+        "pairs": sum(len(ranking_list) for ranking_list in scored),
         "constant": len(lists) - len(with_order),
         "choices": asdict(choices),
         "per_list": {"kendall": taus, "ndcg": gains},
@@ -115,14 +117,14 @@ def lists_to_rank(
     Raises UserError if no list has an order, or a score is negative.
     """
     lists = ranking_lists(sets, choices)
-    if not any(_has_order(each) for each in lists):
+    if not any(_has_order(ranking_list) for ranking_list in lists):
         raise UserError(
             f"{name} has no list to rank: no sentence with more than {choices.more_than} scored "
             "pairs that differ",
             "give pairs that share sentences, or lower more_than",
             code="no-ranking-list",
         )
-    lowest = min(float(each.gold.min()) for each in lists)
+    lowest = min(float(ranking_list.gold.min()) for ranking_list in lists)
     if lowest < 0:
         raise UserError(
             f"{name}: NDCG of a negative score ({lowest:g})",
@@ -231,9 +233,9 @@ def find_list(lists: Sequence[GradedPairs], query: str) -> GradedPairs:
 
     Raises UserError, which names the nearest query, if there is none.
     """
-    by_query = {each.name.lower(): each for each in lists}
+    by_query = {ranking_list.name.lower(): ranking_list for ranking_list in lists}
     if query.lower() not in by_query:
-        near = nearest(query, [each.name for each in lists])
+        near = nearest(query, [ranking_list.name for ranking_list in lists])
         raise UserError(
             f"no list has the query {query!r:.80}",
             f"{near}name a sentence that has more than three scored pairs",

@@ -27,7 +27,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -93,30 +93,34 @@ def compare(
     if not any(isinstance(cases, tuple) for cases in before.values()):
         return compare_documents(before, after, _separate_documents(before))  # type: ignore[arg-type]
 
-    differences = {}
+    differences = []
     per_task = {}
     for task in before:
-        generator = _generator(task, seed)
-        drawn = _differences(before[task], after[task], resamples, generator)
-        differences[task] = drawn
-        scores = _score(before[task]), _score(after[task])
-        per_task[task] = judged(*scores, drawn, cases=_count(before[task]), needed=FEWEST_PAIRS)
+        drawn = _differences(before[task], after[task], resamples, _generator(task, seed))  # (R,)
+        differences.append(drawn)
+        per_task[task] = judged(
+            _score(before[task]),
+            _score(after[task]),
+            drawn,
+            cases=_count(before[task]),
+            needed=FEWEST_PAIRS,
+        )
 
     return judged(
-        float(np.mean([found.before for found in per_task.values()])),
-        float(np.mean([found.after for found in per_task.values()])),
-        np.mean(list(differences.values()), axis=0),
+        _mean([task.before for task in per_task.values()]),
+        _mean([task.after for task in per_task.values()]),
+        np.mean(differences, axis=0),
         per_task,
-        cases=min(found.cases for found in per_task.values()),
+        cases=min(task.cases for task in per_task.values()),
         needed=FEWEST_PAIRS,
     )
 
 
 def _check_same_tasks(before: Mapping[str, Cases], after: Mapping[str, Cases]) -> None:
-    same = before.keys() == after.keys() and all(
+    are_same = before.keys() == after.keys() and all(
         np.array_equal(_gold(before[task]), _gold(after[task])) for task in before
     )
-    if not same:
+    if not are_same:
         raise UserError(
             "the models were scored on different tasks",
             "score both on the same tasks",
@@ -154,26 +158,27 @@ def compare_documents(
     """
     per_task = {task: _compare_task(before[task], after[task], documents[task]) for task in before}
 
-    # (T, M): what each document adds to the difference of each task
-    size = 1 + max(int(of_cases.max()) for of_cases in documents.values())
-    contributions = np.stack(
-        [
-            _contributions(after[task] - before[task], documents[task], size) / len(before)
-            for task in before
-        ]
-    )
-    changed = np.zeros(size, dtype=bool)
+    size = 1 + max(int(ids.max()) for ids in documents.values())
+    contributions = np.zeros(size)  # what each document adds to the difference of the means
+    has_changed = np.zeros(size, dtype=bool)
     for task in before:
-        changed[documents[task][after[task] != before[task]]] = True
+        ids = documents[task]
+        differences = after[task] - before[task]
+        contributions += _contributions(differences, ids, size) / len(before)
+        has_changed[ids[differences != 0]] = True
 
     return _t_comparison(
-        float(np.mean([found.before for found in per_task.values()])),
-        float(np.mean([found.after for found in per_task.values()])),
-        contributions.sum(axis=0),
-        cases=min(found.cases for found in per_task.values()),
-        changed=int(changed.sum()),
+        _mean([task.before for task in per_task.values()]),
+        _mean([task.after for task in per_task.values()]),
+        contributions,
+        cases=min(task.cases for task in per_task.values()),
+        changed=int(has_changed.sum()),
         per_task=per_task,
     )
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return float(np.mean(numbers))
 
 
 def _separate_documents(before: Mapping[str, Cases]) -> dict[str, Indices]:
@@ -189,11 +194,11 @@ def _separate_documents(before: Mapping[str, Cases]) -> dict[str, Indices]:
 def _compare_task(before: Vector, after: Vector, documents: Indices) -> Comparison:
     """`compare_documents` for one task."""
     differences = np.asarray(after) - before  # (N,)
-    ids, places = np.unique(documents, return_inverse=True)
+    ids, rows = np.unique(documents, return_inverse=True)
     return _t_comparison(
         float(np.mean(before)),
         float(np.mean(after)),
-        _contributions(differences, places, len(ids)),
+        _contributions(differences, rows, len(ids)),
         cases=len(ids),
         changed=len(np.unique(documents[differences != 0])),
     )
@@ -226,19 +231,18 @@ def _t_comparison(
     difference = after - before
     error = sqrt(float(contributions @ contributions))
     degrees = max(1, cases - 1)
-    half = error * float(stats.t.ppf((1 + LEVEL) / 2, degrees))
-    low, high = difference - half, difference + half
+    half_width = error * float(stats.t.ppf((1 + LEVEL) / 2, degrees))
+    low = difference - half_width
+    high = difference + half_width
     p = 1.0
     if error > 0:
         p = 2 * float(stats.t.sf(abs(difference) / error, degrees))
     elif difference:
         p = 0.0
 
-    verdict: Significance = "not significant"
-    if cases < FEWEST_DOCUMENTS:
-        verdict = "not tested"
-    elif changed >= FEWEST_CHANGED and (low > 0 or high < 0):
-        verdict = "better" if low > 0 else "worse"
+    verdict = _verdict(low, high, is_tested=cases >= FEWEST_DOCUMENTS)
+    if verdict != "not tested" and changed < FEWEST_CHANGED:
+        verdict = "not significant"
     return Comparison(
         before,
         after,
@@ -246,22 +250,32 @@ def _t_comparison(
         low,
         high,
         p,
-        0,
-        verdict,
-        per_task or {},
-        cases,
-        FEWEST_DOCUMENTS,
+        resamples=0,
+        verdict=verdict,
+        per_task=per_task or {},
+        cases=cases,
+        needed=FEWEST_DOCUMENTS,
     )
 
 
+def _verdict(low: float, high: float, is_tested: bool) -> Significance:
+    """What the interval of a difference says."""
+    if not is_tested:
+        return "not tested"
+    if low > 0:
+        return "better"
+    return "worse" if high < 0 else "not significant"
+
+
 def resample(measured: Mapping[str, Cases], resamples: int = 1000) -> dict[str, Vector]:
-    """One model's score on R resamples of each task, which depend only on its name and size: task
-    -> cases → (R,).
+    """One model's score on R resamples of each task's cases: task -> (R,).
+
+    Which cases are drawn depends only on the task's name and size.
     """
-    return {
-        task: _differences(None, cases, resamples, _generator(task, 0))
-        for task, cases in measured.items()
-    }
+    scores = {}
+    for task, cases in measured.items():
+        scores[task] = _differences(None, cases, resamples, _generator(task, 0))
+    return scores
 
 
 def interval(drawn: Vector) -> tuple[float, float]:
@@ -289,11 +303,6 @@ def judged(
     at_least_zero = int(np.sum(drawn >= 0))
     p = min(1.0, 2 * (1 + min(at_most_zero, at_least_zero)) / (len(drawn) + 1))
 
-    verdict: Significance = "not significant"
-    if cases < needed:
-        verdict = "not tested"
-    elif low > 0 or high < 0:
-        verdict = "better" if low > 0 else "worse"
     return Comparison(
         before,
         after,
@@ -301,11 +310,11 @@ def judged(
         low,
         high,
         p,
-        len(drawn),
-        verdict,
-        per_task or {},
-        cases,
-        needed,
+        resamples=len(drawn),
+        verdict=_verdict(low, high, is_tested=cases >= needed),
+        per_task=per_task or {},
+        cases=cases,
+        needed=needed,
     )
 
 
@@ -314,7 +323,8 @@ def _generator(task: str, seed: int) -> np.random.Generator:
 
 
 def _score(cases: Cases) -> float:
-    return float(_scores(cases, np.ones((_count(cases), 1)))[0])
+    each_once = np.ones((_count(cases), 1))
+    return float(_scores(cases, each_once)[0])
 
 
 def _count(cases: Cases) -> int:
@@ -361,37 +371,38 @@ def _scores(cases: Cases, times: Matrix) -> Vector:
     if not isinstance(cases, tuple):
         return np.asarray(cases @ times / len(cases))
 
-    (a, a_squares, level_a), (b, b_squares, level_b) = (_ranks(values, times) for values in cases)
-    covariance = np.einsum("nr,nr,nr->r", times, a[level_a], b[level_b])
-    variance = a_squares * b_squares
-    return np.asarray(
-        np.divide(covariance, np.sqrt(variance), out=np.zeros_like(covariance), where=variance > 0)
+    gold, cosines = cases
+    gold_ranks = _resampled_ranks(gold, times)
+    cosine_ranks = _resampled_ranks(cosines, times)
+    covariance = np.einsum(
+        "nr,nr,nr->r",
+        times,
+        gold_ranks.ranks[gold_ranks.level_of],
+        cosine_ranks.ranks[cosine_ranks.level_of],
     )
+    deviations = np.sqrt(gold_ranks.square_sums * cosine_ranks.square_sums)
+    correlations = np.zeros_like(covariance)
+    np.divide(covariance, deviations, out=correlations, where=deviations > 0)
+    return correlations
 
 
-def _ranks(values: Vector, times: Matrix) -> tuple[Matrix, Vector, Indices]:
-    """Ranks of the L different values in each resample (N, R), less the mean rank, ties sharing
-    theirs: (L, R).
+class _ResampledRanks(NamedTuple):
+    """Ranks of the L different values in each of R resamples; ties share theirs."""
 
-    Also the sum of their squares over the cases (R,), and the level of each value (N,). The values
-    are sorted once: a resample changes how many copies lie below a value, not the order.
+    ranks: Matrix  # (L, R), less the mean rank
+    square_sums: Vector  # (R,) of these ranks over the cases
+    level_of: Indices  # (N,) which of the different values each case has
+
+
+def _resampled_ranks(values: Vector, times: Matrix) -> _ResampledRanks:
+    """Ranks of values (N,) that occur ``times`` (N, R) times.
+
+    The values are sorted once: a resample changes how many copies are below a value, not the order.
     """
-    _, level, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    by_level = times[np.argsort(level, kind="stable")]
-    copies = np.add.reduceat(by_level, np.cumsum(sizes) - sizes)
+    _, level_of, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    sorted_times = times[np.argsort(level_of, kind="stable")]
+    starts = np.cumsum(sizes) - sizes
+    copies = np.add.reduceat(sorted_times, starts)  # (L, R)
     ranks = np.cumsum(copies, axis=0) - (copies + len(values)) / 2
-    return ranks, np.einsum("lr,lr,lr->r", copies, ranks, ranks), level
-
-
-def document_weights(
-    of: Sequence[Indices], resamples: int = 1000, seed: int = 0
-) -> list[npt.NDArray[np.float64]]:
-    """The weights (R, A), of sum 1, of each task's cases (of documents (A,)) on the same R
-    resamples of documents.
-    """
-    count = 1 + max(int(own.max()) for own in of)
-    # (R, N)
-    times = np.random.default_rng(seed).multinomial(
-        count, np.full(count, 1 / count), size=resamples
-    )
-    return [times[:, own] / times[:, own].sum(axis=1, keepdims=True) for own in of]
+    square_sums = np.einsum("lr,lr,lr->r", copies, ranks, ranks)
+    return _ResampledRanks(ranks, square_sums, level_of)

@@ -193,20 +193,20 @@ def run(
             finite numbers.
     """
     chosen = checked_tasks(suite, tasks, setting)
-    own = read_labels(data, columns) if _are_labels(data) else None
-    if own is not None:
-        check_takes([suite], own, tasks)
+    labels = read_labels(data, columns) if _are_labels(data) else None
+    if labels is not None:
+        check_takes([suite], labels, tasks)
     opened = open_encoder(str(encoder)) if isinstance(encoder, str | Path) else encoder
-    if own is None:
+    if labels is None:
         task_data: TaskData = {task: SUITES[suite].read(data, task, setting) for task in chosen}
         with _modes_restored(opened):
             return SUITES[suite].judge(opened, task_data, setting)
 
-    _warn_of_unknown_texts(opened, own)
-    own_data = {"test": own} if isinstance(own, GradedPairs) else own
+    _warn_of_unknown_texts(opened, labels)
+    own_data = {"test": labels} if isinstance(labels, GradedPairs) else labels
     with _modes_restored(opened):
-        results = SUITES[suite].judge(opened, {own.name: own_data}, setting)
-    results[own.name]["read_as"] = own.read_as
+        results = SUITES[suite].judge(opened, {labels.name: own_data}, setting)
+    results[labels.name]["read_as"] = labels.read_as
     return results
 
 

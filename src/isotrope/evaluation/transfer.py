@@ -50,7 +50,13 @@ MAX_EPOCH = 200
 HOLDOUT = 0.05  # share of a training set that is its dev set where none is given
 
 Indices = npt.NDArray[np.int64]
-Problem = tuple[Tensor, Tensor]  # features (N, D + 1) and classes (N,)
+
+
+class Problem(NamedTuple):
+    """N samples of K classes."""
+
+    features: Tensor  # (N, D + 1), the last column ones
+    labels: Tensor  # (N,) 0 … K − 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +92,9 @@ def split_dev(rows: Indices) -> TrainingSet:
     as SentEval's.
     """
     shuffler = np.random.RandomState(SEED)
-    order = rows[shuffler.permutation(len(rows))]
+    shuffled = rows[shuffler.permutation(len(rows))]
     dev_size = int(HOLDOUT * len(rows))
-    return TrainingSet(order[dev_size:], order[:dev_size], shuffler)
+    return TrainingSet(shuffled[dev_size:], shuffled[:dev_size], shuffler)
 
 
 class TrainedClassifiers(NamedTuple):
@@ -130,12 +136,13 @@ def problem_of(part: LabelledTexts, embeddings: Embeddings) -> Problem:
 
     features = embeddings.encode([part.first[row] for row in order])  # (N, D)
     if part.second is not None:
-        others = embeddings.encode([part.second[row] for row in order])
-        distances = np.abs(features - others)
-        features = np.concatenate([distances, features * others], axis=1)  # (N, 2 D)
+        second = embeddings.encode([part.second[row] for row in order])
+        distances = np.abs(features - second)
+        products = features * second
+        features = np.concatenate([distances, products], axis=1)  # (N, 2 D)
 
     with_ones = F.pad(torch.from_numpy(features).float(), (0, 1), value=1.0)
-    return with_ones, torch.from_numpy(part.labels[order])
+    return Problem(with_ones, torch.from_numpy(part.labels[order]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,32 +159,41 @@ def accuracies(
     """One task's result: the part "all" is cut into nested folds; else "train" and "test", perhaps
     with "dev".
     """
-    x = torch.cat([features for features, _ in parts.values()])
-    y = torch.cat([labels for _, labels in parts.values()])
+    problem = Problem(
+        torch.cat([part.features for part in parts.values()]),
+        torch.cat([part.labels for part in parts.values()]),
+    )
     rows = _rows_of_parts(parts)
-    train = rows["all"] if "all" in parts else rows["train"]
-    test = rows["all"] if "all" in parts else rows["test"]
-    folds = folds_of(y, test, setting.folds) if "all" in parts else [TrainingSet(train, test)]
+    if "all" in parts:
+        train = test = rows["all"]
+        folds = folds_of(problem.labels, test, setting.folds)
+    else:
+        train = rows["train"]
+        test = rows["test"]
+        folds = [TrainingSet(train, test)]
 
     if "dev" in parts:
-        chosen = _choose_by_dev(x, y, TrainingSet(train, rows["dev"]), classes, setting)
+        split = TrainingSet(train, rows["dev"])
+        chosen = _choose_by_dev(problem, split, classes, setting)
     else:
-        chosen = _choose_by_folds(x, y, folds, classes, setting)
+        chosen = _choose_by_folds(problem, folds, classes, setting)
 
-    predicted = np.zeros(len(y), dtype=np.int64)
+    labels = problem.labels.numpy()
+    predicted = np.zeros(len(labels), dtype=np.int64)
     for fold, weights in zip(folds, chosen.weights, strict=True):
-        predicted[fold.dev] = predictions(x[fold.dev], weights[None])[:, 0].numpy()
-    correct = predicted == y.numpy()
+        classifier = weights[None]  # (1, K, D + 1)
+        predicted[fold.dev] = predictions(problem.features[fold.dev], classifier)[:, 0].numpy()
+    is_correct = predicted == labels
 
     result: dict[str, Any] = {
-        "accuracy": _mean_fraction([_percent(correct[fold.dev]) for fold in folds]),
+        "accuracy": _mean_fraction([_percent(is_correct[fold.dev]) for fold in folds]),
         "dev_accuracy": _mean_fraction(chosen.dev_percents),
         "ntrain": len(train),
         "ntest": len(test),
-        "per_sample": {"correct": correct[test].astype(int).tolist()},
+        "per_sample": {"correct": is_correct[test].astype(int).tolist()},
     }
     if classes == 2 and parts.keys() == {"train", "test"}:
-        result["f1"] = round(float(f1_score(y[test], predicted[test])), 4)
+        result["f1"] = round(float(f1_score(labels[test], predicted[test])), 4)
     return result
 
 
@@ -185,32 +201,34 @@ def _rows_of_parts(parts: Mapping[str, Problem]) -> dict[str, Indices]:
     """The rows of each part, if all parts are one below the other."""
     rows = {}
     start = 0
-    for name, (_, labels) in parts.items():
-        rows[name] = np.arange(start, start + len(labels))
-        start += len(labels)
+    for name, part in parts.items():
+        rows[name] = np.arange(start, start + len(part.labels))
+        start += len(part.labels)
     return rows
 
 
 def _choose_by_dev(
-    x: Tensor, y: Tensor, split: TrainingSet, classes: int, setting: ClassifierSetting
+    problem: Problem, split: TrainingSet, classes: int, setting: ClassifierSetting
 ) -> _Chosen:
     """The classifier whose penalty is best on the dev set.
 
     SentEval trains it again from the same seed, which gives the same classifier.
     """
-    trained = train_classifiers(x, y, [split], np.array([PENALTIES]), classes, setting)
+    trained = train_classifiers(problem, [split], np.array([PENALTIES]), classes, setting)
     percents = [_percent(accuracy) for accuracy in trained.accuracy[0]]
     best = int(np.argmax(percents))
     return _Chosen(trained.weights[:, best], [percents[best]])
 
 
 def _choose_by_folds(
-    x: Tensor, y: Tensor, folds: Sequence[TrainingSet], classes: int, setting: ClassifierSetting
+    problem: Problem, folds: Sequence[TrainingSet], classes: int, setting: ClassifierSetting
 ) -> _Chosen:
     """The classifier of each outer fold whose penalty is best on its inner folds."""
-    inner = [split for fold in folds for split in folds_of(y, fold.train, setting.folds)]
-    penalties = np.tile(PENALTIES, (len(inner), 1))
-    scores = train_classifiers(x, y, inner, penalties, classes, setting).accuracy
+    inner_folds: list[TrainingSet] = []
+    for fold in folds:
+        inner_folds += folds_of(problem.labels, fold.train, setting.folds)
+    penalties = np.tile(PENALTIES, (len(inner_folds), 1))
+    scores = train_classifiers(problem, inner_folds, penalties, classes, setting).accuracy
 
     best_penalties = []
     dev_percents = []
@@ -220,19 +238,21 @@ def _choose_by_folds(
         dev_percents.append(max(percents))
 
     splits = [split_dev(fold.train) for fold in folds]
-    trained = train_classifiers(x, y, splits, np.array(best_penalties), classes, setting)
+    trained = train_classifiers(problem, splits, np.array(best_penalties), classes, setting)
     return _Chosen(trained.weights[:, 0], dev_percents)
 
 
 def _mean_fraction(percents: Sequence[float]) -> float:
     """The mean of percents as a fraction, rounded as SentEval rounds."""
-    return round(round(float(np.mean(percents)), 2) / 100, 4)
+    percent = round(float(np.mean(percents)), 2)
+    return round(percent / 100, 4)
 
 
-def folds_of(y: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
+def folds_of(labels: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
     """Stratified folds of some of the rows; each is the dev part of one."""
     folds = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
-    return [TrainingSet(rows[train], rows[dev]) for train, dev in folds.split(rows, y[rows])]
+    splits = folds.split(rows, labels[rows])
+    return [TrainingSet(rows[train], rows[dev]) for train, dev in splits]
 
 
 def _percent(values: npt.NDArray[Any]) -> float:
@@ -240,8 +260,7 @@ def _percent(values: npt.NDArray[Any]) -> float:
 
 
 def train_classifiers(
-    x: Tensor,
-    y: Tensor,
+    problem: Problem,
     sets: Sequence[TrainingSet],
     penalties: Matrix,
     classes: int,
@@ -251,32 +270,31 @@ def train_classifiers(
     its best state.
     """
     trained = TrainedClassifiers(
-        np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1])
+        np.zeros(penalties.shape),
+        torch.zeros(*penalties.shape, classes, problem.features.shape[1]),
     )
     # Sets with equally many steps an epoch are trained together.
     steps = np.array([-(-len(split.train) // setting.batch_size) for split in sets])
     for count in np.unique(steps):
         group = np.flatnonzero(steps == count)
         together = [sets[int(place)] for place in group]
-        accuracy, weights = _train_together(x, y, together, penalties[group], classes, setting)
-        trained.accuracy[group] = accuracy
-        trained.weights[group] = weights
+        best = _train_together(problem, together, penalties[group], classes, setting)
+        trained.accuracy[group] = best.accuracy
+        trained.weights[group] = best.weights
     return trained
 
 
 def _train_together(
-    x: Tensor,
-    y: Tensor,
-    sets: list[TrainingSet],
+    problem: Problem,
+    sets: Sequence[TrainingSet],
     penalties: Matrix,
     classes: int,
     setting: ClassifierSetting,
-) -> tuple[Matrix, Tensor]:
-    """Best accuracies (b, R) and weights (b, R, K, D + 1) of b sets with equally many steps an
-    epoch.
-    """
+) -> TrainedClassifiers:
+    """`train_classifiers` for b sets with equally many steps an epoch."""
     decay = torch.tensor(penalties, dtype=torch.float32)[:, :, None, None]
-    weights = _initial(classes, x.shape[1]).repeat(*penalties.shape, 1, 1)  # (b, R, K, D + 1)
+    initial = _initial_weights(classes, problem.features.shape[1])  # (K, D + 1)
+    weights = initial.repeat(*penalties.shape, 1, 1)  # (b, R, K, D + 1)
     optimizer = _optimizer(weights, setting.optimizer)
     shufflers = [deepcopy(split.shuffler) for split in sets]
 
@@ -290,17 +308,17 @@ def _train_together(
                 shuffler.permutation(split.train)
                 for shuffler, split in zip(shufflers, sets, strict=True)
             ]
-            rows, shares = _minibatches(orders, setting.batch_size)
-            _descend(x, y, rows, shares, weights, decay, optimizer)
+            minibatches = _minibatches(orders, setting.batch_size)
+            _train_epoch(problem, minibatches, weights, decay, optimizer)
 
-        accuracy = _dev_accuracy(x, y, sets, weights)  # (b, R)
+        accuracy = _dev_accuracy(problem, sets, weights)  # (b, R)
         is_better = (misses <= setting.tenacity) & (accuracy > best_accuracy)
         misses += ~is_better
         best_accuracy[is_better] = accuracy[is_better]
         best_weights[is_better] = weights[is_better]
         if (misses > setting.tenacity).all():
             break
-    return best_accuracy, best_weights
+    return TrainedClassifiers(best_accuracy, best_weights)
 
 
 def _optimizer(weights: Tensor, name: str) -> Optimizer:
@@ -310,76 +328,91 @@ def _optimizer(weights: Tensor, name: str) -> Optimizer:
     return torch.optim.RMSprop([weights])
 
 
-def _dev_accuracy(x: Tensor, y: Tensor, sets: Sequence[TrainingSet], weights: Tensor) -> Matrix:
+def _dev_accuracy(problem: Problem, sets: Sequence[TrainingSet], weights: Tensor) -> Matrix:
     """Accuracies (b, R) on the dev part of b sets by their classifiers (b, R, K, D + 1)."""
     accuracy = []
     for split, classifiers in zip(sets, weights, strict=True):
-        is_right = predictions(x[split.dev], classifiers) == y[split.dev, None]  # (n, R)
-        accuracy.append(is_right.numpy().mean(axis=0))
+        predicted = predictions(problem.features[split.dev], classifiers)  # (n, R)
+        is_correct = predicted == problem.labels[split.dev, None]
+        accuracy.append(is_correct.numpy().mean(axis=0))
     return np.stack(accuracy)
 
 
-def predictions(x: Tensor, weights: Tensor) -> Tensor:
-    """Classes (n, R) of x (n, D + 1) by classifiers (R, K, D + 1)."""
-    return (x @ weights.flatten(0, 1).T).view(len(x), *weights.shape[:2]).argmax(dim=2)
+def predictions(features: Tensor, weights: Tensor) -> Tensor:
+    """Classes (n, R) of features (n, D + 1) by classifiers (R, K, D + 1)."""
+    logits = features @ weights.flatten(0, 1).T  # (n, R K)
+    return logits.view(len(features), *weights.shape[:2]).argmax(dim=2)
 
 
-def _descend(
-    x: Tensor,
-    y: Tensor,
-    rows: Tensor,
-    shares: Tensor,
+class _Minibatches(NamedTuple):
+    """The S minibatches of an epoch for b sets, each of B rows; the last ones are filled up."""
+
+    rows: Tensor  # (S, b, B)
+    shares: Tensor  # (S, b, 1, 1, B) of each row in the mean loss; 0 for what fills up
+
+
+def _train_epoch(
+    problem: Problem,
+    minibatches: _Minibatches,
     weights: Tensor,
     penalties: Tensor,
     optimizer: Optimizer,
 ) -> None:
-    """One epoch: S steps on minibatches (S, b, B) with the weights (b, R, K, D + 1)."""
-    steps, sets, size = rows.shape
-    classifiers, classes = weights.shape[1:3]
-    # (S, b, 1, K - 1, B)
-    targets = (y[rows][:, :, None, None] == torch.arange(1, classes)[:, None]).to(x.dtype)
-    batch = torch.empty(sets, size, x.shape[1])
-    gradient = weights.grad = torch.empty_like(weights)
+    """Update the weights (b, R, K, D + 1) by one step for each minibatch."""
+    features = problem.features
+    steps, sets, size = minibatches.rows.shape
+    _, classifiers, classes, width = weights.shape
+    labels = problem.labels[minibatches.rows][:, :, None, None]  # (S, b, 1, 1, B)
+    targets = (labels == torch.arange(1, classes)[:, None]).to(
+        features.dtype
+    )  # (S, b, 1, K - 1, B)
+
+    # Both are written into again in each step, because new memory would cost more than the sums.
+    batch = torch.empty(sets, size, width)
+    gradient = torch.empty_like(weights)
+    weights.grad = gradient
     for step in range(steps):
-        torch.index_select(x, 0, rows[step].flatten(), out=batch.view(-1, x.shape[1]))
-        directions = (weights[:, :, 1:] - weights[:, :, :1]).flatten(1, 2)  # (b, R (K - 1), D + 1)
-        odds = torch.bmm(directions, batch.mT).view(sets, classifiers, classes - 1, size)
-        chances = _chances(odds)
-        errors = chances.sub_(targets[step]).mul_(shares[step])
-        slopes = torch.bmm(errors.flatten(1, 2), batch).view(sets, classifiers, classes - 1, -1)
+        rows = minibatches.rows[step].flatten()
+        torch.index_select(features, 0, rows, out=batch.view(-1, width))
+
+        directions = weights[:, :, 1:] - weights[:, :, :1]  # (b, R, K - 1, D + 1)
+        log_odds = torch.bmm(directions.flatten(1, 2), batch.mT)
+        log_odds = log_odds.view(sets, classifiers, classes - 1, size)
+        errors = _probabilities(log_odds).sub_(targets[step]).mul_(minibatches.shares[step])
+        slopes = torch.bmm(errors.flatten(1, 2), batch).view_as(directions)
+
         torch.mul(weights, penalties, out=gradient)
         gradient[:, :, 1:] += slopes
         gradient[:, :, 0] -= slopes.sum(dim=2)
         optimizer.step()
 
 
-def _chances(odds: Tensor) -> Tensor:
-    """Probabilities of the classes but class 0, whose logit is 0: (b, R, K - 1, B), in place."""
-    if odds.shape[2] == 1:
-        return odds.sigmoid_()
-    return F.pad(odds, (0, 0, 1, 0)).softmax(dim=2)[:, :, 1:]
+def _probabilities(log_odds: Tensor) -> Tensor:
+    """Probabilities of all classes but class 0, whose logit is 0: (b, R, K - 1, B), in place."""
+    if log_odds.shape[2] == 1:
+        return log_odds.sigmoid_()
+    logits = F.pad(log_odds, (0, 0, 1, 0))
+    return logits.softmax(dim=2)[:, :, 1:]
 
 
-def _minibatches(orders: Sequence[Indices], size: int) -> tuple[Tensor, Tensor]:
-    """Rows of the minibatches (S, b, B) and their shares in the mean loss (S, b, 1, 1, B); 0 fills
-    up the last ones.
-    """
+def _minibatches(orders: Sequence[Indices], size: int) -> _Minibatches:
+    """The minibatches of b sets, whose rows are taken in these orders."""
     steps = -(-len(orders[0]) // size)
     rows = torch.zeros(len(orders), steps * size, dtype=torch.int64)
     shares = torch.zeros(len(orders), steps * size)
     last_start = (steps - 1) * size
-    for place, order in enumerate(orders):
+    for row, order in enumerate(orders):
         count = len(order)
-        rows[place, :count] = torch.from_numpy(order)
-        shares[place, :last_start] = 1 / size
-        shares[place, last_start:count] = 1 / (count - last_start)
+        rows[row, :count] = torch.from_numpy(order)
+        shares[row, :last_start] = 1 / size
+        shares[row, last_start:count] = 1 / (count - last_start)
 
     by_step = rows.view(-1, steps, size).transpose(0, 1).contiguous()
     shares_by_step = shares.view(-1, steps, size).transpose(0, 1).contiguous()
-    return by_step, shares_by_step[:, :, None, None]
+    return _Minibatches(by_step, shares_by_step[:, :, None, None])
 
 
-def _initial(classes: int, width: int) -> Tensor:
+def _initial_weights(classes: int, width: int) -> Tensor:
     """Weights (K, D + 1) of torch's Linear right after seeding: uniform within 1 / sqrt(D), the
     bias drawn last.
     """

@@ -25,7 +25,7 @@ class VectorCache:
     def read(self, texts: Sequence[str]) -> dict[str, Vectors]:
         """Text -> its vector (D,), for those texts that are kept."""
         text_of = {_digest(text): text for text in texts}
-        known: dict[str, Vectors] = {}
+        vector_of: dict[str, Vectors] = {}
         for folder in cache_folder("vectors").glob(f"{self.key}-*"):
             if not is_whole(folder):
                 continue
@@ -34,8 +34,8 @@ class VectorCache:
             vectors = np.load(folder / _VECTORS, mmap_mode="r")  # (N, D)
             for row, digest in enumerate(np.load(folder / _DIGESTS).tolist()):
                 if digest in text_of:
-                    known[text_of[digest]] = np.array(vectors[row])
-        return known
+                    vector_of[text_of[digest]] = np.array(vectors[row])
+        return vector_of
 
     def keep(self, texts: Sequence[str], vectors: Vectors) -> None:
         """Keep the vectors (N, D) of these texts (N,), if the cache can be written."""

@@ -80,16 +80,22 @@ class Verdict:
         """The scores, their difference with its interval, and the judge, as a clause."""
         if self.scores is None or self.difference is None:
             return f"nothing judged {self.after}"
-        old, new = (f"{100 * score:.2f}" for score in self.scores)
-        numbers = (self.difference, self.low, self.high)
-        change, low, high = (
-            "" if x is None else f"{100 * x:+.2f}".replace("-", "−") for x in numbers
+        before, after = self.scores
+        interval = "too few for an interval"
+        if self.low is not None and self.high is not None:
+            interval = f"95 % interval {signed(self.low)} to {signed(self.high)}"
+        return (
+            f"{100 * before:.2f} → {100 * after:.2f} {self.measure}, "
+            f"{signed(self.difference)} ({interval}), judged by {self.judge}"
         )
-        interval = f"95 % interval {low} to {high}" if low else "too few for an interval"
-        return f"{old} → {new} {self.measure}, {change} ({interval}), judged by {self.judge}"
 
     def __str__(self) -> str:
         """Two lines for a terminal: the word with its evidence, then the advice."""
         if self.scores is None:
             return f"{self.word}; {self.advice[:1].lower()}{self.advice[1:]}"
         return f"{self.word}: {self.evidence}\n{self.advice}"
+
+
+def signed(fraction: float) -> str:
+    """A change in points, with its sign."""
+    return f"{100 * fraction:+.2f}".replace("-", "−")

@@ -6,6 +6,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
+from isotrope.evaluation.verdict import signed
 from isotrope.improvement.candidates import RANKINGS, Candidate
 from isotrope.improvement.general import SHIPPED
 from isotrope.improvement.race import Race
@@ -17,7 +18,7 @@ from isotrope.report.comparison import WORDS
 from isotrope.report.examples import examples_table
 from isotrope.report.page import Page, PageFigure, interval_bars
 from isotrope.report.space import map_figure
-from isotrope.report.tables import Table, best_marks, signed
+from isotrope.report.tables import Table, best_marks
 
 RULE = (
     "These documents choose: the largest mean gain over the tasks is taken, if it is not "

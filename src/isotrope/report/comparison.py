@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isotrope.evaluation.verdict import Verdict
-from isotrope.report.tables import Table, signed
+from isotrope.evaluation.verdict import Verdict, signed
+from isotrope.report.tables import Table
 
 # of tasks, as papers print them
 SHORT_NAMES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}

@@ -11,9 +11,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from isotrope.console.plain import escaped
-from isotrope.evaluation.verdict import Verdict
+from isotrope.evaluation.verdict import Verdict, signed
 from isotrope.report.switching import Switch
-from isotrope.report.tables import Table, signed
+from isotrope.report.tables import Table
 
 # Before is grey and after is blue everywhere; the other colours are from Okabe and Ito, which
 # colour-blind readers can
@@ -91,7 +91,7 @@ def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str
 
     zero = place(0.0)
     marks = []
-    for row, (name, (change, least, most)) in enumerate(changes.items()):
+    for row, (name, (change, low_end, high_end)) in enumerate(changes.items()):
         top = ROW * row
         start, end = sorted((zero, place(change)))
         colour = AFTER if name == chosen else BEFORE
@@ -103,7 +103,11 @@ def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str
             f'<rect x="{start:.1f}" y="{top + 24}" width="{end - start:.1f}" height="14" '
             f'fill="{colour}"/>',
             _line(
-                place(least), place(most), top + 31, top + 31, f'stroke="{INK}" stroke-width="2"'
+                place(low_end),
+                place(high_end),
+                top + 31,
+                top + 31,
+                f'stroke="{INK}" stroke-width="2"',
             ),
         ]
     return svg_of(ROW * len(changes), marks)

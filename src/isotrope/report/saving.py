@@ -20,13 +20,16 @@ def save_model(model: SentenceTransformer, folder: Path, card: Card) -> None:
     Raises:
         UserError: ``folder`` holds something that is not ours.
     """
-    parts: dict[str, tuple[SentenceTransformer, str]] = {}
+    plain_models: dict[str, tuple[SentenceTransformer, str]] = {}
     if routed(model):
         for role in ROLE_NAMES:
-            part = one_route(model, role)
-            parts[role] = (part, card.of_role(role, part).markdown(folder / role))
+            plain_model = one_route(model, role)
+            plain_models[role] = (
+                plain_model,
+                card.of_role(role, plain_model).markdown(folder / role),
+            )
     stay = card.switch is not None and card.switch.documents_stay
-    save(model, folder, card=card.describing(model, stay).markdown(folder), parts=parts)
+    save(model, folder, card=card.describing(model, stay).markdown(folder), parts=plain_models)
 
 
 def save_role(model: SentenceTransformer, folder: Path, role: Role, card: Card) -> None:
@@ -35,8 +38,8 @@ def save_role(model: SentenceTransformer, folder: Path, role: Role, card: Card) 
     Raises:
         UserError: ``folder`` holds something that is not ours.
     """
-    part = one_route(model, role)
-    save(part, folder, card=card.of_role(role, part).markdown(folder))
+    plain_model = one_route(model, role)
+    save(plain_model, folder, card=card.of_role(role, plain_model).markdown(folder))
 
 
 def roles_line(folder: Path) -> str:

@@ -55,14 +55,14 @@ def all_tables(
 
 def _comparison_table(suite: str, results: ModelResults, title: str) -> Table:
     """Each model against the first, on the same cases."""
-    before, *others = results
+    before, *other_models = results
     judge = cases_in_words(suite, results[before])
     measure = SUITES[suite].measures[0].title
     cases_before = cases_of(suite, results[before])
 
     rows = {}
     notes = []
-    for after in others:
+    for after in other_models:
         comparison = compare_cases(cases_before, cases_of(suite, results[after]))
         verdict = Verdict.of(comparison, before=before, after=after, judge=judge, measure=measure)
         rows[after] = asdict(comparison)

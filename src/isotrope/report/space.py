@@ -77,10 +77,10 @@ def neighbour_tables(sample: Sequence[str], seen: Mapping[str, Space]) -> list[T
     if not seen:
         return []
     rows = []
-    for place, sentence in enumerate(sample[:SENTENCES]):
+    for row_number, sentence in enumerate(sample[:SENTENCES]):
         cells = [sentence]
         for space in seen.values():
-            lines = [f"{cosine:.3f} {sample[row]}" for row, cosine in space.nearest[place]]
+            lines = [f"{cosine:.3f} {sample[row]}" for row, cosine in space.nearest[row_number]]
             cells.append("\n".join(lines))
         rows.append(cells)
     note = (

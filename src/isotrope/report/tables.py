@@ -53,11 +53,6 @@ class Table:
         return len(self.header) - self.words
 
 
-def signed(fraction: float) -> str:
-    """A change in points, with its sign."""
-    return f"{100 * fraction:+.2f}".replace("-", "−")
-
-
 def best_marks(columns: Sequence[Sequence[float]], lower: Sequence[bool], first: int = 1) -> Marks:
     """Marks for the best and the second best number of each column; ``lower`` says where the
     smallest is the best.
@@ -66,7 +61,9 @@ def best_marks(columns: Sequence[Sequence[float]], lower: Sequence[bool], first:
     first column.
     """
     marks: Marks = {}
-    for place, (column, ascending) in enumerate(zip(columns, lower, strict=True), start=first):
+    for column_number, (column, ascending) in enumerate(
+        zip(columns, lower, strict=True), start=first
+    ):
         if len(column) < 2:
             continue
         numbers = {value for value in column if not math.isnan(value)}
@@ -74,7 +71,7 @@ def best_marks(columns: Sequence[Sequence[float]], lower: Sequence[bool], first:
         mark_of: dict[float, Mark] = dict(zip(best_first, ("best", "second"), strict=False))
         for row, value in enumerate(column):
             if value in mark_of:
-                marks[row, place] = mark_of[value]
+                marks[row, column_number] = mark_of[value]
     return marks
 
 

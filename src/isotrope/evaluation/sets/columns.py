@@ -111,10 +111,10 @@ def _parse(choice: ColumnChoice | None) -> dict[str, str]:
         return {}
     if isinstance(choice, Mapping):
         return {name: role for role, name in choice.items()}
-    parts = choice.split(",") if isinstance(choice, str) else choice
+    items = choice.split(",") if isinstance(choice, str) else choice
     roles = {}
-    for part in parts:
-        role, _, name = part.partition("=")
+    for item in items:
+        role, _, name = item.partition("=")
         roles[(name or role).strip()] = role.strip()
     return roles
 
@@ -141,7 +141,7 @@ def _select(table: JudgedTable, roles: Mapping[str, str]) -> _Selection:
             return _Selection(list(range(len(header))), header, kind, data)
     if kind:
         places = _places_of(kind, names)
-        return _Selection(places, [header[place] for place in places], kind, data)
+        return _Selection(places, [header[index] for index in places], kind, data)
 
     if is_line:
         columns = [f"column {number}" for number in range(1, len(header) + 1)]
@@ -158,8 +158,8 @@ def _name_columns(
         selection = _in_order(all_columns, list(roles.values()))
         if selection.kind:
             return selection
-    known = [name.strip().lower() for name in header]
-    missing = next(name for name in roles if name.lower() not in known)
+    header_names = [name.strip().lower() for name in header]
+    missing = next(name for name in roles if name.lower() not in header_names)
     raise UserError(
         f"{table.source} has no column {missing!r}",
         f"choose from {', '.join(header)}",
@@ -173,8 +173,8 @@ def _in_order(selection: _Selection, roles: Sequence[str]) -> _Selection:
     for kind, pattern in PATTERNS.items():
         order = _places_of(kind, lowered)
         if order and len(pattern) == len(lowered):
-            places = [selection.places[place] for place in order]
-            columns = [selection.columns[place] for place in order]
+            places = [selection.places[index] for index in order]
+            columns = [selection.columns[index] for index in order]
             return _Selection(places, columns, kind, selection.rows)
     return selection
 
@@ -206,11 +206,11 @@ def _kind_of_last_name(names: Sequence[str], data: Sequence[Row]) -> Kind | None
 def _places_of(kind: Kind, names: Sequence[str]) -> list[int]:
     """Where the columns of a kind are among the names; [] if one is missing."""
     places = []
-    for known in PATTERNS[kind]:
-        place = next((place for place, name in enumerate(names) if name in known), None)
-        if place is None:
+    for column_names in PATTERNS[kind]:
+        index = next((index for index, name in enumerate(names) if name in column_names), None)
+        if index is None:
             return []
-        places.append(place)
+        places.append(index)
     return places
 
 

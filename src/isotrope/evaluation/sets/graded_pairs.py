@@ -41,8 +41,8 @@ class GradedPairs:
 
     def rows(self, places: npt.NDArray[np.int64]) -> "GradedPairs":
         """The pairs at these places (n,)."""
-        first = [self.first[place] for place in places]
-        second = [self.second[place] for place in places]
+        first = [self.first[row] for row in places]
+        second = [self.second[row] for row in places]
         return GradedPairs(self.name, first, second, self.gold[places])
 
     def part(self, count: int) -> "GradedPairs":

@@ -129,9 +129,9 @@ def _check_known(row: Row, kind: str, key: str, known: Collection[str], source: 
 
 def _check_columns(row: Row, counts: Sequence[int]) -> None:
     if len(row.cells) not in counts:
-        wanted = " or ".join(map(str, counts))
+        expected = " or ".join(map(str, counts))
         raise UserError(
-            f"{row.place}: {len(row.cells)} column(s) instead of {wanted}",
+            f"{row.place}: {len(row.cells)} column(s) instead of {expected}",
             _REMEDY,
             code="wrong-columns",
         )

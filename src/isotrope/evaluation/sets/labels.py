@@ -163,13 +163,15 @@ def _searches(table: LabelTable) -> RetrievalSet:
         )
     by_text = {query: query for query in queries}
     searches = from_judgements(table.name, by_text, corpus, judged)
-    what = f"{IN_WORDS[table.kind]} ({len(by_text):,} questions, {len(corpus):,} texts to search)"
-    return searches.described_as(_read_as(table, what))
+    description = (
+        f"{IN_WORDS[table.kind]} ({len(by_text):,} questions, {len(corpus):,} texts to search)"
+    )
+    return searches.described_as(_read_as(table, description))
 
 
-def _read_as(table: LabelTable, what: str) -> str:
+def _read_as(table: LabelTable, description: str) -> str:
     """What a table was taken for: "200 graded pairs: text_a, text_b, score"."""
-    line = f"{len(table.rows):,} {what}: {', '.join(table.columns)}"
+    line = f"{len(table.rows):,} {description}: {', '.join(table.columns)}"
     if table.columns[0] != "column 1":
         return line
     first = ", ".join(repr(_shortened(cell)) for cell in table.rows[0].cells)

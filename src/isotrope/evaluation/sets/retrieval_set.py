@@ -81,9 +81,9 @@ class RetrievalSet:
     def _columns_for(self, rows: Indices) -> Indices:
         """What is relevant to the queries of these rows, and a like share of the other texts."""
         relevant = np.unique(self.grades[rows].indices)
-        others = np.setdiff1d(np.arange(len(self.corpus)), relevant)
-        share = evenly(len(others), round(len(others) * len(rows) / self.size))
-        return np.union1d(relevant, others[share])
+        irrelevant = np.setdiff1d(np.arange(len(self.corpus)), relevant)
+        share = evenly(len(irrelevant), round(len(irrelevant) * len(rows) / self.size))
+        return np.union1d(relevant, irrelevant[share])
 
     def score(self, encoder: Encoder) -> Vector:
         """nDCG@10 of each query that has something to find: (Q',)."""
@@ -110,7 +110,7 @@ def _renumbered(documents: Indices | None, rows: Indices, columns: Indices) -> I
     """The documents (Q,) of these rows, by their places among the columns; -1: not there."""
     if documents is None:
         return None
-    place_of = {int(column): place for place, column in enumerate(columns)}
+    place_of = {int(column): number for number, column in enumerate(columns)}
     return np.array([place_of.get(int(documents[row]), -1) for row in rows], dtype=np.int64)
 
 

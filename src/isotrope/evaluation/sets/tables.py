@@ -50,8 +50,8 @@ def read_table(source: TableLike) -> JudgedTable:
         return _read_file(Path(source))
 
     if isinstance(source, Mapping):
-        splits = {str(name): part for name, part in source.items()}
-        if all(_column_names(part) for part in splits.values()):
+        splits = {str(name): split for name, split in source.items()}
+        if all(_column_names(split) for split in splits.values()):
             return _read_split(splits)
         return _from_columns(splits)
 
