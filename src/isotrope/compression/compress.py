@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
@@ -51,6 +51,9 @@ from isotrope.training.prepare import untrained
 from isotrope.training.processes import refuse_several
 from isotrope.training.train import Run, train
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 PRESET = "distil"
 BOTH, QUERY = SIDES = ("both", "query")  # what the student reads
 TIMED = 64  # texts that are encoded to measure speed and memory
@@ -70,8 +73,8 @@ class Compression(Run):
         return self.result.kept
 
     @property
-    def table(self) -> Any:
-        """Task → teacher, start, student, as fractions; a DataFrame if pandas is installed."""
+    def table(self) -> "pd.DataFrame":
+        """Task → teacher, start, student, as fractions."""
         rows = {}
         for task in self.result.tasks():
             rows[task.name] = {

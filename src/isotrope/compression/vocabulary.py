@@ -5,7 +5,7 @@ training with.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
@@ -29,6 +29,9 @@ from isotrope.store.files import Record, write_text
 from isotrope.store.job import Job
 from isotrope.text import TextSource
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 KIND = "vocabulary"
 SAME = "A text that needs none of the lost tokens keeps its vector to the last bit."
 
@@ -42,8 +45,8 @@ class Cut(Outcome):
         return 1 - float(self.record["lost"])
 
     @property
-    def table(self) -> Any:
-        """Tokens and bytes, before and after; a DataFrame if pandas is installed."""
+    def table(self) -> "pd.DataFrame":
+        """Tokens and bytes, before and after."""
         rows = {}
         for name in ("tokens", "bytes"):
             before, after = self.record[name]

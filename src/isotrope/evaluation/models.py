@@ -242,7 +242,6 @@ def evaluate_models(
     done = 0
     for name in models:
         opened = open_encoder(name, pooling, prompts)
-        _say_of_prompts(name, opened, evaluations, prompts, say)
         encoder: Encoder = opened
         model_key: dict[str, object] | None = None
         if isinstance(opened, SentenceTransformer):  # others are fitted on what they encode
@@ -251,9 +250,12 @@ def evaluate_models(
             checksum = model_checksum(opened)
             model_key = {"model": checksum}
             encoder = RememberingEncoder(opened, begins, f"{checksum}-{code_checksum()}", say)
+        _say_of_prompts(name, opened, evaluations, prompts, say)
 
         for step in (None, *steps):
-            label, shortened, key = name, encoder, model_key
+            label = name
+            shortened = encoder
+            key = model_key
             if step:
                 label = f"{name}, {step}"
                 shortened = step.behind(encoder)

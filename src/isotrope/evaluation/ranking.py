@@ -70,9 +70,10 @@ def rank_sets(
     Raises UserError where a set has no list with an order, or a score is negative.
     """
     lists = {name: lists_to_rank(name, pairs, choices) for name, pairs in sets.items()}
-    texts = [
-        text for pairs in lists.values() for ranking_list in pairs for text in ranking_list.texts
-    ]
+    texts: list[str] = []
+    for set_lists in lists.values():
+        for ranking_list in set_lists:
+            texts += ranking_list.texts
     embeddings = Embeddings.of(encoder, texts)
     return {name: _rank_lists(pairs, embeddings, choices) for name, pairs in lists.items()}
 

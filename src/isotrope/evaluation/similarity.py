@@ -4,7 +4,7 @@ A model says it as ``similarity_fn_name``, as sentence-transformers has it: the 
 the dot product, or a distance, whose negative is the similarity.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 DECIMALS = 12
 
 
-def similarity_of(encoder: Any) -> Similarity:
+def similarity_of(encoder: object) -> Similarity:
     """The similarity that an encoder was made for; the cosine if it says nothing."""
     return getattr(encoder, "similarity_fn_name", None) or "cosine"
 

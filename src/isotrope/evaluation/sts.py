@@ -40,12 +40,13 @@ def pair_similarities(encoder: Encoder, sets: SimilaritySets) -> dict[str, dict[
     """Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over
     all sets.
     """
-    texts = [
-        text for subsets in sets.values() for pairs in subsets.values() for text in pairs.texts
-    ]
+    texts: list[str] = []
+    for subsets in sets.values():
+        for pairs in subsets.values():
+            texts += pairs.texts
     embeddings = Embeddings.of(encoder, texts)
 
-    similarities: dict[str, dict[str, Vector]] = {}
+    similarities = {}
     for task, subsets in sets.items():
         similarities[task] = {
             name: pairs.similarities(embeddings) for name, pairs in subsets.items()
@@ -82,13 +83,14 @@ def _score_task(
     all_cosines = np.concatenate([cosines[name] for name in subsets])
     all_gold = np.concatenate([pairs.gold for pairs in subsets.values()])
     for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
-        scores = {name: subset[measure] for name, subset in by_subset.items()}
-        result[measure] = scores
-        if not are_splits:
+        scores = [subset[measure] for subset in by_subset.values()]
+        if are_splits:
+            result[measure] = dict(zip(by_subset, scores, strict=True))
+        else:
             result[measure] = {
                 "all": correlate(all_cosines, all_gold),
-                "mean": float(np.mean(list(scores.values()))),
-                "wmean": float(np.average(list(scores.values()), weights=sizes)),
+                "mean": float(np.mean(scores)),
+                "wmean": float(np.average(scores, weights=sizes)),
             }
     return result
 

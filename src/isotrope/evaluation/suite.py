@@ -91,49 +91,85 @@ class Suite:
     takes: type[GradedPairs] | type[RetrievalSet] | None = None
 
 
+def _judge_sts(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
+    return evaluate_sets(encoder, sets)
+
+
+def _judge_ranking(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
+    pairs = {task: subsets.values() for task, subsets in sets.items()}
+    return rank_sets(encoder, pairs)
+
+
+def _judge_geometry(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
+    results = {}
+    for task, splits in sets.items():
+        (pairs,) = splits.values()
+        results[task] = pair_geometry(encoder, pairs)
+    return results
+
+
+def _judge_retrieval(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
+    return {task: evaluate_retrieval(encoder, searches) for task, searches in sets.items()}
+
+
+STS_SPLITS = {"test": ("dev", "test"), "dev": ("dev",)}  # of each setting, if a task has them
 SUITES: Mapping[str, Suite] = {
     "sts": Suite(
         tasks={"test": STS_TASKS, "dev": tuple(SPLITS)},
-        read=lambda data, task, setting: load_sts(data, task, ("dev", "test") if setting == "test" else ("dev",)),
-        judge=lambda encoder, asked, _: evaluate_sets(encoder, asked),
+        read=lambda data, task, setting: load_sts(data, task, STS_SPLITS[setting]),
+        judge=_judge_sts,
         measures=(Measure("Spearman × 100", "spearman"),),
-        averaged=STS_TASKS, cases=CaseKind("pairs", "per_pair", ("gold", "cosine")), takes=GradedPairs,
+        averaged=STS_TASKS,
+        cases=CaseKind("pairs", "per_pair", ("gold", "cosine")),
+        takes=GradedPairs,
     ),
     "transfer": Suite(
-        tasks=dict.fromkeys(CLASSIFIER_SETTINGS, TRANSFER_TASKS), read=lambda data, task, _: load_transfer(data, task),
-        judge=evaluate_transfer, measures=(Measure("accuracy", "accuracy"),),
+        tasks=dict.fromkeys(CLASSIFIER_SETTINGS, TRANSFER_TASKS),
+        read=lambda data, task, _: load_transfer(data, task),
+        judge=evaluate_transfer,
+        measures=(Measure("accuracy", "accuracy"),),
         averaged=tuple(task for task in TRANSFER_TASKS if task != "SST5"),  # the papers' seven
         cases=CaseKind("samples", "per_sample", ("correct",)),
     ),
     "ranking": Suite(
         tasks=dict.fromkeys(RANKING_SETTINGS, STS_TASKS),
         read=lambda data, task, setting: load_sts(data, task, RANKING_SETTINGS[setting]),
-        judge=lambda encoder, asked, _: rank_sets(encoder, {task: sets.values() for task, sets in asked.items()}),
+        judge=_judge_ranking,
         measures=(Measure("KCC × 100", "kendall"), Measure("NDCG × 100", "ndcg")),
-        averaged=STS_TASKS, cases=CaseKind("lists", "per_list", ("kendall",)), takes=GradedPairs,
+        averaged=STS_TASKS,
+        cases=CaseKind("lists", "per_list", ("kendall",)),
+        takes=GradedPairs,
     ),
     "geometry": Suite(
-        # as the papers
-        tasks={"test": ("STSBenchmark",)}, read=lambda data, task, _: load_sts(data, task, ["dev"]),
-        judge=lambda encoder, asked, _: {task: pair_geometry(encoder, *of.values()) for task, of in asked.items()},
+        tasks={"test": ("STSBenchmark",)},  # as the papers
+        read=lambda data, task, _: load_sts(data, task, ["dev"]),
+        judge=_judge_geometry,
         measures=(
-            Measure("alignment", "alignment", 1, lower=True), Measure("uniformity", "uniformity", 1, lower=True),
-            Measure("mean cosine", "mean_cosine", 1, lower=True), Measure("IsoScore", "iso_score", 1),
+            Measure("alignment", "alignment", 1, lower=True),
+            Measure("uniformity", "uniformity", 1, lower=True),
+            Measure("mean cosine", "mean_cosine", 1, lower=True),
+            Measure("IsoScore", "iso_score", 1),
             Measure("effective rank", "effective_rank", 1),
         ),
         takes=GradedPairs,
     ),
     "retrieval": Suite(
-        tasks=RETRIEVAL_TASKS, read=load_retrieval_set,
-        judge=lambda encoder, asked, _: {task: evaluate_retrieval(encoder, domain) for task, domain in asked.items()},
+        tasks=RETRIEVAL_TASKS,
+        read=load_retrieval_set,
+        judge=_judge_retrieval,
         measures=(
-            Measure("nDCG@10", "ndcg@10"), Measure("MRR@10", "mrr@10"), Measure("recall@10", "recall@10"),
-            Measure("recall@100", "recall@100"), Measure("V-measure", "v_measure"),
+            Measure("nDCG@10", "ndcg@10"),
+            Measure("MRR@10", "mrr@10"),
+            Measure("recall@10", "recall@10"),
+            Measure("recall@100", "recall@100"),
+            Measure("V-measure", "v_measure"),
         ),
-        averaged=PUBLIC_SETS, folders=("domain",),
-        cases=CaseKind("queries", "per_query", ("ndcg@10",)), takes=RetrievalSet,
+        averaged=PUBLIC_SETS,
+        folders=("domain",),
+        cases=CaseKind("queries", "per_query", ("ndcg@10",)),
+        takes=RetrievalSet,
     ),
-}  # fmt: skip
+}
 
 
 def cases_of(suite: str, results: TaskResults) -> dict[str, Cases]:
@@ -164,7 +200,7 @@ def cases_in_words(suite: str, results: TaskResults) -> str:
 def run(
     encoder: Encoder | str | Path,
     suite: str,
-    data: Any,
+    data: "LabelsLike | None",
     tasks: Sequence[str] | None = None,
     setting: str = "test",
     columns: ColumnChoice | None = None,
@@ -258,7 +294,7 @@ def takes_labels(suite: str, labels: Labels) -> bool:
     return labels_type is not None and isinstance(labels, labels_type)
 
 
-def _are_labels(data: Any) -> bool:
+def _are_labels(data: object) -> bool:
     """Whether this is not a data folder, but a file, a folder with queries, or an object."""
     if not isinstance(data, str | Path):
         return data is not None
@@ -305,7 +341,7 @@ class SuiteEvaluator(BaseEvaluator):
     def __init__(
         self,
         suite: str = "sts",
-        data: str | Path | LabelsLike | None = None,
+        data: "LabelsLike | None" = None,
         tasks: Sequence[str] | None = None,
         setting: str = "dev",
         columns: ColumnChoice | None = None,

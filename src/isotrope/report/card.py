@@ -209,18 +209,18 @@ def _limits(card: Card) -> Iterable[str]:
     yield "Whether the licence of the text allows your use of the model was not checked."
 
 
-def _one_line(text: Any) -> str:
+def _one_line(text: object) -> str:
     return " ".join(escaped(str(text)).split())
 
 
-def _text(value: Any) -> Markup:
+def _text(value: object) -> Markup:
     """Text as it is: no character of it is markup."""
     if isinstance(value, Markup):
         return value
     return Markup(re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", _one_line(value)))
 
 
-def as_code(value: Any) -> Markup:
+def as_code(value: object) -> Markup:
     """A name or a value as code. Its fence is longer than any that it holds."""
     text = _one_line(value).replace("|", r"\|") or "none"
     if "`" not in text:

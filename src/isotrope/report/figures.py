@@ -34,15 +34,36 @@ UNITS = {
 }
 BINS = 40  # of a histogram, over the cosines' range
 STYLE = {
-    "figure.constrained_layout.use": True, "figure.facecolor": PAPER,
-    "font.size": 8.5, "text.color": INK, "text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "isotrope",
-    "axes.facecolor": PAPER, "axes.edgecolor": MUTED, "axes.labelcolor": MUTED, "axes.linewidth": 0.8,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
-    "axes.xmargin": 0.02, "grid.color": RULE, "grid.linewidth": 0.7, "xtick.color": MUTED, "ytick.color": MUTED,
-    "xtick.major.size": 0, "ytick.major.size": 0, "xtick.minor.size": 0, "ytick.minor.size": 0,
-    "lines.linewidth": 1.7, "lines.markersize": 4, "legend.frameon": False, "legend.handlelength": 1.2,
+    "figure.constrained_layout.use": True,
+    "figure.facecolor": PAPER,
+    "font.size": 8.5,
+    "text.color": INK,
+    "text.parse_math": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "isotrope",
+    "axes.facecolor": PAPER,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.xmargin": 0.02,
+    "grid.color": RULE,
+    "grid.linewidth": 0.7,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "lines.linewidth": 1.7,
+    "lines.markersize": 4,
+    "legend.frameon": False,
+    "legend.handlelength": 1.2,
     "legend.labelcolor": "linecolor",
-}  # fmt: skip
+}
 
 
 def loss_terms(curves: Mapping[str, Curve]) -> Figure:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sentence_transformers import SentenceTransformer
 
@@ -17,6 +17,9 @@ from isotrope.report.page import MODEL, Page
 from isotrope.report.saving import roles_line, save_model, save_role
 from isotrope.store.files import write_text
 from isotrope.store.job import Job
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 REPORT = "report.html"  # in the folder of the job
 
@@ -51,10 +54,8 @@ class Outcome:
         return Verdict.from_record(self.record["verdict"])
 
     @property
-    def table(self) -> Any:
-        """The scores as fractions, a row each: a pandas DataFrame if pandas is installed, else row
-        → column → score.
-        """
+    def table(self) -> "pd.DataFrame":
+        """The scores as fractions, a row each."""
         return framed(self.record["table"])
 
     def save(self, folder: str | Path, role: Role | None = None) -> Path:
@@ -89,10 +90,8 @@ class Outcome:
         return Path(file)
 
 
-def framed(table: Mapping[str, Mapping[str, float]]) -> Any:
-    """Row → column → number as a pandas DataFrame, or as it is without pandas."""
-    try:
-        import pandas
-    except ImportError:
-        return table
-    return pandas.DataFrame.from_dict(table, orient="index")
+def framed(table: Mapping[str, Mapping[str, float]]) -> "pd.DataFrame":
+    """Row → column → number as a DataFrame."""
+    import pandas as pd  # here, because importing it takes half a second
+
+    return pd.DataFrame.from_dict(table, orient="index")

@@ -33,7 +33,7 @@ from isotrope.evaluation.sets.retrieval_set import RetrievalSet, from_judgements
 from isotrope.evaluation.sets.tables import IN_MEMORY, LINE_REMEDY, TableLike, read_table
 
 Labels: TypeAlias = GradedPairs | RetrievalSet
-LabelsLike: TypeAlias = Labels | TableLike
+LabelsLike: TypeAlias = "Labels | TableLike"
 
 FEWEST_PAIRS = 10  # with fewer, a rank correlation is noise
 _SHOWN = 30  # characters of the first row's cells

@@ -127,17 +127,18 @@ def same_class(
     Raises UserError if there is one class only, or if no query has anything to find.
     """
     names = sorted({*labels, *corpus_labels})
-    number_of = {label: number for number, label in enumerate(names)}
-    classes = np.array([number_of[label] for label in labels], dtype=np.int64)
+    numbers = {label: number for number, label in enumerate(names)}
+    classes = np.array([numbers[label] for label in labels], dtype=np.int64)
 
     members = _membership(classes, len(names))  # (Q, C)
     if corpus is None:
-        grades = members @ members.T
+        grades = members @ members.T  # (Q, Q)
         grades.setdiag(0)
         grades.eliminate_zeros()
     else:
-        corpus_classes = np.array([number_of[label] for label in corpus_labels], dtype=np.int64)
-        grades = members @ _membership(corpus_classes, len(names)).T  # (Q, C) @ (C, M)
+        corpus_classes = np.array([numbers[label] for label in corpus_labels], dtype=np.int64)
+        corpus_members = _membership(corpus_classes, len(names))  # (M, C)
+        grades = members @ corpus_members.T  # (Q, M)
 
     if len(names) < 2 or grades.nnz == 0:
         raise UserError(
@@ -145,10 +146,14 @@ def same_class(
             "give at least two classes, and several texts of a class",
             code="too-few-classes",
         )
-    if corpus is None:
-        own_documents = np.arange(len(queries))
-        return RetrievalSet(name, queries, queries, csr_array(grades), own_documents, classes)
-    return RetrievalSet(name, queries, corpus, csr_array(grades), None, classes)
+    return RetrievalSet(
+        name,
+        queries,
+        corpus=queries if corpus is None else corpus,
+        grades=csr_array(grades),
+        own_documents=np.arange(len(queries)) if corpus is None else None,
+        labels=classes,
+    )
 
 
 def _membership(classes: Indices, class_count: int) -> csr_array:
@@ -179,14 +184,15 @@ def from_judgements(
     grades = csr_array((values, (rows, columns)), shape=(len(queries), len(corpus)))
     grades.eliminate_zeros()
 
-    own_columns = [
-        column_of[key] if query in corpus.get(key, "") else -1 for key, query in queries.items()
-    ]
-    own_documents = np.array(own_columns, dtype=np.int64)
+    own_documents = np.full(len(queries), -1)  # (Q,)
+    for row, (key, query) in enumerate(queries.items()):
+        if query in corpus.get(key, ""):
+            own_documents[row] = column_of[key]
+    has_own_documents = bool((own_documents >= 0).any())
     return RetrievalSet(
         name,
-        list(queries.values()),
-        list(corpus.values()),
-        grades,
-        own_documents if (own_documents >= 0).any() else None,
+        queries=list(queries.values()),
+        corpus=list(corpus.values()),
+        grades=grades,
+        own_documents=own_documents if has_own_documents else None,
     )

@@ -66,24 +66,47 @@ class _Split(NamedTuple):
 
 _SPLIT = {
     "SST2": _Split(
-        {"train": ("SST/binary/sentiment-train", 67349), "dev": ("SST/binary/sentiment-dev", 872),
-         "test": ("SST/binary/sentiment-test", 1821)},
-        ["0", "1"], label=1, sentences=[0], separator="\t",
+        {
+            "train": ("SST/binary/sentiment-train", 67349),
+            "dev": ("SST/binary/sentiment-dev", 872),
+            "test": ("SST/binary/sentiment-test", 1821),
+        },
+        ["0", "1"],
+        label=1,
+        sentences=[0],
+        separator="\t",
     ),
     "SST5": _Split(
-        {"train": ("SST/fine/sentiment-train", 8544), "dev": ("SST/fine/sentiment-dev", 1101),
-         "test": ("SST/fine/sentiment-test", 2210)},
-        [*"01234"], label=0, sentences=[1], separator=" ",
+        {
+            "train": ("SST/fine/sentiment-train", 8544),
+            "dev": ("SST/fine/sentiment-dev", 1101),
+            "test": ("SST/fine/sentiment-test", 2210),
+        },
+        [*"01234"],
+        label=0,
+        sentences=[1],
+        separator=" ",
     ),
     "TREC": _Split(  # NUM:dist How far is it …
         {"train": ("TREC/train_5500.label", 5452), "test": ("TREC/TREC_10.label", 500)},
-        ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"], label=0, sentences=[1], separator=" ", encoding="latin-1",
+        ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"],
+        label=0,
+        sentences=[1],
+        separator=" ",
+        encoding="latin-1",
     ),
     "MRPC": _Split(  # class, two identifiers, two sentences
-        {"train": ("MRPC/msr_paraphrase_train.txt", 4076), "test": ("MRPC/msr_paraphrase_test.txt", 1725)},
-        ["0", "1"], label=0, sentences=[3, 4], separator="\t", header=1,
+        {
+            "train": ("MRPC/msr_paraphrase_train.txt", 4076),
+            "test": ("MRPC/msr_paraphrase_test.txt", 1725),
+        },
+        ["0", "1"],
+        label=0,
+        sentences=[3, 4],
+        separator="\t",
+        header=1,
     ),
-}  # fmt: skip
+}
 TRANSFER_TASKS: tuple[str, ...] = (*_BINARY, *_SPLIT)
 CLASSES = dict.fromkeys(_BINARY, 2) | {task: len(split.classes) for task, split in _SPLIT.items()}
 
@@ -130,8 +153,8 @@ def _scored_split(folder: Path, task: str, split: str) -> GradedPairs:
     with downloaded(path):
         lines = counted(lines_of(path)[header_lines:], SPLITS[task][split])
         cells = [line.split("\t") for line in lines]
-        rows = [[row[column] for column in columns] for row in cells]
-        return _pairs(f"{task} {split}", rows)
+        first, second, gold = ([row[column] for row in cells] for column in columns)
+        return _pairs(f"{task} {split}", first, second, [float(score) for score in gold])
 
 
 def _subset(folder: Path, task: str, name: str) -> GradedPairs:
@@ -140,21 +163,27 @@ def _subset(folder: Path, task: str, name: str) -> GradedPairs:
     with downloaded(gold_path):
         gold_lines = lines_of(gold_path)
         scored = [number for number, gold in enumerate(gold_lines) if gold.strip()]
-        counted(scored, SUBSETS[task][name])
+        gold = [float(gold_lines[number]) for number in counted(scored, SUBSETS[task][name])]
 
     path = folder / f"STS.input.{name}.txt"
     with downloaded(path):
         lines = counted(lines_of(path), len(gold_lines))
-        texts = [line.split("\t") for line in lines]
-        rows = [[*texts[number][:2], gold_lines[number]] for number in scored]
-        return _pairs(f"{task} {name}", rows)
+        cells = [lines[number].split("\t") for number in scored]
+        first = [row[0] for row in cells]
+        second = [row[1] for row in cells]
+        return _pairs(f"{task} {name}", first, second, gold)
 
 
-def _pairs(name: str, rows: Sequence[Sequence[str]]) -> GradedPairs:
-    """From rows of two sentences and a score."""
-    first = [_joined(row[0]) for row in rows]
-    second = [_joined(row[1]) for row in rows]
-    return GradedPairs(name, first, second, np.array([float(row[2]) for row in rows]))
+def _pairs(
+    name: str, first: Sequence[str], second: Sequence[str], gold: Sequence[float]
+) -> GradedPairs:
+    """The pairs as SentEval reads them, one space between two words."""
+    return GradedPairs(
+        name,
+        first=[_joined(sentence) for sentence in first],
+        second=[_joined(sentence) for sentence in second],
+        gold=np.array(gold, dtype=np.float64),
+    )
 
 
 def _joined(sentence: str) -> str:
@@ -205,7 +234,5 @@ def _binary(folder: Path, task: str) -> LabelledTexts:
             sentences += [_joined(line) for line in lines]
             labels += [label] * expected
             if task == "SUBJ" and len(set(sentences)) < len(sentences):  # the real one repeats none
-                raise ValueError(
-                    "sentences are repeated, as in a corrupt SUBJ that once circulated"
-                )
+                raise ValueError("sentences are repeated: a corrupt SUBJ, as one once circulated")
     return LabelledTexts(sentences, None, np.array(labels, dtype=np.int64))

@@ -5,13 +5,22 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from isotrope.errors import UserError
 
-# A file, a pandas DataFrame, a datasets.Dataset or DatasetDict, a dictionary of columns, or a list
-# of rows, each of which is a dictionary or a sequence.
-TableLike: TypeAlias = Any
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+    from datasets import Dataset, DatasetDict, IterableDataset
+
+# A file, a table of a library, a dictionary of columns, or a list of rows, each of which is a
+# dictionary or a sequence.
+TableLike: TypeAlias = (
+    "str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]] | Iterable[Sequence[Any]]"
+    " | np.ndarray[Any, Any] | pd.DataFrame | pa.Table | Dataset | DatasetDict | IterableDataset"
+)
 
 IN_MEMORY = "labels"  # the name of a table that is no file
 TEST_SPLIT = "test"
@@ -71,7 +80,7 @@ def _read_file(path: Path) -> JudgedTable:
     return JudgedTable(path.stem, str(path), columns, rows)
 
 
-def _read_split(splits: Mapping[str, TableLike]) -> JudgedTable:
+def _read_split(splits: Mapping[str, Any]) -> JudgedTable:
     """The only split of a DatasetDict, or its test split, which is what benchmarks report."""
     if len(splits) == 1:
         return read_table(next(iter(splits.values())))
@@ -114,9 +123,9 @@ def _numbered(rows: Iterable[Iterable[Any]]) -> list[Row]:
     ]
 
 
-def _column_names(table: TableLike) -> list[Any]:
+def _column_names(table: Any) -> list[Any]:
     """The names of a table's columns; [] for what has none. A DatasetDict has them by split."""
-    names: Any = getattr(table, "column_names", None)
+    names = getattr(table, "column_names", None)
     if names is None:
         names = getattr(table, "columns", ())
     if isinstance(names, Mapping) or callable(names):
@@ -124,14 +133,14 @@ def _column_names(table: TableLike) -> list[Any]:
     return list(names)
 
 
-def _named_rows(table: TableLike, columns: Sequence[Any]) -> Iterator[Iterable[Any]]:
+def _named_rows(table: Any, columns: Sequence[Any]) -> Iterator[Iterable[Any]]:
     """The rows of a DataFrame or a Dataset."""
     if hasattr(table, "itertuples"):  # pandas, where two columns may have one name
         return iter(table.itertuples(index=False, name=None))
     return ([row[name] for name in columns] for row in _dictionaries(table, columns))
 
 
-def _dictionaries(table: TableLike, columns: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+def _dictionaries(table: Any, columns: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
     """The rows of a table as dictionaries: a Dataset's or IterableDataset's are, polars' are not."""
     if hasattr(table, "iter_rows"):
         yield from table.iter_rows(named=True)
