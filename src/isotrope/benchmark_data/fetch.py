@@ -102,7 +102,8 @@ def _fetch_source(
                 wrong = fault(download.path, download.file)
                 if wrong:
                     raise UserError(
-                        f"{download.origin} is not the file expected ({wrong.kind}: {wrong.detail})",
+                        f"{download.origin} is not the file expected "
+                        f"({wrong.kind}: {wrong.detail})",
                         download.remedy,
                         code="unexpected-file",
                     )
@@ -147,7 +148,7 @@ def _from_archives(
 def _from_copies(
     source: DataSource, files: Sequence[File], work: Path, folder: Path, mirror: str | None
 ) -> Iterator[_Download]:
-    """Files from the copies at fixed commits, or from a mirror; each is moved away before the next."""
+    """Files from the copies at fixed commits, or from a mirror, one after the other."""
     remedy = _by_hand(source, folder)
     for file in files:
         url = source.url(file)

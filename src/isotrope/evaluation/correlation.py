@@ -24,7 +24,7 @@ def pearson(x: Vector, y: Vector) -> float:
 
 
 def rank_products(x: Vector, y: Vector) -> Vector:
-    """Products of the ranks of x (N,) and y (N,) in standard units (N,): their mean is `spearman`."""
+    """Products of the ranks of x and y (N,) in standard units (N,): their mean is `spearman`."""
     if _is_constant(x) or _is_constant(y):
         return np.zeros(len(x))
 

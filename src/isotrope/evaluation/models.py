@@ -315,7 +315,7 @@ def _say_of_prompts(
     prompts: Prompts,
     say: Callable[[str], None],
 ) -> None:
-    """Tell of a model's prompts that nothing uses; a search uses those for queries and documents."""
+    """Tell of a model's prompts that nothing uses. A search uses those of queries and documents."""
     are_searches = [evaluation.suite == SEARCH for evaluation in evaluations]
     searches_use_them = any(are_searches) and has_roles(encoder)
     if searches_use_them and all(are_searches):

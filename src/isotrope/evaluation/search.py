@@ -1,7 +1,7 @@
 """Exact search, in blocks: what queries find, and how good that is.
 
 Ties count against the model: among equal scores the least relevant text comes first, so a collapsed
-encoder finds nothing. Queries to which nothing is relevant are left out of means, as trec_eval does.
+encoder finds nothing. Queries without a relevant text are left out of means, as trec_eval does.
 
 Several searches can be fused: words and vectors err in different ways, so their sum often finds
 more than either. Such rankings are good teachers too: a fusion teaches more than one of its parts
@@ -38,7 +38,7 @@ Search: TypeAlias = Callable[[slice], ScoreBlock]  # some queries -> their score
 class RankedGrades(NamedTuple):
     """The grades that Q queries found, and those that they could have found, best place first."""
 
-    found: Vector  # (Q, K)
+    grades: Vector  # (Q, K)
     ideal: Vector  # (Q, K)
     relevant: Indices  # (Q,) texts with a grade above 0 in the whole corpus
 
@@ -90,7 +90,7 @@ def rank_search(
         blocks.append(_rank_block(scores, grades[rows], depth))
 
     return RankedGrades(
-        np.concatenate([block.found for block in blocks]),
+        np.concatenate([block.grades for block in blocks]),
         np.concatenate([block.ideal for block in blocks]),
         np.concatenate([block.relevant for block in blocks]),
     )
@@ -104,40 +104,41 @@ def _leave_out(scores: ScoreBlock, documents: Indices) -> None:
 
 def _rank_block(scores: ScoreBlock, grades: csr_array, depth: int) -> RankedGrades:
     """`rank_search` for the scores (B, M) of some queries."""
-    grade = torch.from_numpy(grades.toarray())  # (B, M)
+    all_grades = torch.from_numpy(grades.toarray())  # (B, M)
 
     # Below the last decimal, grades order what scores do not: the best come last.
-    tie = 0.1 * 10.0**-DECIMALS / max(1.0, float(grades.max()))
-    order = torch.round(torch.from_numpy(scores), decimals=DECIMALS) - tie * grade
+    tie = 0.1 * 10.0**-DECIMALS / max(1.0, float(all_grades.max()))
+    order = torch.round(torch.from_numpy(scores), decimals=DECIMALS) - tie * all_grades
 
     best = order.topk(depth)
-    found = grade.gather(1, best.indices).masked_fill(best.values.isinf(), 0.0)
-    ideal = grade.topk(depth).values
+    is_left_out = best.values.isinf()
+    best_grades = all_grades.gather(1, best.indices).masked_fill(is_left_out, 0.0)
+    ideal = all_grades.topk(depth).values
     relevant = np.diff(grades.indptr).astype(np.int64)
-    return RankedGrades(found.numpy(), ideal.numpy(), relevant)
+    return RankedGrades(best_grades.numpy(), ideal.numpy(), relevant)
 
 
 def ndcg_at(ranked: RankedGrades, k: int) -> Vector:
     """Discounted gain of the first k places over that of the best order (Q,); 0 if nothing is
     relevant.
     """
-    places = np.arange(1, min(k, ranked.found.shape[1]) + 1)
+    places = np.arange(1, min(k, ranked.grades.shape[1]) + 1)
     discount = 1 / np.log2(places + 1)
-    gained = ranked.found[:, :k] @ discount
+    gained = ranked.grades[:, :k] @ discount
     possible = ranked.ideal[:, :k] @ discount
     return np.divide(gained, possible, out=np.zeros_like(gained), where=possible > 0)
 
 
 def reciprocal_rank(ranked: RankedGrades, k: int) -> Vector:
     """1 / place of the first relevant text (Q,); 0 beyond place k."""
-    hits = ranked.found[:, :k] > 0
+    hits = ranked.grades[:, :k] > 0
     places = 1 + hits.argmax(axis=1)
     return np.where(hits.any(axis=1), 1 / places, 0.0)
 
 
 def recall_at(ranked: RankedGrades, k: int) -> Vector:
     """Share of a query's relevant texts among the first k (Q,); 0 if nothing is relevant."""
-    hits = (ranked.found[:, :k] > 0).sum(axis=1)
+    hits = (ranked.grades[:, :k] > 0).sum(axis=1)
     return np.asarray(hits / np.maximum(ranked.relevant, 1))
 
 

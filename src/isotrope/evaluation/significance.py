@@ -91,7 +91,8 @@ def compare(
     """
     _check_same_tasks(before, after)
     if not any(isinstance(cases, tuple) for cases in before.values()):
-        return compare_documents(before, after, _separate_documents(before))  # type: ignore[arg-type]
+        documents = _separate_documents(before)
+        return compare_documents(before, after, documents)  # type: ignore[arg-type]
 
     differences = []
     per_task = {}

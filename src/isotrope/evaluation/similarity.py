@@ -1,7 +1,7 @@
 """How near two sets of vectors are, by the similarity that a model was made for.
 
-A model says it as ``similarity_fn_name``, as sentence-transformers has it: the cosine (the default),
-the dot product, or a distance, whose negative is the similarity.
+A model says it as ``similarity_fn_name``, as sentence-transformers has it: the cosine (which is the
+default), the dot product, or a distance, whose negative is the similarity.
 """
 
 from typing import Literal
@@ -16,7 +16,7 @@ from isotrope.types import Matrix, Vector
 
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 
-# Similarities that agree to so many decimals are ties: those of equal texts differ by rounding only.
+# Similarities that agree to so many decimals are ties: equal texts differ by rounding only.
 DECIMALS = 12
 
 
@@ -56,7 +56,7 @@ def row_similarities(a: Vectors, b: Vectors, similarity: Similarity = "cosine") 
 
 
 def _row_products(a: Vectors, b: Vectors) -> Vectors:
-    """Dot products (N,) of the rows of a (N, D) and b (N, D), each by BLAS, as ``np.dot`` gives it."""
+    """Dot products (N,) of the rows of a (N, D) and b (N, D), each as ``np.dot`` gives it."""
     return np.asarray(np.matmul(a[:, None, :], b[:, :, None])[:, 0, 0])
 
 

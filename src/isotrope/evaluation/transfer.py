@@ -1,12 +1,12 @@
 """Transfer by SentEval's protocol: how well a linear classifier on frozen sentence vectors does
 eight tasks.
 
-- MR, CR, SUBJ, MPQA: nested stratified k-fold. In each outer fold, an inner k-fold chooses the L2 penalty. Then a
-  classifier with this penalty is trained on the training part of the fold. A random 5 % of that
-part is the dev set.
+- MR, CR, SUBJ, MPQA: nested stratified k-fold. In each outer fold, an inner k-fold chooses the L2
+  penalty. Then a classifier with this penalty is trained on the training part of the fold. A random
+  5 % of that part is the dev set.
 - TREC, MRPC: the same, where the given training and test sets are the only outer fold.
-- SST2, SST5: the given dev set chooses the penalty. SentEval trains that classifier again from the same seed, which
-  gives the same classifier. So we test the first one.
+- SST2, SST5: the given dev set chooses the penalty. SentEval trains that classifier again from the
+  same seed, which gives the same classifier. So we test the first one.
 
 Samples are sorted by number of words and class before they are cut into folds. Accuracies are
 rounded to two decimals of percent before they are compared. The first of equal penalties wins.

@@ -38,7 +38,7 @@ class _Record(BaseModel):
 
 
 class Data(_Record):
-    """The text of a step: its name, its size after cleaning, how much of it was used, its checksum."""
+    """The text of a step: its name, its size after cleaning, how much was used, its checksum."""
 
     name: str
     rows: int
@@ -100,7 +100,7 @@ class Card(_Record):
         return self.model_copy(update=now).describing(model)
 
     def describing(self, model: SentenceTransformer, documents_stay: bool = False) -> "Card":
-        """The card with what can be seen of the model itself; see `Switch` for ``documents_stay``."""
+        """The card with what the model itself shows; see `Switch` for ``documents_stay``."""
         longest = model.max_seq_length
         seen = {
             "width": model.get_embedding_dimension(),
@@ -194,7 +194,10 @@ def _limits(card: Card) -> Iterable[str]:
         yield f"It reads the first {card.max_length:,} tokens of a text. The rest is cut off."
     yield from dict.fromkeys(limit for step in card.steps for limit in step.limits)
     if card.verdict:
-        yield "It was judged on the pairs above only. On other tasks and texts it may be better or worse."
+        yield (
+            "It was judged on the pairs above only. On other tasks and texts it may be better or "
+            "worse."
+        )
     languages = card.base.about.get("language")
     if languages is None:
         languages = "not known"

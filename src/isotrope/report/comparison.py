@@ -1,4 +1,4 @@
-"""Before and after, in points: for runs, compared models, students, and the verdict of any command."""
+"""Before and after, in points: runs, compared models, students, and the verdict of any command."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +11,8 @@ SHORT_NAMES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 # the columns beside the names
 COMPARED = ("before", "after", "change", "95 % interval", "p", "verdict")
 SPEARMAN = (
-    "Spearman × 100: how well the order of the pairs by cosine agrees with their order by score. 100 is the same "
-    "order, 0 is chance."
+    "Spearman × 100: how well the order of the pairs by cosine agrees with their order by score. "
+    "100 is the same order, 0 is chance."
 )
 WORDS = {"not significant": "no difference found"}  # of a paired test -> as a verdict says it
 
@@ -62,7 +62,7 @@ def with_average(comparison: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def of_run(comparison: Mapping[str, Any]) -> Table:
-    """The comparison in a run's ``result.json``: one row for each task, and the average of several."""
+    """The comparison in a run's ``result.json``: a row for each task, and their average."""
     return before_after(
         "Spearman × 100 on the same pairs", with_average(comparison), notes=[SPEARMAN]
     )

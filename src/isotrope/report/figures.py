@@ -95,7 +95,7 @@ def dev_scores(curves: Mapping[str, Curve], kept: int | None) -> Figure:
 def space_path(
     steps: Sequence[int], alignment: Sequence[float], uniformity: Sequence[float], kept: int | None
 ) -> Figure:
-    """Alignment against uniformity: one point for each evaluation, joined in the order of training."""
+    """Alignment against uniformity: a point for each evaluation, in the order of training."""
     figure, axes = new_figure()
     axes.plot(uniformity, alignment, color=BEFORE, lw=1)
     axes.plot(uniformity, alignment, "o", color=AFTER, ls="none")

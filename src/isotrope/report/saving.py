@@ -33,7 +33,7 @@ def save_model(model: SentenceTransformer, folder: Path, card: Card) -> None:
 
 
 def save_role(model: SentenceTransformer, folder: Path, role: Role, card: Card) -> None:
-    """Write a plain model whose ``encode`` reads queries, or documents, as the given one reads them.
+    """Write a plain model whose ``encode`` reads queries, or documents, as the given one does.
 
     Raises:
         UserError: ``folder`` holds something that is not ours.

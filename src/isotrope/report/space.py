@@ -31,8 +31,9 @@ SIDE = 192  # of a map
 TITLE_HEIGHT = 24  # above a map
 LINE_HEIGHT = 20  # of its legend
 MAP_CAPTION = (
-    "Each point is one of {count} texts, and near points have similar vectors (t-SNE, cosine). Texts of one colour "
-    "share words, which no model decided: below are the words that mark each colour."
+    "Each point is one of {count} texts, and near points have similar vectors (t-SNE, cosine). "
+    "Texts of one colour share words, which no model decided: below are the words that mark each "
+    "colour."
 )
 
 

@@ -37,7 +37,7 @@ _TEX = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text under a title. A text of several lines keeps them in HTML and on the terminal."""
+    """Rows of text under a title. Texts of several lines keep them in HTML and on the terminal."""
 
     title: str
     header: Sequence[str]  # one name a column; all empty: the table is shown without a header

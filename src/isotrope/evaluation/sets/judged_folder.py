@@ -2,11 +2,13 @@
 BEIR.
 
     TREC    corpus.tsv, queries.tsv (id, tab, text); qrels.txt (query, 0, text, grade)
-    BEIR    corpus.jsonl, queries.jsonl (_id, text, perhaps title); qrels/test.tsv (query, text, grade)
+    BEIR    corpus.jsonl, queries.jsonl (_id, text, perhaps title);
+            qrels/test.tsv (query, text, grade)
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet, from_judgements
@@ -137,7 +139,7 @@ def _check_columns(row: Row, counts: Sequence[int]) -> None:
         )
 
 
-def from_dictionaries(name: str, searches: Mapping[str, Mapping[str, object]]) -> RetrievalSet:
+def from_dictionaries(name: str, searches: Mapping[str, Mapping[str, Any]]) -> RetrievalSet:
     """The searches of three dictionaries, as BEIR's loader and sentence-transformers'
     InformationRetrievalEvaluator have them: "queries" (id -> text), "corpus" (id -> text, or title
     and text), and "qrels" or "relevant_docs" (query -> text -> grade, or query -> its texts).
@@ -148,7 +150,7 @@ def from_dictionaries(name: str, searches: Mapping[str, Mapping[str, object]]) -
 
     judged: Judgements = {}
     for query, texts in qrels.items():
-        grades = texts if isinstance(texts, Mapping) else dict.fromkeys(texts, 1)  # type: ignore[call-overload]
+        grades = dict(texts) if isinstance(texts, Mapping) else dict.fromkeys(texts, 1)
         for text, grade in grades.items():
             row = Row(f"{name}: the judgement of {query!r}", [])
             _check_known(row, "query", str(query), queries, name)

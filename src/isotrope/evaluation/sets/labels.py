@@ -4,10 +4,10 @@
     triples                     a question, its answer, and a text that is no answer
     texts and their classes     text, label
     questions and their answers question, answer
-    a folder                    corpus, queries and judgements (qrels), in the layout of TREC or BEIR
+    a folder                    corpus, queries, judgements (qrels), in the layout of TREC or BEIR
 
 A table is a file (.tsv, .csv, .jsonl), a pandas DataFrame, a `datasets.Dataset`, a dictionary of
-columns or a list of rows. What is read how is in docs/labels.md, and what was decided is said in one
+columns or a list of rows. docs/labels.md says what is read how. What was decided is said in one
 line and kept in the labels (``read_as``).
 """
 

@@ -172,8 +172,8 @@ def from_judgements(
     others are 0.
 
     A text with the id of a query that holds its words is this query, and is left out of what it
-    finds, as in BEIR and mteb. The words are compared because some collections, such as CACM, number
-    queries and documents independently.
+    finds, as in BEIR and mteb. The words are compared because some collections, such as CACM,
+    number queries and documents independently.
     """
     row_of = {key: row for row, key in enumerate(queries)}
     column_of = {key: column for column, key in enumerate(corpus)}

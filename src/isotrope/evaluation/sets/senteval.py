@@ -26,12 +26,22 @@ from isotrope.evaluation.sets.graded_pairs import GradedPairs
 
 # Scored pairs of each subset, in SentEval's order: 3108, 1500, 3750, 3000 and 1186 in all.
 SUBSETS: dict[str, dict[str, int]] = {
-    "STS12": {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399},
+    "STS12": {
+        "MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750,
+        "surprise.SMTnews": 399,
+    },
     "STS13": {"FNWN": 189, "headlines": 750, "OnWN": 561},
-    "STS14": {"deft-forum": 450, "deft-news": 300, "headlines": 750, "images": 750, "OnWN": 750, "tweet-news": 750},
-    "STS15": {"answers-forums": 375, "answers-students": 750, "belief": 375, "headlines": 750, "images": 750},
+    "STS14": {
+        "deft-forum": 450, "deft-news": 300, "headlines": 750, "images": 750, "OnWN": 750,
+        "tweet-news": 750,
+    },
+    "STS15": {
+        "answers-forums": 375, "answers-students": 750, "belief": 375, "headlines": 750,
+        "images": 750,
+    },
     "STS16": {
-        "answer-answer": 254, "headlines": 249, "plagiarism": 230, "postediting": 244, "question-question": 209,
+        "answer-answer": 254, "headlines": 249, "plagiarism": 230, "postediting": 244,
+        "question-question": 209,
     },
 }  # fmt: skip
 SPLITS: dict[str, dict[str, int]] = {
@@ -158,7 +168,7 @@ def _scored_split(folder: Path, task: str, split: str) -> GradedPairs:
 
 
 def _subset(folder: Path, task: str, name: str) -> GradedPairs:
-    """The n-th gold line belongs to the n-th pair; a blank gold line is a pair that nobody scored."""
+    """The n-th gold line belongs to the n-th pair; a blank one is a pair that nobody scored."""
     gold_path = folder / f"STS.gs.{name}.txt"
     with downloaded(gold_path):
         gold_lines = lines_of(gold_path)

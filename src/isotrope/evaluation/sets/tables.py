@@ -141,8 +141,8 @@ def _named_rows(table: Any, columns: Sequence[Any]) -> Iterator[Iterable[Any]]:
 
 
 def _dictionaries(table: Any, columns: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
-    """The rows of a table as dictionaries: a Dataset's or IterableDataset's are, polars' are not."""
-    if hasattr(table, "iter_rows"):
+    """The rows of a table as dictionaries, as those of a Dataset or an IterableDataset are."""
+    if hasattr(table, "iter_rows"):  # polars
         yield from table.iter_rows(named=True)
     elif hasattr(table, "to_pylist"):  # pyarrow
         yield from table.to_pylist()
