@@ -138,15 +138,19 @@ def _select(table: JudgedTable, roles: Mapping[str, str]) -> _Selection:
     if kind is None and is_line:
         kind = _kind_of_last_name(names, data)
         if kind:
-            return _Selection(list(range(len(header))), header, kind, data)
+            return _all_columns(header, kind, data)
     if kind:
         places = _places_of(kind, names)
         return _Selection(places, [header[index] for index in places], kind, data)
 
     if is_line:
         columns = [f"column {number}" for number in range(1, len(header) + 1)]
-        return _Selection(list(range(len(header))), columns, None, table.rows)
-    return _Selection(list(range(len(header))), header, None, data)
+        return _all_columns(columns, None, table.rows)
+    return _all_columns(header, None, data)
+
+
+def _all_columns(columns: Sequence[str], kind: Kind | None, rows: list[Row]) -> _Selection:
+    return _Selection(list(range(len(columns))), list(columns), kind, rows)
 
 
 def _name_columns(
@@ -154,7 +158,7 @@ def _name_columns(
 ) -> _Selection:
     """All columns of a table without these names, which become its names from left to right."""
     if len(roles) == len(header):
-        all_columns = _Selection(list(range(len(header))), list(roles), None, table.rows)
+        all_columns = _all_columns(list(roles), None, table.rows)
         selection = _in_order(all_columns, list(roles.values()))
         if selection.kind:
             return selection
@@ -173,9 +177,12 @@ def _in_order(selection: _Selection, roles: Sequence[str]) -> _Selection:
     for kind, pattern in PATTERNS.items():
         order = _places_of(kind, lowered)
         if order and len(pattern) == len(lowered):
-            places = [selection.places[index] for index in order]
-            columns = [selection.columns[index] for index in order]
-            return _Selection(places, columns, kind, selection.rows)
+            return _Selection(
+                places=[selection.places[index] for index in order],
+                columns=[selection.columns[index] for index in order],
+                kind=kind,
+                rows=selection.rows,
+            )
     return selection
 
 
