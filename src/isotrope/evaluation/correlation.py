@@ -1,4 +1,4 @@
-"""Correlations that are 0, not NaN, where one of the two sides is constant."""
+"""Correlations that are 0, not NaN, if one of the two sides is constant."""
 
 import numpy as np
 from scipy.stats import rankdata

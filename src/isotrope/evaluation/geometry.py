@@ -152,7 +152,7 @@ def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
 
 
 def gold_scale(gold: Vector) -> tuple[float, float]:
-    """The scale that scores (N,) seem to be on: 0–1, 0–5, or from the lowest (0 where none is
+    """The scale that scores (N,) seem to be on: 0–1, 0–5, or from the lowest (0 if none is
     below) to the highest.
     """
     low = min(0.0, float(gold.min()))
@@ -213,7 +213,7 @@ def effective_rank(shares: Vector) -> float:
 
 
 def iso_score(rows: npt.ArrayLike) -> float:
-    """IsoScore of rows (N, D): 0 where they are equal or vary along one direction, 1 where equally
+    """IsoScore of rows (N, D): 0 if they are equal or vary along one direction, 1 if equally
     along all D.
 
     Rudman et al., Findings of ACL 2022, https://aclanthology.org/2022.findings-acl.262, Algorithm

@@ -43,7 +43,7 @@ class MtebEncoder(AbsEncoder):
         prompt_type: PromptType | None = None,
         **_: Any,
     ) -> Vectors:
-        """Batches of texts → vectors (n, D); UserError where the encoder's output is not (n, D) or
+        """Batches of texts → vectors (n, D); UserError if the encoder's output is not (n, D) or
         not finite.
         """
         role = None if prompt_type is None else prompt_type.value

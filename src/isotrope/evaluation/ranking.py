@@ -37,7 +37,7 @@ RANKING_SETTINGS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class RankingChoices:
-    """What Appendix G leaves open. The defaults read it literally, and are ours where it says
+    """What Appendix G leaves open. The defaults read it literally, and are ours if it says
     nothing.
 
     A sentence that was scored against the query several times (STS12 repeats many pairs) stays so
@@ -67,7 +67,7 @@ def rank_sets(
     the "pairs" in them and of lists with equal scores ("constant"), and the "choices". "per_list"
     has both measures of each list, in the same order for every model.
 
-    Raises UserError where a set has no list with an order, or a score is negative.
+    Raises UserError if a set has no list with an order, or a score is negative.
     """
     lists = {name: lists_to_rank(name, pairs, choices) for name, pairs in sets.items()}
     texts: list[str] = []
@@ -172,7 +172,7 @@ def _mean_scores(scores: Sequence[tuple[str, float]]) -> list[tuple[str, float]]
 
 
 def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
-    """Kendall's rank correlation of scores (n,) with gold (n,); 0 where one of them is constant.
+    """Kendall's rank correlation of scores (n,) with gold (n,); 0 if one of them is constant.
 
     tau-a is the surplus of concordant over discordant pairs, (C − D) / (n (n − 1) / 2). See scipy
     for tau-b and tau-c.
@@ -189,7 +189,7 @@ def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
 
 def ndcg_of(scores: Vector, gold: Vector, gain: Gain = "linear", at: int | None = None) -> float:
     """Normalised discounted cumulative gain of the order of scores (n,), gold (n,) at least 0; 0
-    where no gain exists.
+    if no gain exists.
 
     DCG = Σ gain_r / log₂(r + 1) over the places r = 1 … n (or `at`), divided by that of the best
     order. Sentences of equal score share the mean of their gains: the expectation over the orders

@@ -10,7 +10,7 @@ are of two kinds:
 
 Each is two-sided at 5 %, so it falsely says *better* about once in forty. With fewer cases than
 `FEWEST_DOCUMENTS` or `FEWEST_PAIRS`, nothing is tested. For means, ten cases of which six change
-hold the level, where the bootstrap of before was wrong in 7 to 21 of 100 simulated comparisons of
+hold the level. The bootstrap of version 0.1 was wrong in 7 to 21 of 100 simulated comparisons of
 2 to 30 queries. Of graded pairs, a few dozen say little, and grades of yes or no may be wrong in 7
 of 100 (docs/results/few-labels/table.md).
 
@@ -366,7 +366,7 @@ def _times_drawn(picks: Indices) -> Matrix:
 
 
 def _scores(cases: Cases, times: Matrix) -> Vector:
-    """The score where case i occurs ``times[i, r]`` times in resample r: (N, R) → (R,); 0 where it
+    """The score where case i occurs ``times[i, r]`` times in resample r: (N, R) → (R,); 0 if it
     is undefined.
     """
     if not isinstance(cases, tuple):

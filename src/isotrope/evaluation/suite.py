@@ -43,7 +43,7 @@ TaskData = Mapping[str, Any]  # task -> what it asks, as a suite reads it
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number of a task that tables show: its title there, where it stands in a result, what it is
+    """A number of a task that tables show: its title there, its key in a result, what it is
     multiplied by.
     """
 
@@ -83,7 +83,7 @@ class Suite:
     read: Callable[[str | Path | None, str, str], Any]
     judge: Callable[[Encoder, TaskData, str], dict[str, Any]]
     measures: tuple[Measure, ...]  # the first is the one that papers compare
-    averaged: tuple[str, ...] = ()  # their average is taken over these tasks, where all are there
+    averaged: tuple[str, ...] = ()  # their average is taken over these tasks, if all are there
     # of the data folder, that hold what is read
     folders: tuple[str, ...] = ("senteval", "downstream")
     cases: CaseKind | None = None  # that a paired test compares

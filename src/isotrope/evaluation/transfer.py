@@ -4,7 +4,7 @@ eight tasks.
 - MR, CR, SUBJ, MPQA: nested stratified k-fold. In each outer fold, an inner k-fold chooses the L2
   penalty. Then a classifier with this penalty is trained on the training part of the fold. A random
   5 % of that part is the dev set.
-- TREC, MRPC: the same, where the given training and test sets are the only outer fold.
+- TREC, MRPC: the same, but the given training and test sets are the only outer fold.
 - SST2, SST5: the given dev set chooses the penalty. SentEval trains that classifier again from the
   same seed, which gives the same classifier. So we test the first one.
 
@@ -47,7 +47,7 @@ from isotrope.types import Encoder, Matrix
 SEED = 1111  # SentEval's
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)  # weight decay of the optimizer
 MAX_EPOCH = 200
-HOLDOUT = 0.05  # share of a training set that is its dev set where none is given
+HOLDOUT = 0.05  # share of a training set that is its dev set if none is given
 
 Indices = npt.NDArray[np.int64]
 

@@ -40,7 +40,7 @@ class Outcome:
         self._page = page
 
     def __repr__(self) -> str:
-        """As a notebook shows it: the verdict, and where the work lies."""
+        """As a notebook shows it: the verdict, and the folder of the work."""
         return f"{type(self).__name__} in {self.folder}\n{self.verdict}"
 
     @cached_property

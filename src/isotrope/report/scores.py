@@ -36,7 +36,7 @@ def all_tables(
     """The results of `isotrope.evaluation.models.evaluate_models`, model -> suite -> task ->
     result, as tables.
 
-    With ``compare``, each model is also tested against the first; UserError where they were judged
+    With ``compare``, each model is also tested against the first; UserError if they were judged
     on different cases. With ``intervals``, there are also 95 % intervals of Spearman's
     correlations.
     """

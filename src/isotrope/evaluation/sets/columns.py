@@ -1,6 +1,6 @@
 """What the columns of a table of labels are: decided by their names, or else by what is in them.
 
-A name decides if it is in `PATTERNS`. Content decides where it can have one meaning only; a table
+A name decides if it is in `PATTERNS`. Content decides if it can have one meaning only; a table
 that could be two things is refused, with both readings and the option that chooses one.
 """
 

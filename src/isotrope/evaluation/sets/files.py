@@ -1,4 +1,4 @@
-"""Files of known data sets: where they lie, and one clear line for one that is missing or not as it
+"""Files of known data sets: where they are, and one clear line for one that is missing or not as it
 was published.
 """
 

@@ -126,7 +126,7 @@ class LabelledTexts:
     """N sentences, or sentence pairs, each with its class 0 … K − 1."""
 
     first: list[str]  # (N,)
-    second: list[str] | None  # (N,) where the task is about pairs
+    second: list[str] | None  # (N,) if the task is about pairs
     labels: npt.NDArray[np.int64]  # (N,)
 
 
@@ -137,7 +137,7 @@ def load_sts(
     STSBenchmark, SICKRelatedness.
 
     `data` is the folder that holds `senteval/`, or SentEval's own, which holds `downstream/`; None:
-    the one that ISOTROPE_DATA names. `splits` says which of train, dev and test to read where a
+    the one that ISOTROPE_DATA names. `splits` says which of train, dev and test to read if a
     task has them.
 
     Raises UserError for a file that is missing or not as it was published.
