@@ -125,7 +125,7 @@ def _numbered(rows: Iterable[Iterable[Any]]) -> list[Row]:
 
 def _column_names(table: Any) -> list[Any]:
     """The names of a table's columns; [] for what has none. A DatasetDict has them by split."""
-    names = getattr(table, "column_names", None)
+    names: Any = getattr(table, "column_names", None)
     if names is None:
         names = getattr(table, "columns", ())
     if isinstance(names, Mapping) or callable(names):
