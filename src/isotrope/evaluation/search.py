@@ -126,7 +126,9 @@ def ndcg_at(ranked: RankedGrades, k: int) -> Vector:
     discount = 1 / np.log2(places + 1)
     gained = ranked.grades[:, :k] @ discount
     possible = ranked.ideal[:, :k] @ discount
-    return np.divide(gained, possible, out=np.zeros_like(gained), where=possible > 0)
+    shares = np.zeros(len(gained))
+    np.divide(gained, possible, out=shares, where=possible > 0)
+    return shares
 
 
 def reciprocal_rank(ranked: RankedGrades, k: int) -> Vector:

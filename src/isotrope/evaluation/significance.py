@@ -382,7 +382,7 @@ def _scores(cases: Cases, times: Matrix) -> Vector:
         cosine_ranks.ranks[cosine_ranks.level_of],
     )
     deviations = np.sqrt(gold_ranks.square_sums * cosine_ranks.square_sums)
-    correlations = np.zeros_like(covariance)
+    correlations = np.zeros(len(deviations))
     np.divide(covariance, deviations, out=correlations, where=deviations > 0)
     return correlations
 

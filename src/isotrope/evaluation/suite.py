@@ -234,7 +234,8 @@ def run(
         check_takes([suite], labels, tasks)
     opened = open_encoder(str(encoder)) if isinstance(encoder, str | Path) else encoder
     if labels is None:
-        task_data: TaskData = {task: SUITES[suite].read(data, task, setting) for task in chosen}
+        folder = data if isinstance(data, str | Path) else None
+        task_data: TaskData = {task: SUITES[suite].read(folder, task, setting) for task in chosen}
         with _modes_restored(opened):
             return SUITES[suite].judge(opened, task_data, setting)
 
