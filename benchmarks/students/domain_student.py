@@ -16,11 +16,11 @@ from pathlib import Path
 import isotrope
 from benchmarks.paths import RESULTS
 from benchmarks.search.choice import collection, write_documents
-from isotrope.compression.compress import Compression
 from isotrope.encoder.length import limit_length
 from isotrope.encoder.student import student_of
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare_means
+from isotrope.report.outcome import Outcome
 from isotrope.store.files import write_json
 from isotrope.training.processes import environment
 from isotrope.types import Encoder, Vector
@@ -36,7 +36,7 @@ def searched(encoder: Encoder, task: RetrievalSet) -> Vector:
         return task.score(encoder)
 
 
-def trained_student(work: Path, documents: Path) -> Compression:
+def trained_student(work: Path, documents: Path) -> Outcome:
     """The student that reads these documents only."""
     return isotrope.compress(
         TEACHER,
