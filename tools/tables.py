@@ -18,6 +18,7 @@ import papers
 import picture
 import promised
 import speed
+import teachers
 from grid import RESULTS, read
 from scale import scale_checked, scale_costs
 
@@ -92,6 +93,19 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "documents of each collection, one run.": partial(measured.ranking_map, "minilm"),
         "The same for isotrope/small.": partial(measured.ranking_map, "small"),
         "The same for isotrope/tiny.": partial(measured.ranking_map, "tiny"),
+    }),
+    "teachers": ("What a stronger model teaches",
+        "python -m benchmarks.search.teachers CACHE --data DATA --teacher FOLDER", {
+        "MiniLM, with all-mpnet-base-v2 as the teacher: nDCG@10 × 100 by labels, and gains with 95 % intervals. 1,500 "
+        "documents of each collection, queries only, one run.": partial(teachers.searches, "minilm"),
+        "The same for isotrope/small.": partial(teachers.searches, "small"),
+        "MiniLM: gains of maps, alone / with 0.3 BM25 in the search. The first learns from 0.5 teacher + 0.5 BM25; the "
+        "others change one thing.": partial(teachers.settings, "minilm"),
+        "isotrope/small, in the same way.": partial(teachers.settings, "small"),
+        "Gates, by the tasks from held-out documents: whether the teacher, or the fused list, finds more than the "
+        "student.": teachers.gates,
+        "How often each gate is right, over all maps with a teacher: open where labels show a gain, closed where they "
+        "do not.": teachers.counted_gates,
     }),
     "false-better": ("False *better*, and power", "python -m benchmarks.search.false_better", {
         "Races of 36 candidates without any true gain: how many end with *better*. 2,000 races a row.":
