@@ -60,7 +60,15 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path) -> Bench:
+def bench(
+    tmp_path: Path,
+    tiny_model: Path,
+    corpus_file: Path,
+    pairs_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Bench:
+    # test_journeys waits for one
+    monkeypatch.setattr("isotrope.cli.show.draw_report", lambda folder: None)
     return Bench(tmp_path, tiny_model, corpus_file, pairs_file)
 
 

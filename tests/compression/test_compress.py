@@ -139,11 +139,11 @@ def test_a_finished_run_is_only_read(trained: Compression, teacher: Path, texts:
 def test_objects_give_what_files_give(teacher: Path, texts: Path, tmp_path: Path) -> None:
     """A loaded teacher and a list of texts, with no folder named."""
     lines = texts.read_text(encoding="utf-8").splitlines()
-    first = small(teacher, texts, tmp_path / "run", "layers:1")
+    first = small(teacher, texts, tmp_path / "run", "static")
     second = compress(
         SentenceTransformer(str(teacher), device="cpu"),
         lines,
-        student="layers:1",
+        student="static",
         overrides=SMALL,
         console=Console(quiet=True),
     )
@@ -225,11 +225,11 @@ def test_a_measuring_that_was_killed_is_done_by_the_next_call(
     with monkeypatch.context() as during:
         during.setattr(module, "measure_costs", killed)
         with pytest.raises(KeyboardInterrupt):
-            small(teacher, texts, tmp_path / "run", "layers:1", **given)
+            small(teacher, texts, tmp_path / "run", "static", **given)
     assert "compression" not in RunFolder(tmp_path / "run").result
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert "Is it better than model?" in card
-    run = small(teacher, texts, tmp_path / "run", "layers:1", **given)
+    run = small(teacher, texts, tmp_path / "run", "static", **given)
     assert run.record["compression"]["kept"] > 0
 
 
