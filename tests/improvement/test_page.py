@@ -114,6 +114,14 @@ def test_bm25_is_advised_if_the_search_is_better_with_it() -> None:
     assert "isotrope search INDEX --hybrid 0.3" in line
 
 
+def test_a_better_search_comes_before_a_kept_model() -> None:
+    advice = "Keep the model and add 0.2 BM25: +3.2 points on tasks made from your documents"
+    verdict = replace(race_result().verdict, advice=advice)
+    lines = advice_lines(race_result("keep", search=BestSearch("keep", 0.2, verdict)))
+    assert advice in lines[0]
+    assert lines[1].startswith("Keep your model")
+
+
 @pytest.mark.parametrize(("word", "share"), [("no difference found", 0.3), ("better", 0.0)])
 def test_bm25_is_not_advised_otherwise(word: str, share: float) -> None:
     assert len(searching(word, share)) == 1

@@ -68,6 +68,7 @@ from isotrope.text.permutation import evenly
 from isotrope.training.processes import environment
 
 KIND = "improvement"
+CHOOSING, JUDGING = "to choose", "to judge"  # what tasks are for, in lines on them
 UNKNOWN_IN = 1500  # documents that are looked through for unknown words
 
 
@@ -281,8 +282,8 @@ class _Improving:
         """The race of a plan, and the tasks that judge its choice."""
         split = self.material.split(plan)
         choosing, judging = self.material.task_sets(plan, split)
-        for line in (*choosing.notes, *judging.notes):
-            self.console.print(line)
+        self.console.print(choosing.line(CHOOSING))
+        self.console.print(judging.line(JUDGING))
         folder = self.job.folder
         fitting_set = fitting_set_of(self.material, split, plan, self.models.query_model, folder)
         race = Race(
@@ -383,7 +384,7 @@ class _Improving:
             bm25_shares=best_shares(race.hybrids, race.scores, race.hybrids),
             seconds=race.clock.spent,
             left_out=race.notes.left_out,
-            notes=[*race.task_set.notes, *judge.task_set.notes],
+            notes=[race.task_set.line(CHOOSING), judge.task_set.line(JUDGING)],
             documents=len(self.material.documents),
             fitting=race.trainers[""].trained_on,
             table={name: task_means(scores) for name, scores in race.scores.items()},

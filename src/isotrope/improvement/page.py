@@ -147,18 +147,19 @@ def _why(result: RaceResult) -> str:
 
 
 def advice_lines(result: RaceResult) -> list[str]:
-    """What to do with the model, and with the search."""
-    lines = [what_to_do(result)]
+    """What to do with the model, and with the search; what is to be changed comes first."""
+    model_advice = what_to_do(result)
     search = result.search
     if search is None or search.verdict.word != "better" or not search.bm25_share:
-        return lines
+        return [model_advice]
     low, high = search.verdict.low or 0.0, search.verdict.high or 0.0
-    command = f"isotrope search INDEX --hybrid {search.bm25_share:g}"
-    lines.append(
+    search_advice = (
         f"The best search: {search.verdict.advice} ({signed(low)} … {signed(high)}), against your "
-        f"model alone: {command}."
+        f"model alone (isotrope search INDEX --hybrid {search.bm25_share:g})."
     )
-    return lines
+    if result.is_better:
+        return [model_advice, search_advice]
+    return [search_advice, model_advice]
 
 
 def teacher_lines(result: RaceResult) -> list[str]:
@@ -183,7 +184,10 @@ def teacher_lines(result: RaceResult) -> list[str]:
 
 def question_lines(result: RaceResult) -> list[str]:
     """What was asked and done, and what the choice changes on general English."""
-    within = f" within {result.minutes:g} minutes" if result.minutes else ""
+    within = ""
+    if result.minutes:
+        unit = "minute" if result.minutes == 1 else "minutes"
+        within = f" within {result.minutes:g} {unit}"
     lines = [
         f"Asked: is another model better than {result.model} for these {result.documents:,} "
         f"documents{within}? Done: {_counted(len(result.gains))} compared with it in "

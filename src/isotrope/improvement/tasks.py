@@ -52,6 +52,10 @@ class TaskSet:
         """Words that are read to score one model."""
         return count_words(text for task in self.tasks for text in task.texts)
 
+    def line(self, use: str) -> str:
+        """All notes in one line, after what the tasks are for."""
+        return f"{use}: {'; '.join(self.notes)}"
+
     def search_by_words(self) -> dict[str, Search]:
         """Task -> BM25's search of its corpus."""
         searches = {}
