@@ -1,11 +1,13 @@
-"""The tables of promised and true gains: benchmarks/search/promised.py."""
+"""The tables of whole searches: promised and true gains (benchmarks/search/promised.py), and what
+was chosen (benchmarks/search/choice.py --search).
+"""
 
 import json
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
-from grid import RESULTS, grid, signed
+from grid import ARROW, RESULTS, grid, points, signed
 
 COLLECTIONS = ("SciFact", "CACM", "NPL", "Banking77", "StackOverflow", "TREC", "SUBJ", "MR")
 UNTITLED = ("SciFact without titles", "CACM without titles")
@@ -113,3 +115,35 @@ def variants() -> str:
         rows.append(row)
     header = ["", "mean error, chosen on", "without signs", "mean error, others", "without signs"]
     return grid(header, rows)
+
+
+POLICIES = ("model and BM25", "new model", "new model and BM25", "chosen")
+
+
+def chosen_searches(model: str) -> str:
+    """What `improve` chose as the best search of each collection, beside its parts, by labels."""
+    rows = []
+    gains: dict[str, list[float]] = {policy: [] for policy in POLICIES}
+    for name in COLLECTIONS:
+        file = RESULTS / "choice" / "search" / f"{model}-{name.lower()}.json"
+        if not file.is_file():
+            continue
+        searches = json.loads(file.read_text(encoding="utf-8"))["searches"]
+        row = [name, points(searches["model"]["before"])]
+        for policy in POLICIES:
+            row.append(_searched(searches[policy]))
+            gains[policy].append(100 * searches[policy]["difference"])
+        rows.append(row)
+    if not rows:
+        return "Not measured yet."
+    rows.append(["mean", "", *(signed(fmean(gains[policy])) for policy in POLICIES)])
+    return grid(["", "model", *POLICIES], rows)
+
+
+def _searched(search: dict[str, Any]) -> str:
+    """The gain of a search with its interval, and what it is."""
+    gain = signed(100 * search["difference"])
+    low, high = signed(100 * search["low"]), signed(100 * search["high"])
+    share = f" + {search['bm25_share']:g} BM25" if search["bm25_share"] else ""
+    verdict = ARROW[search["verdict"]]
+    return f"{gain} ({low} … {high}){verdict}, {search['candidate']}{share}"

@@ -75,6 +75,10 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
             partial(measured.choices, measured.RANKED),
         "The same races: change of nDCG@10 × 100 by labels.": measured.ranked_policies,
         "Earlier races, in which \"half → half\" judged long documents too.": measured.halves,
+        "Whole searches (`--search`), MiniLM: nDCG@10 × 100 by labels of the given model, and what changes with the "
+        "share of BM25, the best new model, both, and the search that was chosen, with 95 % intervals.":
+            partial(promised.chosen_searches, "minilm"),
+        "The same searches for isotrope/small.": partial(promised.chosen_searches, "small"),
     }),
     "promised": ("Promised and true gains", "python -m benchmarks.search.promised WORK --data DATA", {
         "MiniLM: the share of BM25 that the choosing documents prefer, the gain that the judging documents promise, "

@@ -33,7 +33,7 @@ from isotrope.improvement.tasks import (
     JUDGED_LENGTH,
     TaskSet,
     judge_in_words,
-    queries_and_corpus,
+    task_texts,
 )
 
 # A difference of so many half intervals is found in 80 of 100 cases: (1.96 + 0.84) / 1.96.
@@ -137,7 +137,7 @@ def judge_finalists(
     """
     comparisons = [judge.compare_models() for judge in finalists]
     corrected = correct_for_number(comparisons)
-    better = [place for place, each in enumerate(corrected) if each.verdict == "better"]
+    better = [index for index, comparison in enumerate(corrected) if comparison.verdict == "better"]
     if len(better) == 2:
         first, second = finalists
         difference = Judge(first.task_set, first.after, second.after, second.choice)
@@ -149,7 +149,7 @@ def judge_finalists(
     elif better:
         chosen = better[0]
     else:
-        chosen = min(range(len(finalists)), key=lambda place: -comparisons[place].difference)
+        chosen = min(range(len(finalists)), key=lambda index: -comparisons[index].difference)
     return finalists[chosen], corrected[chosen]
 
 
@@ -162,29 +162,18 @@ def correct_for_number(comparisons: Sequence[Comparison]) -> list[Comparison]:
     order = np.argsort([comparison.p for comparison in comparisons], kind="stable").tolist()
     corrected = list(comparisons)
     largest = 0.0
-    for rank, place in enumerate(order):
-        comparison = comparisons[place]
+    for rank, index in enumerate(order):
+        comparison = comparisons[index]
         largest = min(1.0, max(largest, (len(order) - rank) * comparison.p))
         is_open = comparison.verdict in ("better", "worse") and largest > SIGNIFICANT
         verdict = "not significant" if is_open else comparison.verdict
-        corrected[place] = replace(comparison, p=largest, verdict=verdict)
+        corrected[index] = replace(comparison, p=largest, verdict=verdict)
     return corrected
 
 
 def embed_tasks(model: SentenceTransformer, task_set: TaskSet) -> Embeddings:
     """The vectors of all texts of these tasks."""
-    queries: list[str] = []
-    documents: list[str] = []
-    for task in task_set.tasks:
-        if isinstance(task, GradedPairs):
-            documents += task.texts
-        else:
-            task_queries, corpus = queries_and_corpus(task)
-            queries += task_queries
-            documents += corpus
-    return embed_texts(
-        model, list(dict.fromkeys(queries)), list(dict.fromkeys(documents)), JUDGED_LENGTH
-    )
+    return embed_texts(model, *task_texts(task_set.tasks), JUDGED_LENGTH)
 
 
 def model_verdict(
@@ -238,8 +227,8 @@ def search_verdict(
         return BestSearch(KEEP, 0.0, replace(verdict, advice=advice))
     points = f"{100 * comparison.difference:+.1f} points"
     is_labelled = not isinstance(task_set.tasks[0], DocumentTask)
-    place = "on your labels" if is_labelled else "on tasks made from your documents"
-    advice = f"{search_advice(name, share)}: {points} {place}"
+    judged_on = "your labels" if is_labelled else "tasks made from your documents"
+    advice = f"{search_advice(name, share)}: {points} on {judged_on}"
     return BestSearch(name, share, replace(verdict, advice=advice))
 
 

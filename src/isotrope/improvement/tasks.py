@@ -76,22 +76,19 @@ def tasks_from_documents(documents: Sequence[Document], seed: int) -> TaskSet:
 
     UserError if too few documents are long enough for any task.
     """
-    made = make_document_tasks(
-        documents, seed, most=len(documents), fewest=min(FEWEST_IN_TASK, len(documents))
-    )
-    if not made.tasks:
-        reason = next((line for line in made.told if line.startswith(HALVES)), made.told[0])
+    fewest = min(FEWEST_IN_TASK, len(documents))
+    tasks, notes = make_document_tasks(documents, seed, most=len(documents), fewest=fewest)
+    if not tasks:
+        reason = next((note for note in notes if note.startswith(HALVES)), notes[0])
         raise UserError(
             f"no task can be made from {len(documents):,} held-out documents ({reason})",
             "give more or longer documents, or labels of your own (--labels)",
             "too-few-documents",
         )
-    if len(made.tasks) <= 2:
-        return TaskSet(made.tasks, made.told)
-    return TaskSet(
-        [task for task in made.tasks if task.name != HALVES],
-        [line for line in made.told if not line.startswith(f"{HALVES}:")],
-    )
+    if len(tasks) > 2:
+        tasks = [task for task in tasks if task.name != HALVES]
+        notes = [note for note in notes if not note.startswith(f"{HALVES}:")]
+    return TaskSet(tasks, notes)
 
 
 def can_be_split(labels: Labels | None) -> bool:
@@ -141,11 +138,10 @@ def judge_in_words(tasks: Sequence[Task], cases: int) -> tuple[str, str]:
     return f"{cases:,} of your own documents", measure
 
 
-def texts_to_encode(
-    tasks: Iterable[Task], fitting_set: FittingSet, steps: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """All queries and all other texts that are encoded to measure one encoder with these steps."""
-    queries, documents = (list(texts) for texts in fitting_set.texts(steps))
+def task_texts(tasks: Iterable[Task]) -> tuple[list[str], list[str]]:
+    """All queries of these tasks, and all their other texts, each text once."""
+    queries: list[str] = []
+    documents: list[str] = []
     for task in tasks:
         if isinstance(task, GradedPairs):  # both sides of a graded pair are read in one way
             documents += task.texts
@@ -154,6 +150,16 @@ def texts_to_encode(
             queries += task_queries
             documents += corpus
     return list(dict.fromkeys(queries)), list(dict.fromkeys(documents))
+
+
+def texts_to_encode(
+    tasks: Iterable[Task], fitting_set: FittingSet, steps: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """All queries and all other texts that are encoded to measure one encoder with these steps."""
+    fitting_queries, fitting_documents = fitting_set.texts(steps)
+    queries, documents = task_texts(tasks)
+    queries = list(dict.fromkeys([*fitting_queries, *queries]))
+    return queries, list(dict.fromkeys([*fitting_documents, *documents]))
 
 
 def count_words(texts: Iterable[str]) -> int:

@@ -196,7 +196,7 @@ class _Whitening:
         dimensions = int(self.encoder.get_embedding_dimension() or 0)
         fewest = fewest_rows(dimensions, k, exponent)
         fitting, held_out = self._texts(settings["seed"], max_texts, fewest, compare)
-        wanted = check_size(len(fitting), dimensions, k, exponent)
+        width = check_size(len(fitting), dimensions, k, exponent)
         tasks = tasks_of_texts(held_out)
         self.job.begin()
 
@@ -218,7 +218,7 @@ class _Whitening:
             "dimensions": {
                 "before": dimensions,
                 "after": matrix.shape[1],
-                "left_out": wanted - matrix.shape[1],
+                "left_out": width - matrix.shape[1],
             },
             "unit_length": isinstance(whitened[-1], Normalize),
             "held_out": {"texts": len(held_out), "used": used},
