@@ -67,6 +67,8 @@ from isotrope.types import Vector
 
 TARGET = RESULTS / "choice"
 DOCUMENTS, QUERIES, SEED = 2500, 300, 0
+DOCUMENTS_FILE = "documents.jsonl"
+SEARCHED_MODELS = ("minilm", "small")  # whose whole searches are judged
 MODELS: dict[str, tuple[str, str | None, float, float, tuple[str, ...]]] = {
     # name -> model, pooling, minutes for long documents, minutes for single sentences, teachers; on
     # two cores
@@ -149,18 +151,22 @@ def write_documents(domain: RetrievalSet, titles: Sequence[str], path: Path) -> 
     )
 
 
-def cell(
-    data: str, name: str, model_name: str, work: Path, factor: float, console: Console
-) -> dict[str, Any]:
-    """Improve one model for one collection, and judge all candidates by labels."""
-    model, pooling, long, short, teachers = MODELS[model_name]
-    minutes = factor * (long if name in LONG else short)
-    domain, titles = part_of(*collection(data, name))
+def improved(
+    model_name: str,
+    domain: RetrievalSet,
+    titles: Sequence[str],
+    work: Path,
+    minutes: float,
+    teachers: Sequence[str],
+    console: Console,
+) -> Improvement:
+    """Improve a model for the documents of a collection. A cell that was stopped goes on."""
+    model, pooling, *_ = MODELS[model_name]
     work.mkdir(parents=True, exist_ok=True)
-    documents = work / "documents.jsonl"
+    documents = work / DOCUMENTS_FILE
     if not documents.is_file():
         write_documents(domain, titles, documents)
-    found = isotrope.improve(
+    return isotrope.improve(
         model,
         documents,
         output=work / "improved",
@@ -170,12 +176,22 @@ def cell(
         teachers=teachers,
         console=console,
     )
+
+
+def cell(
+    data: str, name: str, model_name: str, work: Path, factor: float, console: Console
+) -> dict[str, Any]:
+    """Improve one model for one collection, and judge all candidates by labels."""
+    _, _, long, short, teachers = MODELS[model_name]
+    minutes = factor * (long if name in LONG else short)
+    domain, titles = part_of(*collection(data, name))
+    found = improved(model_name, domain, titles, work, minutes, teachers, console)
     tasks: tuple[RetrievalSet, GradedPairs] = (
         domain,
         load_sts(data, "STSBenchmark", ["dev"])["dev"],
     )
     began = time.monotonic()
-    labels, sts = judged(found, model, documents, tasks)
+    labels, sts = judged(found, MODELS[model_name][0], work / DOCUMENTS_FILE, tasks)
     record = found.record
     return {
         "model": model_name,
@@ -239,9 +255,6 @@ def judged(
     return labels, sts
 
 
-SEARCHED_MODELS = ("minilm", "small")
-
-
 def search_cell(
     data: str,
     name: str,
@@ -251,26 +264,14 @@ def search_cell(
     console: Console,
 ) -> dict[str, Any]:
     """Improve one model for one collection, and judge the whole search by labels."""
-    model, pooling, long, short, _ = MODELS[model_name]
+    model, _, long, short, _ = MODELS[model_name]
     minutes = minutes or (long if name in LONG else short)
     domain, titles = part_of(*collection(data, name))
-    work.mkdir(parents=True, exist_ok=True)
-    documents = work / "documents.jsonl"
-    if not documents.is_file():
-        write_documents(domain, titles, documents)
-    found = isotrope.improve(
-        model,
-        documents,
-        output=work / "improved",
-        minutes=minutes,
-        seed=SEED,
-        pooling=pooling,
-        console=console,
-    )
+    found = improved(model_name, domain, titles, work, minutes, (), console)
     result = RaceResult.of(found.record)
     candidates = {
-        name: embed_candidate(found, model, documents, name, domain)
-        for name in dict.fromkeys((KEEP, result.chosen))
+        candidate: embed_candidate(found, model, work / DOCUMENTS_FILE, candidate, domain)
+        for candidate in dict.fromkeys((KEEP, result.chosen))
     }
     words = Bm25Index.of(domain.corpus).search(domain.queries)
     shares = result.bm25_shares
@@ -355,7 +356,7 @@ def with_tsdae(
     model, pooling, *_ = MODELS[model_name]
     rows = [
         json.loads(line)
-        for line in (work / "documents.jsonl").read_text(encoding="utf-8").splitlines()
+        for line in (work / DOCUMENTS_FILE).read_text(encoding="utf-8").splitlines()
     ]
     lines = [" ".join(f"{row['title']} {row['text']}".split()) for row in rows]
     start = isotrope.load(model, pooling or "mean", max_length=TSDAE_LENGTH, packed=False)
