@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,13 +32,14 @@ from isotrope.evaluation.search import CUTOFF, by_cosine, search_with
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare_means
 from isotrope.improvement.scores import KEEP
-from isotrope.improvement.split import choosing_count, most_held_out, split_documents
+from isotrope.improvement.split import Split, choosing_count, most_held_out, split_documents
 from isotrope.improvement.steps import QUERY_MAP, FittedStep, FittingSet, fit_whitening
 from isotrope.improvement.tasks import JUDGED_LENGTH, tasks_from_documents
 from isotrope.improvement.teachers import Rankings
 from isotrope.store.files import write_json
 from isotrope.text import read_text
 from isotrope.text.bm25 import Bm25Index
+from isotrope.text.corpus import Documents
 from isotrope.types import Vector
 
 TARGET = RESULTS / "promised"
@@ -250,65 +251,81 @@ def overlap(queries: Sequence[str], relevant: Sequence[Sequence[str]]) -> float:
     return float(np.mean(shares))
 
 
-def cell(data: str, name: str, model: str, work: Path) -> dict[str, Any]:
-    """Promised and true gains of all candidates."""
-    work.mkdir(parents=True, exist_ok=True)
-    domain, titles = part_of(*collection(data, name.removesuffix(WITHOUT_TITLES)), DOCUMENTS)
-    file = work / f"{name.lower()}.jsonl"
-    if name.endswith(WITHOUT_TITLES):
-        titles = [""] * len(titles)
-    write_documents(domain, titles, file)
-    documents = read_text(file).documents()
-    held_out = most_held_out(len(documents))
-    choosing = choosing_count(held_out)
-    split = split_documents(documents, choosing, held_out - choosing, SEED)
-    tasks = {
-        "choosing": tasks_from_documents(list(documents.each(split.choosing)), SEED).tasks,
-        "judging": tasks_from_documents(list(documents.each(split.judging)), SEED).tasks,
-    }
-    fitting_set = FittingSet.of(documents, split.fitting, SEED)
-    variants = {
-        part: {
-            variant: [changed(task, change) for task in part_tasks]
+Variants: TypeAlias = dict[str, dict[str, list[DocumentTask]]]  # part -> variant -> tasks
+
+
+def make_variants(documents: Documents, split: Split) -> Variants:
+    """The tasks that choose and those that judge, as they are and changed."""
+    variants: Variants = {}
+    for part, rows in (("choosing", split.choosing), ("judging", split.judging)):
+        tasks = tasks_from_documents(list(documents.each(rows)), SEED).tasks
+        variants[part] = {
+            variant: [changed(task, change) for task in tasks if isinstance(task, DocumentTask)]
             for variant, change in VARIANTS.items()
             if part == "judging" or variant == AS_THEY_ARE
         }
-        for part, part_tasks in tasks.items()
-    }
+    return variants
+
+
+def open_collection(data: str, name: str, work: Path) -> tuple[RetrievalSet, Documents]:
+    """The searches that labels judge, and the same documents as `improve` reads them."""
+    domain, titles = part_of(*collection(data, name.removesuffix(WITHOUT_TITLES)), DOCUMENTS)
+    if name.endswith(WITHOUT_TITLES):
+        titles = [""] * len(titles)
+    file = work / f"{name.lower()}.jsonl"
+    write_documents(domain, titles, file)
+    return domain, read_text(file).documents()
+
+
+def cell(data: str, name: str, model: str, work: Path) -> dict[str, Any]:
+    """Promised and true gains of all candidates."""
+    work.mkdir(parents=True, exist_ok=True)
+    domain, documents = open_collection(data, name, work)
+    held_out = most_held_out(len(documents))
+    choosing = choosing_count(held_out)
+    split = split_documents(documents, choosing, held_out - choosing, SEED)
+    variants = make_variants(documents, split)
+    fitting_set = FittingSet.of(documents, split.fitting, SEED)
 
     texts = [*domain.queries, *domain.corpus, *fitting_set.documents]
     texts += fitting_set.pseudo_queries.texts
     for by_variant in variants.values():
-        texts += [text for each in by_variant.values() for task in each for text in task.texts]
+        texts += [text for tasks in by_variant.values() for task in tasks for text in task.texts]
     stem = name.removesuffix(WITHOUT_TITLES).lower()
     given = Encoder(MODELS[model], work / f"{model}-{stem}.npz").embed(texts)
     embeddings = {"": given}
     for step, fitted in fit_steps(given, fitting_set).items():
         embeddings[step] = fitted.apply(given)
 
-    relevant = [
-        [domain.corpus[column] for column in domain.grades[[row]].indices[:20]]
-        for row in range(domain.size)
-    ]
+    promised = {
+        part: {variant: promised_scores(tasks, embeddings) for variant, tasks in of_part.items()}
+        for part, of_part in variants.items()
+    }
     return {
         "model": model,
         "collection": name,
         "documents": len(domain.corpus),
         "queries": domain.size,
         "judging": len(split.judging),
+        **word_counts(domain, variants["judging"][AS_THEY_ARE]),
+        "true": true_gains(domain, embeddings),
+        "promised": promised,
+    }
+
+
+def word_counts(domain: RetrievalSet, tasks: Sequence[DocumentTask]) -> dict[str, Any]:
+    """How long queries and documents are, and how many words of a query its answer has."""
+    relevant = [
+        [domain.corpus[column] for column in domain.grades[[row]].indices[:20]]
+        for row in range(domain.size)
+    ]
+    return {
         "query_words": float(np.mean([len(query.split()) for query in domain.queries])),
         "document_words": float(np.mean([len(text.split()) for text in domain.corpus])),
         "overlap": overlap(domain.queries, relevant),
         "task_overlap": {
             task.name: overlap(task.queries, [[task.corpus[answer]] for answer in task.answers])
-            for task in tasks["judging"]
-        },
-        "true": true_gains(domain, embeddings),
-        "promised": {
-            part: {
-                variant: promised_scores(each, embeddings) for variant, each in by_variant.items()
-            }
-            for part, by_variant in variants.items()
+            for task in tasks
         },
     }
 
