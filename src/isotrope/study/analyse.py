@@ -143,7 +143,10 @@ def _shown_columns(spec: Spec, rows: Sequence[Row]) -> list[str]:
         columns.update(*row.scores.values())
     for printed in (*spec.rows.values(), *spec.reference.values()):
         columns.update(printed.published)
-    columns = columns & set(spec.run.tasks) if spec.run.tasks else columns - set(UNSHOWN)
+    if spec.run.tasks:
+        columns &= set(spec.run.tasks)
+    else:
+        columns -= set(UNSHOWN)
     own_pairs = sorted(columns - set(KNOWN))
     return [*own_pairs, *(column for column in KNOWN if column in columns)]
 

@@ -6,7 +6,7 @@ computed from them. So an estimate may be wrong by a half, and it never decides 
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -194,6 +194,7 @@ class CellCost:
     memory: float  # bytes, at its largest step
     disk: float  # bytes that stay
     checkpoints: float  # bytes that are deleted when it is finished
+    finished: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,32 +255,40 @@ def study_cost(plan: StudyPlan, gpu: str = "") -> StudyCost:
     """
     estimate = Estimate(plan, speed_of(gpu, plan))
     costs = {key: estimate.cell(cell) for key, cell in plan.cells.items()}
-    unfinished = {key for key, cell in plan.cells.items() if cell.result() is None}
+    rows: list[RowCost] = []
+    for name, key in plan.models.items():
+        rows.append(_row_cost(f"teacher {name}", [costs[key]]))
+    for label, keys in plan.rows.items():
+        distinct_keys = dict.fromkeys(keys.values())
+        rows.append(_row_cost(label, [costs[key] for key in distinct_keys]))
 
-    def row(label: str, keys: Iterable[str]) -> RowCost:
-        keys = list(dict.fromkeys(keys))
-        left = [key for key in keys if key in unfinished]
-        return RowCost(
-            label,
-            len(keys),
-            len(left),
-            sum(costs[key].seconds for key in left),
-            max(costs[key].memory for key in keys),
-        )
-
-    rows = [row(f"teacher {name}", [key]) for name, key in plan.models.items()]
-    rows += [row(label, keys.values()) for label, keys in plan.rows.items()]
+    all_costs = costs.values()
+    results = sum(cost.disk for cost in all_costs)
+    checkpoints = max(cost.checkpoints for cost in all_costs)  # of one run at a time
     return StudyCost(
         title=plan.spec.title,
         speed=estimate.speed,
         rows=tuple(rows),
         missing=tuple(_missing_files(plan)),
-        seconds=sum(costs[key].seconds for key in unfinished) + estimate.teachers_seconds,
-        memory=max(cost.memory for cost in costs.values()),
-        disk=sum(cost.disk for cost in costs.values())
-        + max(cost.checkpoints for cost in costs.values())
-        + estimate.teachers_disk,
+        seconds=_unfinished_seconds(all_costs) + estimate.teachers_seconds,
+        memory=max(cost.memory for cost in all_costs),
+        disk=results + checkpoints + estimate.teachers_disk,
     )
+
+
+def _row_cost(label: str, costs: Sequence[CellCost]) -> RowCost:
+    """A row by its cells."""
+    return RowCost(
+        label,
+        cells=len(costs),
+        unfinished=sum(not cost.finished for cost in costs),
+        seconds=_unfinished_seconds(costs),
+        memory=max(cost.memory for cost in costs),
+    )
+
+
+def _unfinished_seconds(costs: Iterable[CellCost]) -> float:
+    return sum(cost.seconds for cost in costs if not cost.finished)
 
 
 def _missing_files(plan: StudyPlan) -> list[str]:
@@ -307,8 +316,9 @@ class Estimate:
 
     def cell(self, cell: Cell) -> CellCost:
         """What one cell needs, without what others have encoded."""
+        is_finished = cell.result() is not None
         if cell.row.vectors:
-            return CellCost(0.0, 0.0, _numbers_size(cell), 0.0)
+            return CellCost(0.0, 0.0, _numbers_size(cell), 0.0, is_finished)
         shape = shape_of(str(cell.settings["base"]))
         seconds = self._judging(cell, shape)
         memory = float(WEIGHT_BYTES * shape.weights)
@@ -320,7 +330,8 @@ class Estimate:
             checkpoints = float(CHECKPOINTS * CHECKPOINT_BYTES * shape.weights)
             self._add_teachers(cell, train)
         model_size = WEIGHT_BYTES * shape.weights if cell.keep_model else 0.0
-        return CellCost(seconds, memory, model_size + _numbers_size(cell), checkpoints)
+        disk = model_size + _numbers_size(cell)
+        return CellCost(seconds, memory, disk, checkpoints, is_finished)
 
     def _training(self, cell: Cell, shape: ModelShape, train: TrainSettings) -> float:
         """Seconds of the steps, of the teachers that read every batch, and of the evaluations."""

@@ -19,7 +19,7 @@ from isotrope.report.page import INK, RULE, SERIES
 from isotrope.store.files import write_text, writing
 from isotrope.study.cell import Cell
 from isotrope.study.plan import StudyPlan
-from isotrope.study.record import CellResult, Row, StudyRecord
+from isotrope.study.record import CellResult, Mean, Row, StudyRecord
 from isotrope.study.spec import FigureSettings
 from isotrope.types import Vector
 
@@ -66,11 +66,12 @@ def bars_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) 
     figure, axes = new_figure(0.9 + 0.2 * len(rows) * len(columns), 5.4)
     from_top = np.arange(len(rows))[::-1]
     for i, column in enumerate(columns):
-        means = [row.mean(column) for row in rows]
+        means = [row.mean(column) or Mean(np.nan, None, 0) for row in rows]
+        within_group = 0.8 * (i + 0.5) / len(columns) - 0.4
         axes.errorbar(
-            [mean.value if mean else np.nan for mean in means],
-            from_top - 0.8 * (i + 0.5) / len(columns) + 0.4,
-            xerr=[mean.sd or 0 if mean else 0 for mean in means],
+            [mean.value for mean in means],
+            from_top - within_group,
+            xerr=[mean.sd or 0 for mean in means],
             fmt="o",
             color=_color(i),
             label=column if len(columns) > 1 else "",
@@ -106,7 +107,8 @@ def sweep_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings)
             color=_color(i),
             label=name if len(lines) > 1 else "",
         )
-    _scale_x(axes, sorted({point.x for points in lines.values() for point in points}))
+    swept_values = {point.x for points in lines.values() for point in points}
+    _scale_x(axes, sorted(swept_values))
     axes.set(xlabel=settings.x, ylabel=", ".join(settings.columns))
     return figure
 
