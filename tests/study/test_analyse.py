@@ -67,6 +67,17 @@ def test_the_seeds_that_a_row_needs_are_by_its_own_spread_and_the_baselines(scor
     assert all(one.pairs.resamples == RESAMPLES for one in record.differences)
 
 
+def test_p_values_are_corrected_for_the_number_of_rows(scored: Scored) -> None:
+    rows = '[run]\nseeds = 3\n[rows.A]\n[rows.B]\nset = ["views.passes=3"]\n'
+    rows += '[rows.C]\nset = ["views.passes=4"]\n'
+    points = {"A": (50.0, 50.2, 49.9), "B": (51.0, 51.1, 51.2), "C": (50.1, 50.1, 50.3)}
+    record = scored(rows, lambda cell: {"Avg.": points[cell.label][cell.seed]})
+    tests = [difference.seeds for difference in record.differences if difference.seeds]
+    p_values = [test.p for test in tests]
+    assert [test.p_holm for test in tests] == holm(p_values)
+    assert min(test.p_holm or 1 for test in tests) == 2 * min(p or 1 for p in p_values)
+
+
 def test_pairs_can_be_significant_after_correction_for_31_rows(scored: Scored) -> None:
     """Of 1,000 resamples they could not; a p that their number limits is shown as a bound."""
     clear = judged(0, 0, np.random.default_rng(0).normal(5, 1, RESAMPLES))
