@@ -105,7 +105,7 @@ def scaled(scores: Block) -> Block:
     """Scores of each query (Q, M) from 0 to 1."""
     low = scores.min(axis=1, keepdims=True)
     high = scores.max(axis=1, keepdims=True)
-    return (scores - low) / np.where(high > low, high - low, 1)
+    return np.asarray((scores - low) / np.where(high > low, high - low, 1), dtype=np.float32)
 
 
 def unit(vectors: Vectors) -> Block:
@@ -214,15 +214,15 @@ def true_gains(
     words = Bm25Index.of(domain.corpus).search(domain.queries)
     scores = {}
     for search in searches():
-        each = embeddings[search.step]
-        by_model = by_cosine(each.encode_query(domain.queries), each.encode(domain.corpus))
+        encoder = embeddings[search.step]
+        by_model = by_cosine(encoder.encode_query(domain.queries), encoder.encode(domain.corpus))
         fusion = search_with([by_model, words], [1 - search.bm25_share, search.bm25_share])
         scores[search.name] = domain.score_search(fusion if search.bm25_share else by_model)
     gains = {}
-    for name, each in scores.items():
-        comparison = compare_means(scores[KEEP], each)
+    for name, query_scores in scores.items():
+        comparison = compare_means(scores[KEEP], query_scores)
         gains[name] = {
-            "score": float(each.mean()),
+            "score": float(query_scores.mean()),
             "gain": comparison.difference,
             "low": comparison.low,
             "high": comparison.high,
