@@ -1,5 +1,6 @@
 """The page of all refusals is made from the source, and says what a refusal says."""
 
+import ast
 import importlib
 from pathlib import Path
 from types import ModuleType
@@ -35,6 +36,17 @@ def test_sentences_of_one_code_stand_together(messages: ModuleType, tmp_path: Pa
     page = messages.page(tmp_path)
     assert page.count("## missing") == 1
     assert "| no file | give one | `a.py` |\n| no folder | make it | `b.py` |" in page
+
+
+def test_every_refusal_is_given_a_code() -> None:
+    without_code = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "UserError":
+                has_code = len(node.args) == 3 or any(each.arg == "code" for each in node.keywords)
+                if not has_code:
+                    without_code.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not without_code
 
 
 def test_the_page_of_refusals_is_current(messages: ModuleType) -> None:

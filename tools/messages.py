@@ -118,7 +118,7 @@ def page(source: Path = SOURCE) -> str:
     """The page: a heading for each code, and a row for each sentence."""
     by_code: dict[str, list[Message]] = defaultdict(list)
     for message in messages(source):
-        by_code[message.code or "without a code"].append(message)
+        by_code[message.code].append(message)
     parts = [HEAD]
     for code, rows in sorted(by_code.items()):
         lines = [f"## {code}", "", "| problem | remedy | file |", "| --- | --- | --- |"]

@@ -38,7 +38,7 @@ class UserError(ValueError):
     All of them are in docs/messages.md.
     """
 
-    def __init__(self, problem: str, remedy: str, code: str = "") -> None:
+    def __init__(self, problem: str, remedy: str, code: str) -> None:
         self.code = code
         self.problem = " ".join(printable(str(problem)).split())
         self.remedy = " ".join(printable(str(remedy)).split())

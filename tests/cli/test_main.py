@@ -26,7 +26,7 @@ def raising(error: BaseException) -> Callable[..., None]:
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
-        (UserError("x[/y]\nz", "mend it"), 2, "x[/y] z: mend it"),
+        (UserError("x[/y]\nz", "mend it", "a-code"), 2, "x[/y] z: mend it"),
         (
             EOFError("Ran out of input"),
             2,

@@ -174,7 +174,7 @@ def test_damaged_notes_count_as_missing(machine: Machine, tmp_path: Path) -> Non
 
 def refuse(cause: OSError | None) -> Any:
     def train(*_: object) -> None:
-        raise UserError("refused", "free some space") from cause
+        raise UserError("refused", "free some space", "refused") from cause
 
     return train
 

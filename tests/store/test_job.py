@@ -28,7 +28,7 @@ class Text:
 
     def check(self) -> None:
         if self.changed:
-            raise UserError("the text changed", "give the same command again")
+            raise UserError("the text changed", "give the same command again", "text-changed")
 
 
 def job(folder: Path | None, *sources: Text, seed: int = 0, restart: bool = False) -> Job:

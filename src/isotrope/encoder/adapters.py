@@ -35,7 +35,9 @@ def base_model(where: str, model: str) -> str | None:
     needs("lora", "peft")
     if Path(where).is_dir() and not (Path(where) / WEIGHTS).is_file():
         raise UserError(
-            f"{model} has no {WEIGHTS}", "save the adapter again: pickles are not opened"
+            f"{model} has no {WEIGHTS}",
+            "save the adapter again: pickles are not opened",
+            "no-safetensors",
         )
     try:
         return locate(json.loads(Path(path).read_text(encoding="utf-8"))["base_model_name_or_path"])
@@ -46,7 +48,9 @@ def base_model(where: str, model: str) -> str | None:
             else f"is not named ({type(error).__name__})"
         )
         remedy = "correct base_model_name_or_path in adapter_config.json"
-        raise UserError(f"{model} is an adapter, and its base model {why}", remedy) from error
+        raise UserError(
+            f"{model} is an adapter, and its base model {why}", remedy, "adapter-base-missing"
+        ) from error
 
 
 def has_adapter(model: SentenceTransformer) -> bool:
@@ -90,6 +94,7 @@ def add_adapter(
         raise UserError(
             "encoder.lora: the model has no linear layers",
             "choose a model that begins with a Transformer",
+            "no-linear-layers",
         )
     asked = list(targets) if targets else None
     options = {"target_modules": "all-linear" if asked == ["all-linear"] else asked}
@@ -106,7 +111,9 @@ def add_adapter(
         )
         layers = dict.fromkeys(name.rpartition(".")[2] for name in linear)
         raise UserError(
-            f"encoder.lora: {error}", f"choose targets from: {', '.join(layers)}, or all-linear"
+            f"encoder.lora: {error}",
+            f"choose targets from: {', '.join(layers)}, or all-linear",
+            "impossible-targets",
         ) from error
     for weight in adapter_weights(model).values():
         weight.data = weight.data.float()
@@ -135,7 +142,7 @@ def name_base(model: SentenceTransformer, base: str) -> None:
     folder = Path(base)
     if folder.is_dir() and ((folder / CONFIG).is_file() or not (folder / "config.json").is_file()):
         problem = "encoder.lora.save = 'adapter': the backbone is an adapter, or its config.json is in a folder within"
-        raise UserError(problem, "set encoder.lora.save = 'merged'")
+        raise UserError(problem, "set encoder.lora.save = 'merged'", "adapter-of-an-adapter")
     encoder.peft_config["default"].base_model_name_or_path = (
         str(folder.resolve()) if folder.is_dir() else base
     )

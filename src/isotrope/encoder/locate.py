@@ -55,6 +55,7 @@ def locate(model: str) -> str:
         raise UserError(
             f"{model} holds no model",
             "name the folder that holds the model's config.json, or a hub name",
+            "no-model",
         )
     if (
         model.startswith((".", "/", "~"))
@@ -62,12 +63,15 @@ def locate(model: str) -> str:
         or (os.sep != "/" and os.sep in model)
     ):
         raise UserError(
-            f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased"
+            f"{model} does not exist",
+            "check the path, or use a hub name such as bert-base-uncased",
+            "missing-path",
         )
     if model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
         raise UserError(
             f"isotrope ships no model {model}",
             one_of(model, SHIPPED, ", a folder, or another hub name"),
+            "unknown-model",
         )
     return model
 
@@ -176,7 +180,9 @@ def not_on_hub(model: str, error: Exception) -> UserError:
         f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})"
     )
     return UserError(
-        problem, "check the name and the network, or name a local folder or isotrope/small"
+        problem,
+        "check the name and the network, or name a local folder or isotrope/small",
+        "model-not-loadable",
     )
 
 

@@ -68,7 +68,9 @@ def own_head(modules: list[Any], trained: bool, model: str) -> list[nn.Module]:
             "train it with train.keep_head=true, or choose 'cls', or 'new_head' for a random one"
         )
         raise UserError(
-            f"pooling = 'cls_head' takes the model's own head, and {model} has none", remedy
+            f"pooling = 'cls_head' takes the model's own head, and {model} has none",
+            remedy,
+            "no-head",
         )
     head = dense(pooler.weight, pooler.bias, nn.Tanh())
     return [Pooling(modules[0].get_embedding_dimension(), pooling_mode="cls"), head]
@@ -109,11 +111,15 @@ def frame_ids(tokenizer: Any, template: str) -> tuple[list[int], list[int]]:
     ):
         remedy = "choose another pooling, or a masked language model such as isotrope/tiny"
         raise UserError(
-            "a template needs a tokenizer with a mask token, and this model's has none", remedy
+            "a template needs a tokenizer with a mask token, and this model's has none",
+            remedy,
+            "no-mask-token",
         )
     if template.count("{text}") != 1 or template.count("{mask}") != 1:
         raise UserError(
-            f"the template {template!r} is not possible", "write {text} once and {mask} once"
+            f"the template {template!r} is not possible",
+            "write {text} once and {mask} once",
+            "impossible-template",
         )
     words = template.replace("{mask}", tokenizer.mask_token).split("{text}")
     before, behind = (tokenizer.encode(part, add_special_tokens=False) for part in words)

@@ -46,12 +46,16 @@ class Prompts:
     def __post_init__(self) -> None:
         if self.text is not None and self.name is not None:
             raise UserError(
-                f"prompt = {self.text!r} and prompt_name = {self.name!r}", "give one of them"
+                f"prompt = {self.text!r} and prompt_name = {self.name!r}",
+                "give one of them",
+                "prompt-given-twice",
             )
         for words in filter(None, (self.text, self.name, self.query, self.document)):
             if printable(words) != words:  # bytes from the command line
                 raise UserError(
-                    f"the prompt {words!r} is not UTF-8", "write it in a terminal that uses UTF-8"
+                    f"the prompt {words!r} is not UTF-8",
+                    "write it in a terminal that uses UTF-8",
+                    "not-utf-8",
                 )
 
     def check(self, where: str, model: str) -> None:
@@ -112,7 +116,7 @@ class Prompts:
                 if names
                 else "it has none: give the words themselves as the prompt"
             )
-            raise UserError(f"{model} has no prompt called {self.name!r}", remedy)
+            raise UserError(f"{model} has no prompt called {self.name!r}", remedy, "unknown-prompt")
 
 
 NO_PROMPTS = Prompts()  # each model's own
@@ -223,4 +227,4 @@ def refuse_routes(encoder: SentenceTransformer, name: str) -> None:
     """
     if routed(encoder):
         remedy = "name the model that it was made from, to train it or to change its pooling"
-        raise UserError(f"{name} reads queries in another way than documents", remedy)
+        raise UserError(f"{name} reads queries in another way than documents", remedy, "two-routes")

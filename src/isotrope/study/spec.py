@@ -277,9 +277,7 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
         spec = Spec(**tables)
     except ValidationError as error:
         mistake = explain(error, Spec)
-        raise UserError(
-            f"study {name}: {mistake.problem}", mistake.remedy, mistake.code or "study-file"
-        ) from error
+        raise UserError(f"study {name}: {mistake.problem}", mistake.remedy, mistake.code) from error
     _check_keys_have_effect(spec)
     _check_row_documents(spec)
     spec = _with_named_files(spec)

@@ -119,11 +119,13 @@ def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[
     )
     # an unset variable of the shell would mean the present folder
     if not paths or not all(map(str, paths)):
-        raise UserError("no text was named", "give a file or a folder; " + SUPPORTED)
+        raise UserError("no text was named", "give a file or a folder; " + SUPPORTED, "no-texts")
     for name in paths:
         read = [replace(how, split=language) for how in _inside(name) if isinstance(how, TextFile)]
         if not read:
-            raise UserError(f"{without_secrets(str(name))} holds no file of text", SUPPORTED)
+            raise UserError(
+                f"{without_secrets(str(name))} holds no file of text", SUPPORTED, "no-texts"
+            )
         sources += read
     return sources
 
@@ -148,7 +150,7 @@ def _inside(name: Path | str) -> Iterator[TextFile | str]:
     path = Path(name)
     with reading_errors(path):
         if not path.exists():
-            raise UserError(f"{path} does not exist", "check the path")
+            raise UserError(f"{path} does not exist", "check the path", "missing-path")
         if not path.is_dir():
             yield _source(path, named=True)
             return
@@ -176,7 +178,7 @@ def _source(path: Location, named: bool = False) -> TextFile | str:
     is_file = isinstance(path, RemoteFile) or path.is_file()
     if not is_file or format not in FORMATS or (compression and format == ".parquet"):
         if named:
-            raise UserError(f"{path} is not a file of text", SUPPORTED)
+            raise UserError(f"{path} is not a file of text", SUPPORTED, "not-text")
         return printable(Path(path.name).suffix.lower()) or "no ending"
     return TextFile(path, format, compression, state=_state(path))
 
@@ -197,7 +199,9 @@ def reading_errors(path: object) -> Iterator[None]:
         reason = getattr(error, "strerror", None) or error
         wrong = "is truncated or broken" if isinstance(error, BROKEN) else "cannot be read"
         raise UserError(
-            f"{path} {wrong} ({reason})", "check the file, or make or fetch it again"
+            f"{path} {wrong} ({reason})",
+            "check the file, or make or fetch it again",
+            "damaged-file",
         ) from error
 
 
@@ -212,7 +216,9 @@ def lines(source: TextFile) -> Iterator[str]:
         head = next(blocks, b"")
         if not head:
             raise UserError(
-                f"{source} is empty", "remove it or give a file with one sentence a line"
+                f"{source} is empty",
+                "remove it or give a file with one sentence a line",
+                "empty-file",
             )
         begun = head[:_HEAD].decode("utf-8", "surrogateescape")
         if "\0" in begun or sum("\udc80" <= letter <= "\udcff" for letter in begun) > 0.2 * len(
@@ -221,6 +227,7 @@ def lines(source: TextFile) -> Iterator[str]:
             raise UserError(
                 f"{source} is not text in UTF-8",
                 "give a text file, or convert it (for example with iconv)",
+                "not-utf-8",
             )
         for number, line in enumerate(_split(chain([head], blocks)), start=1):
             if number % _TOLD == 0:

@@ -178,11 +178,15 @@ def compile_layers(model: nn.Module) -> None:
     if not supports(getattr(encoder, "config", None)) or not isinstance(encoder.forward, partial):
         kind = type(encoder or model).__name__
         raise UserError(
-            f"train.compile = true: isotrope does not compile {kind}", "set train.compile = false"
+            f"train.compile = true: isotrope does not compile {kind}",
+            "set train.compile = false",
+            "cannot-compile",
         )
     if not (os.environ.get("CXX") or any(map(shutil.which, COMPILERS))):
         remedy = "install g++, or set train.compile = false"
-        raise UserError("train.compile = true needs a C++ compiler, and none is found", remedy)
+        raise UserError(
+            "train.compile = true needs a C++ compiler, and none is found", remedy, "no-compiler"
+        )
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
     for layer in layers(encoder):
         layer.compile(dynamic=False)
