@@ -13,7 +13,7 @@ from helpers.library import fitting_set, page
 from helpers.words import sentences
 from isotrope.encoder import load
 from isotrope.evaluation.document_tasks import DocumentTask, tasks_of_texts
-from isotrope.evaluation.embed import embed_texts
+from isotrope.evaluation.embed import Embeddings, embed_texts
 from isotrope.evaluation.search import by_cosine
 from isotrope.improvement.candidates import Candidate
 from isotrope.improvement.clock import Clock
@@ -90,20 +90,22 @@ def test_a_map_is_no_candidate_if_bm25_does_not_help_the_search(tiny_model: Path
     assert set(WHITENINGS) < measured.scores.keys()
 
 
-def test_a_model_that_finds_more_teaches_and_a_worse_one_does_not(tiny_model: Path) -> None:
-    """The better one's rankings are the lists, if BM25 does not help; what it finds first is among
-    them.
-    """
+def test_a_model_teaches_if_its_list_finds_more_and_a_worse_one_does_not(tiny_model: Path) -> None:
+    """What the better list finds first is in the lists, without BM25, which does not help here."""
     fitted_on = fitting_set(60)
     texts = texts_to_encode(WORDLESS, fitted_on, POST_STEPS)
     embeddings = embed_texts(load(tiny_model), *texts, JUDGED_LENGTH)
-    score = mean_score({task.name: task.score(embeddings) for task in WORDLESS})
-    teachers = {
-        "better": TeachingModel(embeddings, score + 0.1),
-        "worse": TeachingModel(embeddings, score - 0.1),
-    }
+    better, worse = (Embeddings(embeddings.texts, embeddings.vectors.copy()) for _ in range(2))
+    for task in WORDLESS:
+        answers = [task.corpus[answer] for answer in task.answers]
+        others = np.roll(answers, 1).tolist()
+        for query, answer, other in zip(task.queries, answers, others, strict=True):
+            better.vectors[embeddings.texts.index(query)] = embeddings.encode([answer])[0]
+            worse.vectors[embeddings.texts.index(query)] = embeddings.encode([other])[0]
+    teachers = {"better": TeachingModel(better), "worse": TeachingModel(worse)}
     measured = measure(load(tiny_model), WORDLESS, fitted_on, teachers)
     assert measured.taught_by == ["better"]
+    assert measured.teachers["better"] > mean_score(measured.scores["keep"])
     assert set(MAPS) < measured.scores.keys()
     rankings = measured.rankings
     assert rankings is not None
@@ -112,6 +114,24 @@ def test_a_model_that_finds_more_teaches_and_a_worse_one_does_not(tiny_model: Pa
     first = cosines.argmax(axis=1)[:, None]
     assert (rankings.lists.documents == first).any(axis=1).all()
     assert rankings.lists.scores.max() == pytest.approx(1), "the weights sum to 1"
+
+
+@pytest.mark.parametrize("prompts", [False, True])
+def test_a_teacher_reads_each_text_once_and_its_vectors_are_kept(
+    prompts: bool, tiny_model: Path, prompted_model: Path
+) -> None:
+    model = str(prompted_model if prompts else tiny_model)
+    queries = sentences(4, seed=1)
+    documents = sentences(6, seed=2)
+    lines: list[str] = []
+    first, again = (TeachingModel.read(model, queries, documents, lines.append) for _ in range(2))
+    expected = embed_texts(load(model), queries, documents, JUDGED_LENGTH)
+    for texts, role in ((queries, "encode_query"), (documents, "encode_document")):
+        vectors = getattr(first.embeddings, role)(texts)
+        np.testing.assert_allclose(vectors, getattr(expected, role)(texts), atol=1e-2)
+        np.testing.assert_array_equal(vectors, getattr(again.embeddings, role)(texts))
+    assert lines
+    assert all("by an earlier call" in line for line in lines)
 
 
 def test_a_model_with_a_route_gets_no_other_map_of_queries(tiny_model: Path) -> None:

@@ -141,7 +141,7 @@ def test_at_the_door(
     found = improve(whole, library, minutes=2, teachers=[cross_encoder], console=quiet)
     assert found.record["teachers"].keys() == {"cross"}
     assert re.search(
-        r"cross did not teach, because it scores \d",
+        r"cross did not teach, because the list with it scores \d",
         found.report(tmp_path / "page.html").read_text(),
     )
     with pytest.raises(UserError) as caught:

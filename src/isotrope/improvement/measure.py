@@ -37,7 +37,7 @@ from isotrope.improvement.teachers import (
     Rankings,
     RerankingTeacher,
     Teacher,
-    TeachingModel,
+    list_score,
     search_by_model,
 )
 from isotrope.store.files import new_file
@@ -174,20 +174,33 @@ def _find_teachers(
     teachers: Mapping[str, Teacher],
     searches_by_words: Mapping[str, Search],
 ) -> None:
-    """Score all teachers, and rank the fitting set by those that find more than the model."""
-    for name, teacher in teachers.items():
-        if isinstance(teacher, TeachingModel):
-            measured.teachers[name] = teacher.score
-        elif candidate.name == KEEP:  # a list costs as much as 50 texts: it teaches one model
-            score = teacher.reranker.score(embeddings, task_set.searches, searches_by_words)
-            measured.teachers[name] = score
+    """Rank the fitting set by the fused list, if that finds more than the model.
+
+    A further teacher must make a better list than the one without it. Graded pairs say nothing of
+    lists: there BM25 teaches, and so does each model with a better score of its own.
+    """
     if len(fitting_set.documents) < 2 or not fitting_set.pseudo_queries.texts:
         return  # there is nothing to rank
 
     own_score = mean_score(measured.scores[candidate.name])
-    hybrid_scores = [mean_score(each) for each in measured.hybrids.get(candidate.name, {}).values()]
-    # Graded pairs say nothing of BM25: there it teaches, and the pairs judge what was learned.
-    with_bm25 = not hybrid_scores or max(hybrid_scores) > own_score
+    with_bm25 = True
+    if task_set.searches:
+        bm25_score = list_score([embeddings], True, task_set.searches, searches_by_words)
+        with_bm25 = bm25_score > own_score
+        own_score = max(own_score, bm25_score)  # of the list without further teachers
+
+    for name, teacher in teachers.items():
+        if isinstance(teacher, RerankingTeacher):
+            if candidate.name == KEEP:  # a list costs as much as 50 texts: it teaches one model
+                score = teacher.reranker.score(embeddings, task_set.searches, searches_by_words)
+                measured.teachers[name] = score
+        elif task_set.searches:
+            readers = [embeddings, teacher.embeddings]
+            score = list_score(readers, with_bm25, task_set.searches, searches_by_words)
+            measured.teachers[name] = score
+        else:
+            measured.teachers[name] = mean_score(score_tasks(task_set, teacher.embeddings))
+
     better = [name for name, score in measured.teachers.items() if score > own_score]
     measured.taught_by = [BM25, *better] if with_bm25 else better
     if measured.taught_by:

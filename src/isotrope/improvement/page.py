@@ -163,10 +163,10 @@ def advice_lines(result: RaceResult) -> list[str]:
 
 
 def teacher_lines(result: RaceResult) -> list[str]:
-    """Who taught rankings, and which of the named models did not because they find less."""
+    """Who taught rankings, and which of the named models did not because their lists find less."""
     lines = []
     teachers = [
-        f"{name} ({100 * result.teachers[name]:.1f} on the tasks)"
+        f"{name} (the list scores {100 * result.teachers[name]:.1f} on the tasks)"
         if name in result.teachers
         else name
         for name in result.taught_by
@@ -176,8 +176,8 @@ def teacher_lines(result: RaceResult) -> list[str]:
     for name, score in result.teachers.items():
         if name not in result.taught_by:
             lines.append(
-                f"{name} did not teach, because it scores {100 * score:.1f} on the tasks, "
-                "not more than your model."
+                f"{name} did not teach, because the list with it scores {100 * score:.1f} on the "
+                "tasks, not more than without it."
             )
     return lines
 

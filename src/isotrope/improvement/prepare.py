@@ -10,6 +10,7 @@ from rich.console import Console
 
 from isotrope.console.progress import watch
 from isotrope.encoder import load
+from isotrope.encoder.fast.half import AUTO
 from isotrope.encoder.locate import is_bare
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import are_short
@@ -286,7 +287,7 @@ def plan_teaching(models: Models, material: Material, seconds: float) -> Teachin
 def _reading_seconds(where: str, tasks: TaskSet, fitting_set: FittingSet) -> float:
     """Seconds in which another model reads all that maps are learned from."""
     queries, documents = texts_to_encode(tasks.tasks, fitting_set, MAPS)
-    return count_words([*queries, *documents]) / reading_speed(load(where), documents)
+    return count_words([*queries, *documents]) / reading_speed(load(where, dtype=AUTO), documents)
 
 
 def _reranking_work(

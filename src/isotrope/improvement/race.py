@@ -15,10 +15,8 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 from isotrope.console.progress import watch
-from isotrope.encoder import load
 from isotrope.encoder.embed import freed_memory
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import embed_texts
 from isotrope.evaluation.search import Search
 from isotrope.improvement.candidates import (
     RANKINGS,
@@ -33,7 +31,7 @@ from isotrope.improvement.measure import CandidateScores, RaceFiles, measure_can
 from isotrope.improvement.plan import Plan, reads_maps
 from isotrope.improvement.scores import KEEP, TaskScores, mean_score
 from isotrope.improvement.steps import MAPS, WHITENINGS, FittingSet
-from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet, texts_to_encode
+from isotrope.improvement.tasks import TaskSet, texts_to_encode
 from isotrope.improvement.teachers import (
     Rankings,
     Reranker,
@@ -46,7 +44,7 @@ from isotrope.store.files import read_record, write_json
 
 NOTES = "race.json"
 NO_TIME = "too little time was left"
-NO_TEACHER = "there is no teacher of rankings, because none finds more than the model"
+NO_TEACHER = "there is no teacher of rankings, because no list of them finds more than the model"
 
 
 class Notes(BaseModel):
@@ -305,21 +303,15 @@ class Race:
     def loaded_teachers(self) -> dict[str, Teacher]:
         """The teachers of the plan, with what they have read."""
         teachers: dict[str, Teacher] = {}
+        texts = texts_to_encode(self.task_set.tasks, self.fitting_set, MAPS)
         for name, queries in self.plan.teachers.items():
             where = self.teachers[name]
             with watch("reading", self.console, name):
                 if is_cross_encoder(where):
                     teachers[name] = RerankingTeacher(Reranker(where), queries)
                 else:
-                    teachers[name] = self._read_all(where)
+                    teachers[name] = TeachingModel.read(where, *texts, self.console.print)
         return teachers
-
-    def _read_all(self, where: str) -> TeachingModel:
-        """Another model, which reads all that maps are learned from."""
-        texts = texts_to_encode(self.task_set.tasks, self.fitting_set, MAPS)
-        embeddings = embed_texts(load(where), *texts, JUDGED_LENGTH)
-        scores = {task.name: task.score(embeddings) for task in self.task_set.tasks}
-        return TeachingModel(embeddings, mean_score(scores))
 
     def _is_trained(self, candidate: Candidate) -> bool:
         """Train a candidate if it must be and is not yet -> whether it is trained."""

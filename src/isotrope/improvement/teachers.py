@@ -1,14 +1,15 @@
-"""Teachers of rankings: which documents a pseudo-query should find, by those that find more than
-the model itself.
+"""Teachers of rankings: which documents a pseudo-query should find, by a fused list that finds more
+than the model itself.
 
-BM25 and further models teach together with the model, because a fusion teaches more than one of
-them (RankCSE, Sec. 4.4). A cross-encoder reads a query and a document together, and so sees more
-than vectors: it orders the best documents of a fused list anew (Nogueira and Cho, 2019,
+BM25 teaches together with the model and with further ones, because a fusion teaches more than one
+of them (RankCSE, Sec. 4.4). The list is judged, and not its parts: a model that finds no more than
+the student can still make a better list. A cross-encoder reads a query and a document together, and
+so sees more than vectors: it orders the best documents of a fused list anew (Nogueira and Cho, 2019,
 https://arxiv.org/abs/1901.04085). A reading costs as much as encoding both texts, so it is asked
 about as many pseudo-queries as there is time for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,24 +18,30 @@ from sentence_transformers import CrossEncoder
 from sentence_transformers.util import load_file_path
 from transformers import AutoConfig
 
+from isotrope.encoder import load
+from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors
+from isotrope.encoder.fast.half import AUTO
 from isotrope.encoder.faults import loading, quiet
+from isotrope.encoder.length import limit_length
 from isotrope.encoder.locate import locate
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import DocumentTask
 from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.models import RememberingEncoder, code_checksum
 from isotrope.evaluation.search import (
     RankedLists,
     Search,
     by_cosine,
     encoder_search,
     ranked_lists,
+    search_with,
 )
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.improvement.clock import Clock
 from isotrope.improvement.scores import mean_score
 from isotrope.improvement.steps import QUERY_MAP, FittedStep, FittingSet
-from isotrope.improvement.tasks import queries_and_corpus
+from isotrope.improvement.tasks import JUDGED_LENGTH, queries_and_corpus
 from isotrope.post.ranking_map import ranking_map
 from isotrope.text.permutation import RowIds, evenly
 from isotrope.types import Vector
@@ -52,7 +59,71 @@ class TeachingModel:
     """Another model, whose vectors of all texts are known."""
 
     embeddings: Embeddings
-    score: float  # the mean over the choosing tasks
+
+    @classmethod
+    def read(
+        cls,
+        model: str,
+        queries: Sequence[str],
+        documents: Sequence[str],
+        say: Callable[[str], None],
+    ) -> "TeachingModel":
+        """Let a model read all texts once, in bf16 where that is faster and as good. Its vectors
+        are kept in the cache, and ``say`` is told how many were there.
+        """
+        encoder = load(model, dtype=AUTO)
+        with limit_length(encoder, JUDGED_LENGTH):
+            key = f"{model_checksum(encoder)}-{code_checksum()}"
+            reader = RememberingEncoder(encoder, cache_key=key, say=say)
+            if not reader.has_roles:
+                return cls(Embeddings.of(reader, [*queries, *documents]))
+            asked = Embeddings(queries, reader.encode(list(queries), "query"))
+            vectors = reader.encode(list(documents), "document")
+        return cls(Embeddings(documents, vectors, asked, reader.similarity_fn_name))
+
+
+@dataclass(frozen=True)
+class FusedList:
+    """The searches whose scores are added to the list that is taught."""
+
+    searches: list[Search]
+    weights: list[float]  # they sum to 1
+
+    @classmethod
+    def of(
+        cls,
+        readers: Sequence[Embeddings],
+        words: Search | None,
+        queries: Sequence[str],
+        documents: Sequence[str],
+    ) -> "FusedList":
+        """The list of some models in equal shares, and of BM25 unless ``words`` is None."""
+        searches = [
+            by_cosine(reader.encode_query(queries), reader.encode_document(documents))
+            for reader in readers
+        ]
+        share_of_models = 1.0 if words is None else 1 - BM25_SHARE
+        weights = [share_of_models / len(searches)] * len(searches)
+        if words is not None:
+            searches.append(words)
+            weights.append(BM25_SHARE)
+        return cls(searches, weights)
+
+
+def list_score(
+    readers: Sequence[Embeddings],
+    with_bm25: bool,
+    tasks: Sequence[DocumentTask | RetrievalSet],
+    searches_by_words: Mapping[str, Search],
+) -> float:
+    """How much the fused list finds: the mean over the tasks."""
+    task_scores = dict[str, Vector]()
+    for task in tasks:
+        words = searches_by_words[task.name] if with_bm25 else None
+        fused = FusedList.of(readers, words, *queries_and_corpus(task))
+        search = search_with(fused.searches, fused.weights)
+        task_scores[task.name] = task.score_search(search)
+    return mean_score(task_scores)
 
 
 def is_cross_encoder(model: str) -> bool:
@@ -179,22 +250,14 @@ class Rankings:
         queries = fitting_set.pseudo_queries
         documents = fitting_set.documents
         models = [teacher.embeddings for teacher in teachers if isinstance(teacher, TeachingModel)]
-        searches = [
-            by_cosine(each.encode_query(queries.texts), each.encode_document(documents))
-            for each in (embeddings, *models)
-        ]
-        share_of_models = 1 - BM25_SHARE if with_bm25 else 1.0
-        weights = [share_of_models / len(searches)] * len(searches)
-        if with_bm25:
-            searches.append(fitting_set.index.search(queries.texts))
-            weights.append(BM25_SHARE)
-
+        words = fitting_set.index.search(queries.texts) if with_bm25 else None
+        fused = FusedList.of([embeddings, *models], words, queries.texts, documents)
         rankings = cls(
             queries.texts,
             np.arange(len(queries.texts)),
             embeddings.encode_query(queries.texts),
             embeddings.encode_document(documents),
-            ranked_lists(searches, weights, queries.own, len(documents)),
+            ranked_lists(fused.searches, fused.weights, queries.own, len(documents)),
         )
         for teacher in teachers:
             if isinstance(teacher, RerankingTeacher):
