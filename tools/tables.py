@@ -102,10 +102,8 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "python -m benchmarks.search.teachers CACHE --data DATA --teacher FOLDER", {
         "MiniLM, with all-mpnet-base-v2 as the teacher: nDCG@10 × 100 by labels, and gains with 95 % intervals. 1,500 "
         "documents of each collection, queries only, one run.": partial(teachers.searches, "minilm"),
-        "The same for isotrope/small.": partial(teachers.searches, "small"),
         "MiniLM: gains of maps, alone / with 0.3 BM25 in the search. The first learns from 0.5 teacher + 0.5 BM25; the "
         "others change one thing.": partial(teachers.settings, "minilm"),
-        "isotrope/small, in the same way.": partial(teachers.settings, "small"),
         "Gates, by the tasks from held-out documents: whether the teacher, or the fused list, finds more than the "
         "student.": teachers.gates,
         "How often each gate is right, over all maps with a teacher: open where labels show a gain, closed where they "

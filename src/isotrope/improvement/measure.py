@@ -185,9 +185,11 @@ def _find_teachers(
     own_score = mean_score(measured.scores[candidate.name])
     with_bm25 = True
     if task_set.searches:
-        bm25_score = list_score([embeddings], True, task_set.searches, searches_by_words)
-        with_bm25 = bm25_score > own_score
-        own_score = max(own_score, bm25_score)  # of the list without further teachers
+        # Any share may help. On NPL equal shares did not, and the map gained (docs/log.md).
+        hybrids = measured.hybrids[candidate.name].values()
+        with_bm25 = max(map(mean_score, hybrids)) > own_score
+        list_without = list_score([embeddings], with_bm25, task_set.searches, searches_by_words)
+        own_score = max(own_score, list_without)
 
     for name, teacher in teachers.items():
         if isinstance(teacher, RerankingTeacher):
