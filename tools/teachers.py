@@ -49,8 +49,10 @@ def searches(student: str) -> str:
     for name in ("teacher", "teacher with BM25"):
         rows.append([SEARCHES[name], *(gain(each["searches"][name]) for each in cells.values())])
     for kind, label in (("maps", "map"), ("encoders", "query encoder")):
-        for setting in ("itself and BM25", "teacher and BM25"):
+        for setting in ("itself and BM25", "teacher and BM25", "all three"):
             students = [each[kind].get(setting) for each in cells.values()]
+            if not any(students):
+                continue
             rows.append([f"{label}, {setting}", *map(_cell(gain), students)])
             with_bm25 = [each and each["with_bm25"] for each in students]
             rows.append([f"{label}, {setting}; then 0.3 BM25", *map(_cell(gain), with_bm25)])
