@@ -34,22 +34,27 @@ class _Own(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, full: Tensor) -> Tensor:
-        return full.chunk(dist.get_world_size())[dist.get_rank()].clone()
+        rows_of_ranks = full.chunk(dist.get_world_size())
+        return rows_of_ranks[dist.get_rank()].clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return _of_all(gradients[0], 0) / dist.get_world_size()
+        gradient = _of_all(gradients[0], 0)
+        return gradient / dist.get_world_size()
 
 
 def _of_all(local: Tensor, dim: int) -> Tensor:
-    gathered = [torch.empty_like(local) for _ in range(dist.get_world_size())]
+    ranks = dist.get_world_size()
+    gathered = [torch.empty_like(local) for _ in range(ranks)]
     dist.all_gather(gathered, local.contiguous())
     return torch.cat(gathered, dim=dim)
 
 
 def rank_count() -> int:
     """How many processes compute together."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    if not dist.is_available() or not dist.is_initialized():
+        return 1
+    return dist.get_world_size()
 
 
 def process_rank() -> int:
@@ -74,8 +79,9 @@ def mean_of_all(values: Tensor) -> Tensor:
     none.
     """
     sum_and_count = torch.stack([values.sum(), values.new_tensor(len(values))])
-    sums = gather_rows(sum_and_count[None]).sum(dim=0)  # (2,)
-    return sums[0] / sums[1].clamp(min=1)
+    by_rank = gather_rows(sum_and_count[None])  # (ranks, 2)
+    total, count = by_rank.sum(dim=0)
+    return total / count.clamp(min=1)
 
 
 def average_over_ranks(gradient: Tensor) -> Tensor:

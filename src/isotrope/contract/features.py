@@ -36,18 +36,7 @@ def step_features(
     Raises:
         UserError: the encoder does not take such a feature.
     """
-    ids = column["input_ids"]
-    encoder = language_model(model)
-    features: dict[str, Tensor] = {}
-    if (table := _token_embeddings(encoder)) is not None:
-        every_feature = torch.ones(len(ids), 1, table.embedding_dim, device=ids.device)
-        features[KEEP] = every_feature
-        if isinstance(getattr(encoder, "embeddings", None), nn.Module):
-            features[LAYER_FEATURES] = every_feature
-            features[LAYER_TOKENS] = torch.ones_like(ids, dtype=torch.float32)
-    if encoder is not None and POSITIONS in inspect.signature(encoder.forward).parameters:
-        features[POSITIONS] = positions(encoder, ids, ids)
-
+    features = _all_step_features(language_model(model), column["input_ids"])
     for name in sorted(names):
         if name not in features:
             problem = f"a token step needs {name}, which this encoder does not take"
@@ -56,6 +45,21 @@ def step_features(
             )
             raise UserError(problem, remedy, "missing-feature")
     return {name: features[name] for name in names}
+
+
+def _all_step_features(encoder: nn.Module | None, ids: Tensor) -> dict[str, Tensor]:
+    """All features that an encoder takes besides token ids (N, L), unchanged."""
+    features: dict[str, Tensor] = {}
+    table = _token_embeddings(encoder)
+    if table is not None:
+        every_feature = torch.ones(len(ids), 1, table.embedding_dim, device=ids.device)
+        features[KEEP] = every_feature
+        if isinstance(getattr(encoder, "embeddings", None), nn.Module):
+            features[LAYER_FEATURES] = every_feature
+            features[LAYER_TOKENS] = torch.ones_like(ids, dtype=torch.float32)
+    if encoder is not None and POSITIONS in inspect.signature(encoder.forward).parameters:
+        features[POSITIONS] = positions(encoder, ids, ids)
+    return features
 
 
 def in_rows(column: dict[str, Any]) -> dict[str, Any]:
@@ -68,15 +72,17 @@ def in_rows(column: dict[str, Any]) -> dict[str, Any]:
     if "offsets" not in column:
         return column
     texts = column["input_ids"].tensor_split(column["offsets"][1:].cpu())
-    mask = pad_sequence([torch.ones_like(ids) for ids in texts], batch_first=True)  # (N, L)
-    return column | {"input_ids": pad_sequence(texts, batch_first=True), "attention_mask": mask}
+    ids = pad_sequence(texts, batch_first=True)  # (N, L)
+    mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
+    return column | {"input_ids": ids, "attention_mask": mask}
 
 
 def _in_a_line(features: dict[str, Any]) -> dict[str, Any]:
     """The opposite of `in_rows`. What the mask hides is left out."""
     mask = features["attention_mask"].bool()
     lengths = mask.sum(dim=1)
-    line = {name: value for name, value in features.items() if name != "attention_mask"}
+    line = dict(features)
+    del line["attention_mask"]
     line["input_ids"] = features["input_ids"][mask]
     line["offsets"] = lengths.cumsum(dim=0) - lengths
     return line
@@ -89,11 +95,15 @@ def stacked(copies: Sequence[dict[str, Any]]) -> dict[str, Any]:
     features = dict(copies[0])
     for name, value in copies[0].items():
         if isinstance(value, Tensor):
-            values = [copy[name] for copy in copies]
-            width = max(rows.shape[-1] for rows in values)
-            padded = [F.pad(rows, (0, width - rows.shape[-1])) for rows in values]
-            features[name] = torch.cat(padded)
+            features[name] = _padded_rows([copy[name] for copy in copies])
     return features
+
+
+def _padded_rows(passes: Sequence[Tensor]) -> Tensor:
+    """(N, L_v) each -> (V · N, L) of the greatest length, padded with 0."""
+    length = max(rows.shape[-1] for rows in passes)
+    padded = [F.pad(rows, (0, length - rows.shape[-1])) for rows in passes]
+    return torch.cat(padded)
 
 
 def outputs(
@@ -166,8 +176,8 @@ def _layer_erased(encoder: Any, features: dict[str, Any]) -> AbstractContextMana
     def erase(states: Tensor) -> Tensor:
         factors = keep
         if states.shape[:2] != mask.shape:  # packed: real tokens one after another, then fillers
-            fillers = states.shape[1] - int(mask.sum())
-            factors = F.pad(keep[mask], (0, 0, 0, fillers))[None]
+            filler_count = states.shape[1] - int(mask.sum())
+            factors = F.pad(keep[mask], (0, 0, 0, filler_count))[None]
         return states * factors.to(states)
 
     return embeddings_changed(encoder, erase)
@@ -200,8 +210,9 @@ def positions(encoder: Any, ids: Tensor | None, mask: Tensor) -> Tensor:
     if padding is not None and ids is not None:
         real = (ids != padding).long()
         return real.cumsum(dim=1) * real + padding
-    first = 0 if padding is None else padding + 1
-    columns = torch.arange(mask.shape[1], device=mask.device) + first
+    columns = torch.arange(mask.shape[1], device=mask.device)
+    if padding is not None:
+        columns = columns + (padding + 1)
     return columns.repeat(len(mask), 1)
 
 
@@ -209,7 +220,10 @@ def language_model(model: nn.Module) -> nn.Module | None:
     """The first language model within a model; the wrapping of several processes or adapters does
     not hide it.
     """
-    return next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel):
+            return module
+    return None
 
 
 def token_table(model: nn.Module) -> nn.Embedding:

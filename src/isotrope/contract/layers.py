@@ -51,10 +51,13 @@ def follow(average: nn.Module, leader: nn.Module, decay: float) -> None:
     Both are the same module, but for a wrapping of ``leader``.
     """
     with torch.no_grad():
-        for mine, theirs in zip(average.parameters(), leader.parameters(), strict=True):
-            mine.lerp_(theirs.to(mine), 1 - decay)
-        for buffer, leading in zip(average.buffers(), leader.buffers(), strict=True):
-            buffer.copy_(leading)
+        weights = zip(average.parameters(), leader.parameters(), strict=True)
+        for average_weight, leader_weight in weights:
+            average_weight.lerp_(leader_weight.to(average_weight), 1 - decay)
+
+        buffers = zip(average.buffers(), leader.buffers(), strict=True)
+        for average_buffer, leader_buffer in buffers:
+            average_buffer.copy_(leader_buffer)
 
 
 def decay_at(step: int, start: float, rise: int) -> float:
@@ -65,7 +68,8 @@ def decay_at(step: int, start: float, rise: int) -> float:
     """
     if not rise:
         return start
-    return 1 - (1 - start) * (math.cos(math.pi * min(step, rise) / rise) + 1) / 2
+    angle = math.pi * min(step, rise) / rise
+    return 1 - (1 - start) * (math.cos(angle) + 1) / 2
 
 
 def mask_id(tokenizer: Any) -> int:
@@ -93,11 +97,14 @@ class Hiding:
         """
         whether, how, which_word = noise.unbind(dim=-1)
         is_special = torch.isin(ids, self.special.to(ids.device))
-        hidden = (whether < self.ratio) & mask.bool() & ~is_special
-        random_ids = (which_word * self.words).long()
-        instead = torch.where(how < _AS_OTHER, random_ids, ids)
-        instead = torch.where(how < _AS_MASK, self.mask_id, instead)
-        return hidden, torch.where(hidden, instead, ids)
+        is_word = mask.bool() & ~is_special
+        hidden = is_word & (whether < self.ratio)
+
+        other_words = (which_word * self.words).long()
+        replacements = torch.where(how < _AS_OTHER, other_words, ids)
+        replacements = torch.where(how < _AS_MASK, self.mask_id, replacements)
+        shown = torch.where(hidden, replacements, ids)
+        return hidden, shown
 
 
 def noise_of_rows(mask: Tensor, seeds: list[int]) -> Tensor:
@@ -105,7 +112,8 @@ def noise_of_rows(mask: Tensor, seeds: list[int]) -> Tensor:
     for padding.
     """
     noise = torch.ones(*mask.shape, 3)
-    for row, real, seed in zip(noise, mask.bool().cpu(), seeds, strict=True):
+    for row_noise, is_real, seed in zip(noise, mask.bool().cpu(), seeds, strict=True):
         generator = torch.Generator().manual_seed(seed)
-        row[real] = torch.rand(int(real.sum()), 3, generator=generator)
+        length = int(is_real.sum())
+        row_noise[is_real] = torch.rand(length, 3, generator=generator)
     return noise.to(mask.device)

@@ -99,17 +99,18 @@ class Objective(Described, nn.Module):
         # Components with weights or running statistics train, move between devices and are saved
         # with the objective.
         self.parts = self._used_parts()
-        modules = [component for component in self.parts if isinstance(component, nn.Module)]
+        modules = [part for part in self.parts if isinstance(part, nn.Module)]
         self.components = nn.ModuleList(modules)
         self.components.to(torch.promote_types(model.dtype, torch.float32))
 
     def _used_parts(self) -> list[Any]:
         """All components in order, without the teachers."""
-        components: list[Any] = [component for component, _ in (*self.tokens, *self.peers)]
-        components += self.views
+        parts: list[Any] = [component for component, _ in (*self.tokens, *self.peers)]
+        parts += self.views
         for scores, terms in self.narrow.values() or [(self.scores, self.terms)]:
-            components += [*scores, *terms.values()]
-        return components
+            parts += scores
+            parts += terms.values()
+        return parts
 
     def forward(
         self, features: Iterable[TextColumn], labels: Tensor | None = None
@@ -140,21 +141,24 @@ class Objective(Described, nn.Module):
         """Token ids -> embeddings, of the sentences of all processes."""
         check_columns(self, columns, labels)
         encoded = self._encode_own(columns)
-        count = encoded.stack.shape[1]
-        rows = torch.arange(count, device=encoded.stack.device) if labels is None else labels
+        rows = labels
+        if rows is None:
+            count = encoded.stack.shape[1]
+            rows = torch.arange(count, device=encoded.stack.device)
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
 
-        # From here on, every process computes with the same, full batch.
         own_batch = Batch(rows, generator)
         teachers = {}
         for name, teacher in self.teachers.items():
             teachers[name] = gather_rows(teacher(own_batch))
+
+        # From here on, every process computes with the same, full batch.
         return Views(
-            Batch(gather_rows(rows), generator),
-            gather_rows(encoded.stack, dim=1),
-            gather_rows(encoded.negatives),
-            teachers,
-            encoded.readings,
+            batch=Batch(gather_rows(rows), generator),
+            stack=gather_rows(encoded.stack, dim=1),
+            negatives=gather_rows(encoded.negatives),
+            teachers=teachers,
+            readings=encoded.readings,
         )
 
     def _encode_own(self, columns: list[TextColumn]) -> EncodedColumns:
@@ -163,12 +167,12 @@ class Objective(Described, nn.Module):
         # processes share, so the draws have a generator of their own.
         process_seed = derive(derive(self.seed, self.step), -1 - process_rank())
         passes = Passes(
-            self.model,
-            self.tokens,
-            torch.Generator().manual_seed(process_seed),
-            self.mini_batch_size,
-            self.peers,
-            states=any(getattr(each, "token_states", False) for each in self.parts),
+            model=self.model,
+            steps=self.tokens,
+            generator=torch.Generator().manual_seed(process_seed),
+            mini_batch_size=self.mini_batch_size,
+            peers=self.peers,
+            states=any(getattr(part, "token_states", False) for part in self.parts),
         )
         return passes.views(columns, self.passes)
 

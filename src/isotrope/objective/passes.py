@@ -63,8 +63,12 @@ class Passes:
             _, count, width = stack.shape
             return stack.new_zeros(count, 0, width)
 
-        steps = [(step, on) for step, on in self.steps if not getattr(step, "anchors_alone", False)]
+        steps = []
+        for step, on in self.steps:
+            if not getattr(step, "anchors_alone", False):
+                steps.append((step, on))
         passes = replace(self, steps=steps, states=False)
+
         negatives = []
         for column in columns:
             embeddings, _ = passes.read(column, [ANCHOR])
@@ -83,42 +87,58 @@ class Passes:
         embeddings: dict[int, Tensor] = {}  # by the number of the pass, (N, D) each
         readings: dict[int, Reading] = {}
 
-        of_peers = {number for _, on in self.peers for number in on}
-        by_student = {number: copy for number, copy in copies.items() if number not in of_peers}
-        if by_student:
-            embeddings, readings = self._read_by_student(column, by_student)
-
+        students_copies = self._students(copies)
+        if students_copies:
+            embeddings, readings = self._read_by_student(column, students_copies)
         for peer, on in self.peers:
-            by_peer = {number: copy for number, copy in copies.items() if number in on}
-            if by_peer:
-                rows = peer(stacked(list(by_peer.values())), self.mini_batch_size)
-                embeddings |= zip(by_peer, _unstacked(rows, len(by_peer)), strict=True)
+            peers_copies = {number: copies[number] for number in numbers if number in on}
+            if peers_copies:
+                embeddings |= self._read_by_peer(peer, peers_copies)
 
-        return torch.stack([embeddings[number] for number in numbers]), readings
+        stack = torch.stack([embeddings[number] for number in numbers])
+        return stack, readings
+
+    def _students(self, copies: dict[int, TextColumn]) -> dict[int, TextColumn]:
+        """The passes that no peer reads."""
+        students_copies = dict(copies)
+        for _, on in self.peers:
+            for number in on:
+                students_copies.pop(number, None)
+        return students_copies
 
     def _read_by_student(
         self, column: TextColumn, copies: dict[int, TextColumn]
     ) -> tuple[dict[int, Tensor], dict[int, Reading]]:
         """All of the student's passes in one forward, or in parts."""
+        count = len(copies)
         features = stacked(list(copies.values()))
-        names = (EMBEDDING, STATES) if self.states else (EMBEDDING,)
+        names = [EMBEDDING, STATES] if self.states else [EMBEDDING]
         outputs = read_in_parts(self.model, features, self.mini_batch_size, names)
-        embeddings, *states = (_unstacked(output, len(copies)) for output in outputs)
+        embeddings = _unstacked(outputs[0], count)
+        states = _unstacked(outputs[1], count) if self.states else [None] * count
 
         readings = {}
         for index, number in enumerate(copies):
-            pass_states = states[0][index] if states else None
-            pass_features = _of_pass(features, index, len(copies))
-            readings[number] = Reading(column, pass_features, pass_states)
+            pass_features = _of_pass(features, index, count)
+            readings[number] = Reading(column, pass_features, states[index])
         return dict(zip(copies, embeddings, strict=True)), readings
+
+    def _read_by_peer(self, peer: nn.Module, copies: dict[int, TextColumn]) -> dict[int, Tensor]:
+        """The passes of a second encoder in one forward."""
+        rows = peer(stacked(list(copies.values())), self.mini_batch_size)
+        return dict(zip(copies, _unstacked(rows, len(copies)), strict=True))
 
     def _with_needed_features(self, column: TextColumn) -> TextColumn:
         """The column with the features that a step changes besides the tokenizer's.
 
         A step names them in ``needs``: see `isotrope.contract.features`.
         """
-        needs = {name for step, _ in self.steps for name in getattr(step, "needs", ())}
-        return column | step_features(self.model, column, needs) if needs else column
+        needs: set[str] = set()
+        for step, _ in self.steps:
+            needs.update(getattr(step, "needs", ()))
+        if not needs:
+            return column
+        return column | step_features(self.model, column, needs)
 
     def _changed(self, column: TextColumn, number: int) -> TextColumn:
         """What one pass reads of a column, after its token steps."""
@@ -131,7 +151,8 @@ class Passes:
 
 def _unstacked(rows: Tensor, count: int) -> Sequence[Tensor]:
     """(count · N, …) -> ``count`` parts (N, …), in float32 or better."""
-    return rows.to(torch.promote_types(rows.dtype, torch.float32)).chunk(count)
+    rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    return rows.chunk(count)
 
 
 def _of_pass(features: TextColumn, index: int, count: int) -> TextColumn:

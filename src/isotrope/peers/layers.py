@@ -18,7 +18,8 @@ def spread(layers: int, count: int) -> list[int]:
     """``count`` numbers below ``layers``, evenly spread, with the first and the last."""
     if count == 1:
         return [layers - 1]
-    return [round(number * (layers - 1) / (count - 1)) for number in range(count)]
+    last = layers - 1
+    return [round(number * last / (count - 1)) for number in range(count)]
 
 
 @dataclass(eq=False, repr=False)
@@ -57,7 +58,7 @@ class Layers(StatefulComponent):
         """``size`` sentences at a time; None: all."""
         ids = features["input_ids"]
         count, remainder = divmod(len(ids), self.count)
-        if remainder or bool((ids != ids[:count].repeat(self.count, 1)).any()):
+        if remainder or not torch.equal(ids, ids[:count].repeat(self.count, 1)):
             problem = f"peers.layers: the passes in on are not {self.count} copies of one text"
             remedy = f"name {self.count} passes in peers.layers.on, without token steps"
             raise UserError(problem, remedy, "not-copies")

@@ -122,14 +122,15 @@ class FittedEncoder(ByRole):
         """Queries (Q,) and documents (M,), which are the target together -> (Q, K), (M, K)."""
         self._read_corpus()
         vectors = search_vectors(self.base, queries, documents)
-        of_queries, of_documents = (np.asarray(rows, dtype=np.float64) for rows in vectors)
+        query_vectors = np.asarray(vectors[0], dtype=np.float64)
+        document_vectors = np.asarray(vectors[1], dtype=np.float64)
         transform = self._transform
         if transform is None:
-            target = np.unique(np.concatenate([of_queries, of_documents]), axis=0)
-            transform = self.step.fitted(target)
+            target = np.concatenate([query_vectors, document_vectors])
+            transform = self.step.fitted(np.unique(target, axis=0))
         return (
-            transform(of_queries).astype(np.float32),
-            transform(of_documents).astype(np.float32),
+            transform(query_vectors).astype(np.float32),
+            transform(document_vectors).astype(np.float32),
         )
 
     def _read_corpus(self) -> None:
@@ -137,7 +138,8 @@ class FittedEncoder(ByRole):
             self.fit(self.step.corpus())
 
     def _matrix(self, sentences: list[str], role: Role | None = None) -> Matrix:
-        return np.asarray(vectors_of(self.base, sentences, role=role), dtype=np.float64)
+        vectors = vectors_of(self.base, sentences, role=role)
+        return np.asarray(vectors, dtype=np.float64)
 
 
 def with_linear(encoder: SentenceTransformer, mean: Matrix, matrix: Matrix) -> SentenceTransformer:
@@ -152,10 +154,14 @@ def with_linear(encoder: SentenceTransformer, mean: Matrix, matrix: Matrix) -> S
     unit_length = isinstance(encoder[-1], Normalize) and encoder.truncate_dim is None
     new = copy(encoder)
     new.truncate_dim = None  # it would cut behind the layer
+    # Dimensions that the model cuts get the weight 0.
     beyond = int(new.get_embedding_dimension() or 0) - len(mean)
     mean = np.pad(mean, (0, beyond))
     matrix = np.pad(matrix, ((0, beyond), (0, 0)))
-    layer = dense(torch.from_numpy(matrix.T.copy()), torch.from_numpy(-mean @ matrix))  # x W − μ W
+
+    weight = torch.from_numpy(matrix.T.copy())
+    bias = torch.from_numpy(-mean @ matrix)
+    layer = dense(weight, bias)  # x W − μ W
     modules = [*encoder, layer.to(encoder.device)]
     if unit_length:
         modules.append(Normalize())

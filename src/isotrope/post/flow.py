@@ -38,14 +38,19 @@ class GlowStep(nn.Module):
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.network = nn.Sequential(
-            nn.Linear(self.first_count, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last
+            nn.Linear(self.first_count, width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+            last,
         )
 
     def begin(self, x: Tensor) -> None:
         """Set μ and s from rows (N, D); a channel that is constant keeps the scale 1."""
         spread = x.std(dim=0, correction=0)
+        varies = spread > 1e-6 * spread.max()
         self.mean.copy_(x.mean(dim=0))
-        self.log_scale.copy_(torch.where(spread > 1e-6 * spread.max(), spread, 1).log())
+        self.log_scale.copy_(torch.where(varies, spread, 1).log())
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         x = (x - self.mean) * torch.exp(-self.log_scale) @ self.mix
@@ -82,7 +87,9 @@ def negative_log_likelihood(z: Tensor, volume: Tensor) -> Tensor:
     dimension: ().
     """
     dim = z.shape[1]
-    return ((z**2).sum(dim=1) / 2 + dim / 2 * math.log(2 * math.pi) - volume).mean() / dim
+    squares = (z**2).sum(dim=1)  # (N,)
+    losses = squares / 2 + dim / 2 * math.log(2 * math.pi) - volume
+    return losses.mean() / dim
 
 
 class Flow(PostStep):
@@ -118,13 +125,19 @@ class Flow(PostStep):
             glow.begin(x)
             optimizer = torch.optim.Adam(glow.parameters(), lr=self.lr)
             for _ in range(self.epochs):
-                for number, picks in enumerate(torch.split(torch.randperm(len(x)), self.batch)):
+                order = torch.randperm(len(x))
+                for number, picks in enumerate(order.split(self.batch)):
                     tell("fitted the flow to", number * self.batch, len(x))
-                    loss = negative_log_likelihood(*glow(x[picks]))
-                    if not torch.isfinite(loss):
-                        problem = f"the flow's fit diverged at lr = {self.lr}"
-                        raise UserError(problem, "choose a smaller lr", "diverged")
-                    optimizer.zero_grad()
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    optimizer.step()
+                    self._step(glow, optimizer, x[picks])
         return glow
+
+    def _step(self, glow: Glow, optimizer: torch.optim.Optimizer, x: Tensor) -> None:
+        """One step of the optimizer on rows (n, D)."""
+        z, volume = glow(x)
+        loss = negative_log_likelihood(z, volume)
+        if not torch.isfinite(loss):
+            problem = f"the flow's fit diverged at lr = {self.lr}"
+            raise UserError(problem, "choose a smaller lr", "diverged")
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()

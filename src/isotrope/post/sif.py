@@ -2,7 +2,7 @@
 https://openreview.net/forum?id=SyK00v5xx
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from isotrope.types import AboveZero, Encoder, Matrix
 
 def read_counts(path: str | Path) -> dict[str, float]:
     """Word counts, a word and its number a line (tab or space between), words in lower case."""
-    counts: dict[str, float] = {}
+    counts: dict[str, float] = defaultdict(float)
     for number, line in enumerate(lines(source_of(Path(path))), start=1):
         cells = line.split()
         if not cells:
@@ -26,15 +26,20 @@ def read_counts(path: str | Path) -> dict[str, float]:
         if len(cells) < 2 or not cells[1].replace(".", "", 1).isdecimal():
             problem = f"{path}, line {number}: no word with its count"
             raise UserError(problem, "give one of each a line", "no-count")
-        word = cells[0].lower()
-        counts[word] = counts.get(word, 0.0) + float(cells[1])
-    return counts
+        word, count, *_ = cells
+        counts[word.lower()] += float(count)
+    return dict(counts)
 
 
 def smooth_inverse_frequency(counts: Mapping[str, float], a: float) -> Callable[[str], float]:
     """The weight a / (a + p(word)) with p = count / all counts; 1 for a word without a count."""
     total = sum(counts.values()) or 1.0
-    return lambda word: a / (a + counts.get(word.lower(), 0.0) / total)
+
+    def weight(word: str) -> float:
+        probability = counts.get(word.lower(), 0.0) / total
+        return a / (a + probability)
+
+    return weight
 
 
 class Sif(PostStep):
@@ -56,17 +61,20 @@ class Sif(PostStep):
     def prepare(self, base: Encoder, sentences: Sequence[str]) -> None:
         """Give the words their weights."""
         assert isinstance(base, WordVectors)  # see isotrope.post.names.check_name
-        if self.freq is None:
-            base.look_up(sentences)
-            counter = Counter[str]()
-            for sentence in sentences:
-                counter.update(word.lower() for word in base.words(sentence))
-            base.weight = smooth_inverse_frequency(counter, self.a)
-        else:
-            base.weight = smooth_inverse_frequency(read_counts(self.freq), self.a)
+        counts = self._counted(base, sentences) if self.freq is None else read_counts(self.freq)
+        base.weight = smooth_inverse_frequency(counts, self.a)
+
+    @staticmethod
+    def _counted(base: WordVectors, sentences: Sequence[str]) -> Mapping[str, float]:
+        """How often each word occurs in the sentences."""
+        base.look_up(sentences)
+        counter = Counter[str]()
+        for sentence in sentences:
+            counter.update(word.lower() for word in base.words(sentence))
+        return counter
 
     def fitted(self, vectors: Matrix) -> Transform:
-        # right singular vectors; nothing is centred
-        directions = np.linalg.eigh(vectors.T @ vectors)[1][:, ::-1]
-        common = directions[:, : self.remove]  # (D, k)
+        # The right singular vectors; nothing is centred.
+        _, directions = np.linalg.eigh(vectors.T @ vectors)  # by rising singular value
+        common = directions[:, ::-1][:, : self.remove]  # (D, k)
         return lambda x: x - x @ common @ common.T

@@ -37,15 +37,26 @@ def whitening(
     count = check_size(len(vectors), vectors.shape[1], k, exponent, shrink)
     mean = vectors.mean(axis=0)
     centred = vectors - mean
-    covariance = ledoit_wolf(centred)[0] if shrink else centred.T @ centred / len(vectors)
-    values, directions = np.linalg.eigh(covariance)
-    values, directions = values[::-1], directions[:, ::-1]
-    if values[0] <= ROUNDING * np.mean(vectors**2):
+    covariance = ledoit_wolf(centred)[0] if shrink else covariance_of(centred)  # (D, D)
+
+    variances, directions = np.linalg.eigh(covariance)
+    variances = variances[::-1]  # Λ, falling
+    directions = directions[:, ::-1]  # U
+    largest = variances[0]
+    if largest <= ROUNDING * np.mean(vectors**2):
         problem = f"all {len(vectors)} sentences have the same vector"
         raise UserError(problem, "check the model: nothing can be whitened", "equal-vectors")
+
     if exponent:
-        count = min(count, int(np.sum(values > ROUNDING * values[0])))
-    return mean, directions[:, :count] * values[:count] ** -exponent
+        used_directions = int(np.sum(variances > ROUNDING * largest))
+        count = min(count, used_directions)
+    scales = variances[:count] ** -exponent
+    return mean, directions[:, :count] * scales
+
+
+def covariance_of(centred: Matrix) -> Matrix:
+    """The covariance (D, D) over N of centred vectors (N, D)."""
+    return centred.T @ centred / len(centred)
 
 
 def check_size(
@@ -54,7 +65,7 @@ def check_size(
     """How many dimensions are kept of ``dim``: ``k``, by default all. There must be rows enough for
     them.
     """
-    count = dim if k is None else k
+    count = k or dim
     if count > dim or rows < fewest_rows(dim, k, exponent, shrink):
         problem = f"{rows} sentences cannot whiten {count} dimensions of {dim}"
         remedy = f"fit on more than {count} sentences, or choose a smaller k"
@@ -96,9 +107,8 @@ def removal(vectors: Matrix, k: int = 1) -> tuple[Matrix, Matrix]:
         problem = f"removal of k = {k} directions of {vectors.shape} vectors"
         raise UserError(problem, "choose a smaller k", "too-many-directions")
     mean = vectors.mean(axis=0)
-    centred = vectors - mean
-    # (D, k); eigh gives rising variances
-    top = np.linalg.eigh(centred.T @ centred / len(vectors))[1][:, -k:]
+    _, directions = np.linalg.eigh(covariance_of(vectors - mean))  # by rising variance
+    top = directions[:, -k:]  # (D, k)
     return mean, np.eye(dim) - top @ top.T
 
 

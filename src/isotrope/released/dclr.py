@@ -29,10 +29,13 @@ def softmax_bce(cosines: Tensor, temperature: float, keep: Tensor | None = None)
         logits = logits.masked_fill(keep == 0, -torch.inf)
     diagonal = torch.eye(*logits.shape[-2:], dtype=torch.bool, device=logits.device)
     log_p = logits.log_softmax(dim=-1)
+    # log (1 - p), which is finite for p = 1 too
     tiny = torch.finfo(log_p.dtype).eps
-    # log (1 - p)
-    log_not_p = torch.log(-torch.expm1(log_p.masked_fill(diagonal, -torch.inf).clamp(max=-tiny)))
-    return -torch.where(diagonal, log_p, log_not_p).mean(dim=(-2, -1)).sum()
+    log_p_negatives = log_p.masked_fill(diagonal, -torch.inf).clamp(max=-tiny)
+    log_not_p = torch.log(-torch.expm1(log_p_negatives))
+
+    log_likelihoods = torch.where(diagonal, log_p, log_not_p)  # (N, M) or (P, N, M)
+    return -log_likelihoods.mean(dim=(-2, -1)).sum()
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class AgainstBatch(Noise):
     """Noise negatives that also flee the batch, with the first positives. BibTeX: zhou2022dclr."""
 
     def moved(self, noise: Tensor, step_size: float | Tensor, scores: Scores) -> Tensor:
-        anchor, batch = scores.views.stack[0].detach(), scores.pairs[0].detach()
+        anchor = scores.views.stack[0].detach()
+        batch = scores.pairs[0].detach()
         for _ in range(self.steps):
             slope = gradient(noise, anchor, self.temperature, batch)
             noise = noise + step_size * F.normalize(slope, dim=-1)

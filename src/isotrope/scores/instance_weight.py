@@ -19,7 +19,8 @@ def instance_weight(teacher: Tensor, threshold: float) -> Tensor:
     -> (N, M).
     """
     diagonal = torch.eye(*teacher.shape, dtype=torch.bool, device=teacher.device)
-    return ((teacher < threshold) | diagonal).to(teacher)
+    is_different = teacher < threshold
+    return (is_different | diagonal).to(teacher)
 
 
 def relative_to_mean(teacher: Tensor) -> Tensor:
@@ -63,7 +64,8 @@ class InstanceWeight:
         if self.relative:
             similarity = relative_to_mean(similarity)
         alpha = instance_weight(similarity, self.threshold).to(scores.keep)
-        return F.pad(alpha, (0, scores.keep.shape[1] - alpha.shape[1]), value=1.0)
+        later_candidates = scores.keep.shape[1] - alpha.shape[1]
+        return F.pad(alpha, (0, later_candidates), value=1.0)
 
     def _similarity(self, scores: Scores) -> Tensor:
         if self.teacher == "self":
@@ -80,4 +82,5 @@ class InstanceWeight:
             )
             remedy = "set noise = false, or take one teacher of the student's size"
             raise UserError(problem, remedy, "another-width")
-        return torch.cat([scores.teacher(self.teacher), rows @ extra.to(rows).T], dim=1)
+        to_extra = rows @ extra.to(rows).T  # (N, K)
+        return torch.cat([scores.teacher(self.teacher), to_extra], dim=1)

@@ -15,10 +15,12 @@ def non_uniformity(noise: Tensor, anchor: Tensor, positive: Tensor, temperature:
     """Eq. 2, mean over anchors: only noise in the denominator. noise (K, D), anchor, positive (N,
     D) -> ().
     """
-    anchor, positive = F.normalize(anchor, dim=-1), F.normalize(positive, dim=-1)
-    numerator = (anchor * positive).sum(dim=-1) / temperature  # (N,)
-    denominator = torch.logsumexp(anchor @ F.normalize(noise, dim=-1).T / temperature, dim=-1)
-    return (denominator - numerator).mean()
+    anchor = F.normalize(anchor, dim=-1)
+    positive = F.normalize(positive, dim=-1)
+    noise = F.normalize(noise, dim=-1)
+    log_numerator = (anchor * positive).sum(dim=-1) / temperature  # (N,)
+    log_denominator = torch.logsumexp(anchor @ noise.T / temperature, dim=-1)  # (N,)
+    return (log_denominator - log_numerator).mean()
 
 
 def gradient(
@@ -34,8 +36,9 @@ def gradient(
     cosines = anchor @ unit.T  # (N, K)
     if further is not None:
         cosines = torch.cat([cosines, further], dim=1)
-    share = (cosines / temperature).softmax(dim=1)[:, : len(noise)] / (temperature * len(anchor))
-    pull = share.T @ anchor  # (K, D) towards the anchors that are near already
+    shares = (cosines / temperature).softmax(dim=1)
+    weights = shares[:, : len(noise)] / (temperature * len(anchor))  # (N, K)
+    pull = weights.T @ anchor  # (K, D) towards the anchors that are near already
     along = (pull * unit).sum(dim=-1, keepdim=True) * unit  # changes the length, not the cosine
     length: Tensor = noise.norm(dim=-1, keepdim=True)
     return (pull - along) / length
@@ -55,7 +58,8 @@ def ascend(
     noise = noise.detach()
     anchor = anchor.detach()
     for _ in range(steps):
-        noise = noise + step_size * F.normalize(gradient(noise, anchor, temperature), dim=-1)
+        slope = gradient(noise, anchor, temperature)
+        noise = noise + step_size * F.normalize(slope, dim=-1)
     return noise
 
 
@@ -77,13 +81,15 @@ class Noise:
 
     def __call__(self, scores: Scores) -> Scores:
         anchor = scores.views.stack[0].detach()
-        size = (int(self.ratio * len(anchor)), anchor.shape[1])
-        # (K, D), by the CPU
-        noise = self.sigma * torch.randn(size, generator=scores.views.batch.generator).to(anchor)
-        step: float | Tensor = self.step_size
+        count = int(self.ratio * len(anchor))
+        draws = torch.randn(  # on the CPU
+            count, anchor.shape[1], generator=scores.views.batch.generator
+        )
+        noise = self.sigma * draws.to(anchor)  # (K, D)
+        step_size: float | Tensor = self.step_size
         if self.relative:
-            step = step * noise.norm(dim=-1, keepdim=True)
-        return scores.with_extra(self.moved(noise, step, scores))
+            step_size = step_size * noise.norm(dim=-1, keepdim=True)  # (K, 1)
+        return scores.with_extra(self.moved(noise, step_size, scores))
 
     def moved(self, noise: Tensor, step_size: float | Tensor, scores: Scores) -> Tensor:
         """The drawn vectors (K, D) after all steps."""

@@ -19,14 +19,17 @@ class Projection(nn.Linear):
     """
 
     def __init__(self, context: BuildContext, teacher: str) -> None:
-        super().__init__(context.needed("width"), context.teacher_width(teacher), bias=False)
+        width = context.needed("width")
+        teacher_width = context.teacher_width(teacher)
+        super().__init__(width, teacher_width, bias=False)
         if self.in_features == self.out_features:
             nn.init.eye_(self.weight)
         else:
             nn.init.orthogonal_(self.weight)
 
     def forward(self, scores: Scores) -> Tensor:  # type: ignore[override]
-        return super().forward(F.normalize(scores.views.stack[0].to(self.weight), dim=-1))
+        anchor = scores.views.stack[0].to(self.weight)
+        return super().forward(F.normalize(anchor, dim=-1))
 
 
 def without_positive(lists: Tensor) -> Tensor:
@@ -85,10 +88,15 @@ class OverQueue(nn.Module):
 
     def forward(self, scores: Scores) -> Tensor:
         teacher = scores.views.teachers[self.term.teacher].to(self.rows)  # (N, T)
-        self.latest = torch.cat([teacher, self.latest.to(teacher)])[: len(self.rows)]
         student = F.normalize(self.projection(scores), dim=-1)  # (N, T)
+        self.latest = self._newest(teacher, self.latest.to(teacher))
         return self.term.of_lists(student @ self.rows.T, teacher @ self.rows.T)
 
     def after_step(self, objective: Any) -> None:
-        self.rows = torch.cat([self.latest, self.rows])[: len(self.rows)]
+        self.rows = self._newest(self.latest, self.rows)
         self.latest = self.rows[:0]
+
+    def _newest(self, new: Tensor, old: Tensor) -> Tensor:
+        """At most K rows of both, the new ones first."""
+        capacity = len(self.rows)
+        return torch.cat([new, old])[:capacity]

@@ -21,11 +21,13 @@ def passes_with_gaps(views: Views, hiding: Hiding) -> Iterator[tuple[int, Readin
     processes.
     """
     for number, reading in views.readings.items():
-        ids = reading.text["input_ids"]
+        pass_seed = derive(views.batch.generator.initial_seed(), number)
+        row_ids = own_rows(views.batch.rows).tolist()
+        seeds = [derive(pass_seed, row_id) for row_id in row_ids]
+
         mask = reading.text["attention_mask"]
-        seed = derive(views.batch.generator.initial_seed(), number)
-        seeds = [derive(seed, row) for row in own_rows(views.batch.rows).tolist()]
-        hidden, shown = hiding(ids, mask, noise_of_rows(mask, seeds))
+        noise = noise_of_rows(mask, seeds)  # (n, L, 3)
+        hidden, shown = hiding(reading.text["input_ids"], mask, noise)
         yield number, reading, hidden, shown
 
 
@@ -41,7 +43,8 @@ def hidden_in(views: Views, number: int, term: str) -> Tensor:
         problem = f"{term} finds hidden words by their places, and a token step moves words"
         remedy = f"leave in pass {number} only steps that hide words, such as tokens.hide"
         raise UserError(problem, remedy, "words-move")
-    changed: Tensor = (before != after) & reading.text["attention_mask"].bool()
+    is_real = reading.text["attention_mask"].bool()
+    changed: Tensor = (before != after) & is_real
     return changed
 
 
@@ -69,5 +72,7 @@ class Words(nn.Module):
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, states: Tensor) -> Tensor:
-        states = self.norm(F.gelu(self.layer(states.to(self.bias.dtype))))
-        return states @ self.table[0].weight.to(states.dtype).T + self.bias
+        states = self.layer(states.to(self.bias.dtype))
+        states = self.norm(F.gelu(states))
+        words = self.table[0].weight.to(states.dtype)  # (W, E)
+        return states @ words.T + self.bias

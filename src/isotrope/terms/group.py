@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from isotrope.terms._queue import without_positive
 from isotrope.terms.infonce import infonce
 from isotrope.terms.queue_kl import divergence
 from isotrope.types import AboveZero, NonNegative, Scores, Whole
@@ -24,12 +25,12 @@ def group_list(anchor: Tensor, stack: Tensor, temperature: float) -> Tensor:
     anchor a (N, D); stack (1 + P, N, D): others o, then positives p.
     """
     anchor = F.normalize(anchor, dim=-1)
-    negatives = F.normalize(stack[0], dim=-1)
+    others = F.normalize(stack[0], dim=-1)
     positives = F.normalize(stack[1:], dim=-1)
-    diagonal = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
-    near = (anchor * positives).sum(dim=-1).T  # (N, P)
-    far = (anchor @ negatives.T)[~diagonal].view(len(anchor), -1)  # (N, N − 1)
-    return (torch.cat([near, far], dim=1) / temperature).log_softmax(dim=1)
+    to_positives = (anchor * positives).sum(dim=-1).T  # (N, P)
+    to_others = without_positive(anchor @ others.T)  # (N, N − 1)
+    cosines = torch.cat([to_positives, to_others], dim=1)
+    return (cosines / temperature).log_softmax(dim=1)
 
 
 def group_contrast(stack: Tensor, temperature: float) -> Tensor:
@@ -38,7 +39,9 @@ def group_contrast(stack: Tensor, temperature: float) -> Tensor:
     stack (V, N, D): anchors a, then P positives p. q_ir = e^{cos(a_i, p_ri)/τ} / (Σ_r e^{cos(a_i,
     p_ri)/τ} + Σ_{j≠i} e^{cos(a_i, a_j)/τ}).
     """
-    return -group_list(stack[0], stack, temperature)[:, : len(stack) - 1].mean()
+    positive_count = len(stack) - 1
+    log_q = group_list(stack[0], stack, temperature)  # (N, P + N − 1)
+    return -log_q[:, :positive_count].mean()
 
 
 def peer_lists(student: Tensor, peer: Tensor, temperature: float) -> Tensor:
@@ -49,12 +52,13 @@ def peer_lists(student: Tensor, peer: Tensor, temperature: float) -> Tensor:
     each encoder's anchors with its own stack, r and r′ with the other's. As in the public code, a
     divergence is divided by the length of its list, V + N − 2.
     """
-    within = [group_list(views[0], views, temperature) for views in (student, peer)]
-    across = [
-        group_list(student[0], peer, temperature),
-        group_list(peer[0], student, temperature),
-    ]
-    return (divergence(*within) + divergence(*across)) / within[0].shape[1]
+    log_q = group_list(student[0], student, temperature)
+    log_q_peer = group_list(peer[0], peer, temperature)
+    log_r = group_list(student[0], peer, temperature)
+    log_r_peer = group_list(peer[0], student, temperature)
+    within = divergence(log_q, log_q_peer)
+    across = divergence(log_r, log_r_peer)
+    return (within + across) / log_q.shape[1]
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,8 @@ class Group:
         first = F.normalize(stack[0], dim=-1)
         second = F.normalize(stack[1], dim=-1)
         pair_loss = infonce(first @ second.T, self.temperature)
-        return self.weight * (pair_loss + group_contrast(stack, self.temperature))
+        group_loss = group_contrast(stack, self.temperature)
+        return self.weight * (pair_loss + group_loss)
 
 
 @dataclass(frozen=True)

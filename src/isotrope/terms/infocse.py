@@ -2,6 +2,7 @@
 https://aclanthology.org/2022.findings-emnlp.223
 """
 
+import math
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -54,13 +55,20 @@ class InfoCSE(StatefulComponent):
         model: Any = language_model(student)
         config = model.config
         width = config.hidden_size
-        half = -(-config.num_hidden_layers // 2)
+        # The frozen model: the first half of the student.
+        half = math.ceil(config.num_hidden_layers / 2)
         copy = SentenceTransformer(modules=[deepcopy(student[0])])
         first: Any = keep_layers(copy, half, "first")[0].auto_model
         self.frozen = Frozen(first)
         self.hiding = Hiding(context.needed("tokenizer"), self.masked)
+
         layer = nn.TransformerEncoderLayer(
-            width, config.num_attention_heads, 4 * width, 0.0, F.gelu, batch_first=True
+            d_model=width,
+            nhead=config.num_attention_heads,
+            dim_feedforward=4 * width,
+            dropout=0.0,
+            activation=F.gelu,
+            batch_first=True,
         )
         self.network = nn.TransformerEncoder(layer, self.layers, enable_nested_tensor=False)
         self.words = Words(width, token_table(first))
@@ -72,6 +80,7 @@ class InfoCSE(StatefulComponent):
             states = own_states(reading, self.words.layer.in_features, "infocse")
             first_columns = reading.read["attention_mask"].argmax(dim=1)
             first = states[torch.arange(len(states)), first_columns]  # (n, H)
+
             filled = self.filled(first, shown, reading.text["attention_mask"])
             logits = self.words(filled[hidden])  # (T, W)
             targets = reading.text["input_ids"][hidden]

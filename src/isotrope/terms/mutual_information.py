@@ -56,19 +56,30 @@ class MutualInformation(StatefulComponent):
     def forward(self, scores: Scores) -> Tensor:
         reading = scores.views.readings[0]
         mask = reading.read["attention_mask"].bool()
-        # (n, L, H)
-        states = own_states(reading, self.width, "mutual_information") * mask[..., None]
-        signal = states.to(next(self.parameters()).dtype).mT  # (n, H, L), 0 where there is padding
-        # (n, L, C), around each token
-        local = torch.cat([window(signal) for window in self.windows], dim=1).mT
-        count = mask.sum(dim=1, keepdim=True)
-        # (N, C) of all processes
-        sentences = gather_rows((local * mask[..., None]).sum(dim=1) / count)
+        states = own_states(reading, self.width, "mutual_information")  # (n, L, H)
+        windows = self.window_vectors(states, mask)  # (n, L, C)
+
+        lengths = mask.sum(dim=1, keepdim=True)
+        sums = (windows * mask[..., None]).sum(dim=1)
+        sentences = gather_rows(sums / lengths)  # (N, C) of all processes
         if sentences.requires_grad:  # each process compares them with its own windows
             sentences.register_hook(average_over_ranks)  # type: ignore[no-untyped-call]
-        number = torch.arange(len(mask), device=mask.device) + process_rank() * len(mask)
-        sentence_of_window = number[:, None].expand_as(mask)[mask]  # (T,)
-        columns = torch.arange(len(sentences), device=mask.device)
-        is_own = sentence_of_window[:, None] == columns  # (T, N)
-        own_losses, other_losses = mutual_information(local[mask] @ sentences.T, is_own)
+
+        products = windows[mask] @ sentences.T  # (T, N)
+        own_losses, other_losses = mutual_information(products, _is_own(mask, len(sentences)))
         return self.weight * (mean_of_all(own_losses) + mean_of_all(other_losses))
+
+    def window_vectors(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Token states (n, L, H) -> (n, L, C): a vector of the words around each token."""
+        states = states * mask[..., None]  # 0 where there is padding
+        signal = states.to(next(self.parameters()).dtype).mT  # (n, H, L)
+        return torch.cat([window(signal) for window in self.windows], dim=1).mT
+
+
+def _is_own(mask: Tensor, count: int) -> Tensor:
+    """Whether each window of this process (T,) is of each of ``count`` sentences: (T, N) bool."""
+    first = process_rank() * len(mask)
+    numbers = torch.arange(len(mask), device=mask.device) + first  # (n,)
+    sentence_of_window = numbers[:, None].expand_as(mask)[mask]  # (T,)
+    sentences = torch.arange(count, device=mask.device)
+    return sentence_of_window[:, None] == sentences

@@ -30,12 +30,19 @@ def phrase_only(text: Tensor, mask: Tensor, hidden: Tensor) -> tuple[Tensor, Ten
 
     Token ids, their mask (0 for padding) and which are hidden (bool), (n, L) each.
     """
+    # Real tokens are numbered from 1.
     number = mask.cumsum(dim=1)
-    ends = (mask > 0) & ((number == 1) | (number == number[:, -1:]))
-    stay = (hidden | ends) & hidden.any(dim=1, keepdim=True)
-    length = max(2, int(stay.sum(dim=1).max()))
-    order = (~stay).long().argsort(dim=1, stable=True)[:, :length]
-    return text.gather(1, order), stay.long().gather(1, order)
+    is_first = number == 1
+    is_last = number == number[:, -1:]
+    is_end = (is_first | is_last) & (mask > 0)
+    has_hidden = hidden.any(dim=1, keepdim=True)  # (n, 1)
+    stays = (hidden | is_end) & has_hidden  # (n, L)
+
+    # What stays moves to the left, in its order.
+    length = max(2, int(stays.sum(dim=1).max()))
+    order = (~stays).long().argsort(dim=1, stable=True)
+    order = order[:, :length]  # (n, L')
+    return text.gather(1, order), stays.long().gather(1, order)
 
 
 @dataclass(eq=False, repr=False)
@@ -59,14 +66,18 @@ class PaSeR(StatefulComponent):
         averaged(self)
 
     def forward(self, scores: Scores) -> Tensor:
-        text_vectors = own_rows(scores.views.stack[0]).to(self.projection.weight)  # (n, D)
-        without = own_rows(scores.views.stack[1]).to(self.projection.weight)  # (n, D)
-        text = scores.views.readings[1].text
-        hidden = hidden_in(scores.views, 1, "paser")
-        ids, mask = phrase_only(text["input_ids"], text["attention_mask"], hidden)
-        memory = signals(text_vectors, self.projection(without))
-        logits = self.decoder(memory, ids[:, :-1])
-        return self.weight * mean_of_all(tsdae(logits, ids, mask))
+        views = scores.views
+        whole = own_rows(views.stack[0]).to(self.projection.weight)  # (n, D)
+        without = own_rows(views.stack[1]).to(self.projection.weight)  # (n, D)
+        memory = signals(whole, self.projection(without))  # (n, 4, D)
+
+        # The decoder says each token of the phrase, given those before it.
+        text = views.readings[1].text
+        hidden = hidden_in(views, 1, "paser")
+        phrase, mask = phrase_only(text["input_ids"], text["attention_mask"], hidden)
+        logits = self.decoder(memory, phrase[:, :-1])
+        losses = tsdae(logits, phrase, mask)  # (T,)
+        return self.weight * mean_of_all(losses)
 
 
 class _Decoder(nn.Module):
@@ -83,24 +94,37 @@ class _Decoder(nn.Module):
         words, width = table.weight.shape
         self.norm = nn.LayerNorm(width)
         self.sentence = nn.Linear(signal_width, width)
-        most_heads = max(1, width // HEAD_WIDTH)
-        heads = max(count for count in range(1, most_heads + 1) if width % count == 0)
-        # No dropout: the noise is in the text.
         layer = nn.TransformerDecoderLayer(
-            width, heads, width, 0.0, F.gelu, batch_first=True, norm_first=True
+            d_model=width,
+            nhead=_head_count(width),
+            dim_feedforward=width,
+            dropout=0.0,  # the noise is in the text
+            activation=F.gelu,
+            batch_first=True,
+            norm_first=True,
         )
         self.network = nn.TransformerDecoder(layer, layers, nn.LayerNorm(width))
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, sentence_signals: Tensor, before: Tensor) -> Tensor:
+        length = before.shape[1]
         memory = self.sentence(sentence_signals)  # (n, M, E)
         table = self.shared[0].weight.to(self.bias.dtype)  # (W, E)
-        states = self.norm(F.embedding(before, table)) + _positions(before.shape[1], memory)
-        future = nn.Transformer.generate_square_subsequent_mask(
-            before.shape[1], states.device, states.dtype
-        )
+        tokens = F.embedding(before, table)  # (n, L, E)
+        states = self.norm(tokens) + _positions(length, memory)
+        future = nn.Transformer.generate_square_subsequent_mask(length, states.device, states.dtype)
         decoded: Tensor = self.network(states, memory, future, tgt_is_causal=True)  # (n, L, E)
         return decoded @ table.T + self.bias
+
+
+def _head_count(width: int) -> int:
+    """The largest number of equal heads that are at least `HEAD_WIDTH` wide; 1 for a narrower
+    model.
+    """
+    count = max(1, width // HEAD_WIDTH)
+    while width % count:
+        count -= 1
+    return count
 
 
 def _positions(length: int, like: Tensor) -> Tensor:
@@ -110,5 +134,7 @@ def _positions(length: int, like: Tensor) -> Tensor:
     width = like.shape[-1]
     positions = torch.arange(length, device=like.device, dtype=like.dtype)[:, None]
     dimensions = torch.arange(0, width, 2, device=like.device)
-    angles = positions * torch.exp(dimensions * (-math.log(1e4) / width)).to(like)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width]
+    frequencies = torch.exp(dimensions * (-math.log(1e4) / width)).to(like)  # (E / 2,)
+    angles = positions * frequencies  # (L, E / 2)
+    waves = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (L, E / 2, 2)
+    return waves.flatten(1)[:, :width]

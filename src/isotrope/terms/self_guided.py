@@ -23,13 +23,19 @@ def self_guided(anchor: Tensor, layers: Tensor, temperature: float) -> Tensor:
     anchor (N, F), layers (K, N, F). s_ikj is the cosine of the anchor i and layer k of sentence j.
     So a sentence's other layers are no negatives.
     """
-    # (K, N, N)
-    logits = F.normalize(anchor, dim=-1) @ F.normalize(layers, dim=-1).transpose(1, 2) / temperature
-    diagonal = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
+    anchor = F.normalize(anchor, dim=-1)
+    layers = F.normalize(layers, dim=-1)
+    logits = anchor @ layers.transpose(1, 2) / temperature  # (K, N, N)
     positives = logits.diagonal(dim1=1, dim2=2)  # (K, N)
-    negatives = logits.masked_fill(diagonal, -torch.inf).transpose(0, 1).flatten(1)  # (N, K·N)
-    denominator = torch.logaddexp(positives, negatives.logsumexp(dim=1).expand_as(positives))
-    return (denominator - positives).mean()
+
+    # log Σ_{m, j≠i} e^{s_imj/τ}
+    diagonal = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
+    negatives = logits.masked_fill(diagonal, -torch.inf)
+    negatives = negatives.transpose(0, 1).flatten(1)  # (N, K·N)
+    log_sum = negatives.logsumexp(dim=1)  # (N,)
+
+    log_denominator = torch.logaddexp(positives, log_sum.expand_as(positives))
+    return (log_denominator - positives).mean()
 
 
 @dataclass(eq=False, repr=False)
@@ -49,9 +55,10 @@ class SelfGuided(StatefulComponent):
     weight: NonNegative = 1.0
 
     def begin(self, context: BuildContext) -> None:
-        layers = nn.Linear(context.needed("width"), self.size), nn.Linear(self.size, self.size)
-        first, second = map(as_new, layers)
-        self.projector = nn.Sequential(first, nn.GELU(), second, nn.GELU())
+        first = nn.Linear(context.needed("width"), self.size)
+        second = nn.Linear(self.size, self.size)
+        self.projector = nn.Sequential(as_new(first), nn.GELU(), as_new(second), nn.GELU())
+
         student = nn.Identity() if context.student is None else context.student
         for module in student.modules():
             embeddings = getattr(module, "embeddings", None)
@@ -71,8 +78,8 @@ class SelfGuided(StatefulComponent):
             self.register_buffer(f"start{number}", weight.detach().clone(), persistent=False)
 
     def forward(self, scores: Scores) -> Tensor:
-        # (V, N, F)
-        stack = self.projector(scores.views.stack.to(next(self.projector.parameters())))
+        stack = scores.views.stack.to(next(self.projector.parameters()))
+        stack = self.projector(stack)  # (V, N, F)
         loss = self.contrast(stack)
         if self.drift:
             loss = loss + self.drift * self.moved()

@@ -20,7 +20,8 @@ def difference(anchor: Tensor, near: Tensor, far: Tensor) -> Tensor:
 
 def triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float = 0.0) -> Tensor:
     """max(0, Δ_i + m), mean over sentences i; Δ is their `difference`. (N, D) each -> ()."""
-    return (difference(anchor, near, far) + margin).clamp(min=0).mean()
+    gap = difference(anchor, near, far)
+    return (gap + margin).clamp(min=0).mean()
 
 
 def margin_band(

@@ -25,8 +25,10 @@ def tsdae(logits: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     logits (n, L - 1, W) of the tokens behind the first; target (n, L) token ids; mask (n, L), 0 for
     padding.
     """
-    losses = F.cross_entropy(logits.transpose(1, 2), target[:, 1:], reduction="none")  # (n, L - 1)
-    return losses[mask[:, 1:].bool()]
+    by_word = logits.transpose(1, 2)  # (n, W, L - 1), as torch wants it
+    losses = F.cross_entropy(by_word, target[:, 1:], reduction="none")  # (n, L - 1)
+    is_real = mask[:, 1:].bool()
+    return losses[is_real]
 
 
 @dataclass(eq=False, repr=False)
@@ -63,9 +65,11 @@ class TSDAE(StatefulComponent):
         ones (n, L, W).
         """
         table = token_table(self.decoder)
-        start = self.sentence(vectors.to(self.sentence.weight.dtype))  # (n, E)
-        start = start[:, None].to(table.weight.dtype)
-        states = torch.cat([start, table(before[:, 1:])], dim=1)  # (n, L, E)
+        first = self.sentence(vectors.to(self.sentence.weight.dtype))  # (n, E)
+        first = first[:, None].to(table.weight.dtype)
+        others = table(before[:, 1:])
+        states = torch.cat([first, others], dim=1)  # (n, L, E)
+
         length = before.shape[1]
         later_tokens = states.new_full((length, length), HIDDEN).triu(1)
         mask = later_tokens.expand(len(before), 1, length, length)
@@ -76,21 +80,31 @@ class TSDAE(StatefulComponent):
         """Whether no score depends on later tokens, and every weight has one name, as checkpoints
         need it.
         """
-        stored = [tensor.data_ptr() for tensor in self.decoder.state_dict().values()]
+        # Two texts that differ in their last token only.
         ids = torch.tensor([[0, 1, 2], [0, 1, 3]], device=self.sentence.weight.device)
+        vectors = ids.new_ones(2, self.sentence.in_features)
+        self.eval()
         try:
             with torch.no_grad():
-                vectors = ids.new_ones(2, self.sentence.in_features)
-                first, second = self.eval().decode(vectors, ids)[:, :2]
+                first, second = self.decode(vectors, ids)[:, :2]
         except RuntimeError:  # an architecture that takes no mask of four dimensions
             return False
         self.train()
-        return len(set(stored)) == len(stored) and torch.allclose(first, second, atol=1e-4)
+        if not torch.allclose(first, second, atol=1e-4):
+            return False
+        addresses = [tensor.data_ptr() for tensor in self.decoder.state_dict().values()]
+        return len(set(addresses)) == len(addresses)
 
     def forward(self, scores: Scores) -> Tensor:
         text = scores.views.readings[0].text
-        # some tokenizers pad at the left
-        order = (1 - text["attention_mask"]).argsort(dim=1, stable=True)
-        ids, mask = (text[name].gather(1, order) for name in ("input_ids", "attention_mask"))
+        mask = text["attention_mask"]
+
+        # Some tokenizers pad at the left: real tokens come first here.
+        order = (1 - mask).argsort(dim=1, stable=True)
+        ids = text["input_ids"].gather(1, order)
+        mask = mask.gather(1, order)
+
         vectors = own_rows(scores.views.stack[0])  # (n, D)
-        return self.weight * mean_of_all(tsdae(self.decode(vectors, ids[:, :-1]), ids, mask))
+        logits = self.decode(vectors, ids[:, :-1])
+        losses = tsdae(logits, ids, mask)  # (T,)
+        return self.weight * mean_of_all(losses)

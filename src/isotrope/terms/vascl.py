@@ -11,16 +11,19 @@ from torch import Tensor, nn
 from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.layers import as_new
 from isotrope.terms.nt_xent import nt_xent
-from isotrope.types import AboveZero, Count, NonNegative, Scores, Whole
+from isotrope.types import AboveZero, Batch, Count, NonNegative, Scores, Whole
 
 
 def neighbourhood(rows: Tensor, count: int) -> Tensor:
     """For each row, the ``count`` others of the largest dot product, or all there are. (N, D) ->
     (N, N) bool.
     """
-    products = (rows @ rows.T).fill_diagonal_(-torch.inf)
-    near = products.topk(min(count, len(rows) - 1), dim=1).indices
-    return torch.zeros_like(products, dtype=torch.bool).scatter(1, near, True)
+    products = rows @ rows.T
+    products.fill_diagonal_(-torch.inf)
+    count = min(count, len(rows) - 1)
+    nearest = products.topk(count, dim=1).indices  # (N, count)
+    nowhere = torch.zeros_like(products, dtype=torch.bool)
+    return nowhere.scatter(1, nearest, True)
 
 
 def neighbour_contrast(
@@ -32,13 +35,19 @@ def neighbour_contrast(
     For a_i, Σ is over e^{a_i·a_j/τ} and e^{a_i·b_j/τ} of the neighbours j of i; the mean is over
     all a_i and b_i. If not ``both``, it is over b_i alone, and Σ over e^{b_i·a_j/τ}.
     """
+    anchors = [b, a] if both else [b]
+    others = [a, b] if both else [a]
     positive = (a * b).sum(dim=-1, keepdim=True)  # (N, 1)
+
     losses = []
-    anchors, sides = ((b, a), (a, b)) if both else ((b,), (a,))
     for anchor in anchors:
-        products = [(anchor @ side.T).masked_fill(~near, -torch.inf) for side in sides]  # (N, N)
-        logits = torch.cat([positive, *products], dim=1) / temperature
-        losses.append(-logits.log_softmax(dim=1)[:, 0].mean())
+        products = [positive]
+        for other in others:
+            negatives = anchor @ other.T  # (N, N)
+            products.append(negatives.masked_fill(~near, -torch.inf))
+        logits = torch.cat(products, dim=1) / temperature
+        log_p = logits.log_softmax(dim=1)
+        losses.append(-log_p[:, 0].mean())
     return torch.stack(losses).mean()
 
 
@@ -62,24 +71,29 @@ class VaSCL(StatefulComponent):
 
     def begin(self, context: BuildContext) -> None:
         width = context.needed("width")
-        layers = nn.Linear(width, width, bias=False), nn.Linear(width, self.features, bias=False)
-        first, second = map(as_new, layers)
-        self.head = nn.Sequential(first, nn.ReLU(), second)
+        first = nn.Linear(width, width, bias=False)
+        second = nn.Linear(width, self.features, bias=False)
+        self.head = nn.Sequential(as_new(first), nn.ReLU(), as_new(second))
 
     def forward(self, scores: Scores) -> Tensor:
         anchor, positive = scores.views.stack[:2].to(next(self.head.parameters()))
         near = neighbourhood(anchor.detach(), self.neighbours)
-        # draws belong to sentences
-        order = scores.views.batch.rows.argsort(stable=True).argsort(stable=True)
-        generator = torch.Generator().manual_seed(scores.views.batch.generator.initial_seed())
-        noise = torch.rand(anchor.shape, generator=generator).to(anchor)[order] - 0.5
-        direction = self.hardest(F.normalize(noise, dim=-1), anchor.detach(), near)
+        direction = self.drawn_direction(scores.views.batch, anchor)
+        direction = self.hardest(direction, anchor.detach(), near)
         perturbed = anchor + self.radius * direction
+
         virtual_loss = neighbour_contrast(
             self.unit(anchor), self.unit(perturbed), near, self.temperature
         )
         pair_loss = nt_xent(self.head(anchor), self.head(positive), self.temperature)
         return self.weight * (pair_loss + virtual_loss)
+
+    def drawn_direction(self, batch: Batch, anchor: Tensor) -> Tensor:
+        """A random unit vector for each anchor (N, D), whatever the order of the sentences."""
+        generator = torch.Generator().manual_seed(batch.generator.initial_seed())
+        draws = torch.rand(anchor.shape, generator=generator).to(anchor)
+        place = batch.rows.argsort(stable=True).argsort(stable=True)  # of each row id when sorted
+        return F.normalize(draws[place] - 0.5, dim=-1)
 
     def hardest(self, direction: Tensor, anchor: Tensor, near: Tensor) -> Tensor:
         """Unit directions (N, D) after all steps up the gradient."""
