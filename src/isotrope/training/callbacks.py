@@ -41,9 +41,9 @@ class ProgressCallback(TrainerCallback):
             return False
         best = checkpoints.best_of(self.log.records)
         best_step = best["step"] if best else -1
-        steps = [record["step"] for record in self.log.records if "score" in record]
-        without_better = [step for step in steps if step > best_step]
-        return len(without_better) >= self.patience
+        evaluated_steps = [record["step"] for record in self.log.records if "score" in record]
+        steps_since = [step for step in evaluated_steps if step > best_step]
+        return len(steps_since) >= self.patience
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.bar.update(state.global_step, total=state.max_steps)

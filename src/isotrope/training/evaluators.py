@@ -45,26 +45,36 @@ class DevScore(BaseEvaluator):
         geometry: dict[str, float] = {}
         scores: dict[str, float] = {}
         if self.pairs:
-            texts = [text for pairs in self.pairs.values() for text in pairs.texts]
-            embeddings = Embeddings.of(model, texts)
-            geometry = _geometry(next(iter(self.pairs.values())), embeddings)
+            embeddings = self._embed_pairs(model)
+            first_set = next(iter(self.pairs.values()))
+            geometry = _geometry(first_set, embeddings)
             for name, pairs in self.pairs.items():
                 scores[name] = spearman(pairs.similarities(embeddings), pairs.gold)
         for name, tasks in self.transfer.items():
             scores[name] = tasks.accuracy(model)
-        return {**geometry, **scores, "score": sum(scores.values()) / len(scores)}
+        mean = sum(scores.values()) / len(scores)
+        return {**geometry, **scores, "score": mean}
+
+    def _embed_pairs(self, model: SentenceTransformer) -> Embeddings:
+        """The embeddings of all pairs' texts, those of the first set first."""
+        texts: list[str] = []
+        for pairs in self.pairs.values():
+            texts += pairs.texts
+        return Embeddings.of(model, texts)
 
 
 def _geometry(pairs: GradedPairs, embeddings: Embeddings) -> dict[str, float]:
     """Uniformity of some pairs' sentences, which were embedded first, and alignment of the close
     pairs.
     """
-    count = len(set(pairs.texts))
-    geometry = {"uniformity": uniformity(embeddings.vectors[: min(count, UNIFORMITY_TEXTS)])}
-    close = pairs.similarities(embeddings)[pairs.gold > POSITIVE_SHARE * pairs.gold.max()]
-    if len(close):
+    count = min(len(set(pairs.texts)), UNIFORMITY_TEXTS)
+    geometry = {"uniformity": uniformity(embeddings.vectors[:count])}
+
+    is_close = pairs.gold > POSITIVE_SHARE * pairs.gold.max()
+    cosines = pairs.similarities(embeddings)[is_close]
+    if len(cosines):
         # Of unit vectors: ‖u − v‖² = 2 − 2·cos.
-        geometry["alignment"] = float(np.mean(2 - 2 * close))
+        geometry["alignment"] = float(np.mean(2 - 2 * cosines))
     return geometry
 
 
@@ -110,7 +120,9 @@ def head_layers(objective: Any) -> list[nn.Module]:
     https://aclanthology.org/2023.acl-long.677). Rows have unit length at the end where the
     encoder's have.
     """
-    layers = [layer for step in objective.views for layer in step.layers()]
+    layers: list[nn.Module] = []
+    for step in objective.views:
+        layers += step.layers()
     if isinstance(_student(objective)[-1], Normalize):
         layers.append(Normalize())
     return layers

@@ -109,8 +109,8 @@ def write_cosines(path: Path, sets: SimilaritySets, cosines: Cosines) -> None:
     ``task/part/gold``.
     """
     arrays: dict[str, Any] = {}
-    for task, values_of in cosines.items():
-        for name, values in values_of.items():
+    for task, parts in cosines.items():
+        for name, values in parts.items():
             arrays[f"{task}/{name}"] = values
             arrays[f"{task}/{name}/gold"] = sets[task][name].gold
     with new_file(path) as file:
@@ -119,18 +119,20 @@ def write_cosines(path: Path, sets: SimilaritySets, cosines: Cosines) -> None:
 
 def task_cosines(path: Path) -> TaskCosines:
     """What `write_cosines` wrote, the parts of each task joined; empty if there is no such file."""
-    gold: dict[str, list[Vector]] = defaultdict(list)
-    cosines: dict[str, list[Vector]] = defaultdict(list)
     if not path.is_file():
         return {}
     try:
         with np.load(path, allow_pickle=False) as file:
-            for key in file.files:
-                if not key.endswith("/gold"):
-                    task = key.split("/")[0]
-                    gold[task].append(file[f"{key}/gold"])
-                    cosines[task].append(file[key])
+            arrays = dict(file)
     except Exception as error:
         # A damaged archive raises nearly anything: RuntimeError, NotImplementedError, …
         raise UserError(f"{path} is damaged", AGAIN, "damaged-cosines") from error
+
+    gold: dict[str, list[Vector]] = defaultdict(list)
+    cosines: dict[str, list[Vector]] = defaultdict(list)
+    for key, values in arrays.items():
+        if not key.endswith("/gold"):
+            task = key.split("/")[0]
+            gold[task].append(arrays[f"{key}/gold"])
+            cosines[task].append(values)
     return {task: (np.concatenate(gold[task]), np.concatenate(cosines[task])) for task in gold}

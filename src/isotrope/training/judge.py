@@ -72,16 +72,17 @@ def _model_before(plan: TrainingPlan) -> str:
     return name
 
 
-def _models(plan: TrainingPlan) -> tuple[SentenceTransformer, SentenceTransformer]:
-    """Before and after."""
-    return load(plan.preset.encoder.backbone, frozen=True), plan.model
+def _given_model(plan: TrainingPlan) -> SentenceTransformer:
+    """The model as the user gave it, loaded again: the training has changed the other."""
+    return load(plan.preset.encoder.backbone, frozen=True)
 
 
 def _judged_by_search(plan: TrainingPlan, queries: RetrievalSet) -> dict[str, Any]:
     """The verdict by queries with judgements."""
     words = in_words(queries)
     with watch("encoding", plan.console, words):
-        before, after = (queries.score(model) for model in _models(plan))
+        before = queries.score(_given_model(plan))
+        after = queries.score(plan.model)
     comparison = compare_means(before, after)
     verdict = Verdict.of(
         comparison,
@@ -90,10 +91,9 @@ def _judged_by_search(plan: TrainingPlan, queries: RetrievalSet) -> dict[str, An
         judge=words,
         measure="nDCG@10 × 100",
     )
-    numbers = asdict(comparison)
     return {
         "verdict": verdict.record(),
-        "table": {queries.name: {key: numbers[key] for key in TABLE_COLUMNS}},
+        "table": {queries.name: _table_row(asdict(comparison))},
     }
 
 
@@ -104,7 +104,8 @@ def _judged_by_pairs(plan: TrainingPlan, sets: SimilaritySets) -> dict[str, Any]
     words = _pairs_in_words(sets)
     plan.console.print(f"encoding {words} that judge the run")
     with watch("encoding", plan.console):
-        before, after = (pair_similarities(model, sets) for model in _models(plan))
+        before = pair_similarities(_given_model(plan), sets)
+        after = pair_similarities(plan.model, sets)
     write_cosines(plan.folder.path / "before.npz", sets, before)
     write_cosines(plan.folder.path / "after.npz", sets, after)
 
@@ -117,16 +118,19 @@ def _judged_by_pairs(plan: TrainingPlan, sets: SimilaritySets) -> dict[str, Any]
         measure="Spearman × 100",
     )
     numbers = asdict(comparison)
-    table = {}
-    for task, of_task in with_average(numbers).items():
-        table[task] = {key: of_task[key] for key in TABLE_COLUMNS}
+    changes = with_average(numbers)
     return {
         "verdict": verdict.record(),
-        "table": table,
+        "table": {task: _table_row(change) for task, change in changes.items()},
         "comparison": numbers,
         "before": score(sets, before),
         "after": score(sets, after),
     }
+
+
+def _table_row(change: Mapping[str, Any]) -> dict[str, Any]:
+    """What the table shows of a change."""
+    return {key: change[key] for key in TABLE_COLUMNS}
 
 
 def _pairs_in_words(sets: SimilaritySets) -> str:
@@ -205,5 +209,7 @@ def _settings(plan: TrainingPlan) -> Iterator[tuple[str, str, str]]:
 def _public_names(value: str) -> str:
     """A model or a list of models, as JSON."""
     models = json.loads(value)
-    names: Any = public_name(models) if isinstance(models, str) else list(map(public_name, models))
+    if isinstance(models, str):
+        return json.dumps(public_name(models), ensure_ascii=False)
+    names = [public_name(model) for model in models]
     return json.dumps(names, ensure_ascii=False)

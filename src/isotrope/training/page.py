@@ -173,8 +173,9 @@ def _draw_figures(
     Raises:
         UserError: the package that draws is not installed.
     """
-    with needs("report", "isotrope.report.figures").style():
-        draw = partial(needs("report", "isotrope.report.figures").drawn_figure, folder)
+    figures = needs("report", "isotrope.report.figures")
+    draw = partial(figures.drawn_figure, folder)
+    with figures.style():
         return [
             *_score_figures(run, draw),
             *_training_figures(run, draw),
@@ -192,14 +193,15 @@ def _score_figures(run: RunFolder, draw: Draw) -> Iterator[PageFigure]:
         return
     tasks = with_average(comparison)
     names = [SHORT_NAMES.get(task, task) for task in tasks]
-    points = []
-    for key in ("difference", "low", "high"):
-        points.append([100 * change[key] for change in tasks.values()])
+    differences = [100 * change["difference"] for change in tasks.values()]
+    lows = [100 * change["low"] for change in tasks.values()]
+    highs = [100 * change["high"] for change in tasks.values()]
     caption = (
         "Dot: the change. Line: its 95 % interval. If the line does not cross 0, the change is"
         " significant."
     )
-    yield draw("changes", "Change on each set", caption, figures.changes(names, *points))
+    figure = figures.changes(names, differences, lows, highs)
+    yield draw("changes", "Change on each set", caption, figure)
 
 
 def _training_figures(run: RunFolder, draw: Draw) -> Iterator[PageFigure]:
@@ -255,8 +257,8 @@ def _pair_figures(by_time: Mapping[str, TaskCosines], draw: Draw) -> Iterator[Pa
         " gold score should have a high cosine, so the bands should lie apart. Dots are medians."
         " See"
     )
-    bands = by_gold_band(gold, {time: cosines[task][1] for time, cosines in by_time.items()})
-    figure = figures.cosines_by_gold(bands)
+    cosines = {time: tasks[task][1] for time, tasks in by_time.items()}
+    figure = figures.cosines_by_gold(by_gold_band(gold, cosines))
     yield draw("cosines", "Cosine by gold score", caption, figure, "RankCSE Fig. 5")
 
 
@@ -286,9 +288,12 @@ def _space_figures(run: RunFolder, models: Mapping[str, Space], draw: Draw) -> I
 
 def _series(metrics: Sequence[Record], *keys: str) -> "list[Curve]":
     """The values of ``keys`` over the steps whose record has them all."""
-    rows = [record for record in metrics if all(key in record for key in keys)]
-    steps = [row["step"] for row in rows]
-    return [(steps, [float(row[key]) for row in rows]) for key in keys]
+    records = [record for record in metrics if record.keys() >= set(keys)]
+    steps = [record["step"] for record in records]
+    curves: list[Curve] = []
+    for key in keys:
+        curves.append((steps, [float(record[key]) for record in records]))
+    return curves
 
 
 def loss_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
@@ -306,10 +311,11 @@ def _curves(metrics: Sequence[Record], total: str, ignored: set[str]) -> "dict[s
     """A number that is logged, and its summands, which are logged with it; a single summand is the
     number itself.
     """
-    summands: list[str] = []
+    logged: dict[str, None] = {}  # in the order in which they were logged first
     for record in metrics:
         if total in record:
-            summands += [name for name in record if name not in {total, *ignored, *summands}]
+            logged |= dict.fromkeys(record)
+    summands = [name for name in logged if name != total and name not in ignored]
     names = summands if len(summands) == 1 else [total, *summands]
 
     curves = {}

@@ -53,9 +53,11 @@ class TransferDev:
 
 def dev_names(dev: str | Iterable[str]) -> list[str]:
     """The sets that ``dev`` names, one by one, without ``none``."""
+    if isinstance(dev, str):
+        dev = [dev]
     names: list[str] = []
-    for words in [dev] if isinstance(dev, str) else dev:
-        names += words.split(",")
+    for comma_separated in dev:
+        names += comma_separated.split(",")
     return [name for name in names if name != "none"]
 
 
@@ -65,17 +67,21 @@ def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Graded
     for name in names:
         if name == TRANSFER_DEV:
             continue
-        if name.endswith((".tsv", ".csv")) or Path(name).is_file():
-            pairs = read_pairs(name)
-        else:
-            check_known("dev set", name, DEV_SETS, ", a .tsv file, or none")
-            pairs = load_sts(data, DEV_SETS[name], ["dev"])["dev"]
+        pairs = _read_dev_set(name, data)
         label = name if name in DEV_SETS else pairs.name
         if label in by_name:
             problem = f"two dev sets are called {label!r}"
             raise UserError(problem, "rename a file, or name each set once", "equal-dev-names")
         by_name[label] = pairs
     return by_name
+
+
+def _read_dev_set(name: str, data: str | Path | None) -> GradedPairs:
+    """The pairs of a file, or of a shipped dev set."""
+    if name.endswith((".tsv", ".csv")) or Path(name).is_file():
+        return read_pairs(name)
+    check_known("dev set", name, DEV_SETS, ", a .tsv file, or none")
+    return load_sts(data, DEV_SETS[name], ["dev"])["dev"]
 
 
 def judges(
@@ -90,14 +96,23 @@ def judges(
     """
     if isinstance(labels, str) and labels in JUDGING:
         tasks, split = JUDGING[labels]
-        return {task: load_sts(data, task, [split]) for task in tasks}, dict(dev)
-    if labels is not None:
-        pairs = read_pairs(given_labels(labels))
-        if pairs.checksum() in {each.checksum() for each in dev.values()}:
-            remedy = "leave labels out: then half of it selects, and half judges"
-            raise UserError(f"{pairs.name} both selects and judges", remedy, "selects-and-judges")
-        return {pairs.name: {"test": pairs}}, dict(dev)
+        test_sets = {task: load_sts(data, task, [split]) for task in tasks}
+        return test_sets, dict(dev)
+    if labels is None:
+        return _split_in_halves(dev)
 
+    pairs = read_pairs(given_labels(labels))
+    dev_checksums = [dev_set.checksum() for dev_set in dev.values()]
+    if pairs.checksum() in dev_checksums:
+        remedy = "leave labels out: then half of it selects, and half judges"
+        raise UserError(f"{pairs.name} both selects and judges", remedy, "selects-and-judges")
+    return {pairs.name: {"test": pairs}}, dict(dev)
+
+
+def _split_in_halves(
+    dev: Mapping[str, GradedPairs],
+) -> tuple[SimilaritySets, dict[str, GradedPairs]]:
+    """A random half of each dev set that judges, and the other half, which selects."""
     selecting: dict[str, GradedPairs] = {}
     judging: dict[str, dict[str, GradedPairs]] = {}
     for name, pairs in dev.items():
@@ -129,14 +144,21 @@ def named_pairs(
     names = dev_names(select if dev is None else dev)
     if dev is None and not data:  # a preset's shipped sets need the data folder
         names = [name for name in names if name not in SHIPPED_DEV]
+
+    if isinstance(labels, RetrievalSet):
+        labels = "none"  # queries judge, and no pairs
     if labels is None and set(names) <= SHIPPED_DEV:
         labels = "sts" if data else "none"
-    if isinstance(labels, RetrievalSet):
-        labels = "none"
+
     judging, pairs = judges(labels, dev_pairs(names, data), data)
     selecting: dict[str, GradedPairs | TransferDev] = dict(pairs)
     if TRANSFER_DEV in names:
-        for task in SUITES["transfer"].averaged:  # refuses missing and broken files now
-            load_transfer(data, task)
-        selecting[TRANSFER_DEV] = TransferDev(data_folder(data))
+        selecting[TRANSFER_DEV] = _transfer_dev(data)
     return judging, selecting
+
+
+def _transfer_dev(data: str | Path | None) -> TransferDev:
+    """Read all transfer tasks once, so that missing and broken files are refused now."""
+    for task in SUITES["transfer"].averaged:
+        load_transfer(data, task)
+    return TransferDev(data_folder(data))

@@ -113,7 +113,7 @@ def untrained(settings: EncoderSettings) -> SentenceTransformer:
 
 
 def _check_trackers(inputs: RunInputs) -> None:
-    missing = {*inputs.log_to} - {*get_available_reporting_integrations()}
+    missing = set(inputs.log_to) - set(get_available_reporting_integrations())
     if missing:
         problem = f"tracker {min(missing)!r} is unknown or not installed"
         raise UserError(problem, "install its package, or leave out --log-to", "unknown-tracker")

@@ -45,7 +45,8 @@ class RankingLoss(nn.Module):
         super().__init__()
         self.model = model
         self.step = 0
-        unit = F.normalize(torch.from_numpy(np.asarray(documents, dtype=np.float32)), dim=-1)
+        vectors = torch.from_numpy(np.asarray(documents, dtype=np.float32))
+        unit = F.normalize(vectors, dim=-1)
         scores = torch.from_numpy(np.asarray(lists.scores, dtype=np.float32))
         self.documents: Tensor = nn.Buffer(unit, persistent=False)
         self.places: Tensor = nn.Buffer(torch.from_numpy(lists.documents), persistent=False)
@@ -54,10 +55,10 @@ class RankingLoss(nn.Module):
     def forward(self, features: list[dict[str, Any]], labels: Tensor) -> Tensor:
         """The texts of a batch and the numbers of its queries (B,) -> ()."""
         self.step += self.training
-        queries = F.normalize(self.model(features[0])["sentence_embedding"], dim=-1)  # (B, D)
-        return ranking_loss(
-            queries, self.documents[self.places[labels]], self.scores[labels], SCALE
-        )
+        embeddings = self.model(features[0])["sentence_embedding"]
+        queries = F.normalize(embeddings, dim=-1)  # (B, D)
+        documents = self.documents[self.places[labels]]  # (B, K, D)
+        return ranking_loss(queries, documents, self.scores[labels], SCALE)
 
 
 def learn_rankings(
@@ -98,9 +99,27 @@ def learn_rankings(
     loss = RankingLoss(model, documents, lists)
     loss.step = checkpoint_step(start)  # the dropout of a step depends only on its number
     batch = min(batch, len(queries))
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(checkpoints),
-        max_steps=max(1, texts // batch),
+    trainer = Trainer(
+        model=model,
+        args=_arguments(model, checkpoints, texts // batch, batch, seed),
+        loss=loss,
+        callbacks=[ReleaseMemory(), SealCheckpoint(RecordLog(output / "metrics.jsonl"))],
+        train_dataset=Dataset.from_dict({"query": queries, "label": list(range(len(queries)))}),
+    )
+    with limit_length(model, QUERY_LENGTH):
+        train_from(trainer, start)
+    trainer.refuse_divergence()
+    save(model, saved)
+    return saved
+
+
+def _arguments(
+    model: SentenceTransformer, output: Path, steps: int, batch: int, seed: int
+) -> SentenceTransformerTrainingArguments:
+    """The settings of the trainer, for steps of ``batch`` queries."""
+    return SentenceTransformerTrainingArguments(
+        output_dir=str(output),
+        max_steps=max(1, steps),
         per_device_train_batch_size=batch,
         learning_rate=LEARNING_RATE,
         warmup_steps=WARMUP_SHARE,
@@ -116,15 +135,3 @@ def learn_rankings(
         report_to="none",
         disable_tqdm=True,
     )
-    trainer = Trainer(
-        model=model,
-        args=arguments,
-        loss=loss,
-        callbacks=[ReleaseMemory(), SealCheckpoint(RecordLog(output / "metrics.jsonl"))],
-        train_dataset=Dataset.from_dict({"query": queries, "label": list(range(len(queries)))}),
-    )
-    with limit_length(model, QUERY_LENGTH):
-        train_from(trainer, start)
-    trainer.refuse_divergence()
-    save(model, saved)
-    return saved

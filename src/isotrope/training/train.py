@@ -1,35 +1,29 @@
 """A whole run: preset and text in; a model, its record and a verdict out."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from isotrope.console.plain import plain_console
-from isotrope.console.progress import duration, watch
-from isotrope.encoder import load, save
+from isotrope.console.progress import watch
+from isotrope.encoder import save
 from isotrope.encoder.checksum import GivenModel, located
-from isotrope.encoder.embed import vectors_of
-from isotrope.encoder.length import limit_length
 from isotrope.errors import UserError
 from isotrope.preset.tables import names_backbone
 from isotrope.report.card import save_card
 from isotrope.report.outcome import Outcome
 from isotrope.store.job import Job
 from isotrope.text import read_text
-from isotrope.text.permutation import evenly
 from isotrope.training.fit import fit
 from isotrope.training.folder import KIND, RunFolder
 from isotrope.training.inputs import (
     RunRequest,
     read_inputs,
     resolved_preset,
-    training_text,
     untrained_teachers,
 )
 from isotrope.training.judge import judge, run_card
@@ -37,10 +31,6 @@ from isotrope.training.page import write_report
 from isotrope.training.pairs import given_labels
 from isotrope.training.prepare import prepare
 from isotrope.training.processes import process_count, process_number, refuse_several, with_others
-
-PROBED_TEXTS = 64  # by which the speed of a model is measured
-# A training step on a text, read twice, costs about as much as encoding it so many times.
-STEP_COST = 8
 
 
 class Run(Outcome):
@@ -138,9 +128,7 @@ def train(
         Stopped: Ctrl-C, or another process has ended; the same call goes on.
     """
     console = console or plain_console(quiet=process_number() > 0)
-    if process_count() > 1 and output is None:
-        problem = "several processes need a folder that all can read"
-        raise UserError(problem, "name an output", "no-output")
+    _check_output(output)
     request = RunRequest(
         text=read_text(
             documents,
@@ -169,6 +157,12 @@ def train(
     if train_teachers:
         request = _with_trained_teachers(request, output, restart, console)
     return _run(request, output, restart, console)
+
+
+def _check_output(output: str | Path | None) -> None:
+    if process_count() > 1 and output is None:
+        problem = "several processes need a folder that all can read"
+        raise UserError(problem, "name an output", "no-output")
 
 
 def _located_teachers(
@@ -218,12 +212,10 @@ def _with_trained_teachers(
     if not names:
         return request
     count = len(names) + 1
-    seconds = duration(count * _training_seconds(request))
-    console.print(f"{count} trainings, of {', '.join(names)} first, take about {seconds}")
-
     teachers = dict(request.teachers)
-    run_settings = ("train.", "encoder.")
-    overrides = [each for each in request.overrides if each.startswith(run_settings)]
+    # A teacher is trained as the student is; the student's other settings are of its own method.
+    shared_tables = ("train.", "encoder.")
+    overrides = [each for each in request.overrides if each.startswith(shared_tables)]
     for number, name in enumerate(names, start=1):
         console.print(f"training {number} of {count}: the teacher {name}")
         teacher_request = replace(
@@ -239,20 +231,3 @@ def _with_trained_teachers(
         teachers[name] = [located(run.model)]
     console.print(f"training {count} of {count}: the student")
     return replace(request, teachers=teachers)
-
-
-def _training_seconds(request: RunRequest) -> float:
-    """About how long a training takes on this machine, by how long it takes to encode some of its
-    texts.
-    """
-    preset = resolved_preset(request)
-    corpus = training_text(request.text, preset, request.max_texts)
-    model = load(preset.encoder.backbone)
-    texts = corpus.texts(np.array(evenly(len(corpus), PROBED_TEXTS)))
-    with limit_length(model, preset.train.max_length):
-        vectors_of(model, texts[:2])  # the first call is slower
-        began = time.monotonic()
-        vectors_of(model, texts, batch_size=PROBED_TEXTS)
-    seconds_a_text = (time.monotonic() - began) / len(texts)
-    count = min(request.max_texts or len(corpus), len(corpus))
-    return STEP_COST * preset.train.epochs * count * seconds_a_text
