@@ -81,7 +81,8 @@ def mean_of_all(values: Tensor) -> Tensor:
     sum_and_count = torch.stack([values.sum(), values.new_tensor(len(values))])
     by_rank = gather_rows(sum_and_count[None])  # (ranks, 2)
     total, count = by_rank.sum(dim=0)
-    return total / count.clamp(min=1)
+    mean: Tensor = total / count.clamp(min=1)
+    return mean
 
 
 def average_over_ranks(gradient: Tensor) -> Tensor:

@@ -23,13 +23,16 @@ LAYER_TOKENS = "layer_tokens"  # (N, L)
 LAYER_FEATURES = "layer_features"  # (N, 1, d)
 POSITIONS = "position_ids"  # (N, L)
 
+# A batch of texts as an encoder reads it: input_ids (N, L), attention_mask (N, L), …
+TextColumn = dict[str, Any]
+
 # What an encoder gives.
 EMBEDDING = "sentence_embedding"  # (N, D)
 STATES = "token_embeddings"  # (N, L, H): the states of its tokens
 
 
 def step_features(
-    model: nn.Module, column: dict[str, Any], names: Collection[str] = (KEEP,)
+    model: nn.Module, column: TextColumn, names: Collection[str] = (KEEP,)
 ) -> dict[str, Tensor]:
     """The features of these names before any token step has changed them.
 
@@ -62,7 +65,7 @@ def _all_step_features(encoder: nn.Module | None, ids: Tensor) -> dict[str, Tens
     return features
 
 
-def in_rows(column: dict[str, Any]) -> dict[str, Any]:
+def in_rows(column: TextColumn) -> TextColumn:
     """A text column as rows: token ids (N, L) with an attention mask, which can be changed, stacked
     and split.
 
@@ -77,7 +80,7 @@ def in_rows(column: dict[str, Any]) -> dict[str, Any]:
     return column | {"input_ids": ids, "attention_mask": mask}
 
 
-def _in_a_line(features: dict[str, Any]) -> dict[str, Any]:
+def _in_a_line(features: TextColumn) -> TextColumn:
     """The opposite of `in_rows`. What the mask hides is left out."""
     mask = features["attention_mask"].bool()
     lengths = mask.sum(dim=1)
@@ -88,7 +91,7 @@ def _in_a_line(features: dict[str, Any]) -> dict[str, Any]:
     return line
 
 
-def stacked(copies: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def stacked(copies: Sequence[TextColumn]) -> TextColumn:
     """The features of several passes, (N, L_v), … each, stacked; padded with 0, which the attention
     mask hides.
     """
@@ -107,7 +110,7 @@ def _padded_rows(passes: Sequence[Tensor]) -> Tensor:
 
 
 def outputs(
-    model: nn.Module, features: dict[str, Any], names: Sequence[str] = (EMBEDDING,)
+    model: nn.Module, features: TextColumn, names: Sequence[str] = (EMBEDDING,)
 ) -> tuple[Tensor, ...]:
     """The encoder's forward pass on token ids (N, L), with erased features where there are some ->
     its outputs of these names.
@@ -129,7 +132,7 @@ def outputs(
 
 def read_in_parts(
     model: nn.Module,
-    features: dict[str, Any],
+    features: TextColumn,
     size: int | None,
     names: Sequence[str] = (EMBEDDING,),
 ) -> tuple[Tensor, ...]:
@@ -160,7 +163,7 @@ def read_in_parts(
     return tuple(torch.cat(output) for output in zip(*batches, strict=True))
 
 
-def _layer_erased(encoder: Any, features: dict[str, Any]) -> AbstractContextManager[None]:
+def _layer_erased(encoder: Any, features: TextColumn) -> AbstractContextManager[None]:
     """While it lasts, the output of the encoder's embedding layer is multiplied by two features."""
     tokens = features.pop(LAYER_TOKENS, None)
     dimensions = features.pop(LAYER_FEATURES, None)
@@ -220,10 +223,7 @@ def language_model(model: nn.Module) -> nn.Module | None:
     """The first language model within a model; the wrapping of several processes or adapters does
     not hide it.
     """
-    for module in model.modules():
-        if isinstance(module, PreTrainedModel):
-            return module
-    return None
+    return next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
 
 
 def token_table(model: nn.Module) -> nn.Embedding:

@@ -16,7 +16,8 @@ from isotrope.components.citations import Described, introduce
 from isotrope.components.refusals import LossTerms, check_columns, check_objective, check_views
 from isotrope.contract.context import BuildContext, built
 from isotrope.contract.distributed import gather_rows, process_rank
-from isotrope.objective.passes import EncodedColumns, Passes, TextColumn
+from isotrope.contract.features import TextColumn
+from isotrope.objective.passes import EncodedColumns, Passes
 from isotrope.text.permutation import derive
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
 
@@ -123,8 +124,9 @@ class Objective(Described, nn.Module):
 
         losses: dict[str, Tensor] = {}
         for dim, (scores, terms) in self.narrow.items():
-            for name, value in self.loss(views.leading(dim), scores, terms).items():
-                losses[f"{name}@{dim}"] = value / len(self.narrow)
+            losses_of_width = self.loss(views.leading(dim), scores, terms)
+            for name, loss in losses_of_width.items():
+                losses[f"{name}@{dim}"] = loss / len(self.narrow)
         return LossTerms(losses)
 
     def view(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
@@ -165,7 +167,8 @@ class Objective(Described, nn.Module):
         """The embeddings of this process's sentences."""
         # Each process has its own sentences to change. Their widths must not reach what all
         # processes share, so the draws have a generator of their own.
-        process_seed = derive(derive(self.seed, self.step), -1 - process_rank())
+        step_seed = derive(self.seed, self.step)
+        process_seed = derive(step_seed, -1 - process_rank())
         passes = Passes(
             model=self.model,
             steps=self.tokens,

@@ -4,7 +4,7 @@ dropout.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from isotrope.contract.features import (
     EMBEDDING,
     STATES,
+    TextColumn,
     in_rows,
     read_in_parts,
     stacked,
@@ -19,9 +20,12 @@ from isotrope.contract.features import (
 )
 from isotrope.types import Reading, TokenStep
 
-# One text column of a batch: input_ids (N, L), attention_mask (N, L), …
-TextColumn = dict[str, Any]
-ANCHOR, POSITIVE = 0, 1  # numbers of the first passes, and of the first text columns
+# Numbers of the first passes, and of the first text columns.
+ANCHOR = 0
+POSITIVE = 1
+
+Readings = dict[int, Reading]  # what the student has read, by the number of the pass
+EmbeddingsByPass = dict[int, Tensor]  # (N, D) each
 
 
 class EncodedColumns(NamedTuple):
@@ -29,7 +33,7 @@ class EncodedColumns(NamedTuple):
 
     stack: Tensor  # (V, N, D): anchors, then positives
     negatives: Tensor  # (N, H, D): hard negatives
-    readings: dict[int, Reading]  # what the student has read, by the number of the pass
+    readings: Readings
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ class Passes:
             stack, readings = self.read(columns[ANCHOR], range(passes))
         else:
             anchors, readings = self.read(columns[ANCHOR], [0])
-            positives, positive_readings = self.read(columns[POSITIVE], range(1, max(2, passes)))
+            positive_passes = range(1, max(2, passes))
+            positives, positive_readings = self.read(columns[POSITIVE], positive_passes)
             stack = torch.cat([anchors, positives])
             readings |= positive_readings
 
@@ -75,7 +80,7 @@ class Passes:
             negatives.append(embeddings[0])
         return torch.stack(negatives, dim=1)
 
-    def read(self, column: TextColumn, numbers: Sequence[int]) -> tuple[Tensor, dict[int, Reading]]:
+    def read(self, column: TextColumn, numbers: Sequence[int]) -> tuple[Tensor, Readings]:
         """The passes of these numbers over one column -> (len(numbers), N, D), and what the student
         has read.
 
@@ -84,8 +89,8 @@ class Passes:
         """
         column = self._with_needed_features(in_rows(column))
         copies = {number: self._changed(column, number) for number in numbers}
-        embeddings: dict[int, Tensor] = {}  # by the number of the pass, (N, D) each
-        readings: dict[int, Reading] = {}
+        embeddings: EmbeddingsByPass = {}
+        readings: Readings = {}
 
         students_copies = self._students(copies)
         if students_copies:
@@ -108,7 +113,7 @@ class Passes:
 
     def _read_by_student(
         self, column: TextColumn, copies: dict[int, TextColumn]
-    ) -> tuple[dict[int, Tensor], dict[int, Reading]]:
+    ) -> tuple[EmbeddingsByPass, Readings]:
         """All of the student's passes in one forward, or in parts."""
         count = len(copies)
         features = stacked(list(copies.values()))
@@ -123,7 +128,7 @@ class Passes:
             readings[number] = Reading(column, pass_features, states[index])
         return dict(zip(copies, embeddings, strict=True)), readings
 
-    def _read_by_peer(self, peer: nn.Module, copies: dict[int, TextColumn]) -> dict[int, Tensor]:
+    def _read_by_peer(self, peer: nn.Module, copies: dict[int, TextColumn]) -> EmbeddingsByPass:
         """The passes of a second encoder in one forward."""
         rows = peer(stacked(list(copies.values())), self.mini_batch_size)
         return dict(zip(copies, _unstacked(rows, len(copies)), strict=True))

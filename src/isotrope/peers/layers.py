@@ -65,7 +65,8 @@ class Layers(StatefulComponent):
         size = size or count
         batches = []
         for start in range(0, count, size):
-            batches.append(self._layer_means(features, start, min(start + size, count)))
+            end = min(start + size, count)
+            batches.append(self._layer_means(features, start, end))
         return torch.cat(batches, dim=1).flatten(0, 1)
 
     def _layer_means(self, features: dict[str, Any], start: int, end: int) -> Tensor:

@@ -62,5 +62,6 @@ class MovingAverage(StatefulComponent):
         return read_in_parts(self.encoder, features, size)[0]
 
     def after_step(self, objective: Any) -> None:
-        follow(self.encoder, objective.model, decay_at(int(self.steps), self.decay, self.rise))
+        decay = decay_at(int(self.steps), self.decay, self.rise)
+        follow(self.encoder, objective.model, decay)
         self.steps += 1

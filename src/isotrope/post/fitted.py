@@ -97,7 +97,8 @@ class FittedEncoder(ByRole):
         self.step.prepare(self.base, sentences)
         if isinstance(self.base, FittedEncoder) and self.base.step.fit == TARGET:
             self.base.fit(sentences)
-        self._transform = self.step.fitted(self._matrix(list(dict.fromkeys(sentences))))
+        distinct = list(dict.fromkeys(sentences))
+        self._transform = self.step.fitted(self._matrix(distinct))
         return self
 
     def encode(self, sentences: list[str], role: Role | None = None) -> npt.NDArray[np.float32]:

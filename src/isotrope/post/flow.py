@@ -53,9 +53,9 @@ class GlowStep(nn.Module):
         self.log_scale.copy_(torch.where(varies, spread, 1).log())
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        x = (x - self.mean) * torch.exp(-self.log_scale) @ self.mix
-        first = x[:, : self.first_count]
-        second = x[:, self.first_count :] + self.network(first)
+        x = (x - self.mean) * torch.exp(-self.log_scale)
+        first, second = (x @ self.mix).tensor_split([self.first_count], dim=1)
+        second = second + self.network(first)
         log_determinant = -self.log_scale.sum().expand(len(x))
         return torch.cat([first, second], dim=1), log_determinant
 
@@ -110,7 +110,8 @@ class Flow(PostStep):
 
         def transform(x: Matrix) -> Matrix:
             with torch.inference_mode():
-                return np.asarray(glow(torch.from_numpy(x).float())[0].double().numpy())
+                z, _ = glow(torch.from_numpy(x).float())
+                return np.asarray(z.double().numpy())
 
         return transform
 
@@ -126,7 +127,7 @@ class Flow(PostStep):
             optimizer = torch.optim.Adam(glow.parameters(), lr=self.lr)
             for _ in range(self.epochs):
                 order = torch.randperm(len(x))
-                for number, picks in enumerate(order.split(self.batch)):
+                for number, picks in enumerate(torch.split(order, self.batch)):
                     tell("fitted the flow to", number * self.batch, len(x))
                     self._step(glow, optimizer, x[picks])
         return glow

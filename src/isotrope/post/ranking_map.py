@@ -5,7 +5,6 @@ The vectors are computed once: training takes seconds, no label and no encoder.
 """
 
 from copy import copy
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -78,20 +77,23 @@ def ranking_map(
     ]
     optimizer = torch.optim.AdamW(groups, lr=_LEARNING_RATE)
     generator = torch.Generator().manual_seed(seed)
-    orders = (torch.randperm(len(q), generator=generator) for _ in range(_EPOCHS))
-    for rows in chain.from_iterable(torch.split(order, _BATCH_SIZE) for order in orders):
-        candidates = d[ids[rows]]
-        if both:
-            candidates = mapped(candidates, matrix)
-        loss = ranking_loss(mapped(q[rows], matrix), candidates, scores[rows], log_scale.exp())
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+    for _ in range(_EPOCHS):
+        order = torch.randperm(len(q), generator=generator)
+        for rows in torch.split(order, _BATCH_SIZE):
+            candidates = d[ids[rows]]  # (B, K, D)
+            if both:
+                candidates = mapped(candidates, matrix)
+            mapped_queries = mapped(q[rows], matrix)
+            loss = ranking_loss(mapped_queries, candidates, scores[rows], log_scale.exp())
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
     return matrix.detach().double().numpy()
 
 
 def _unit_rows(vectors: npt.NDArray[np.floating]) -> Tensor:
-    return F.normalize(torch.from_numpy(np.asarray(vectors, dtype=np.float32)), dim=-1)
+    rows = torch.from_numpy(np.asarray(vectors, dtype=np.float32))
+    return F.normalize(rows, dim=-1)
 
 
 def with_map(encoder: SentenceTransformer, matrix: Matrix) -> SentenceTransformer:

@@ -21,14 +21,17 @@ def ranks(vectors: Matrix, share: float = 0.0) -> Transform:
 
     def ranked(x: Matrix) -> Matrix:
         cosines = normalize(x) @ corpus.T  # (n, M)
-        centred: Matrix = normalize(rankdata(cosines, axis=1) - (len(corpus) + 1) / 2)
+        mean_rank = (len(corpus) + 1) / 2
+        centred: Matrix = normalize(rankdata(cosines, axis=1) - mean_rank)
         if not share:
             return centred
         return np.hstack([(1 - share) ** 0.5 * centred, share**0.5 * normalize(x)])
 
     def transform(x: Matrix) -> Matrix:
-        starts = range(0, max(1, len(x)), _BLOCK)
-        return np.concatenate([ranked(x[start : start + _BLOCK]) for start in starts])
+        blocks = []
+        for start in range(0, max(1, len(x)), _BLOCK):
+            blocks.append(ranked(x[start : start + _BLOCK]))
+        return np.concatenate(blocks)
 
     return transform
 

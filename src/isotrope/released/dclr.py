@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from isotrope.contract.diagonal import on_diagonal
 from isotrope.scores.instance_weight import InstanceWeight
 from isotrope.scores.noise import Noise, gradient
 from isotrope.types import AboveZero, NonNegative, Scores
@@ -27,7 +28,7 @@ def softmax_bce(cosines: Tensor, temperature: float, keep: Tensor | None = None)
     logits = cosines / temperature
     if keep is not None:
         logits = logits.masked_fill(keep == 0, -torch.inf)
-    diagonal = torch.eye(*logits.shape[-2:], dtype=torch.bool, device=logits.device)
+    diagonal = on_diagonal(logits)  # (N, M)
     log_p = logits.log_softmax(dim=-1)
     # log (1 - p), which is finite for p = 1 too
     tiny = torch.finfo(log_p.dtype).eps

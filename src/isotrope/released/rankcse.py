@@ -25,7 +25,9 @@ def clamped_consistency(cosines: Tensor, temperature: float) -> Tensor:
     """
     p = (cosines / temperature).log_softmax(dim=-1).clamp(min=LEAST)  # log P
     q = (cosines.mT / temperature).log_softmax(dim=-1).clamp(min=LEAST)  # log Q
-    return (p.exp() * (p - 1e-7) + q.exp() * (q - 1e-7)).sum(dim=-1).mean() / 2
+    from_p = p.exp() * (p - 1e-7)
+    from_q = q.exp() * (q - 1e-7)
+    return (from_p + from_q).sum(dim=-1).mean() / 2
 
 
 def floored_listmle(cosines: Tensor, teacher: Tensor, temperature: float) -> Tensor:

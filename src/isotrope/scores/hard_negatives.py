@@ -31,4 +31,5 @@ class Positives:
 
     def __call__(self, scores: Scores) -> Scores:
         scores.views.named(self.views, "scores.positives.views")
-        return replace(scores, cosines=scores.cosines[[number - 1 for number in self.views]])
+        places = [number - 1 for number in self.views]  # the anchor, view 0, has no cosines
+        return replace(scores, cosines=scores.cosines[places])

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from isotrope.contract.diagonal import on_diagonal
 from isotrope.errors import UserError
 from isotrope.types import Scores
 
@@ -18,9 +19,8 @@ def instance_weight(teacher: Tensor, threshold: float) -> Tensor:
     """Eq. 5: 0 where the teacher's cosine reaches the threshold, else 1; 1 on the diagonal. (N, M)
     -> (N, M).
     """
-    diagonal = torch.eye(*teacher.shape, dtype=torch.bool, device=teacher.device)
     is_different = teacher < threshold
-    return (is_different | diagonal).to(teacher)
+    return (is_different | on_diagonal(teacher)).to(teacher)
 
 
 def relative_to_mean(teacher: Tensor) -> Tensor:
@@ -28,8 +28,8 @@ def relative_to_mean(teacher: Tensor) -> Tensor:
     and 1 stays 1.
     """
     count = len(teacher)
-    between_sentences = teacher[:, :count].sum() - teacher.diagonal().sum()
-    mean = between_sentences / max(1, count * (count - 1))
+    total = teacher[:, :count].sum() - teacher.diagonal().sum()
+    mean = total / max(1, count * (count - 1))
     return (teacher - mean) / (1 - mean).clamp(min=1e-6)  # a collapsed teacher: mean 1
 
 

@@ -42,11 +42,15 @@ class KeyQueue(StatefulComponent):
         keys = scores.views.named([self.keys], "scores.key_queue.keys")[0]
         if self.training:
             self.waiting = pushed(self.waiting, keys.detach(), self.size)
-        # backward reads it after the queue has moved
-        return scores.with_extra(self.rows[: int(self.filled)].clone())
+        queue = self.queue().clone()  # backward reads it after the queue has moved
+        return scores.with_extra(queue)
+
+    def queue(self) -> Tensor:
+        """The keys so far (K, D), the newest last."""
+        return self.rows[: int(self.filled)]
 
     def after_step(self, objective: Any) -> None:
-        rows = pushed(self.rows[: int(self.filled)], self.waiting, self.size)
+        rows = pushed(self.queue(), self.waiting, self.size)
         self.rows[: len(rows)] = rows
         self.filled.fill_(len(rows))
         self.waiting = self.waiting[:0]

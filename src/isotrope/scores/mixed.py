@@ -18,7 +18,8 @@ def mix_negatives(positive: Tensor, partner: Tensor, share: float) -> Tensor:
     positive (N, D), partner (N,): for each sentence, another one -> (N, D).
     """
     unit = F.normalize(positive.detach(), dim=-1)
-    return F.normalize(share * unit + (1 - share) * unit[partner], dim=-1)
+    mixtures = share * unit + (1 - share) * unit[partner]
+    return F.normalize(mixtures, dim=-1)
 
 
 @dataclass(frozen=True)

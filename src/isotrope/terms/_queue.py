@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext
+from isotrope.contract.diagonal import on_diagonal
 from isotrope.types import Scores
 
 
@@ -37,8 +38,8 @@ def without_positive(lists: Tensor) -> Tensor:
     in their order.
     """
     count = lists.shape[-1]
-    negatives = ~torch.eye(count, dtype=torch.bool, device=lists.device)
-    return lists[..., negatives].reshape(*lists.shape[:-1], count - 1)
+    negatives = lists[..., ~on_diagonal(lists)]  # (…, N · (N - 1))
+    return negatives.reshape(*lists.shape[:-1], count - 1)
 
 
 class ListTerm:

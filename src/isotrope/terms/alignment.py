@@ -18,7 +18,9 @@ def alignment(anchors: Tensor, positives: Tensor) -> Tensor:
 
     anchors (N, D), positives (N, D) or (P, N, D).
     """
-    difference = F.normalize(anchors, dim=-1) - F.normalize(positives, dim=-1)
+    anchors = F.normalize(anchors, dim=-1)
+    positives = F.normalize(positives, dim=-1)
+    difference = anchors - positives
     return difference.square().sum(dim=-1).mean()
 
 
@@ -32,8 +34,9 @@ def uniformity(embeddings: Tensor, t: float = 2.0) -> Tensor:
     count = unit.shape[-2]
     first, second = torch.triu_indices(count, count, offset=1, device=unit.device)
     cosines = (unit @ unit.mT)[..., first, second]  # (…, N (N - 1) / 2)
-    # ‖u − v‖² = 2 − 2 u·v
-    return ((2 * t * (cosines - 1)).logsumexp(dim=-1) - math.log(len(first))).mean()
+    exponents = 2 * t * (cosines - 1)  # −t ‖u − v‖², as ‖u − v‖² = 2 − 2 u·v
+    log_mean = exponents.logsumexp(dim=-1) - math.log(len(first))
+    return log_mean.mean()
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ class Alignment:
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
-        return self.weight * alignment(scores.views.stack[0], scores.views.stack[1:])
+        stack = scores.views.stack
+        return self.weight * alignment(stack[0], stack[1:])
 
 
 @dataclass(frozen=True)

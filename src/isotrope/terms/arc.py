@@ -10,6 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from isotrope.contract.diagonal import on_diagonal
 from isotrope.terms.infonce import infonce
 from isotrope.types import AboveZero, NonNegative, Scores
 
@@ -31,8 +32,9 @@ def arc(cosines: Tensor, temperature: float, margin: float, keep: Tensor | None 
     Summed over positives. cosines (N, M) or (P, N, M), M >= N, and keep (N, M) as in `infonce`; m
     in radians.
     """
-    diagonal = torch.eye(*cosines.shape[-2:], dtype=torch.bool, device=cosines.device)  # (N, M)
-    return infonce(torch.where(diagonal, with_margin(cosines, margin), cosines), temperature, keep)
+    positives = with_margin(cosines, margin)
+    cosines = torch.where(on_diagonal(cosines), positives, cosines)
+    return infonce(cosines, temperature, keep)
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,12 @@ def consistency(cosines: Tensor, temperature: float) -> Tensor:
     """
     p = (cosines / temperature).log_softmax(dim=-1)  # log P
     q = (cosines.mT / temperature).log_softmax(dim=-1)  # log Q
-    # log (P + Q); logaddexp(p, p) is log 2P, to the last bit equal to it where P = Q
-    both = torch.logaddexp(p, q)
-    divergence = p.exp() * (torch.logaddexp(p, p) - both) + q.exp() * (torch.logaddexp(q, q) - both)
-    return divergence.sum(dim=-1).mean() / 2
+    log_sum = torch.logaddexp(p, q)  # log (P + Q)
+
+    # logaddexp(p, p) is log 2P, and equal to log (P + Q) to the last bit where P = Q.
+    from_p = p.exp() * (torch.logaddexp(p, p) - log_sum)
+    from_q = q.exp() * (torch.logaddexp(q, q) - log_sum)
+    return (from_p + from_q).sum(dim=-1).mean() / 2
 
 
 @dataclass(frozen=True)

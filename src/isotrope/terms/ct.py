@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from isotrope.contract.diagonal import on_diagonal
 from isotrope.types import Count, NonNegative, Scores
 
 
@@ -16,9 +17,7 @@ def ct(a: Tensor, b: Tensor) -> Tensor:
     N. (N, D) -> ().
     """
     logits = a @ b.T  # (N, N)
-    return F.binary_cross_entropy_with_logits(
-        logits, torch.eye(len(a), dtype=logits.dtype, device=logits.device)
-    )
+    return F.binary_cross_entropy_with_logits(logits, on_diagonal(logits).to(logits))
 
 
 def ct_pairs(a: Tensor, b: Tensor, negatives: int) -> Tensor:
@@ -27,7 +26,8 @@ def ct_pairs(a: Tensor, b: Tensor, negatives: int) -> Tensor:
 
     Each of the others is compared with the sentence before it.
     """
-    is_pair = torch.arange(len(a), device=a.device) % (negatives + 1) == 0  # (N,)
+    places = torch.arange(len(a), device=a.device)
+    is_pair = places % (negatives + 1) == 0  # (N,)
     partners = torch.where(is_pair[:, None], b, b.roll(1, dims=0))
     logits = (a * partners).sum(dim=-1)
     return F.binary_cross_entropy_with_logits(logits, is_pair.to(logits))

@@ -85,14 +85,15 @@ class DiffCSE(StatefulComponent):
         had first tokens.
         """
         mask = text["attention_mask"].bool()
-        lengths = mask.sum(dim=1)
 
         def begin(states: Tensor) -> Tensor:
             states = states.clone()
             first = vectors.to(states)
             if states.shape[:2] == mask.shape:
-                states[torch.arange(len(mask)), mask.long().argmax(dim=1)] = first
+                first_columns = mask.long().argmax(dim=1)  # (n,)
+                states[torch.arange(len(mask)), first_columns] = first
             else:  # packed, (1, T, d): real tokens one behind another
+                lengths = mask.sum(dim=1)
                 states[0, lengths.cumsum(dim=0) - lengths] = first
             return states
 
@@ -107,18 +108,7 @@ class _Generator(nn.Module):
 
     def __init__(self, name: str, tokenizer: Any, ratio: float) -> None:
         super().__init__()
-        where = locate(name)
-        try:
-            with quiet(reports=False):
-                words = AutoTokenizer.from_pretrained(where).get_vocab()
-                model, report = AutoModelForMaskedLM.from_pretrained(
-                    where, output_loading_info=True, use_safetensors=True
-                )
-        except (OSError, ValueError, KeyError) as error:
-            line = str(error).strip().partition("\n")[0]
-            problem = f"diffcse.generator = {name!r} is no masked language model ({line})"
-            remedy = "name a model such as distilbert-base-uncased, or its folder"
-            raise UserError(problem, remedy, "no-generator") from error
+        words, model, missing_keys = _load_language_model(name)
         if words != tokenizer.get_vocab():
             problem = f"diffcse.generator = {name!r} and the student read different words"
             remedy = "choose one with the student's tokenizer, such as a smaller model of its kind"
@@ -126,11 +116,10 @@ class _Generator(nn.Module):
         self.frozen = Frozen(model)
         self.hiding = Hiding(tokenizer, ratio)
         # Weights that the files lack are learnt, and saved. The last layer shares the table.
-        new_keys = set(report["missing_keys"])
         table = model.get_input_embeddings().weight
         self.learnt = nn.ParameterList()
         for key, weight in model.named_parameters():
-            if key in new_keys and weight is not table:
+            if key in missing_keys and weight is not table:
                 self.learnt.append(weight.requires_grad_(True))
 
     def forward(
@@ -139,7 +128,25 @@ class _Generator(nn.Module):
         """Token ids (n, L) with its words for those that are ``hidden``, and its own losses (T,).
         ``shown`` (n, L) is what it reads.
         """
-        with torch.set_grad_enabled(len(self.learnt) > 0 and torch.is_grad_enabled()):
+        learns = len(self.learnt) > 0 and torch.is_grad_enabled()
+        with torch.set_grad_enabled(learns):
             logits = self.frozen(input_ids=shown, attention_mask=mask).logits[hidden]  # (T, W)
         edited = ids.masked_scatter(hidden, logits.detach().argmax(dim=-1))
         return edited, F.cross_entropy(logits, ids[hidden], reduction="none")
+
+
+def _load_language_model(name: str) -> tuple[dict[str, int], Any, set[str]]:
+    """The vocabulary of a masked language model, the model, and the weights that its files lack."""
+    folder = locate(name)
+    try:
+        with quiet(reports=False):
+            words = AutoTokenizer.from_pretrained(folder).get_vocab()
+            model, report = AutoModelForMaskedLM.from_pretrained(
+                folder, output_loading_info=True, use_safetensors=True
+            )
+    except (OSError, ValueError, KeyError) as error:
+        line = str(error).strip().partition("\n")[0]
+        problem = f"diffcse.generator = {name!r} is no masked language model ({line})"
+        remedy = "name a model such as distilbert-base-uncased, or its folder"
+        raise UserError(problem, remedy, "no-generator") from error
+    return words, model, set(report["missing_keys"])

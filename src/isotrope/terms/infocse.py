@@ -27,7 +27,9 @@ def infocse(states: Tensor, first: Tensor, mask: Tensor) -> Tensor:
 
     states (n, L, H) of the frozen model, first (n, H) of the student, mask (n, L), 0 for padding.
     """
-    places = mask.argmax(dim=1)[:, None, None].expand(-1, 1, states.shape[-1])
+    width = states.shape[-1]
+    first_columns = mask.argmax(dim=1)  # (n,)
+    places = first_columns[:, None, None].expand(-1, 1, width)  # (n, 1, H)
     return states.scatter(1, places, first[:, None])
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from isotrope.contract.diagonal import on_diagonal
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
@@ -29,12 +30,13 @@ def infonce(
     """
     logits = cosines / temperature
     positive = logits.diagonal(dim1=-2, dim2=-1)  # (N,) or (P, N)
-    diagonal = torch.eye(*logits.shape[-2:], dtype=torch.bool, device=logits.device)  # (N, M)
+    diagonal = on_diagonal(logits)  # (N, M)
     in_denominator = torch.ones_like(diagonal) if keep is None else keep.bool()
     in_denominator = in_denominator | diagonal
     if not positive_in_denominator:
         in_denominator = in_denominator & ~diagonal
-    partition = logits.masked_fill(~in_denominator, -torch.inf).logsumexp(dim=-1)
+    candidates = logits.masked_fill(~in_denominator, -torch.inf)
+    partition = candidates.logsumexp(dim=-1)  # log Σ_j, (N,) or (P, N)
     return weight * (partition - positive).mean(dim=-1).sum()
 
 

@@ -24,9 +24,11 @@ def listnet(
     all of the teacher's probability, and nothing would be said about the others.
     """
     if drop_positive:
-        cosines, teacher = without_positive(cosines), without_positive(teacher)
+        cosines = without_positive(cosines)
+        teacher = without_positive(teacher)
     target = (teacher / teacher_temperature).softmax(dim=-1)
-    return -(target * (cosines / temperature).log_softmax(dim=-1)).sum(dim=-1).mean()
+    log_p = (cosines / temperature).log_softmax(dim=-1)
+    return -(target * log_p).sum(dim=-1).mean()
 
 
 @dataclass(frozen=True)

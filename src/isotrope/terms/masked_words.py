@@ -40,6 +40,7 @@ class MaskedWords(StatefulComponent):
         hidden = hidden_in(scores.views, self.view, "masked_words")
         reading = scores.views.readings[self.view]
         states = own_states(reading, self.words.layer.in_features, "masked_words")
-        # (T, W), (T,)
-        logits, words = self.words(states[hidden]), reading.text["input_ids"][hidden]
-        return self.weight * mean_of_all(F.cross_entropy(logits, words, reduction="none"))
+        logits = self.words(states[hidden])  # (T, W)
+        words = reading.text["input_ids"][hidden]  # (T,)
+        losses = F.cross_entropy(logits, words, reduction="none")
+        return self.weight * mean_of_all(losses)

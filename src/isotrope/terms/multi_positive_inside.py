@@ -23,10 +23,12 @@ def multi_positive_inside(
     """
     logits = cosines / temperature
     positive = logits.diagonal(dim1=-2, dim2=-1)  # (P, N)
-    partition = logits.logsumexp(dim=-1)  # (P, N)
+    partition = logits.logsumexp(dim=-1)  # log Σ_j e^{s_pj/τ}, (P, N)
     if printed:
-        return -(math.log(weight) + (-positive - partition).logsumexp(dim=0)).mean()
-    return (math.log(weight) + (partition - positive).logsumexp(dim=0)).mean()
+        log_ratio = -positive - partition
+        return -(math.log(weight) + log_ratio.logsumexp(dim=0)).mean()
+    log_ratio = partition - positive
+    return (math.log(weight) + log_ratio.logsumexp(dim=0)).mean()
 
 
 @dataclass(frozen=True)

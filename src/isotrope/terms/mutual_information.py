@@ -26,7 +26,9 @@ def mutual_information(products: Tensor, is_own: Tensor) -> tuple[Tensor, Tensor
     products (T, N) of local windows with sentences; is_own (T, N) bool: the window is of that
     sentence. -> (T,), (rest,).
     """
-    return F.softplus(-products[is_own]), F.softplus(products[~is_own])
+    own_losses = F.softplus(-products[is_own])
+    other_losses = F.softplus(products[~is_own])
+    return own_losses, other_losses
 
 
 @dataclass(eq=False, repr=False)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from isotrope.contract.diagonal import on_diagonal
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
@@ -18,8 +19,8 @@ def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:
     negatives are the 2N - 2 views of other sentences, in both views.
     """
     unit = F.normalize(torch.cat([a, b]), dim=-1)  # (2N, D)
-    diagonal = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
-    logits = (unit @ unit.T / temperature).masked_fill(diagonal, -torch.inf)  # (2N, 2N)
+    logits = unit @ unit.T / temperature  # (2N, 2N)
+    logits = logits.masked_fill(on_diagonal(logits), -torch.inf)
     positives = torch.arange(len(unit), device=unit.device).roll(len(a))  # (2N,)
     return F.cross_entropy(logits, positives)
 

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, StatefulComponent
+from isotrope.contract.diagonal import on_diagonal
 from isotrope.contract.distributed import rank_count
 from isotrope.contract.layers import as_new
 from isotrope.errors import UserError
@@ -29,8 +30,7 @@ def self_guided(anchor: Tensor, layers: Tensor, temperature: float) -> Tensor:
     positives = logits.diagonal(dim1=1, dim2=2)  # (K, N)
 
     # log Σ_{m, j≠i} e^{s_imj/τ}
-    diagonal = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
-    negatives = logits.masked_fill(diagonal, -torch.inf)
+    negatives = logits.masked_fill(on_diagonal(logits), -torch.inf)
     negatives = negatives.transpose(0, 1).flatten(1)  # (N, K·N)
     log_sum = negatives.logsumexp(dim=1)  # (N,)
 

@@ -15,7 +15,9 @@ from isotrope.types import Count, NonNegative, Scores, Whole
 
 def difference(anchor: Tensor, near: Tensor, far: Tensor) -> Tensor:
     """Δ_i = cos(a_i, far_i) − cos(a_i, near_i). (N, D) each -> (N,)."""
-    return F.cosine_similarity(anchor, far, dim=-1) - F.cosine_similarity(anchor, near, dim=-1)
+    to_far = F.cosine_similarity(anchor, far, dim=-1)
+    to_near = F.cosine_similarity(anchor, near, dim=-1)
+    return to_far - to_near
 
 
 def triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float = 0.0) -> Tensor:
