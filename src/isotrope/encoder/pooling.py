@@ -1,7 +1,7 @@
-"""How token embeddings become one sentence embedding, built from sentence-transformers' own modules
-alone.
+"""How token embeddings become one sentence embedding.
 
-So every saved model loads in plain sentence-transformers, and its folder declares its pooling.
+It is built only from sentence-transformers' own modules. So every saved model loads in plain
+sentence-transformers, and its folder declares its pooling.
 """
 
 from collections.abc import Callable
@@ -25,10 +25,10 @@ from isotrope.errors import UserError, check_known
 
 TEMPLATE = 'This sentence : "{text}" means {mask}.'
 
-# Pooling("cls") takes these, if there are any, for the first token's
+# Pooling("cls") takes these, if there are any, for the first token's.
 CARRIED = "cls_token_embeddings"
 
-# name -> the hidden states that are averaged, of layers 0 (embeddings) … L; None: the last alone
+# Name -> the hidden states that are averaged, of layers 0 (embeddings) … L; None: only the last.
 LAYERS: dict[str, Callable[[int], list[int]] | None] = {
     "cls": None,  # the first token
     "mean": None,  # the mean over real tokens
@@ -53,27 +53,24 @@ def check_pooling(pooling: str | None) -> None:
 
 
 def own_head(modules: list[Any], trained: bool, model: str) -> list[nn.Module]:
-    """The first token through the head saved with a model (``train.keep_head``), else through a
-    ``trained`` pooler.
+    """The modules of ``cls_head``: the first token through the model's own head.
+
+    That is the head saved with a model (``train.keep_head``), else a ``trained`` pooler.
     """
-    if (
-        len(modules) > 2
-        and getattr(modules[1], "pooling_mode", None) == "cls"
-        and isinstance(modules[2], Dense)
-    ):
+    takes_first_token = len(modules) > 2 and getattr(modules[1], "pooling_mode", None) == "cls"
+    if takes_first_token and isinstance(modules[2], Dense):
         return modules[1:3]
-    pooler = getattr(getattr(modules[0].auto_model, "pooler", None), "dense", None)
-    if pooler is None or not trained:
-        remedy = (
-            "train it with train.keep_head=true, or choose 'cls', or 'new_head' for a random one"
-        )
+
+    pooler = getattr(modules[0].auto_model, "pooler", None)
+    layer = getattr(pooler, "dense", None)
+    if layer is None or not trained:
         raise UserError(
             f"pooling = 'cls_head' takes the model's own head, and {model} has none",
-            remedy,
+            "train it with train.keep_head=true, or choose 'cls', or 'new_head' for a random one",
             "no-head",
         )
-    head = dense(pooler.weight, pooler.bias, nn.Tanh())
-    return [Pooling(modules[0].get_embedding_dimension(), pooling_mode="cls"), head]
+    first_token = Pooling(modules[0].get_embedding_dimension(), pooling_mode="cls")
+    return [first_token, dense(layer.weight, layer.bias, nn.Tanh())]
 
 
 def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
@@ -94,25 +91,26 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
         return template_modules(transformer)
     if pooling == "new_head":
         # as BERT's new layers
-        weight = 0.02 * torch.randn(dim, dim, generator=torch.Generator().manual_seed(0))
-        return [Pooling(dim, pooling_mode="cls"), dense(weight, torch.zeros(dim), nn.Tanh())]
+        generator = torch.Generator().manual_seed(0)
+        weight = 0.02 * torch.randn(dim, dim, generator=generator)
+        head = dense(weight, torch.zeros(dim), nn.Tanh())
+        return [Pooling(dim, pooling_mode="cls"), head]
     return [Pooling(dim, pooling_mode=pooling)]
 
 
 def frame_ids(tokenizer: Any, template: str) -> tuple[list[int], list[int]]:
-    """The token ids before a text ([CLS] and words) and after it (words and [SEP]), with a gap for
-    the text's vector.
+    """The token ids before a text ([CLS] and words) and after it (words and [SEP]).
 
     PromptBERT: Jiang et al., EMNLP 2022, Sec. 4.1. https://aclanthology.org/2022.emnlp-main.603
+
+    Raises:
+        UserError: the tokenizer has no mask token, or the template lacks its two places.
     """
-    if not getattr(tokenizer, "is_fast", False) or None in (
-        tokenizer.mask_token,
-        tokenizer.cls_token_id,
-    ):
-        remedy = "choose another pooling, or a masked language model such as isotrope/tiny"
+    is_fast = getattr(tokenizer, "is_fast", False)
+    if not is_fast or tokenizer.mask_token is None or tokenizer.cls_token_id is None:
         raise UserError(
             "a template needs a tokenizer with a mask token, and this model's has none",
-            remedy,
+            "choose another pooling, or a masked language model such as isotrope/tiny",
             "no-mask-token",
         )
     if template.count("{text}") != 1 or template.count("{mask}") != 1:
@@ -121,57 +119,69 @@ def frame_ids(tokenizer: Any, template: str) -> tuple[list[int], list[int]]:
             "write {text} once and {mask} once",
             "impossible-template",
         )
-    words = template.replace("{mask}", tokenizer.mask_token).split("{text}")
-    before, behind = (tokenizer.encode(part, add_special_tokens=False) for part in words)
-    return [tokenizer.cls_token_id, *before], [*behind, tokenizer.sep_token_id]
+    words = template.replace("{mask}", tokenizer.mask_token)
+    words_before, words_after = words.split("{text}")
+    before = tokenizer.encode(words_before, add_special_tokens=False)
+    after = tokenizer.encode(words_after, add_special_tokens=False)
+    return [tokenizer.cls_token_id, *before], [*after, tokenizer.sep_token_id]
 
 
 def frame_size(tokenizer: Any) -> tuple[int, int]:
-    """How many tokens the tokenizer itself puts before a text and behind it."""
-    special = tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"]
-    return special.index(0), special[::-1].index(0)
+    """How many tokens the tokenizer itself puts before a text and after it."""
+    is_special = tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"]
+    return is_special.index(0), is_special[::-1].index(0)
 
 
 def rebuilt(own: Any, backend: Tokenizer) -> PreTrainedTokenizerFast:
-    """A tokenizer with another backend. Its class is general: BertTokenizer would put its own frame
-    around texts.
+    """A tokenizer with another backend.
+
+    Its class is general, because BertTokenizer would put its own frame around texts.
     """
-    settings = {
-        name: token for name, token in own.special_tokens_map.items() if isinstance(token, str)
-    }
+    settings: dict[str, Any] = {}
+    for name, token in own.special_tokens_map.items():
+        if isinstance(token, str):
+            settings[name] = token
     for name in ("model_max_length", "model_input_names", "padding_side", "truncation_side"):
         settings[name] = getattr(own, name)
     return PreTrainedTokenizerFast(tokenizer_object=backend, **settings)
 
 
 def template_modules(transformer: Transformer) -> list[nn.Module]:
-    """Make the tokenizer, also the saved one, put `TEMPLATE` around every text. Modules that take
-    the mask's state.
+    """Make the tokenizer, also the saved one, put `TEMPLATE` around every text.
+
+    The modules that are returned take the mask's state.
     """
-    own: Any = transformer.tokenizer
-    frame = frame_ids(own, TEMPLATE)
-    pieces = [
-        {"id": f"<{i}>", "ids": ids, "tokens": own.convert_ids_to_tokens(ids)}
-        for i, ids in enumerate(frame)
-    ]
-    backend = Tokenizer.from_str(own.backend_tokenizer.to_str())
+    tokenizer: Any = transformer.tokenizer
+    before, after = frame_ids(tokenizer, TEMPLATE)
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     backend.post_processor = TemplateProcessing(
-        single="<0> $A <1>", pair="<0> $A $B <1>", special_tokens=pieces
+        single="<0> $A <1>",
+        pair="<0> $A $B <1>",
+        special_tokens=[
+            _template_piece(tokenizer, "<0>", before),
+            _template_piece(tokenizer, "<1>", after),
+        ],
     )
-    transformer.processor = rebuilt(own, backend)
-    words = [str(token) for token in own.convert_ids_to_tokens(list(range(len(own))))]
-    weights = WordWeights(words, {own.mask_token: 1.0}, unknown_word_weight=0.0)
-    return [weights, Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")]
+    transformer.processor = rebuilt(tokenizer, backend)
+
+    token_ids = list(range(len(tokenizer)))
+    words = [str(token) for token in tokenizer.convert_ids_to_tokens(token_ids)]
+    only_mask = WordWeights(words, {tokenizer.mask_token: 1.0}, unknown_word_weight=0.0)
+    return [only_mask, Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")]
+
+
+def _template_piece(tokenizer: Any, name: str, ids: list[int]) -> dict[str, Any]:
+    """One piece of a template, as the tokenizers library wants it."""
+    return {"id": name, "ids": ids, "tokens": tokenizer.convert_ids_to_tokens(ids)}
 
 
 def split_layers(modules: list[nn.Module]) -> list[nn.Module]:
-    """The modules that a model with an average of layers is saved with: the same vectors in every
-    version.
+    """The modules that a model with an average of layers is saved with.
 
-    The last entry of transformers' ``hidden_states`` is the last layer before its final norm in
-    some versions and after it in others (ModernBERT: before it until 5.0 at least).
-    ``token_embeddings`` never differ. So the last layer comes from there, and the earlier layers
-    alone from ``hidden_states``:
+    They give the same vectors in every version of the libraries. The last entry of transformers'
+    ``hidden_states`` is the last layer before its final norm in some versions and after it in
+    others (ModernBERT: before it until 5.0 at least). ``token_embeddings`` never differ. So the
+    last layer comes from there, and only the earlier layers from ``hidden_states``:
 
         Pooling(mean)                      the mean of the last layer               (N, D)
         Dense(identity) -> CARRIED         kept, where the second Pooling takes it
@@ -184,61 +194,69 @@ def split_layers(modules: list[nn.Module]) -> list[nn.Module]:
 
     `join_layers` is the inverse. Models without such an average are returned as they are.
     """
-    at = next(
-        (i for i, module in enumerate(modules) if isinstance(module, WeightedLayerPooling)),
-        len(modules),
-    )
-    pair: list[Any] = modules[at : at + 2]
-    if len(pair) < 2 or getattr(pair[1], "pooling_mode", None) != "mean":
+    first = _first_index(modules, lambda module: isinstance(module, WeightedLayerPooling))
+    if first is None or first + 1 == len(modules):
         return modules
-    average, pooling = pair
-    dim, weights = average.embedding_dimension, average.layer_weights.detach().cpu().clone()
-    share, one = weights[-1] / weights.sum(), torch.eye(dim)  # of the last layer
-    if share == 1:  # of the last layer alone
-        return [*modules[:at], *modules[at + 1 :]]
+    average: Any = modules[first]
+    pooling: Any = modules[first + 1]
+    if getattr(pooling, "pooling_mode", None) != "mean":
+        return modules
+
+    dim = average.embedding_dimension
+    weights = average.layer_weights.detach().cpu().clone()
+    share = weights[-1] / weights.sum()  # of the last layer
+    if share == 1:
+        return [*modules[:first], *modules[first + 1 :]]
     weights[-1] = 0.0
+    earlier_layers = WeightedLayerPooling(
+        dim, average.num_hidden_layers, average.layer_start, nn.Parameter(weights)
+    )
+
+    identity = torch.eye(dim)
+    weighted_sum = torch.cat([share * identity, (1 - share) * identity], dim=1)
     chain = [
         Pooling(dim, "mean", pooling.include_prompt),
-        dense(one, module_output_name=CARRIED),
+        dense(identity, module_output_name=CARRIED),
         dense(torch.zeros(1, dim), module_input_name="token_embeddings"),
-        WeightedLayerPooling(
-            dim, average.num_hidden_layers, average.layer_start, nn.Parameter(weights)
-        ),
+        earlier_layers,
         Pooling(dim, ("cls", "mean"), pooling.include_prompt),
-        dense(torch.cat([share * one, (1 - share) * one], dim=1)),
+        dense(weighted_sum),
     ]
-    return [*modules[:at], *chain, *modules[at + 2 :]]
+    return [*modules[:first], *chain, *modules[first + 2 :]]
+
+
+_SPLIT = [Pooling, Dense, Dense, WeightedLayerPooling, Pooling, Dense]  # what `split_layers` makes
 
 
 def join_layers(encoder: SentenceTransformer) -> None:
-    """Put the two modules of an average of layers back in the place of those that `split_layers`
-    made of them.
-    """
-    modules = list(encoder.children())
-    kept = next(
-        (
-            i
-            for i, module in enumerate(modules)
-            if getattr(module, "module_output_name", "") == CARRIED
-        ),
-        1,
+    """Undo `split_layers`: put the two modules of an average of layers back, in place."""
+    modules: list[Any] = list(encoder.children())
+    carrying = _first_index(
+        modules, lambda module: getattr(module, "module_output_name", "") == CARRIED
     )
-    chain = modules[kept - 1 : kept + 5]
-    if [type(module) for module in chain] != [
-        Pooling,
-        Dense,
-        Dense,
-        WeightedLayerPooling,
-        Pooling,
-        Dense,
-    ]:
+    if not carrying:
         return
-    average, weights = chain[3], chain[3].layer_weights.data
-    share = chain[5].linear.weight.data[0, 0]
+    first = carrying - 1
+    end = first + len(_SPLIT)
+    chain = modules[first:end]
+    if [type(module) for module in chain] != _SPLIT:
+        return
+
+    last_layer, _, _, average, _, weighted_sum = chain
+    weights = average.layer_weights.data
+    share = weighted_sum.linear.weight.data[0, 0]
     weights[-1] = share / (1 - share) * weights.sum()
-    del encoder[kept - 1 : kept + 5]
-    encoder.insert(kept - 1, average)
-    encoder.insert(kept, chain[0])
+    del encoder[first:end]
+    encoder.insert(first, average)
+    encoder.insert(first + 1, last_layer)
+
+
+def _first_index(modules: list[Any], fits: Callable[[Any], bool]) -> int | None:
+    """The place of the first module that fits; None if there is none."""
+    for index, module in enumerate(modules):
+        if fits(module):
+            return index
+    return None
 
 
 def dense(
@@ -247,20 +265,23 @@ def dense(
     activation: nn.Module | None = None,
     **names: str,
 ) -> nn.Module:
-    """A layer with copies of W (K, D) and b (K,) in float32: x Wᵀ + b, then the activation;
-    ``names`` as in `Dense`.
+    """A layer with copies of W (K, D) and b (K,) in float32: x Wᵀ + b, then the activation.
+
+    ``names`` are those of its features, as in `Dense`.
     """
-    copies = [
-        None if values is None else values.detach().to(torch.float32, copy=True)
-        for values in (weight, bias)
-    ]
-    layer: nn.Module = Dense(*weight.T.shape, bias is not None, activation, *copies, **names)
+    weight_copy = weight.detach().to(torch.float32, copy=True)
+    bias_copy = None if bias is None else bias.detach().to(torch.float32, copy=True)
+    width_out, width_in = weight.shape
+    layer: nn.Module = Dense(
+        width_in, width_out, bias is not None, activation, weight_copy, bias_copy, **names
+    )
     return layer.to(weight.device)
 
 
 def freeze(model: nn.Module) -> None:
-    """Keep the weights of layers and words out of training, as a pooling promises; a saved model
-    forgets to.
+    """Keep the weights of layers and words out of training, as a pooling promises.
+
+    A saved model forgets to.
     """
     for module in model.modules():
         if isinstance(module, WeightedLayerPooling | WordWeights):

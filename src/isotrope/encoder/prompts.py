@@ -1,5 +1,4 @@
-"""The words that a model wants before a text ("query: "), which of them are used, and models with a
-way for queries.
+"""Prompts, the words that a model wants before a text ("query: "), and models with a query route.
 
 sentence-transformers keeps them in ``model.prompts``, name -> words, and puts those of
 ``model.default_prompt_name`` before every text that ``encode`` reads. To choose a prompt is to set
@@ -11,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,8 +48,8 @@ class Prompts:
                 "give one of them",
                 "prompt-given-twice",
             )
-        for words in filter(None, (self.text, self.name, self.query, self.document)):
-            if printable(words) != words:  # bytes from the command line
+        for words in (self.text, self.name, self.query, self.document):
+            if words and printable(words) != words:  # bytes from the command line
                 raise UserError(
                     f"the prompt {words!r} is not UTF-8",
                     "write it in a terminal that uses UTF-8",
@@ -59,64 +57,61 @@ class Prompts:
                 )
 
     def check(self, where: str, model: str) -> None:
-        """Refuse a name that the model's files lack, before it is loaded. ``where`` is its folder
-        or hub name.
+        """Refuse a name that the model's files lack, before it is loaded.
+
+        ``where`` is its folder or hub name.
         """
         if self.name is None or not Path(where).is_dir():
             return
-        own: Mapping[str, Any] = {}
+        prompts: Mapping[str, Any] = {}
         with suppress(OSError, ValueError, LookupError, TypeError):
             file = Path(where) / "config_sentence_transformers.json"
-            own = dict(json.loads(file.read_text(encoding="utf-8"))["prompts"])
-        self._find(own, model)
+            prompts = dict(json.loads(file.read_text(encoding="utf-8"))["prompts"])
+        self._refuse_unknown_name(prompts, model)
 
     def apply(self, encoder: SentenceTransformer, model: str) -> None:
         """Make these the prompts of a loaded model."""
         if self.name is not None:
-            self._find(encoder.prompts, model)
+            self._refuse_unknown_name(encoder.prompts, model)
             encoder.default_prompt_name = self.name
         elif self.text == "":
             encoder.default_prompt_name = None
         elif self.text is not None:
-            named = next(
-                (name for name, words in encoder.prompts.items() if words == self.text), ADDED
-            )
-            encoder.prompts[named], encoder.default_prompt_name = self.text, named
+            names = [name for name, words in encoder.prompts.items() if words == self.text]
+            name = names[0] if names else ADDED
+            encoder.prompts[name] = self.text
+            encoder.default_prompt_name = name
 
     def apply_roles(self, encoder: SentenceTransformer) -> None:
         """Make the words before queries and documents those of a loaded model."""
         for role, words in (("query", self.query), ("document", self.document)):
-            if words is not None:
-                encoder.prompts |= {name: "" for name in ROLES[role] if name in encoder.prompts} | {
-                    role: words
-                }
+            if words is None:
+                continue
+            for name in ROLES[role]:
+                if name in encoder.prompts:
+                    encoder.prompts[name] = ""
+            encoder.prompts[role] = words
 
     def note(self, encoder: Any, model: str, where: str = "") -> str:
-        """A line for a model with prompts of which none is used ``where``, though nobody asked for
-        that; else "".
+        """A warning if the model has prompts and none of them is used ``where``; else "".
+
+        There is none if the user has asked for a prompt, or for no prompt.
         """
-        if (
-            self != NO_PROMPTS
-            or not isinstance(encoder, SentenceTransformer)
-            or encoder.default_prompt_name
-        ):
+        if self != NO_PROMPTS or not isinstance(encoder, SentenceTransformer):
             return ""
         names = [name for name, words in encoder.prompts.items() if words]
-        return (
-            f"{model} has prompts ({', '.join(names)}); none is used{where}: see --prompt-name"
-            if names
-            else ""
-        )
+        if encoder.default_prompt_name or not names:
+            return ""
+        return f"{model} has prompts ({', '.join(names)}); none is used{where}: see --prompt-name"
 
-    def _find(self, own: Mapping[str, Any], model: str) -> None:
-        if self.name not in own:
-            names = ", ".join(own)
-            remedy = (
-                f"choose from {names}"
-                if names
-                else "it has none: give the words themselves as the prompt"
-            )
-            raise UserError(f"{model} has no prompt called {self.name!r}", remedy, "unknown-prompt")
+    def _refuse_unknown_name(self, prompts: Mapping[str, Any], model: str) -> None:
+        if self.name in prompts:
+            return
+        remedy = "it has none: give the words themselves as the prompt"
+        if prompts:
+            remedy = f"choose from {', '.join(prompts)}"
+        problem = f"{model} has no prompt called {self.name!r}"
+        raise UserError(problem, remedy, "unknown-prompt")
 
 
 NO_PROMPTS = Prompts()  # each model's own
@@ -134,7 +129,11 @@ def role_prompt(encoder: SentenceTransformer, role: Role) -> str:
     sentence-transformers adds an empty "document" to a model that has only a "passage", and its
     ``encode_document`` then takes the empty one.
     """
-    return next((words for name in ROLES[role] if (words := encoder.prompts.get(name))), "")
+    for name in ROLES[role]:
+        words = encoder.prompts.get(name)
+        if words:
+            return words
+    return ""
 
 
 def has_roles(encoder: Any) -> bool:
@@ -144,19 +143,20 @@ def has_roles(encoder: Any) -> bool:
     attribute ``has_roles``.
     """
     if isinstance(encoder, SentenceTransformer):
-        return routed(encoder) or bool(
-            role_prompt(encoder, "query") or role_prompt(encoder, "document")
-        )
-    return bool(
-        getattr(encoder, "has_roles", all(hasattr(encoder, f"encode_{role}") for role in ROLES))
-    )
+        has_prompts = role_prompt(encoder, "query") or role_prompt(encoder, "document")
+        return routed(encoder) or bool(has_prompts)
+    has_methods = all(hasattr(encoder, f"encode_{role}") for role in ROLES)
+    return bool(getattr(encoder, "has_roles", has_methods))
 
 
 def words_of_role(encoder: SentenceTransformer, role: Role) -> str:
-    """The words before a text in a search: those of its role, or of all texts if the model does not
-    tell queries from documents.
+    """The words before a text in a search.
+
+    They are those of its role, or of all texts if the model reads queries as documents.
     """
-    return role_prompt(encoder, role) if has_roles(encoder) else used_prompt(encoder)
+    if has_roles(encoder):
+        return role_prompt(encoder, role)
+    return used_prompt(encoder)
 
 
 def routed(encoder: SentenceTransformer) -> bool:
@@ -182,32 +182,34 @@ def with_query_route(
     documents: Sequence[nn.Module],
     shared: Sequence[nn.Module] = (),
 ) -> SentenceTransformer:
-    """A copy of the model with a route that ``encode_query`` takes, in plain sentence-transformers
-    format.
+    """A copy of the model with a route that ``encode_query`` takes.
 
-    Documents, and texts that ``encode`` takes, go the other way. ``shared`` are modules before both
-    routes.
+    It is saved in plain sentence-transformers format. Documents, and texts that ``encode`` takes,
+    go the other way. ``shared`` are modules before both routes.
     """
-    router = Router.for_query_document(list(queries), list(documents), default_route="document").to(
-        encoder.device
-    )
-    new = _with_modules(encoder, [*shared, router])
+    routes = Router.for_query_document(list(queries), list(documents), default_route="document")
+    new = _with_modules(encoder, [*shared, routes.to(encoder.device)])
     # sentence-transformers reads queries with the prompt "query", which may be empty, and not with
     # the default one.
-    words = {"query": role_prompt(encoder, "query"), "document": role_prompt(encoder, "document")}
-    new.prompts = encoder.prompts | {
-        role: own or used_prompt(encoder) for role, own in words.items()
+    default = used_prompt(encoder)
+    new.prompts = {
+        **encoder.prompts,
+        "query": role_prompt(encoder, "query") or default,
+        "document": role_prompt(encoder, "document") or default,
     }
     return new
 
 
 def one_route(encoder: SentenceTransformer, role: Role) -> SentenceTransformer:
-    """The plain model that reads queries, or documents, as a model does that has two ways; they
-    share their modules.
+    """The plain model that reads queries, or documents, as a model with two routes does.
+
+    The two models share their modules.
     """
-    routes = [each.sub_modules[role] if isinstance(each, Router) else [each] for each in encoder]
-    # a module that occurs twice would be run once
-    new = _with_modules(encoder, map(copy, chain(*routes)))
+    modules: list[nn.Module] = []
+    for module in encoder:
+        route = module.sub_modules[role] if isinstance(module, Router) else [module]
+        modules.extend(map(copy, route))  # a module that occurs twice would be run once
+    new = _with_modules(encoder, modules)
     new.prompts = {**encoder.prompts, role: words_of_role(encoder, role)}
     new.default_prompt_name = role
     return new
@@ -222,9 +224,13 @@ def _with_modules(
 
 
 def refuse_routes(encoder: SentenceTransformer, name: str) -> None:
-    """Refuse to train a model with two ways, as a loss cannot say which way a text goes, or to take
-    one away.
+    """Refuse a model with two routes, to train it or to change its pooling.
+
+    A loss cannot say which way a text goes, and one pooling would take a route away.
     """
     if routed(encoder):
-        remedy = "name the model that it was made from, to train it or to change its pooling"
-        raise UserError(f"{name} reads queries in another way than documents", remedy, "two-routes")
+        raise UserError(
+            f"{name} reads queries in another way than documents",
+            "name the model that it was made from, to train it or to change its pooling",
+            "two-routes",
+        )

@@ -10,11 +10,13 @@ from torch import Tensor
 
 
 def inside(attention_mask: Tensor, before: int, behind: int) -> Tensor:
-    """(N, L) -> (N, L) bool: real tokens, but for each sentence's first ``before`` and last
-    ``behind``.
+    """Real tokens without each sentence's first ``before`` and last ``behind``.
+
+    (N, L) -> (N, L) bool.
     """
     number = attention_mask.cumsum(dim=1)  # of real tokens up to here
-    return attention_mask.bool() & (number > before) & (number <= number[:, -1:] - behind)
+    last = number[:, -1:] - behind
+    return attention_mask.bool() & (number > before) & (number <= last)
 
 
 def inner(features: dict[str, Any]) -> Tensor:
@@ -26,26 +28,29 @@ def inner(features: dict[str, Any]) -> Tensor:
 
 
 def share(ratio: float, among: Tensor, to_whole: Callable[[float], int] = int) -> Tensor:
-    """⌊ratio·n⌋ of the n tokens ``among``, for each sentence, or with ``to_whole = round`` the
-    nearest. (N, L) -> (N, 1).
+    """⌊ratio·n⌋ of the n tokens ``among``, for each sentence: (N, L) -> (N, 1).
 
-    The product is Python's, in float64: 0.29 of 100 tokens are 28, on every device and in every
-    step.
+    With ``to_whole = round`` it is the nearest number. The product is Python's, in float64: 0.29 of
+    100 tokens are 28, on every device and in every step.
     """
-    counts = [to_whole(ratio * count) for count in range(among.shape[1] + 1)]
-    return torch.tensor(counts, device=among.device)[among.sum(dim=1, keepdim=True)]
+    longest = among.shape[1]
+    shares = [to_whole(ratio * count) for count in range(longest + 1)]
+    counts = among.sum(dim=1, keepdim=True)
+    return torch.tensor(shares, device=among.device)[counts]
 
 
 def places(among: Tensor) -> Tensor:
-    """(N, L) bool -> (N, L) positions: those of ``among`` first, then the others, all as they
-    stand.
+    """Positions of ``among`` first, then the others, all in their order.
+
+    (N, L) bool -> (N, L).
     """
     return (~among).long().argsort(dim=1, stable=True)
 
 
 def random_order(among: Tensor, generator: torch.Generator) -> Tensor:
-    """(N, L) bool -> (N, L) positions: those of ``among`` first, in random order, then the others
-    as they stand.
+    """Positions of ``among`` first, in random order, then the others in their order.
+
+    (N, L) bool -> (N, L).
     """
     noise = torch.rand(among.shape, generator=generator).to(among.device)  # drawn on the CPU
     return noise.masked_fill(~among, 2.0).argsort(dim=1, stable=True)
@@ -53,7 +58,8 @@ def random_order(among: Tensor, generator: torch.Generator) -> Tensor:
 
 def chosen(among: Tensor, count: Tensor, generator: torch.Generator) -> Tensor:
     """``count`` (N, 1) random ones of each sentence's tokens ``among``: (N, L) bool, both."""
-    return among & (random_order(among, generator).argsort(dim=1) < count)
+    rank = random_order(among, generator).argsort(dim=1)
+    return among & (rank < count)
 
 
 def per_token(features: dict[str, Any]) -> dict[str, Tensor]:
@@ -67,16 +73,17 @@ def per_token(features: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def copies(features: dict[str, Any], times: Tensor) -> dict[str, Any]:
-    """Each token ``times`` (N, L), 0 or more, from the left, then zeros -> (N, L'), L' of the
-    longest sentence.
+    """Write each token ``times`` (N, L), 0 or more, from the left, then zeros.
+
+    -> (N, L'), where L' is the length of the longest sentence.
     """
     ends = times.cumsum(dim=1)  # (N, L) the column after a token's last copy
     length = int(ends[:, -1].max())
     columns = torch.arange(length, device=times.device).repeat(len(times), 1)  # (N, L')
     source = torch.searchsorted(ends, columns, right=True).clamp(max=times.shape[1] - 1)
-    real = columns < ends[:, -1:]
+    is_real = columns < ends[:, -1:]
     copied = dict(features)
     for name, value in per_token(features).items():
-        copied[name] = value.gather(1, source) * real
-    copied["attention_mask"] = real.to(features["attention_mask"])
+        copied[name] = value.gather(1, source) * is_real
+    copied["attention_mask"] = is_real.to(features["attention_mask"])
     return copied

@@ -14,25 +14,30 @@ from isotrope.types import Fraction
 
 
 def cutoff(among: Tensor, ratio: float, span: bool, generator: torch.Generator) -> Tensor:
-    """Which are erased: ⌊ratio·n⌋ of the n tokens ``among``, one by one or as a span. (N, L) bool
-    -> (N, L) bool.
+    """Draw which tokens are erased, one by one or as a span: (N, L) bool -> (N, L) bool.
+
+    They are ⌊ratio·n⌋ of the n tokens ``among``.
     """
     erased = share(ratio, among)  # (N, 1)
     if not span:
         return chosen(among, erased, generator)
-    room = among.sum(dim=1, keepdim=True) - erased + 1  # (N, 1) where the span may begin
-    start = torch.rand(len(among), 1, generator=generator).to(among.device) * room
-    in_span = among.cumsum(dim=1) - 1 - start.long()  # (N, L) counted from the span's first token
-    return among & (in_span >= 0) & (in_span < erased)
+
+    beginnings = among.sum(dim=1, keepdim=True) - erased + 1  # (N, 1) how many are possible
+    noise = torch.rand(len(among), 1, generator=generator).to(among.device)
+    start = (noise * beginnings).long()
+    place = among.cumsum(dim=1) - 1 - start  # (N, L) counted from the span's first token
+    return among & (place >= 0) & (place < erased)
 
 
 def feature_cutoff(keep: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
-    """Erase ⌊ratio·d⌋ of the d features, the same ones in all tokens of a sentence. (N, 1, d) ->
-    (N, 1, d).
+    """Erase ⌊ratio·d⌋ of the d features, the same ones in all tokens of a sentence.
+
+    (N, 1, d) -> (N, 1, d).
     """
     noise = torch.rand(keep.shape, generator=generator).to(keep.device)
     rank = noise.argsort(dim=-1).argsort(dim=-1)
-    return keep.masked_fill(rank < int(ratio * keep.shape[-1]), 0)
+    erased = int(ratio * keep.shape[-1])
+    return keep.masked_fill(rank < erased, 0)
 
 
 @dataclass(frozen=True)
@@ -58,11 +63,14 @@ class Cutoff:
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
         if self.unit == "feature":
-            return {**features, KEEP: feature_cutoff(features[KEEP], self.ratio, generator)}
+            keep = feature_cutoff(features[KEEP], self.ratio, generator)
+            return {**features, KEEP: keep}
         if self.unit == "nested":  # drawn from the batch's seed, whatever was drawn since
             generator = torch.Generator().manual_seed(generator.initial_seed())
-        erased = cutoff(inner(features), self.ratio, self.unit != "token", generator)
-        return {**features, "attention_mask": features["attention_mask"].masked_fill(erased, 0)}
+        is_span = self.unit != "token"
+        erased = cutoff(inner(features), self.ratio, is_span, generator)
+        mask = features["attention_mask"].masked_fill(erased, 0)
+        return {**features, "attention_mask": mask}
 
 
 @dataclass(frozen=True)
@@ -86,9 +94,9 @@ class LayerCutoff:
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
         if self.unit == "feature":
-            return {
-                **features,
-                LAYER_FEATURES: feature_cutoff(features[LAYER_FEATURES], self.ratio, generator),
-            }
-        erased = cutoff(features["attention_mask"].bool(), self.ratio, False, generator)
-        return {**features, LAYER_TOKENS: features[LAYER_TOKENS].masked_fill(erased, 0)}
+            keep = feature_cutoff(features[LAYER_FEATURES], self.ratio, generator)
+            return {**features, LAYER_FEATURES: keep}
+        is_token = features["attention_mask"].bool()
+        erased = cutoff(is_token, self.ratio, span=False, generator=generator)
+        keep = features[LAYER_TOKENS].masked_fill(erased, 0)
+        return {**features, LAYER_TOKENS: keep}

@@ -36,17 +36,20 @@ class Hide(Buildable):
     ) -> dict[str, Tensor]:
         ids = features["input_ids"]
         noise = torch.rand(*ids.shape, 3, generator=generator).to(ids.device)
-        return {**features, "input_ids": self.hiding(ids, features["attention_mask"], noise)[1]}
+        _, shown_ids = self.hiding(ids, features["attention_mask"], noise)
+        return {**features, "input_ids": shown_ids}
 
 
 def phrases(content: Tensor, longest: int) -> Tensor:
-    """Numbers the phrases, runs of at most ``longest`` tokens, from 1; 0 for other tokens. (N, L)
-    bool -> (N, L).
+    """Number the phrases of each sentence from 1; other tokens get 0: (N, L) bool -> (N, L).
+
+    A phrase is a run of at most ``longest`` tokens of ``content``.
     """
     column = torch.arange(content.shape[1], device=content.device).expand_as(content)
-    # (N, L) the last token that is in none
-    before = column.masked_fill(content, -1).cummax(dim=1).values
-    return (content & ((column - before - 1) % longest == 0)).cumsum(dim=1) * content
+    last_without = column.masked_fill(content, -1).cummax(dim=1).values  # (N, L) up to here
+    place_in_run = column - last_without - 1
+    begins = content & (place_in_run % longest == 0)
+    return begins.cumsum(dim=1) * content
 
 
 @dataclass(eq=False, repr=False)
@@ -65,37 +68,50 @@ class Phrase(Buildable):
     def begin(self, context: BuildContext) -> None:
         tokenizer = context.needed("tokenizer")
         self.mask_id = mask_id(tokenizer)
-        self.breaks, self.later = _kinds(tokenizer)
+        self.breaks, self.continues = _kinds(tokenizer)
 
     def __call__(
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
         ids = features["input_ids"]
-        number = phrases(self.content(ids, inner(features)), self.longest)  # (N, L)
-        token = random_order(number > 0, generator)[:, :1]  # (N, 1) one in a phrase, if any
-        chosen = (number > 0) & (number == number.gather(1, token))
-        return {**features, "input_ids": ids.masked_fill(chosen, self.mask_id)}
+        content = self.content(ids, inner(features))
+        numbers = phrases(content, self.longest)  # (N, L)
+
+        # Draw a token that is in a phrase, if there is one, and hide its whole phrase.
+        in_phrase = numbers > 0
+        drawn_token = random_order(in_phrase, generator)[:, :1]  # (N, 1)
+        drawn_number = numbers.gather(1, drawn_token)
+        hidden = in_phrase & (numbers == drawn_number)
+        return {**features, "input_ids": ids.masked_fill(hidden, self.mask_id)}
 
     def content(self, ids: Tensor, among: Tensor) -> Tensor:
-        """Which of these tokens (N, L) bool may be in a phrase. The first part of a longer word is
-        no stop word.
+        """Which of the tokens ``among`` may be in a phrase: (N, L), (N, L) bool -> (N, L) bool.
+
+        A token that begins a longer word is no stop word.
         """
-        breaks, later = (table.to(ids.device)[ids] for table in (self.breaks, self.later))
-        # a text begins with the first part of a word
-        later = later & among & F.pad(among[:, :-1], (1, 0))
-        return among & ~(breaks & ~later & ~F.pad(later[:, 1:], (0, 1)))
+        is_break = self.breaks.to(ids.device)[ids]
+        continues = self.continues.to(ids.device)[ids]
+
+        # A text begins with the first part of a word.
+        has_token_before = F.pad(among[:, :-1], (1, 0))
+        continues = continues & among & has_token_before
+        is_continued = F.pad(continues[:, 1:], (0, 1))
+        is_short_word = ~continues & ~is_continued
+        return among & ~(is_break & is_short_word)
 
 
 def _kinds(tokenizer: Any) -> tuple[Tensor, Tensor]:
-    """Of each token (W,) bool: is it a stop word or punctuation; does it go on with a word?"""
-    tokens = [str(token) for token in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]
+    """For each token (W,) bool: is it a stop word or punctuation; does it continue a word?"""
+    token_ids = list(range(len(tokenizer)))
+    tokens = [str(token) for token in tokenizer.convert_ids_to_tokens(token_ids)]
     words = [token.removeprefix("##").lstrip("Ġ▁") for token in tokens]
-    letters = [any(map(str.isalnum, word)) for word in words]
-    later = [token.startswith("##") for token in tokens]
-    starts = [token.startswith(("Ġ", "▁")) for token in tokens]
-    if any(starts) and not any(later):  # other tokenizers mark the first part of a word, or nothing
-        later = [has and not start for has, start in zip(letters, starts, strict=True)]
-    breaks = []
-    for word, has_letters in zip(words, letters, strict=True):
-        breaks.append(not has_letters or word.lower() in ENGLISH_STOP_WORDS)
-    return torch.tensor(breaks), torch.tensor(later)
+    has_letters = [any(map(str.isalnum, word)) for word in words]
+    is_stop_word = [word.lower() in ENGLISH_STOP_WORDS for word in words]
+    breaks = ~torch.tensor(has_letters) | torch.tensor(is_stop_word)
+
+    continues = torch.tensor([token.startswith("##") for token in tokens])
+    begins = torch.tensor([token.startswith(("Ġ", "▁")) for token in tokens])
+    # Other tokenizers mark the first part of a word, or nothing.
+    if begins.any() and not continues.any():
+        continues = torch.tensor(has_letters) & ~begins
+    return breaks, continues

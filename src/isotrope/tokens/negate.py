@@ -23,36 +23,44 @@ AUXILIARIES = (
 
 def negate(
     features: dict[str, Tensor],  # (N, L) token ids, mask, …
-    frame: tuple[int, int],  # tokens before the text and behind it
+    frame: tuple[int, int],  # tokens before the text and after it
     max_length: int,
     auxiliaries: Tensor,  # (A,) ids
     negations: Tensor,  # (B,) ids of "not"; the first is put in
 ) -> dict[str, Tensor]:
-    """The first "not" goes. Without one, it comes behind the first auxiliary, or first of all. ->
-    (N, L') each.
+    """Take the first "not" away. Without one, put it after the first auxiliary, or first of all.
+
+    -> (N, L') each. A text of ``max_length`` tokens stays as it is.
     """
+    # One column more, for a text that grows.
     features = dict(features)
     for name, value in per_token(features).items():
         features[name] = F.pad(value, (0, 1))
     ids = features["input_ids"]
     mask = features["attention_mask"]
-    is_not = inside(mask, *frame) & torch.isin(ids, negations)
-    is_auxiliary = inside(mask, *frame) & torch.isin(ids, auxiliaries)
+    in_text = inside(mask, *frame)
+    is_not = in_text & torch.isin(ids, negations)
+    is_auxiliary = in_text & torch.isin(ids, auxiliaries)
 
     # Where a token goes, or comes: (N, 1) each.
     start = _first(mask)
-    after_frame = start + frame[0]
-    goes = is_not.any(dim=1, keepdim=True)
+    has_not = is_not.any(dim=1, keepdim=True)
     has_auxiliary = is_auxiliary.any(dim=1, keepdim=True)
-    comes_at = torch.where(has_auxiliary, _first(is_auxiliary) + 1, after_frame)
-    at = torch.where(goes, _first(is_not), comes_at)
-    change = torch.where(goes, -1, 1) * (mask.sum(dim=1, keepdim=True) < max_length)
+    after_auxiliary = _first(is_auxiliary) + 1
+    after_frame = start + frame[0]
+    new_place = torch.where(has_auxiliary, after_auxiliary, after_frame)
+    place = torch.where(has_not, _first(is_not), new_place)
+    has_room = mask.sum(dim=1, keepdim=True) < max_length
+    change = torch.where(has_not, -1, 1) * has_room
 
     # The padding at the left is gone afterwards.
-    changed = copies(features, mask.scatter_add(1, at, change))
-    at = (at - start).clamp(max=changed["input_ids"].shape[1] - 1)
-    token = torch.where(change > 0, negations[0], changed["input_ids"].gather(1, at))
-    return {**changed, "input_ids": changed["input_ids"].scatter(1, at, token)}
+    times = mask.scatter_add(1, place, change)
+    changed = copies(features, times)
+    ids = changed["input_ids"]
+    last_column = ids.shape[1] - 1
+    place = (place - start).clamp(max=last_column)
+    token = torch.where(change > 0, negations[0], ids.gather(1, place))
+    return {**changed, "input_ids": ids.scatter(1, place, token)}
 
 
 def _first(marks: Tensor) -> Tensor:
@@ -62,7 +70,7 @@ def _first(marks: Tensor) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class Negate(Buildable):
-    """Makes "it is not old" of "it is old", and back. English alone. BibTeX: wang2023sncse.
+    """Makes "it is not old" of "it is old", and back. English only. BibTeX: wang2023sncse.
 
     The paper reads the verb from a parser, and knows "does not". Here a text without an auxiliary
     begins with "not". A text may become one token longer. One of ``max_length`` tokens stays as it
@@ -94,11 +102,13 @@ class Negate(Buildable):
 
 
 def _ids(tokenizer: Any, word: str) -> list[int]:
-    """The ids of a word that is one token: behind another word, alone, and with a capital."""
-    lead = tokenizer.encode("a", add_special_tokens=False)
-    forms: list[int] = []
-    for text, lead_count in ((f"a {word}", len(lead)), (word, 0), (word.capitalize(), 0)):
+    """The ids of a word that is one token: after another word, alone, and with a capital."""
+    count_before = len(tokenizer.encode("a", add_special_tokens=False))
+    forms = [(f"a {word}", count_before), (word, 0), (word.capitalize(), 0)]
+    token_ids: list[int] = []
+    for text, other_tokens in forms:
         ids = tokenizer.encode(text, add_special_tokens=False)
-        if len(ids) == lead_count + 1:
-            forms.append(ids[-1])
-    return [id for id in dict.fromkeys(forms) if id != tokenizer.unk_token_id]
+        is_one_token = len(ids) == other_tokens + 1
+        if is_one_token and ids[-1] != tokenizer.unk_token_id:
+            token_ids.append(ids[-1])
+    return list(dict.fromkeys(token_ids))

@@ -16,22 +16,27 @@ from isotrope.types import Count, Fraction
 
 
 def repeats(among: Tensor, ratio: float, room: Tensor, generator: torch.Generator) -> Tensor:
-    """Which of the n tokens ``among`` are said twice: 0 to max(2, ⌊ratio·n⌋), all numbers as
-    likely. (N, L) bool.
+    """Draw which of the n tokens ``among`` are said twice: (N, L) bool -> (N, L) bool.
 
-    No sentence becomes longer by more than its ``room`` (N, 1): then the numbers end there.
+    Their number is 0 to max(2, ⌊ratio·n⌋), all numbers as likely. No sentence becomes longer by
+    more than its ``room`` (N, 1): then the numbers end there.
     """
-    limit = share(ratio, among).clamp(min=2).minimum(room).clamp(min=0)  # (N, 1)
+    most = share(ratio, among).clamp(min=2)  # (N, 1)
+    most = most.minimum(room).clamp(min=0)
     noise = torch.rand(len(among), 1, generator=generator).to(among.device)
-    return chosen(among, (noise * (limit + 1)).long(), generator)
+    count = (noise * (most + 1)).long()
+    return chosen(among, count, generator)
 
 
 def deleted(among: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
-    """Which go: each token ``among`` with probability ``ratio``, but never all. (N, L) bool -> (N,
-    L) bool.
+    """Draw which tokens ``among`` are deleted, each with probability ``ratio``, but never all.
+
+    (N, L) bool -> (N, L) bool.
     """
-    noise = torch.rand(among.shape, generator=generator).to(among.device).masked_fill(~among, -1.0)
-    return among & (noise < ratio) & (noise < noise.max(dim=1, keepdim=True).values)
+    noise = torch.rand(among.shape, generator=generator).to(among.device)
+    noise = noise.masked_fill(~among, -1.0)
+    largest = noise.max(dim=1, keepdim=True).values
+    return among & (noise < ratio) & (noise < largest)
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,10 @@ class Repeat:
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
         mask = features["attention_mask"]
-        room = (self.max_length - mask.sum(dim=1, keepdim=True)).clamp(max=self.most)
-        return copies(features, mask + repeats(inner(features), self.ratio, room, generator))
+        lengths = mask.sum(dim=1, keepdim=True)
+        room = (self.max_length - lengths).clamp(max=self.most)
+        is_repeated = repeats(inner(features), self.ratio, room, generator)
+        return copies(features, mask + is_repeated)
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,8 @@ class Delete:
     def _gone(self, among: Tensor, generator: torch.Generator) -> Tensor:
         if not self.exact:
             return deleted(among, self.ratio, generator)
-        count = share(self.ratio, among, round).minimum(among.sum(dim=1, keepdim=True) - 1)
+        all_but_one = among.sum(dim=1, keepdim=True) - 1
+        count = share(self.ratio, among, round).minimum(all_but_one)
         return chosen(among, count, generator)
 
 
@@ -90,11 +98,13 @@ class Insert:
     ) -> dict[str, Tensor]:
         among = inner(features)
         mask = features["attention_mask"]
-        room = self.max_length - mask.sum(dim=1, keepdim=True)
+        lengths = mask.sum(dim=1, keepdim=True)
+        room = self.max_length - lengths
         count = share(self.ratio, among, round).minimum(room).clamp(min=0)
 
         # Make room: the first tokens twice, whose places get other tokens below.
-        grown = copies(features, mask + (among & (among.cumsum(dim=1) <= count)))
+        is_first = among & (among.cumsum(dim=1) <= count)
+        grown = copies(features, mask + is_first)
         inner_places = inner(grown)
         is_new = chosen(inner_places, count, generator)
 
@@ -103,5 +113,7 @@ class Insert:
         random_number = (noise * among.sum(dim=1, keepdim=True)).long()
         own_number = (inner_places & ~is_new).cumsum(dim=1) - 1
         number = torch.where(is_new, random_number, own_number).clamp(min=0)
-        tokens = features["input_ids"].gather(1, places(among).gather(1, number))
-        return {**grown, "input_ids": torch.where(inner_places, tokens, grown["input_ids"])}
+        source = places(among).gather(1, number)
+        tokens = features["input_ids"].gather(1, source)
+        ids = torch.where(inner_places, tokens, grown["input_ids"])
+        return {**grown, "input_ids": ids}

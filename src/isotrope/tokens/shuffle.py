@@ -15,7 +15,8 @@ def shuffle(values: Tensor, among: Tensor, generator: torch.Generator) -> Tensor
     """Each sentence's values ``among`` (N, L) bool in random order; the others stay. (N, L) -> (N,
     L).
     """
-    return values.scatter(1, places(among), values.gather(1, random_order(among, generator)))
+    source = random_order(among, generator)
+    return values.scatter(1, places(among), values.gather(1, source))
 
 
 def reverse(input_ids: Tensor, among: Tensor) -> Tensor:
@@ -25,8 +26,9 @@ def reverse(input_ids: Tensor, among: Tensor) -> Tensor:
     order = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
     back = among.sum(dim=1, keepdim=True) - 1 - order  # negative behind the inner ones
     forward = places(among)
-    turned = forward.gather(1, torch.where(back >= 0, back, order))
-    return input_ids.scatter(1, forward, input_ids.gather(1, turned))
+    source_order = torch.where(back >= 0, back, order)
+    source = forward.gather(1, source_order)
+    return input_ids.scatter(1, forward, input_ids.gather(1, source))
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Shuffle:
     def __call__(
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
-        return {**features, "input_ids": shuffle(features["input_ids"], inner(features), generator)}
+        ids = shuffle(features["input_ids"], inner(features), generator)
+        return {**features, "input_ids": ids}
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,9 @@ class PositionShuffle:
     def __call__(
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
-        real = features["attention_mask"].bool()
-        return {**features, POSITIONS: shuffle(features[POSITIONS], real, generator)}
+        is_token = features["attention_mask"].bool()
+        positions = shuffle(features[POSITIONS], is_token, generator)
+        return {**features, POSITIONS: positions}
 
 
 @dataclass(frozen=True)
@@ -68,4 +72,5 @@ class Reverse:
     def __call__(
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
-        return {**features, "input_ids": reverse(features["input_ids"], inner(features))}
+        ids = reverse(features["input_ids"], inner(features))
+        return {**features, "input_ids": ids}

@@ -26,9 +26,11 @@ def reframe(
     wide = dict(features)
     for name, value in per_token(features).items():
         wide[name] = F.pad(value, frame)
-    ids = [before.expand(len(text), -1), features["input_ids"], behind.expand(len(text), -1)]
+    count = len(text)
+    ids = [before.expand(count, -1), features["input_ids"], behind.expand(count, -1)]
     wide["input_ids"] = torch.cat(ids, dim=1)
-    return copies(wide, F.pad(text.long(), frame, value=1))
+    times = F.pad(text.long(), frame, value=1)
+    return copies(wide, times)
 
 
 @dataclass(eq=False, repr=False)
@@ -50,11 +52,15 @@ class Template(Buildable):
     ) -> dict[str, Tensor]:
         frame = self.old
         if self.new is not None:
-            before, behind = (features["input_ids"].new_tensor(ids) for ids in self.new)
+            ids_before, ids_behind = self.new
             text = inside(features["attention_mask"], *frame)
+            before = features["input_ids"].new_tensor(ids_before)
+            behind = features["input_ids"].new_tensor(ids_behind)
             features = reframe(features, text, before, behind)
-            frame = len(before), len(behind)
+            frame = (len(before), len(behind))
         if not self.hidden:
             return features
+
         mask = features["attention_mask"]
-        return {**features, "attention_mask": mask.masked_fill(inside(mask, *frame), 0)}
+        text = inside(mask, *frame)
+        return {**features, "attention_mask": mask.masked_fill(text, 0)}

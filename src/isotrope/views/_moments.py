@@ -1,73 +1,106 @@
-"""Mean and covariance of channels in shuffled groups: of a batch, and over batches (WhitenedCSE Eq.
-13).
+"""Mean and covariance of channels in shuffled groups: of a batch, and over batches.
+
+The latter is Eq. 13 of WhitenedCSE.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 
-def into_groups(z: Tensor, order: Tensor, groups: int) -> Tensor:
-    """Channel ``order[i]`` goes to place i; C = D / G neighbours are a group. (P, N, D), (V, D) ->
-    (V, G, C, N).
+class Moments(NamedTuple):
+    """Mean and covariance of channels.
 
-    Of V views and P passes, V / P views in a row are of the same pass.
+    Of all D channels, (D,) and (D, D); of the groups of V views, (V, G, C, 1) and (V, G, C, C).
     """
-    repeated = z.mT.repeat_interleave(len(order) // len(z), dim=0)  # (V, D, N)
-    return _permuted(repeated, order).view(len(order), groups, z.shape[2] // groups, z.shape[1])
+
+    mean: Tensor
+    covariance: Tensor
+
+
+def into_groups(z: Tensor, order: Tensor, groups: int) -> Tensor:
+    """Shuffle the channels and cut them into groups: (P, N, D), (V, D) -> (V, G, C, N).
+
+    Channel ``order[v, i]`` of view v goes to place i, and C = D / G neighbours are a group. Of V
+    views and P passes, V / P views in a row are of the same pass.
+    """
+    passes, sentences, dim = z.shape
+    views = len(order)
+    channels = z.mT.repeat_interleave(views // passes, dim=0)  # (V, D, N)
+    shuffled = _permuted(channels, order)
+    return shuffled.view(views, groups, dim // groups, sentences)
 
 
 def out_of_groups(x: Tensor, order: Tensor) -> Tensor:
-    """Every channel back to its own place. (V, G, C, N), (V, D) -> (V, N, D)."""
-    return _permuted(x.flatten(1, 2), order.argsort(-1)).mT
+    """Put every channel back to its own place: (V, G, C, N), (V, D) -> (V, N, D)."""
+    shuffled = x.flatten(1, 2)  # (V, D, N)
+    channels = _permuted(shuffled, order.argsort(-1))
+    return channels.mT
 
 
 def _permuted(x: Tensor, order: Tensor) -> Tensor:
     """Row ``order[v, i]`` of matrix v goes to place i: (V, D, N), (V, D) -> (V, D, N)."""
-    permuted = [rows.index_select(0, places) for rows, places in zip(x, order, strict=True)]
+    permuted = []
+    for matrix, rows in zip(x, order, strict=True):
+        permuted.append(matrix.index_select(0, rows))
     return torch.stack(permuted)
 
 
 def centre(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean (…, C, 1) of x (…, C, N), and x without it.
+    """The mean (…, C, 1) of x (…, C, N), and x without it.
 
-    Counted from the first sentence, so that a constant channel has no variance at all, whatever its
-    size.
+    It is counted from the first sentence. So a constant channel has no variance at all, however
+    large it is.
     """
     first = x[..., :1].detach()
-    mean = first + (x - first).mean(-1, keepdim=True)
+    from_first = x - first
+    mean = first + from_first.mean(-1, keepdim=True)
     return mean, x - mean
 
 
 def moments(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Features (V, G, C, N) -> the same less their mean, and their covariance over N, not N - 1,
-    (V, G, C, C).
+    """Features (V, G, C, N) without their mean, and their covariance (V, G, C, C).
+
+    The covariance is divided by N, not by N - 1.
     """
-    centred = centre(x)[1]
-    return centred, centred @ centred.mT / x.shape[-1]
+    _, centred = centre(x)
+    sentences = x.shape[-1]
+    covariance = centred @ centred.mT / sentences
+    return centred, covariance
 
 
 class Momentum(nn.Module):
-    """Eq. 13: μ ← β μ + (1 − β) x̄, Σ ← β Σ + (1 − β) σ; starts at the first batch's mean and mean
-    variance.
+    """Running mean and covariance, Eq. 13: μ ← β μ + (1 − β) x̄, Σ ← β Σ + (1 − β) σ.
+
+    They start at the first batch's mean and mean variance.
+
+    Attributes:
+        mean: μ (D,).
+        covariance: Σ (D, D), of all channels, because every shuffle takes other blocks of it.
+        batches: how many batches the two have seen.
     """
 
     def __init__(self, dim: int, beta: float) -> None:
         super().__init__()
         self.beta = beta
         self.mean: Tensor = nn.Buffer(torch.zeros(dim))
-        # whole, since every shuffle takes other blocks of it
         self.covariance: Tensor = nn.Buffer(torch.eye(dim))
-        self.batches: Tensor = nn.Buffer(torch.tensor(0))  # how many the two have seen
+        self.batches: Tensor = nn.Buffer(torch.tensor(0))
 
-    def forward(self, rows: Tensor, before: bool = False) -> tuple[Tensor, Tensor]:
-        """Count the rows (N, D) -> mean (D,), covariance (D, D): with these rows and their
-        gradient, or ``before``.
+    def forward(self, rows: Tensor, before: bool = False) -> Moments:
+        """Count the rows (N, D), and return mean (D,) and covariance (D, D).
+
+        They contain these rows, with their gradient. With ``before``, they are those of the batches
+        before.
         """
-        batch_mean, centred = centre(rows.mT)  # (D, 1), (D, N)
-        self.start_from(batch_mean[:, 0], centred)
+        mean, centred = centre(rows.mT)  # (D, 1), (D, N)
+        mean = mean[:, 0]
+
+        self.start_from(mean, centred)
         past = self.so_far(rows)
-        blended = self.blend(batch_mean[:, 0], centred)
-        self.remember(*blended)
+        blended = self.blend(mean, centred)
+        self.remember(blended)
         return past if before else blended
 
     @torch.no_grad()
@@ -77,37 +110,50 @@ class Momentum(nn.Module):
         Whether it is the first is decided where the tensors are, so that nobody waits for a GPU.
         """
         is_first = self.batches == 0
-        diagonal = self.covariance.diagonal()  # off the diagonal is nothing yet
-        self.mean.copy_(torch.where(is_first, batch_mean, self.mean))
-        diagonal.copy_(torch.where(is_first, centred.square().mean(), diagonal))
+        mean = torch.where(is_first, batch_mean, self.mean)
+        self.mean.copy_(mean)
 
-    def blend(self, batch_mean: Tensor, centred: Tensor) -> tuple[Tensor, Tensor]:
+        # Outside its diagonal, the covariance is still zero.
+        diagonal = self.covariance.diagonal()
+        batch_variance = centred.square().mean()
+        variance = torch.where(is_first, batch_variance, diagonal)
+        diagonal.copy_(variance)
+
+    def blend(self, batch_mean: Tensor, centred: Tensor) -> Moments:
         """Eq. 13 with a batch -> mean (D,), covariance (D, D), with the batch's gradient."""
-        mean, covariance = self.so_far(centred)
-        share = (1 - self.beta) / centred.shape[1]
-        return (
-            torch.lerp(batch_mean, mean, self.beta),
-            torch.addmm(covariance, centred, centred.mT, beta=self.beta, alpha=share),
+        past = self.so_far(centred)
+        sentences = centred.shape[1]
+        mean = torch.lerp(batch_mean, past.mean, self.beta)
+        covariance = torch.addmm(
+            past.covariance,
+            centred,
+            centred.mT,
+            beta=self.beta,
+            alpha=(1 - self.beta) / sentences,
         )
+        return Moments(mean, covariance)
 
-    def remember(self, mean: Tensor, covariance: Tensor) -> None:
+    def remember(self, statistics: Moments) -> None:
         """Keep the statistics for the next batch."""
-        self.mean = mean.detach().to(self.mean)
-        self.covariance = covariance.detach().to(self.covariance)
+        self.mean = statistics.mean.detach().to(self.mean)
+        self.covariance = statistics.covariance.detach().to(self.covariance)
         self.batches.add_(1)
 
-    def so_far(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """The statistics of all batches so far -> mean (D,), covariance (D, D), in the precision of
-        ``like``.
-        """
-        return self.mean.to(like), self.covariance.to(like)
+    def so_far(self, like: Tensor) -> Moments:
+        """The statistics of all batches so far -> mean (D,), covariance (D, D), as ``like``."""
+        mean = self.mean.to(like)
+        covariance = self.covariance.to(like)
+        return Moments(mean, covariance)
 
 
-def blocks(statistics: tuple[Tensor, Tensor], order: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-    """Mean (V, G, C, 1) and covariance (V, G, C, C) of each view's groups, for orders (V, D) of the
-    channels.
+def blocks(statistics: Moments, order: Tensor, groups: int) -> Moments:
+    """Mean (V, G, C, 1) and covariance (V, G, C, C) of each view's groups.
+
+    ``statistics`` are those of all channels, ``order`` (V, D) is each view's order of them.
     """
-    mean, covariance = statistics
-    channels = order.view(len(order), groups, -1)  # (V, G, C)
-    means = mean[channels].unsqueeze(-1)
-    return means, covariance[channels[..., :, None], channels[..., None, :]]
+    views = len(order)
+    channels = order.view(views, groups, -1)  # (V, G, C)
+    rows = channels[..., :, None]
+    columns = channels[..., None, :]
+    means = statistics.mean[channels].unsqueeze(-1)
+    return Moments(means, statistics.covariance[rows, columns])

@@ -17,56 +17,68 @@ from isotrope.types import Counts, Fraction, Views, Whole
 
 @dataclass(eq=False, repr=False)
 class Branches(StatefulComponent):
-    """(V, N, D) -> (V, N, D), in training only: what a predictor says of the key, and the key.
-    BibTeX: cao2022mocose.
+    """A predictor's output for the fast views, and a slow projection of the others, in training.
 
-    The projector is Linear and LayerNorm, the predictor Linear, LayerNorm, Linear and Tanh. The
-    views ``slow``, and hard negatives, go through a moving average of the projector alone, as
-    `isotrope.peers.moving_average`.
+    (V, N, D) -> (V, N, D). BibTeX: cao2022mocose. The projector is Linear and LayerNorm, the
+    predictor Linear, LayerNorm, Linear and Tanh. The views ``slow``, and hard negatives, go only
+    through a moving average of the projector, as in `isotrope.peers.moving_average`.
+
+    Attributes:
+        slow: numbers of the views that the moving average projects.
+        decay: of the moving average.
+        rise: steps in which the decay rises (see `isotrope.contract.layers.decay_at`).
+        dropout: of each LayerNorm's numbers, drawn by sentence.
     """
 
     stage = "views"
     slow: Counts = (1,)
     decay: Fraction = 0.85
     rise: Whole = 0
-    # of each LayerNorm's numbers, drawn by sentence
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
     def begin(self, context: BuildContext) -> None:
         dim = context.needed("width")
-        self.projector = nn.Sequential(as_new(nn.Linear(dim, dim)), nn.LayerNorm(dim))
-        layers = (
+        self.projector = nn.Sequential(
+            as_new(nn.Linear(dim, dim)),
+            nn.LayerNorm(dim),
+        )
+        self.predictor = nn.Sequential(
             as_new(nn.Linear(dim, dim)),
             nn.LayerNorm(dim),
             as_new(nn.Linear(dim, dim)),
             nn.Tanh(),
         )
-        self.predictor = nn.Sequential(*layers)
         self.average = deepcopy(self.projector).requires_grad_(False)
         self.steps: Tensor = nn.Buffer(torch.tensor(0))
 
     def forward(self, views: Views) -> Views:
         views.named(self.slow, "views.branches.slow")
         generator = torch.Generator().manual_seed(views.batch.generator.initial_seed())
-        # draws belong to sentences
+        # Draws belong to sentences, wherever they stand in the batch.
         order = views.batch.rows.argsort(stable=True).argsort(stable=True)
-
-        def dropped(rows: Tensor) -> Tensor:
-            if not self.training:
-                return rows
-            noise = torch.rand(rows.shape, generator=generator).to(rows.device)[order]
-            return rows * (noise >= self.dropout) / (1 - self.dropout)
 
         stack = []
         for number, rows in enumerate(views.stack):
             if number in self.slow:
-                stack.append(dropped(self.average(rows)))
-            else:
-                projected = dropped(self.projector(rows))
-                normed = dropped(self.predictor[:2](projected))
-                stack.append(self.predictor[2:](normed))
-        return replace(views, stack=torch.stack(stack), negatives=self.average(views.negatives))
+                slow = self.average(rows)
+                stack.append(self._drop(slow, order, generator))
+                continue
+            projected = self._drop(self.projector(rows), order, generator)
+            normed = self._drop(self.predictor[:2](projected), order, generator)
+            stack.append(self.predictor[2:](normed))
+
+        negatives = self.average(views.negatives)
+        return replace(views, stack=torch.stack(stack), negatives=negatives)
+
+    def _drop(self, rows: Tensor, order: Tensor, generator: torch.Generator) -> Tensor:
+        """Dropout of rows (N, D), in training; the draws of row i are at ``order[i]``."""
+        if not self.training:
+            return rows
+        noise = torch.rand(rows.shape, generator=generator).to(rows.device)
+        is_kept = noise[order] >= self.dropout
+        return rows * is_kept / (1 - self.dropout)
 
     def after_step(self, objective: Any) -> None:
-        follow(self.average, self.projector, decay_at(int(self.steps), self.decay, self.rise))
+        decay = decay_at(int(self.steps), self.decay, self.rise)
+        follow(self.average, self.projector, decay)
         self.steps += 1

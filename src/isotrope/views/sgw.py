@@ -26,73 +26,104 @@ def group_whiten(
     method: Method = "zca",
     eps: float = 0.0,
 ) -> Tensor:
-    """WhitenedCSE Eq. 3-6: H = shuffle⁻¹(concat_g((Z_g - mean) W_g)), W_g = Σ_g^-1/2 -> the shape
-    of z.
+    """Shuffled group whitening, WhitenedCSE Eq. 3-6: (N, D) -> (N, D), (V, N, D) -> (V, N, D).
 
-    Channel ``order[i]`` goes to place i, and comes back; groups are neighbouring places. Σ_g (C,
-    C), C = D / groups, is the covariance over the N sentences, plus ``eps``·I. In float32 or
-    better, also under autocast. A direction without variance (a constant channel, equal sentences)
-    comes out as 0.
+    H = shuffle⁻¹(concat_g((Z_g - mean) W_g)) with W_g = Σ_g^-1/2. Σ_g (C, C), C = D / groups, is
+    the covariance over the N sentences, plus ``eps``·I. In float32 or better, also under autocast.
+    A direction without variance (a constant channel, equal sentences) comes out as 0.
+
+    Args:
+        z: embeddings, of V views or of one.
+        groups: how many; they are neighbouring places after the shuffle.
+        order: channel ``order[i]`` goes to place i, and comes back; None: no shuffle.
+        method: ``zca`` or ``pca`` (see `inverse_sqrt`).
+        eps: is added to each variance.
+
+    Raises:
+        UserError: ``groups`` does not divide D, or the batch is too small for its groups.
     """
     count, dim = z.shape[-2:]
     _check_groups("groups", groups, dim)
     if eps == 0:
         _check_size(count, dim // groups, "take larger batches, more groups, or eps > 0")
-    order = torch.arange(dim, device=z.device) if order is None else order.to(z.device)
+
+    if order is None:
+        order = torch.arange(dim)
+    order = order.to(z.device)
     order = order.expand(*z.shape[:-2], dim).reshape(-1, dim)  # (V, D)
+
     with torch.autocast(z.device.type, enabled=False):
-        x = into_groups(_precise(z).reshape(-1, count, dim), order, groups)  # (V, G, C, N)
-        centred, covariance = moments(x)
+        views = _precise(z).reshape(-1, count, dim)  # (V, N, D)
+        grouped = into_groups(views, order, groups)  # (V, G, C, N)
+        centred, covariance = moments(grouped)
         whitened = _matrices(covariance, method, eps) @ centred
         return out_of_groups(whitened, order).reshape(z.shape)
 
 
 @dataclass(eq=False, repr=False)
 class SGW(StatefulComponent):
-    """(P, N, D) -> (P·copies, N, D): each view whitened by itself, in its own shuffle. BibTeX:
-    zhuo2023whitenedcse.
+    """Whiten each view by itself, in its own shuffle: (P, N, D) -> (P·copies, N, D).
 
-    The paper's text has passes = 1 and copies = 3, its code passes = 3. Hard negatives are whitened
-    with the anchor view's mean and matrix, and change neither.
+    BibTeX: zhuo2023whitenedcse. The paper's text has passes = 1 and copies = 3, its code passes =
+    3. Hard negatives are whitened with the anchor view's mean and matrix, and change neither.
 
     Eq. 13 follows mean and covariance over the batches. In evaluation mode they whiten, and
     channels keep their order, so that a sentence has one result whatever its batch. In training
-    they whiten where N <= C, and always with ``running``: true is Eq. 13 with the batch at hand,
+    they whiten where N <= C, and always with ``running``. True is Eq. 13 with the batch at hand,
     and its gradient; "before" is as printed, of the batches before it, without gradient. They start
     at the first batch's mean and mean variance. Evaluation before any training has none yet, and
     uses the batch's.
+
+    Attributes:
+        groups: k, their number; it divides D.
+        method: zca, or pca, whose axes swap from batch to batch.
+        shuffle: whether channels are shuffled before they are grouped, in training.
+        copies: of each pass, to be whitened.
+        normalize: divide rows by their norm first.
+        running: whether the statistics of all batches whiten in training.
+        momentum: β of Eq. 13, which does not state it.
+        eps: is added to each variance.
+
+    Raises:
+        UserError: ``groups`` does not divide D, or the copies would all be equal.
     """
 
     stage = "views"
-    groups: Count  # k, their number; it divides D
-    method: Method = "zca"  # or pca, whose axes swap from batch to batch
+    groups: Count
+    method: Method = "zca"
     shuffle: bool = True
-    copies: Count = 1  # of each pass, to be whitened
-    normalize: bool = False  # divide rows by their norm first
+    copies: Count = 1
+    normalize: bool = False
     running: Literal[True, False, "before"] = False
-    # β of Eq. 13, which does not state it
     momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.9
     eps: NonNegative = 0.0
 
     def begin(self, context: BuildContext) -> None:
         dim = context.needed("width")
         _check_groups("views.sgw.groups", self.groups, dim)
-        if self.copies > 1 and not (self.shuffle and 1 < self.groups < dim):
+        shuffle_matters = self.shuffle and 1 < self.groups < dim
+        if self.copies > 1 and not shuffle_matters:
             remedy = f"set shuffle = true and groups between 1 and {dim}"
             problem = f"views.sgw.copies = {self.copies} would all be equal"
             raise UserError(problem, remedy, "equal-copies")
         self.statistics = Momentum(dim, self.momentum)
 
     def layers(self) -> list[nn.Module]:
-        """What it does in evaluation mode, for a model that keeps it: one linear map, by the
-        statistics so far.
+        """What it does in evaluation mode, for a model that keeps it.
+
+        That is one linear map, by the statistics so far.
         """
-        mean, covariance = self.statistics.so_far(self.statistics.mean)
+        statistics = self.statistics.so_far(self.statistics.mean)
+        mean = statistics.mean
         order = torch.arange(len(mean), device=mean.device)[None]
-        matrices = self.whitening(blocks((mean, covariance), order, self.groups)[1])[0]  # (G, C, C)
+        grouped = blocks(statistics, order, self.groups)
+
+        matrices = self.whitening(grouped.covariance)[0]  # (G, C, C)
         matrix: Tensor = torch.block_diag(*matrices)  # type: ignore[no-untyped-call]  # (D, D)
         whiten = dense(matrix, -matrix @ mean)
-        return [Normalize(), whiten] if self.normalize else [whiten]
+        if self.normalize:
+            return [Normalize(), whiten]
+        return [whiten]
 
     def forward(self, views: Views) -> Views:
         with torch.autocast(views.stack.device.type, enabled=False):
@@ -101,18 +132,24 @@ class SGW(StatefulComponent):
             if self.normalize:
                 stack = F.normalize(stack, dim=-1)
                 negatives = F.normalize(negatives, dim=-1)
-            order = self._order(len(stack) * self.copies, views.batch.generator)  # (V, D)
+
+            # Draw a shuffle for each copy of each pass.
+            count = len(stack) * self.copies
+            order = self._order(count, views.batch.generator)  # (V, D)
             order = order.to(stack.device, non_blocking=True)
 
-            x = into_groups(stack, order, self.groups)  # (V, G, C, N)
-            centred, covariance = self._centred(stack, x, order)
+            # Whiten the views.
+            grouped = into_groups(stack, order, self.groups)  # (V, G, C, N)
+            centred, covariance = self._centred(stack, grouped, order)
             matrices = self.whitening(covariance)
             whitened = out_of_groups(matrices @ centred, order)
 
             # Hard negatives get the anchor view's mean and matrix.
-            mean = x[:1, ..., :1] - centred[:1, ..., :1]
-            hard = into_groups(negatives.flatten(0, 1)[None], order[:1], self.groups)
-            hard = out_of_groups(matrices[:1] @ (hard - mean), order[:1])
+            mean = grouped[:1, ..., :1] - centred[:1, ..., :1]
+            hard = negatives.flatten(0, 1)[None]
+            hard = into_groups(hard, order[:1], self.groups)
+            hard = matrices[:1] @ (hard - mean)
+            hard = out_of_groups(hard, order[:1])
             return replace(views, stack=whitened, negatives=hard.reshape(negatives.shape))
 
     def whitening(self, covariance: Tensor) -> Tensor:
@@ -122,38 +159,46 @@ class SGW(StatefulComponent):
     def _order(self, count: int, generator: torch.Generator) -> Tensor:
         """A permutation of the channels for every view, from the batch's generator -> (V, D)."""
         dim = len(self.statistics.mean)
-        if self.shuffle and self.training:
-            return torch.rand(count, dim, generator=generator, dtype=torch.float64).argsort(-1)
-        return torch.arange(dim).expand(count, -1)
+        if not self.shuffle or not self.training:
+            return torch.arange(dim).expand(count, -1)
+        noise = torch.rand(count, dim, generator=generator, dtype=torch.float64)
+        return noise.argsort(-1)
 
-    def _centred(self, stack: Tensor, x: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-        """Features x (V, G, C, N) less the mean, and covariance (V, G, C, C): of the batch, or of
-        all so far.
+    def _centred(self, stack: Tensor, grouped: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+        """Features (V, G, C, N) without the mean, and covariance (V, G, C, C).
+
+        The statistics are those of the batch, or of all batches so far. In training, they are
+        updated with the ``stack`` (P, N, D).
         """
-        size, count = x.shape[-2:]
+        size, count = grouped.shape[-2:]
         if self.training:
             _check_size(count, 1, "train with batches of two or more")
             is_running = bool(self.running) or count <= size
             before = self.running == "before"
-            rows = stack if is_running and not before else stack.detach()
-            statistics = self.statistics(rows.flatten(0, 1), before)  # of all passes together
+            has_gradient = is_running and not before
+            rows = stack.flatten(0, 1)  # all passes together
+            statistics = self.statistics(rows if has_gradient else rows.detach(), before)
         else:
             is_running = bool(self.statistics.batches)
-            statistics = self.statistics.so_far(x)
+            statistics = self.statistics.so_far(grouped)
+
         if is_running:
             mean, covariance = blocks(statistics, order, self.groups)
-            return x - mean, covariance
+            return grouped - mean, covariance
         _check_size(count, size, "train first, for statistics")
-        return moments(x)
+        return moments(grouped)
 
 
 def _matrices(covariance: Tensor, method: Method, eps: float) -> Tensor:
     """Wᵀ (V, G, C, C) of Σ + eps·I."""
-    identity = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
-    return inverse_sqrt(covariance + eps * identity, method).mT
+    channels = covariance.shape[-1]
+    identity = torch.eye(channels, dtype=covariance.dtype, device=covariance.device)
+    regularised = covariance + eps * identity
+    return inverse_sqrt(regularised, method).mT
 
 
 def _precise(z: Tensor) -> Tensor:
+    """In float32, or in its own precision if that is better."""
     return z.to(torch.promote_types(z.dtype, torch.float32))
 
 

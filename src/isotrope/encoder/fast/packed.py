@@ -1,10 +1,10 @@
-"""Packed encoding: a batch is one row of its real tokens, so padding costs nothing in any linear
-layer.
+"""Packed encoding: a batch is one row of its real tokens.
 
-N sentences of l_i tokens run through embeddings, linear layers, norms and MLP as (1, T, D), T = Σ
-l_i. Attention alone sees (N, H, L, d) again, and the output is padded as before. So poolings, saved
-models, and losses that patch the model's forward need no change. On a GPU, layers can be compiled
-too: small batches wait for launches of small kernels.
+So padding costs nothing in any linear layer. N sentences of l_i tokens run through embeddings,
+linear layers, norms and MLP as (1, T, D), T = Σ l_i. Only attention sees (N, H, L, d) again, and
+the output is padded as before. So poolings, saved models, and losses that patch the model's forward
+need no change. On a GPU, layers can be compiled too: small batches wait for launches of small
+kernels.
 """
 
 import os
@@ -23,35 +23,35 @@ from isotrope.contract.features import language_model, positions
 from isotrope.encoder.fast.attention import ATTENTION_NAME, Dropout, Packing, attend
 from isotrope.errors import UserError
 
-# model types, by where positions begin
+# Model types, by where positions begin.
 FROM_FIRST_COLUMN = {"bert", "electra", "distilbert", "modernbert"}
 BEHIND_PADDING_INDEX = {"roberta", "xlm-roberta", "camembert", "mpnet"}
 PER_TOKEN = ("input_ids", "inputs_embeds", "token_type_ids", "position_ids")
-# what asks for more than an encoder
+# What asks for more than an encoder.
 ELSEWHERE = ("past_key_values", "encoder_hidden_states", "output_attentions")
-MULTIPLE = 256  # of tokens, on a GPU: a few shapes for its allocator and its kernels
-# few shapes: lengths are multiples of the one, tokens of that part of the padded batch
-WIDTH, SHARE = 32, 16
+# Of tokens, on a GPU: a few shapes for its allocator and its kernels.
+MULTIPLE = 256
+# Few shapes for the compiler: lengths are multiples of `WIDTH`, and tokens are multiples of a
+# `SHARE`-th of the padded batch.
+WIDTH = 32
+SHARE = 16
 COMPILERS = ("g++", "clang++", "c++", "cl")
 SHAPES = 64  # that are compiled; torch's own limit of 8 would have it compute further ones eagerly
 
 
 def supports(config: PreTrainedConfig | None) -> bool:
-    """Whether `pack` knows the architecture of a configuration; others go on padded, with the same
-    numbers.
-    """
+    """Whether `pack` knows the architecture; others go on padded, with the same numbers."""
     kind = getattr(config, "model_type", None)
-    return kind in FROM_FIRST_COLUMN | BEHIND_PADDING_INDEX and not getattr(
-        config, "is_decoder", False
-    )
+    is_known = kind in FROM_FIRST_COLUMN | BEHIND_PADDING_INDEX
+    return is_known and not getattr(config, "is_decoder", False)
 
 
 def pack(model: PreTrainedModel) -> None:
-    """Make a transformers encoder compute real tokens alone, in place; one that is not supported
-    stays as it is.
+    """Make a transformers encoder compute only real tokens, in place.
 
     ``model(input_ids (N, L), attention_mask (N, L), …)`` gives what it gave, to rounding, with
-    zeros for padding. Dropout draws other masks from the same seed.
+    zeros for padding. Dropout draws other masks from the same seed. A model that is not supported
+    stays as it is.
     """
     if not supports(getattr(model, "config", None)):
         return
@@ -66,55 +66,73 @@ def pack(model: PreTrainedModel) -> None:
 def forward(
     model: PreTrainedModel, *args: Any, width: int = 1, multiple: int | None = 1, **kwargs: Any
 ) -> Any:
-    """``type(model).forward``, packed where there is an attention mask (N, L) and nothing but
-    states is asked for.
+    """``type(model).forward``, packed if it has an attention mask (N, L) and returns only states.
 
     Within, lengths are multiples of ``width``, and numbers of tokens of ``multiple``: so there are
     few shapes. None: of a `SHARE`-th of the padded batch.
     """
-    mask = kwargs.get("attention_mask")
-    asked = any(kwargs.get(key) is not None and kwargs[key] is not False for key in ELSEWHERE)
-    if (
-        args
-        or asked
-        or not isinstance(mask, Tensor)
-        or mask.ndim != 2
-        or not kwargs.get("return_dict", True)
-    ):
+    if args or not _can_pack(kwargs):
         return type(model).forward(model, *args, **kwargs)
-    inputs = {key: kwargs[key] for key in PER_TOKEN if kwargs.get(key) is not None}
-    inputs.setdefault("position_ids", positions(model, kwargs.get("input_ids"), mask))
-    inputs = {key: value.expand(*mask.shape, *value.shape[2:]) for key, value in inputs.items()}
+    mask: Tensor = kwargs["attention_mask"]
     length = mask.shape[1]
-    if -length % width:
-        # (N, L, …) -> (N, L + columns, …), zeros at the end
-        mask, *wide = (
-            F.pad(x, (0, 0) * (x.ndim - 2) + (0, -length % width)) for x in (mask, *inputs.values())
-        )
-        inputs = dict(zip(inputs, wide, strict=True))
+    inputs = _token_inputs(model, kwargs)
+    columns = -length % width
+    if columns:
+        mask = F.pad(mask, (0, columns))
+        inputs = {name: _with_columns(value, columns) for name, value in inputs.items()}
+
     if multiple is None:
         multiple = -(-mask.numel() // SHARE)
     elif mask.is_cuda:
         multiple = MULTIPLE
     packing = Packing.from_mask(mask, model.config.num_attention_heads, multiple)
-    packed = {key: packing.pack(value) for key, value in inputs.items()}
+    packed: dict[str, Any] = {name: packing.pack(value) for name, value in inputs.items()}
+    # A mask of four dimensions goes to the attention as it is; the packing follows it down to every
+    # layer.
+    packed |= {"attention_mask": packing.bias, "packing": packing}
     token = _packing.set(packing)
-    # a mask of four dimensions goes to the attention as it is; the packing follows it down to every
-    # layer
     try:
-        output = type(model).forward(
-            model, **kwargs | packed | {"attention_mask": packing.bias, "packing": packing}
-        )
+        output = type(model).forward(model, **kwargs | packed)
     finally:
         _packing.reset(token)
-    output["last_hidden_state"] = packing.pad(output["last_hidden_state"])[:, :length]
+
+    def unpack(states: Tensor) -> Tensor:
+        return packing.pad(states)[:, :length]
+
+    output["last_hidden_state"] = unpack(output["last_hidden_state"])
     if output.get("hidden_states") is not None:
-        output["hidden_states"] = tuple(
-            packing.pad(layer)[:, :length] for layer in output["hidden_states"]
-        )
+        output["hidden_states"] = tuple(map(unpack, output["hidden_states"]))
     if output.get("pooler_output") is not None:
         output["pooler_output"] = model.pooler(output["last_hidden_state"])
     return output
+
+
+def _can_pack(arguments: dict[str, Any]) -> bool:
+    """Whether a forward pass has an attention mask (N, L), and only states are asked for."""
+    mask = arguments.get("attention_mask")
+    if not isinstance(mask, Tensor) or mask.ndim != 2:
+        return False
+    extras = [arguments.get(name) for name in ELSEWHERE]
+    asks_for_more = any(value is not None and value is not False for value in extras)
+    return not asks_for_more and bool(arguments.get("return_dict", True))
+
+
+def _token_inputs(model: PreTrainedModel, arguments: dict[str, Any]) -> dict[str, Tensor]:
+    """What a forward pass is given for each token, with positions: (N, L, …) each."""
+    mask = arguments["attention_mask"]
+    inputs: dict[str, Tensor] = {}
+    for name in PER_TOKEN:
+        if arguments.get(name) is not None:
+            inputs[name] = arguments[name]
+    if "position_ids" not in inputs:
+        inputs["position_ids"] = positions(model, arguments.get("input_ids"), mask)
+    return {name: value.expand(*mask.shape, *value.shape[2:]) for name, value in inputs.items()}
+
+
+def _with_columns(x: Tensor, columns: int) -> Tensor:
+    """(N, L, …) -> (N, L + columns, …), zeros at the end."""
+    no_padding = (0, 0) * (x.ndim - 2)
+    return F.pad(x, (*no_padding, 0, columns))
 
 
 # Of the forward pass under way: MPNet hands nothing of ours down to its encoder.
@@ -130,14 +148,14 @@ class _Places(NamedTuple):
 
 class _Encoder(MPNetEncoder):
     def compute_position_bias(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | _Places:
-        """(1, T, D) -> the relative positions' bias of one sentence, with the packing where there
-        is one.
-        """
+        """The relative positions' bias of one sentence, with the packing if there is one."""
         packing = _packing.get()
         if packing is None:
             return super().compute_position_bias(x, *args, **kwargs)  # type: ignore[no-any-return]
-        x = x.new_empty(1, packing.bias.shape[-1], 0)
-        return _Places(packing, super().compute_position_bias(x, *args, **kwargs))
+        longest = packing.bias.shape[-1]
+        one_sentence = x.new_empty(1, longest, 0)
+        bias = super().compute_position_bias(one_sentence, *args, **kwargs)
+        return _Places(packing, bias)
 
 
 class _SelfAttention(MPNetSelfAttention):
@@ -153,40 +171,45 @@ class _SelfAttention(MPNetSelfAttention):
         if not isinstance(position_bias, _Places):
             return super().forward(hidden_states, attention_mask, position_bias, *args, **kwargs)  # type: ignore[no-any-return]
         packing, bias = position_bias
-        shape = (1, -1, self.num_attention_heads, self.attention_head_size)
-        q, k, v = (
-            part(hidden_states).view(shape).transpose(1, 2) for part in (self.q, self.k, self.v)
-        )
+        bias = attention_mask + bias
+        query = self._heads(self.q(hidden_states))
+        key = self._heads(self.k(hidden_states))
+        value = self._heads(self.v(hidden_states))
         dropout = self.dropout.p if self.training else 0.0
-        found = attend(q, k, v, packing, attention_mask + bias, dropout, None)
-        return (self.o(found.flatten(2)),)
+        attended = attend(query, key, value, packing, bias, dropout, None)
+        return (self.o(attended.flatten(2)),)
+
+    def _heads(self, states: Tensor) -> Tensor:
+        """(1, T, H·d) -> (1, H, T, d)."""
+        shape = (1, -1, self.num_attention_heads, self.attention_head_size)
+        return states.view(shape).transpose(1, 2)
 
 
-# with the same weights
+# Classes that are replaced, with the same weights.
 FASTER = {nn.Dropout: Dropout, MPNetEncoder: _Encoder, MPNetSelfAttention: _SelfAttention}
 
 
 def compile_layers(model: nn.Module) -> None:
-    """Compile each layer of the encoder within ``model`` for training; without gradients it
-    computes as before.
+    """Compile each layer of the encoder within ``model`` for training.
 
     A model compiles in the time of one layer, and its weights keep their names. Batches then come
     in few shapes: lengths are multiples of `WIDTH`, tokens of a sixteenth of the padded batch.
-    Dropout draws other masks.
+    Dropout draws other masks. Without gradients, the model computes as before.
+
+    Raises:
+        UserError: isotrope does not know the architecture, or there is no C++ compiler.
     """
     encoder: Any = language_model(model)
-    if not supports(getattr(encoder, "config", None)) or not isinstance(encoder.forward, partial):
+    is_packed = isinstance(getattr(encoder, "forward", None), partial)
+    if not supports(getattr(encoder, "config", None)) or not is_packed:
         kind = type(encoder or model).__name__
-        raise UserError(
-            f"train.compile = true: isotrope does not compile {kind}",
-            "set train.compile = false",
-            "cannot-compile",
-        )
-    if not (os.environ.get("CXX") or any(map(shutil.which, COMPILERS))):
+        problem = f"train.compile = true: isotrope does not compile {kind}"
+        raise UserError(problem, "set train.compile = false", "cannot-compile")
+    if not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
+        problem = "train.compile = true needs a C++ compiler, and none is found"
         remedy = "install g++, or set train.compile = false"
-        raise UserError(
-            "train.compile = true needs a C++ compiler, and none is found", remedy, "no-compiler"
-        )
+        raise UserError(problem, remedy, "no-compiler")
+
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
     for layer in layers(encoder):
         layer.compile(dynamic=False)
@@ -202,11 +225,12 @@ def _forward(encoder: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
 
 
 def layers(encoder: PreTrainedModel) -> nn.ModuleList:
-    """The transformer layers of an encoder, whatever it calls them; none if they share their
-    weights.
+    """The transformer layers of an encoder, whatever it calls them.
+
+    None if they share their weights.
     """
     count = encoder.config.num_hidden_layers
-    stacks = (
-        part for part in encoder.modules() if isinstance(part, nn.ModuleList) and len(part) == count
-    )
-    return next(stacks, nn.ModuleList())
+    for module in encoder.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == count:
+            return module
+    return nn.ModuleList()
