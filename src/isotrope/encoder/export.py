@@ -1,9 +1,8 @@
-"""Save an encoder so that plain sentence-transformers loads it with equal embeddings, or says that
-it cannot.
+"""Save an encoder so that plain sentence-transformers loads it with equal embeddings.
 
-Version 6 of sentence-transformers and version 5 of transformers write other words than those before
-them. They read the older ones as well, so a saved folder holds the older ones. An average of layers
-needs sentence-transformers 5.4.
+If it cannot, it says so. Version 6 of sentence-transformers and version 5 of transformers write
+other words than those before them. They read the older ones as well, so a saved folder holds the
+older ones. An average of layers needs sentence-transformers 5.4.
 """
 
 import json
@@ -29,13 +28,10 @@ MODES = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-# Of a model that version 4 would load with other vectors: its tokenizer's class, which version 4
-# does not find, and
-# ModernBERT's rhythm of layers, with which it and 5.0 cannot count.
-NEEDS_5, NO_RHYTHM = (
-    "NeedsTransformers5",
-    "none: see layer_types, which transformers 4 and 5.0 do not read",
-)
+# The tokenizer's class of a model that version 4 would load with other vectors: it does not find it.
+NEEDS_5 = "NeedsTransformers5"
+# ModernBERT's rhythm of layers, with which version 4 and 5.0 cannot count.
+NO_RHYTHM = "none: see layer_types, which transformers 4 and 5.0 do not read"
 
 
 def save(
@@ -58,113 +54,133 @@ def save(
         UserError: ``folder`` holds something that is not ours.
     """
     portable = copy(model)
-    portable._modules = {str(i): module for i, module in enumerate(split_layers(list(model)))}
+    modules = split_layers(list(model))
+    portable._modules = {str(number): module for number, module in enumerate(modules)}
     with new_folder(Path(folder), "model") as draft:
         with quiet():
             portable.save_pretrained(str(draft), create_model_card=False)
-        # cut texts as the model does, not as the latest batch was cut
-        for path in draft.rglob("tokenizer.json"):
-            tokenizer, length = _read(path), model.max_seq_length
-            if (
-                length
-                and length < inf
-                and (tokenizer.get("truncation") or {}).get("max_length", length) != length
-            ):
-                tokenizer["truncation"]["max_length"] = length
-                write_text(path, json.dumps(tokenizer, indent=2, ensure_ascii=False))
-        modules = _read(draft / "modules.json")
-        for module in modules:
-            if module["type"].startswith("sentence_transformers."):
-                module["type"] = CLASSIC + module["type"].rsplit(".", 1)[-1]
-                _make_classic(
-                    draft / module["path"],
-                    module["type"].removeprefix(CLASSIC),
-                    model.max_seq_length,
-                )
-        write_json(draft / "modules.json", modules)
+        _write_length(draft, model.max_seq_length)
+        _make_classic(draft, model.max_seq_length)
+
         for name, record in (records or {}).items():
             write_json(draft / name, record)
         if card:
             write_text(draft / "README.md", card)
         for name, (part, part_card) in (parts or {}).items():
             save(part, draft / name, card=part_card)
-    for place in ("", *(parts or {})):
-        trust(Path(folder, place))
+    trust(Path(folder))
+    for name in parts or {}:
+        trust(Path(folder, name))
+
+
+def _write_length(draft: Path, length: float | None) -> None:
+    """Let the saved tokenizers cut texts as the model does, not as the latest batch was cut."""
+    if not length or length == inf:
+        return
+    for path in draft.rglob("tokenizer.json"):
+        tokenizer = _read(path)
+        truncation = tokenizer.get("truncation") or {}
+        if truncation.get("max_length", length) != length:
+            truncation["max_length"] = length
+            write_text(path, json.dumps(tokenizer, indent=2, ensure_ascii=False))
 
 
 def for_transformers_4(config: dict[str, Any]) -> dict[str, Any] | None:
-    """What version 4 of transformers reads in place of ``rope_parameters``; None: it cannot be said
-    in its words.
+    """What version 4 of transformers reads in place of ``rope_parameters``.
 
-    Without these keys it takes its defaults, and gives other vectors without a word.
+    Without these keys it takes its defaults, and gives other vectors without a word. None: it
+    cannot be said in its words.
     """
-    if config.get("is_causal") is False:  # it would hide the tokens behind each one all the same
+    if config.get("is_causal") is False:  # it would hide the tokens after each one all the same
         return None
     rope: dict[str, Any] | None = config.get("rope_parameters")
     if not rope:
         return {}
     if config.get("model_type") == "modernbert":
-        kinds: list[str] = config["layer_types"]
-        every = next(
-            (i for i, kind in enumerate(kinds[1:], 1) if kind == "full_attention"), len(kinds)
-        )
-        as_said = kinds == [
-            "sliding_attention" if i % every else "full_attention" for i in range(len(kinds))
-        ]
-        if not as_said or any(
-            turn.get("rope_type", "default") != "default" for turn in rope.values()
-        ):
-            return None
-        return {
-            "global_attn_every_n_layers": every,
-            "global_rope_theta": rope["full_attention"]["rope_theta"],
-            "local_rope_theta": rope["sliding_attention"]["rope_theta"],
-        }
+        return _modernbert_for_transformers_4(config["layer_types"], rope)
     if "rope_theta" not in rope or "partial_rotary_factor" in rope:
         return None
     scaling = {key: value for key, value in rope.items() if key != "rope_theta"}
+    has_scaling = scaling["rope_type"] != "default"
     return {
         "rope_theta": rope["rope_theta"],
-        "rope_scaling": scaling if scaling["rope_type"] != "default" else None,
+        "rope_scaling": scaling if has_scaling else None,
     }
 
 
-def _make_classic(folder: Path, kind: str, max_seq_length: int | None) -> None:
-    """Rewrite a module's settings in the words of version 5."""
-    if kind not in ("Transformer", "Pooling", "WeightedLayerPooling", "Dense"):
-        return
+def _modernbert_for_transformers_4(
+    layer_types: list[str], rope: dict[str, Any]
+) -> dict[str, Any] | None:
+    """ModernBERT's settings, in which each n-th layer, from the first on, sees all tokens."""
+    rhythm = len(layer_types)
+    if "full_attention" in layer_types[1:]:
+        rhythm = layer_types.index("full_attention", 1)
+    in_rhythm = []
+    for layer in range(len(layer_types)):
+        sees_all = layer % rhythm == 0
+        in_rhythm.append("full_attention" if sees_all else "sliding_attention")
+    is_default = all(angles.get("rope_type", "default") == "default" for angles in rope.values())
+    if layer_types != in_rhythm or not is_default:
+        return None
+    return {
+        "global_attn_every_n_layers": rhythm,
+        "global_rope_theta": rope["full_attention"]["rope_theta"],
+        "local_rope_theta": rope["sliding_attention"]["rope_theta"],
+    }
+
+
+def _make_classic(draft: Path, length: int | None) -> None:
+    """Rewrite a saved model in the words of version 5 of sentence-transformers."""
+    modules = _read(draft / "modules.json")
+    for module in modules:
+        if not module["type"].startswith("sentence_transformers."):
+            continue
+        kind = module["type"].rpartition(".")[2]
+        module["type"] = CLASSIC + kind
+        folder = draft / module["path"]
+        if kind == "Transformer":
+            _make_classic_transformer(folder, length)
+        elif kind in ("Pooling", "WeightedLayerPooling", "Dense"):
+            settings = _classic_settings(kind, _read(folder / "config.json"))
+            write_json(folder / "config.json", settings)
+    write_json(draft / "modules.json", modules)
+
+
+def _make_classic_transformer(folder: Path, length: int | None) -> None:
+    """Rewrite the settings of a transformer."""
     path = folder / "config.json"
-    settings = _read(path) if path.is_file() else {}  # an adapter has none
-    if kind == "Transformer":
-        write_json(
-            folder / "sentence_bert_config.json",
-            {"max_seq_length": max_seq_length, "do_lower_case": False},
-        )
-        tokenizer, older = _read(folder / "tokenizer_config.json"), for_transformers_4(settings)
-        if older is None:
-            tokenizer["tokenizer_class"] = NEEDS_5
-            older = (
-                {"global_attn_every_n_layers": NO_RHYTHM}
-                if settings["model_type"] == "modernbert"
-                else {}
-            )
-        elif tokenizer.get("tokenizer_class") in ("TokenizersBackend", NEEDS_5):
-            # its name before transformers 5
-            tokenizer["tokenizer_class"] = "PreTrainedTokenizerFast"
-        write_json(folder / "tokenizer_config.json", tokenizer)
-        settings |= older
-    elif "embedding_dimension" in settings:
+    config = _read(path) if path.is_file() else {}  # an adapter has none
+    tokenizer = _read(folder / "tokenizer_config.json")
+    older = for_transformers_4(config)
+    if older is None:
+        tokenizer["tokenizer_class"] = NEEDS_5
+        older = {}
+        if config["model_type"] == "modernbert":
+            older["global_attn_every_n_layers"] = NO_RHYTHM
+    elif tokenizer.get("tokenizer_class") in ("TokenizersBackend", NEEDS_5):
+        # Its name before transformers 5.
+        tokenizer["tokenizer_class"] = "PreTrainedTokenizerFast"
+
+    write_json(folder / "tokenizer_config.json", tokenizer)
+    sentence_bert = {"max_seq_length": length, "do_lower_case": False}
+    write_json(folder / "sentence_bert_config.json", sentence_bert)
+    if config or older:
+        write_json(path, config | older)
+
+
+def _classic_settings(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of another module."""
+    if "embedding_dimension" in settings:
         settings["word_embedding_dimension"] = settings.pop("embedding_dimension")
     if kind == "Pooling":
-        asked = settings.pop("pooling_mode")
-        chosen = {asked} if isinstance(asked, str) else set(asked)
-        settings |= {key: mode in chosen for mode, key in MODES.items()}
+        pooling_mode = settings.pop("pooling_mode")
+        modes = {pooling_mode} if isinstance(pooling_mode, str) else set(pooling_mode)
+        settings |= {key: mode in modes for mode, key in MODES.items()}
     if kind == "Dense":
         for key in ("module_input_name", "module_output_name"):
             if settings.get(key) == "sentence_embedding":
                 del settings[key]
-    if settings:
-        write_json(path, settings)
+    return settings
 
 
 def _read(path: Path) -> Any:

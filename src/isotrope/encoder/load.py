@@ -28,9 +28,9 @@ from isotrope.encoder.pooling import check_pooling, freeze, join_layers, own_hea
 from isotrope.encoder.prompts import Prompts, refuse_routes
 from isotrope.errors import UserError, check_known
 
-# What configurations call an encoder's dropout: hidden_dropout_prob, resid_pdrop, dropout_rate, …;
-# and those of heads.
-_DROPOUT, _HEADS = re.compile(r"dropout|pdrop"), re.compile(r"classif|summary|pooler|qa_")
+# What configurations call an encoder's dropout: hidden_dropout_prob, resid_pdrop, dropout_rate, …
+_DROPOUT = re.compile(r"dropout|pdrop")
+_HEADS = re.compile(r"classif|summary|pooler|qa_")  # whose dropout is not the encoder's
 # transformers changes settings of the whole process while it loads (the type of new tensors, the
 # functions that fill them), so two loadings at once would disturb each other.
 _one_at_a_time = RLock()
@@ -91,7 +91,8 @@ def load(
         UserError: there is no such model or prompt; its files are broken or incomplete; it has code
             of its own; an option does not fit.
     """
-    name, where = str(model), locate(str(model))
+    name = str(model)
+    where = locate(name)
     tell(f"loading {name}")
     check_hub(where)
     check_pooling(pooling)
@@ -105,22 +106,13 @@ def load(
         _refuse_for_static(first, name, pooling, max_length)
     config = _read_config(where, base, first, name)
     overrides = _dropout_settings(dropout, first, config, name)
-    if dtype == "bf16" and (why := why_not_bf16(config, device or get_device_name(), packed)):
-        raise UserError(
-            f"dtype = 'bf16' does not suit {name}: {why}", "leave it out", "bf16-does-not-suit"
-        )
+    if dtype == "bf16":
+        _refuse_bf16(config, device, packed, name)
 
-    with _one_at_a_time, loading(where, name), quiet():
-        encoder = SentenceTransformer(
-            where,
-            device=device,
-            trust_remote_code=is_trusted(where),
-            model_kwargs={"use_safetensors": True},
-            config_kwargs=overrides,
-        )
+    # From here on, the model is in memory.
+    encoder = _read_model(where, name, device, overrides)
     missing = missing_tensors(encoder)
     refuse_damaged(encoder, missing, name)
-
     if pooling is not None or (dropout and first.has_routes):
         refuse_routes(encoder, name)
     if base:
@@ -137,7 +129,32 @@ def load(
     prompts.apply(encoder, name)
     _set_normalize(encoder, normalize)
     set_length(encoder, max_length, config, name)
+    _make_fast(encoder, config, frozen, packed, dtype)
+    return encoder
 
+
+def _read_model(
+    where: str, model: str, device: str | None, overrides: dict[str, float]
+) -> SentenceTransformer:
+    """sentence-transformers' own loading; ``overrides`` change the transformer's configuration."""
+    with _one_at_a_time, loading(where, model), quiet():
+        return SentenceTransformer(
+            where,
+            device=device,
+            trust_remote_code=is_trusted(where),
+            model_kwargs={"use_safetensors": True},
+            config_kwargs=overrides,
+        )
+
+
+def _make_fast(
+    encoder: SentenceTransformer,
+    config: PreTrainedConfig | None,
+    frozen: bool,
+    packed: bool,
+    dtype: str,
+) -> None:
+    """Skip padding, and let a frozen model hold or multiply numbers of 16 bits."""
     if frozen or dtype != "float32":
         encoder.requires_grad_(False)
         if supports(config):  # other architectures look at the type of their weights
@@ -148,7 +165,16 @@ def load(
         multiply_in(encoder[0].auto_model, "bf16")
     elif dtype == AUTO and packed:
         choose_dtype(encoder)
-    return encoder
+
+
+def _refuse_bf16(
+    config: PreTrainedConfig | None, device: str | None, packed: bool, model: str
+) -> None:
+    """Refuse to multiply in 16 bits where that is not possible."""
+    why = why_not_bf16(config, device or get_device_name(), packed)
+    if why:
+        problem = f"dtype = 'bf16' does not suit {model}: {why}"
+        raise UserError(problem, "leave it out", "bf16-does-not-suit")
 
 
 def _refuse_for_static(
@@ -187,7 +213,8 @@ def _dropout_settings(
     """The configuration's settings that make ``dropout`` the probability everywhere."""
     if dropout is None:
         return {}
-    settings = dict.fromkeys(dropout_keys(config), dropout) if config is not None else {}
+    keys = dropout_keys(config) if config is not None else []
+    settings = dict.fromkeys(keys, dropout)
     if dropout > 0 and not settings and not first.has_routes:
         raise UserError(
             f"dropout = {dropout}: the configuration of {model} has no dropout",
@@ -199,11 +226,12 @@ def _dropout_settings(
 
 def dropout_keys(config: PreTrainedConfig) -> list[str]:
     """The settings that hold a dropout probability of the encoder itself."""
-    return [
-        key
-        for key, value in vars(config).items()
-        if type(value) in (int, float) and _DROPOUT.search(key) and not _HEADS.search(key)
-    ]
+    keys = []
+    for key, value in vars(config).items():
+        is_number = type(value) in (int, float)
+        if is_number and _DROPOUT.search(key) and not _HEADS.search(key):
+            keys.append(key)
+    return keys
 
 
 def _give_padding(model: SentenceTransformer, name: str) -> None:
@@ -231,11 +259,10 @@ def _give_padding(model: SentenceTransformer, name: str) -> None:
 
 
 def read_both_ways(model: SentenceTransformer, name: str) -> None:
-    """Let every token of a decoder see the tokens after it too, in place; a saved model says so in
-    config.json.
+    """Let every token of a decoder see the tokens after it too, in place.
 
-    BehnamGhader et al., COLM 2024 (LLM2Vec), Sec. 2.1. https://arxiv.org/abs/2404.05961. Most
-    decoders give worse vectors until they are trained so.
+    A saved model says so in its config.json. BehnamGhader et al., COLM 2024 (LLM2Vec), Sec. 2.1.
+    https://arxiv.org/abs/2404.05961. Most decoders give worse vectors until they are trained so.
     """
     encoder: Any = language_model(model)
     if encoder is None or sees_ahead(encoder.eval()):
@@ -266,7 +293,8 @@ def _replace_pooling(
     encoder: SentenceTransformer, pooling: str, pooler_is_trained: bool, model: str
 ) -> None:
     """Put the modules of a pooling in the place of all modules after the transformer."""
-    include_prompt = all(module.include_prompt for module in encoder if isinstance(module, Pooling))
+    poolings = [module for module in encoder if isinstance(module, Pooling)]
+    include_prompt = all(module.include_prompt for module in poolings)
     if pooling == "cls_head":
         modules = own_head(list(encoder), pooler_is_trained, model)
     else:
