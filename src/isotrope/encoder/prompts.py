@@ -130,7 +130,7 @@ def role_prompt(encoder: SentenceTransformer, role: Role) -> str:
     ``encode_document`` then takes the empty one.
     """
     for name in ROLES[role]:
-        words = encoder.prompts.get(name)
+        words: str | None = encoder.prompts.get(name)
         if words:
             return words
     return ""
