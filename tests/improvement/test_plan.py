@@ -79,6 +79,13 @@ def test_many_documents_and_twenty_minutes_give_many_judges() -> None:
     assert plan.judging > 700
 
 
+def test_time_that_no_training_can_use_judges() -> None:
+    plan = make_plan(workload(seconds=180, training=1), NO_TEACHING)
+    assert not plan.short_trainings
+    assert plan.judging > FEWEST_JUDGING
+    assert sum(plan.seconds.values()) >= 0.8 * 180
+
+
 def test_less_time_gives_a_shorter_plan() -> None:
     plans = [make_plan(workload(seconds=60 * minutes), NO_TEACHING) for minutes in (5, 10, 20)]
     longest = [max(plan.long_trainings) for plan in plans]

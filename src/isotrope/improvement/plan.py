@@ -126,6 +126,12 @@ class Workload:
         words = JUDGED_MODELS * judging * self.words_judging + 2 * self.general_words
         return words / self.slowest + SAVING
 
+    def more_judging(self, judging: int, seconds: float) -> int:
+        """The number of judging documents, or labels, if there are so many seconds more."""
+        words = max(0.0, seconds) * self.slowest / JUDGED_MODELS
+        more = int(words / max(self.words_judging, 1.0))
+        return min(self.most_judging, judging + more)
+
     @property
     def slowest(self) -> float:
         """Words that the slowest start reads in a second."""
@@ -168,6 +174,9 @@ def make_plan(workload: Workload, teaching: Teaching) -> Plan:
         workload.reading[""] / workload.slowest
     )
     short, long = plan_trainings(SAFETY * left, workload, measuring)
+    if not short:  # time that no training can use judges
+        judging = workload.more_judging(judging, SAFETY * left)
+        seconds["judging"] = workload.judging(judging)
     for number, pairs in enumerate(short, start=1):
         seconds[f"training {number}"] = STARTING + pairs / workload.training + measuring
     for number, pairs in enumerate(long, start=1):
