@@ -103,7 +103,8 @@ def introduce(model: SentenceTransformer) -> SentenceTransformer:
 
 def _card_data(data: SentenceTransformerModelCardData, base: Base) -> ObjectiveCardData:
     card = ObjectiveCardData()
-    card.__dict__.update(data.__dict__)  # a copy: its own constructor takes only some of them
+    for name, value in vars(data).items():  # its own constructor takes only some of them
+        setattr(card, name, value)
     card.base_model = card.base_model or base.hub
     card.model_name = card.model_name or f"{base.name}, trained with isotrope"
     if card.license is None:

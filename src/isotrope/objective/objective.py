@@ -17,9 +17,11 @@ from isotrope.components.refusals import LossTerms, check_columns, check_objecti
 from isotrope.contract.context import BuildContext, built
 from isotrope.contract.distributed import gather_rows, process_rank
 from isotrope.contract.features import TextColumn
-from isotrope.objective.passes import EncodedColumns, Passes
+from isotrope.objective.passes import EncodedColumns, Passes, Peers, TokenSteps
 from isotrope.text.permutation import derive
-from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
+from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, Views, ViewStep
+
+LossSteps = tuple[list[ScoreStep], dict[str, Term]]  # from cosines to losses
 
 
 class Objective(Described, nn.Module):
@@ -60,8 +62,8 @@ class Objective(Described, nn.Module):
         model: SentenceTransformer,
         terms: Mapping[str, Term],
         *,
-        tokens: Sequence[tuple[TokenStep, Sequence[int]]] = (),
-        peers: Sequence[tuple[Any, Sequence[int]]] = (),
+        tokens: TokenSteps = (),
+        peers: Peers = (),
         views: Sequence[ViewStep] = (),
         scores: Sequence[ScoreStep] = (),
         passes: int = 2,
@@ -91,7 +93,7 @@ class Objective(Described, nn.Module):
         self.views = built(list(views), context)
         self.scores = built(list(scores), context)
         self.terms = built(dict(terms), context)
-        self.narrow: dict[int, tuple[list[ScoreStep], dict[str, Term]]] = {}
+        self.narrow: dict[int, LossSteps] = {}  # by the number of dimensions
         for dim in dims:
             narrow_context = replace(context, width=dim)
             narrow_scores = built(deepcopy(list(scores)), narrow_context)

@@ -24,6 +24,10 @@ from isotrope.types import Reading, TokenStep
 ANCHOR = 0
 POSITIVE = 1
 
+# Components, each with the numbers of the passes that it is on for.
+TokenSteps = Sequence[tuple[TokenStep, Sequence[int]]]
+Peers = Sequence[tuple[nn.Module, Sequence[int]]]
+
 Readings = dict[int, Reading]  # what the student has read, by the number of the pass
 EmbeddingsByPass = dict[int, Tensor]  # (N, D) each
 
@@ -41,11 +45,10 @@ class Passes:
     """How sentences go through the encoder."""
 
     model: nn.Module
-    steps: Sequence[tuple[TokenStep, Sequence[int]]]  # with the passes that each is on for
+    steps: TokenSteps
     generator: torch.Generator  # of the steps
     mini_batch_size: int | None = None
-    # Second encoders, with the passes that each reads.
-    peers: Sequence[tuple[nn.Module, Sequence[int]]] = ()
+    peers: Peers = ()  # second encoders, which read passes in the student's place
     states: bool = False  # whether a component reads the states of tokens
 
     def views(self, columns: Sequence[TextColumn], passes: int) -> EncodedColumns:
@@ -88,50 +91,50 @@ class Passes:
         training changes.
         """
         column = self._with_needed_features(in_rows(column))
-        copies = {number: self._changed(column, number) for number in numbers}
+        inputs = {number: self._after_steps(column, number) for number in numbers}
         embeddings: EmbeddingsByPass = {}
         readings: Readings = {}
 
-        students_copies = self._students(copies)
-        if students_copies:
-            embeddings, readings = self._read_by_student(column, students_copies)
+        student_inputs = self._inputs_of_student(inputs)
+        if student_inputs:
+            embeddings, readings = self._read_by_student(column, student_inputs)
         for peer, on in self.peers:
-            peers_copies = {number: copies[number] for number in numbers if number in on}
-            if peers_copies:
-                embeddings |= self._read_by_peer(peer, peers_copies)
+            peer_inputs = {number: inputs[number] for number in numbers if number in on}
+            if peer_inputs:
+                embeddings |= self._read_by_peer(peer, peer_inputs)
 
         stack = torch.stack([embeddings[number] for number in numbers])
         return stack, readings
 
-    def _students(self, copies: dict[int, TextColumn]) -> dict[int, TextColumn]:
+    def _inputs_of_student(self, inputs: dict[int, TextColumn]) -> dict[int, TextColumn]:
         """The passes that no peer reads."""
-        students_copies = dict(copies)
+        student_inputs = dict(inputs)
         for _, on in self.peers:
             for number in on:
-                students_copies.pop(number, None)
-        return students_copies
+                student_inputs.pop(number, None)
+        return student_inputs
 
     def _read_by_student(
-        self, column: TextColumn, copies: dict[int, TextColumn]
+        self, column: TextColumn, inputs: dict[int, TextColumn]
     ) -> tuple[EmbeddingsByPass, Readings]:
         """All of the student's passes in one forward, or in parts."""
-        count = len(copies)
-        features = stacked(list(copies.values()))
+        count = len(inputs)
+        features = stacked(list(inputs.values()))
         names = [EMBEDDING, STATES] if self.states else [EMBEDDING]
         outputs = read_in_parts(self.model, features, self.mini_batch_size, names)
         embeddings = _unstacked(outputs[0], count)
         states = _unstacked(outputs[1], count) if self.states else [None] * count
 
         readings = {}
-        for index, number in enumerate(copies):
+        for index, number in enumerate(inputs):
             pass_features = _of_pass(features, index, count)
             readings[number] = Reading(column, pass_features, states[index])
-        return dict(zip(copies, embeddings, strict=True)), readings
+        return dict(zip(inputs, embeddings, strict=True)), readings
 
-    def _read_by_peer(self, peer: nn.Module, copies: dict[int, TextColumn]) -> EmbeddingsByPass:
+    def _read_by_peer(self, peer: nn.Module, inputs: dict[int, TextColumn]) -> EmbeddingsByPass:
         """The passes of a second encoder in one forward."""
-        rows = peer(stacked(list(copies.values())), self.mini_batch_size)
-        return dict(zip(copies, _unstacked(rows, len(copies)), strict=True))
+        rows = peer(stacked(list(inputs.values())), self.mini_batch_size)
+        return dict(zip(inputs, _unstacked(rows, len(inputs)), strict=True))
 
     def _with_needed_features(self, column: TextColumn) -> TextColumn:
         """The column with the features that a step changes besides the tokenizer's.
@@ -145,13 +148,13 @@ class Passes:
             return column
         return column | step_features(self.model, column, needs)
 
-    def _changed(self, column: TextColumn, number: int) -> TextColumn:
+    def _after_steps(self, column: TextColumn, number: int) -> TextColumn:
         """What one pass reads of a column, after its token steps."""
-        copy = dict(column)
+        features = dict(column)
         for step, on in self.steps:
             if number in on:
-                copy = step(copy, self.generator)
-        return copy
+                features = step(features, self.generator)
+        return features
 
 
 def _unstacked(rows: Tensor, count: int) -> Sequence[Tensor]:

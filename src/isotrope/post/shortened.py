@@ -38,9 +38,17 @@ def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "floa
     if precision == "binary":
         # as `quantize_embeddings` sets the bits, before it packs them
         return lambda x: np.where(cut(x) > 0, 1.0, -1.0)
-    rows = cut(vectors)
-    ends = np.stack([rows.min(axis=0), rows.max(axis=0)])  # (2, k)
-    return lambda x: np.asarray(quantize_embeddings(cut(x), "int8", ranges=ends), dtype=np.float64)
+
+    fitted_rows = cut(vectors)
+    least = fitted_rows.min(axis=0)
+    largest = fitted_rows.max(axis=0)
+    ranges = np.stack([least, largest])  # (2, k)
+
+    def rounded(x: Matrix) -> Matrix:
+        numbers = quantize_embeddings(cut(x), "int8", ranges=ranges)
+        return np.asarray(numbers, dtype=np.float64)
+
+    return rounded
 
 
 class Shortened(PostStep):
@@ -64,13 +72,17 @@ def shortenings(truncate: str | None, precision: str | None) -> list[Shortened]:
     """All that "64,128" and "int8,binary" ask for: each number of dimensions in float32 and in each
     precision.
     """
-    widths = [None, *truncate.split(",")] if truncate is not None else [None]
-    precisions = ["float32", *precision.split(",")] if precision is not None else ["float32"]
+    widths: list[str | None] = [None]
+    if truncate is not None:
+        widths += [width.strip() for width in truncate.split(",")]
+    precisions = ["float32"]
+    if precision is not None:
+        precisions += [name.strip() for name in precision.split(",")]
+
     steps = []
     try:
-        for k, stored_as in itertools.product(widths, precisions):
-            options = {"k": k and k.strip(), "precision": stored_as.strip()}
-            steps.append(Shortened.model_validate(options))
+        for width, stored_as in itertools.product(widths, precisions):
+            steps.append(Shortened.model_validate({"k": width, "precision": stored_as}))
         return list(dict.fromkeys(steps))[1:]  # the first of all is the model itself
     except ValidationError as error:
         first = error.errors()[0]

@@ -79,19 +79,22 @@ class TeacherModel:
     def load(self, context: BuildContext) -> TeacherEncoder:
         pooling = None if self.pooling == "own" else self.pooling
         max_length = None if self.max_length in (0, TRAIN) else int(self.max_length)
-        if self.model != INITIAL:
-            encoder = load(self.model, pooling, max_length=max_length, prompt=self.prompt)
-        elif pooling is not None or self.prompt is not None:
-            problem = "the teacher 'initial' has the student's pooling and prompt"
-            raise UserError(problem, "leave out its own", "initial-teacher")
-        else:
-            # which the student's training does not reach
-            encoder = deepcopy(context.needed("student"))
+        if self.model == INITIAL:
+            self._refuse_own_settings()
+            encoder = deepcopy(context.needed("student"))  # training does not reach the copy
             encoder.max_seq_length = max_length or encoder.max_seq_length
+        else:
+            encoder = load(self.model, pooling, max_length=max_length, prompt=self.prompt)
+
         if self.max_length == TRAIN:
             limit = int(context.needed("max_length"))
             encoder.max_seq_length = min(limit, encoder.max_seq_length or limit)
         return TeacherEncoder(encoder, self.model, self.precision == "bf16")
+
+    def _refuse_own_settings(self) -> None:
+        if self.pooling != "own" or self.prompt is not None:
+            problem = "the teacher 'initial' has the student's pooling and prompt"
+            raise UserError(problem, "leave out its own", "initial-teacher")
 
     def width_in(self, context: BuildContext) -> int:
         """T, which the loaded model tells. For a term with a projection, which is made before the
@@ -182,6 +185,7 @@ def looked_up(vectors: npt.NDArray[np.float32], run_rows: RunRows) -> FunctionTe
     """The teacher that has these vectors (R, T), unit rows, of the rows that a run reads."""
 
     def embed(batch: Batch) -> Tensor:
-        return torch.from_numpy(vectors[run_rows.places(batch.rows)]).to(batch.rows.device)
+        places = run_rows.places(batch.rows)
+        return torch.from_numpy(vectors[places]).to(batch.rows.device)
 
     return FunctionTeacher(vectors.shape[1], embed)

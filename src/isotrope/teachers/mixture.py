@@ -15,7 +15,7 @@ from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.teachers._model import FunctionTeacher, Length, Pooling, Precision
 from isotrope.teachers.model import Cached, Live
-from isotrope.types import NonNegative, Teacher
+from isotrope.types import Batch, NonNegative, Teacher
 
 
 def mix(
@@ -27,8 +27,10 @@ def mix(
     """
     columns = []
     for rows, weight in zip(embeddings, weights, strict=True):
-        unit = F.normalize(rows.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1)
-        columns.append((weight / sum(weights)) ** 0.5 * unit)
+        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        unit = F.normalize(rows, dim=-1)
+        alpha = weight / sum(weights)
+        columns.append(alpha**0.5 * unit)
     return torch.cat(columns, dim=-1)
 
 
@@ -54,24 +56,33 @@ class Mixture:
     def build(self, context: BuildContext) -> Teacher:
         teachers: list[Any] = [model.build(context) for model in self._single()]
         weights = self._each("weights", 1.0)
+
+        def embed(batch: Batch) -> Tensor:
+            return mix([teacher(batch) for teacher in teachers], weights)
+
         width = sum(teacher.width for teacher in teachers)
-        return FunctionTeacher(
-            width, lambda batch: mix([teacher(batch) for teacher in teachers], weights)
-        )
+        return FunctionTeacher(width, embed)
 
     def width_in(self, context: BuildContext) -> int:
         return sum(model.width_in(context) for model in self._single())
 
     def _single(self) -> list[Live | Cached]:
-        options = [
-            self._each("pooling", "own"),
-            self._each("max_length", 0),
-            self._each("prompt", None),
-        ]
-        return [
-            (Live if self.live else Cached)(model, pooling, length, self.precision, prompt)
-            for model, pooling, length, prompt in zip(self.models, *options, strict=True)
-        ]
+        kind = Live if self.live else Cached
+        poolings = self._each("pooling", "own")
+        lengths = self._each("max_length", 0)
+        prompts = self._each("prompt", None)
+        teachers: list[Live | Cached] = []
+        for index, model in enumerate(self.models):
+            teachers.append(
+                kind(
+                    model=model,
+                    pooling=poolings[index],
+                    max_length=lengths[index],
+                    precision=self.precision,
+                    prompt=prompts[index],
+                )
+            )
+        return teachers
 
     def _each(self, name: str, default: Any) -> Sequence[Any]:
         values = getattr(self, name)

@@ -33,10 +33,12 @@ class Live(TeacherModel):
     """
 
     def build(self, context: BuildContext) -> Teacher:
-        encoder, corpus = self.load(context), context.needed("corpus")
+        encoder = self.load(context)
+        corpus = context.needed("corpus")
 
         def embed(batch: Batch) -> Tensor:
-            return encoder(corpus.texts(batch.rows.cpu().numpy())).to(batch.rows.device)
+            texts = corpus.texts(batch.rows.cpu().numpy())
+            return encoder(texts).to(batch.rows.device)
 
         return FunctionTeacher(encoder.width, embed)
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from rich.console import Console
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.console.progress import Bar
 from isotrope.encoder.embed import freed_memory
@@ -45,26 +45,39 @@ class ProgressCallback(TrainerCallback):
         steps_since = [step for step in evaluated_steps if step > best_step]
         return len(steps_since) >= self.patience
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         self.bar.update(state.global_step, total=state.max_steps)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         self.bar.update(state.global_step)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float],
+        **_: Any,
+    ) -> None:
         if "loss" in logs:
             values = {key: value for key, value in logs.items() if key != "epoch"}
             self.log.add({"step": state.global_step, **values})
             self.bar.update(note=f"loss {logs['loss']:.4f}")
 
     def on_evaluate(
-        self, args: Any, state: Any, control: Any, metrics: dict[str, float], **_: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, float],
+        **_: Any,
     ) -> None:
         """Log the evaluation, and ask for a checkpoint if it is the best so far."""
-        record: dict[str, Any] = {"step": state.global_step}
-        for name, value in metrics.items():
-            if name.startswith("eval_") and name not in NOT_SCORES:
-                record[name.removeprefix("eval_")] = value
+        record = {"step": state.global_step, **_scores_of(metrics)}
         if self._is_logged(record):
             return  # the trainer evaluates again after the last step of an epoch
 
@@ -90,6 +103,15 @@ class ProgressCallback(TrainerCallback):
         self.console.print(f"step {evaluation['step']}: {'  '.join(words)}")
 
 
+def _scores_of(metrics: dict[str, float]) -> dict[str, float]:
+    """What an evaluation measured, without the trainer's prefix and its own numbers."""
+    scores = {}
+    for name, value in metrics.items():
+        if name.startswith("eval_") and name not in NOT_SCORES:
+            scores[name.removeprefix("eval_")] = value
+    return scores
+
+
 class StopOnCtrlC(TrainerCallback):
     """The first Ctrl-C ends the run after the current step, with a checkpoint. The second ends it
     at once.
@@ -102,13 +124,17 @@ class StopOnCtrlC(TrainerCallback):
         self.pressed = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         """Stop all processes at the same step."""
         self._agree(args.device)
         if self.pressed:
             control.should_training_stop = control.should_save = True
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         """Notice what came after the last step, during its evaluation."""
         self._agree(args.device)
 
@@ -124,7 +150,9 @@ class ReleaseMemory(TrainerCallback):
     saved.
     """
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         """All of a step's memory but gradients and weights is free now."""
         if control.should_evaluate or control.should_save or control.should_training_stop:
             freed_memory.give_back()

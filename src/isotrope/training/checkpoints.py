@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.store.cache import is_whole
 from isotrope.store.files import (
@@ -53,7 +53,11 @@ def last_checkpoint(folder: Path, warn: Callable[[str], None]) -> Path | None:
     before it. All others are deleted, and ``warn`` gets a line for each damaged one.
     """
     whole = _whole_checkpoints(folder, warn)
-    usable = [checkpoint for checkpoint in whole if _best_before(checkpoint) in (None, *whole)]
+    usable = []
+    for checkpoint in whole:
+        best = _best_before(checkpoint)
+        if best is None or best in whole:
+            usable.append(checkpoint)
     _delete_others(folder, usable)
     return usable[-1] if usable else None
 
@@ -96,7 +100,11 @@ def best_of(records: Sequence[Record]) -> Record | None:
     score.
     """
     scored = [record for record in records if math.isfinite(record.get("score", math.nan))]
-    return max(scored, key=lambda record: float(record["score"]), default=None)
+    return max(scored, key=_score, default=None)
+
+
+def _score(record: Record) -> float:
+    return float(record["score"])
 
 
 def _best_before(checkpoint: Path) -> Path | None:
@@ -111,7 +119,9 @@ class SealCheckpoint(TrainerCallback):
     def __init__(self, log: RecordLog) -> None:
         self.log = log
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         """Add the log to the checkpoint, then a checksum of every file."""
         if process_count() > 1:
             dist.barrier()  # each process has written its random state

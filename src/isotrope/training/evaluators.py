@@ -18,7 +18,7 @@ from isotrope.evaluation.correlation import spearman
 from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
-from isotrope.training.pairs import TransferDev
+from isotrope.training.pairs import DevSet, TransferDev
 from isotrope.types import Matrix
 
 # Pairs above this share of the highest gold score are positives (STS-B: above 4 of 5; Gao et al.,
@@ -36,7 +36,7 @@ class DevScore(BaseEvaluator):
     curves are those of STS-B alone.
     """
 
-    def __init__(self, sets: Mapping[str, GradedPairs | TransferDev]) -> None:
+    def __init__(self, sets: Mapping[str, DevSet]) -> None:
         super().__init__()
         self.pairs = {name: dev for name, dev in sets.items() if isinstance(dev, GradedPairs)}
         self.transfer = {name: dev for name, dev in sets.items() if isinstance(dev, TransferDev)}

@@ -135,4 +135,7 @@ def task_cosines(path: Path) -> TaskCosines:
             task = key.split("/")[0]
             gold[task].append(arrays[f"{key}/gold"])
             cosines[task].append(values)
-    return {task: (np.concatenate(gold[task]), np.concatenate(cosines[task])) for task in gold}
+    joined: TaskCosines = {}
+    for task in gold:
+        joined[task] = (np.concatenate(gold[task]), np.concatenate(cosines[task]))
+    return joined

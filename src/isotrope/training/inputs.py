@@ -15,7 +15,6 @@ from isotrope.encoder.locate import is_bare, locate
 from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.student import check_student
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sts import SimilaritySets
@@ -28,7 +27,7 @@ from isotrope.text.corpus import RowSelection, Texts
 from isotrope.text.pair_corpus import open_pairs
 from isotrope.text.permutation import RowIds
 from isotrope.text.sample import RowOrder
-from isotrope.training.pairs import TransferDev, named_pairs
+from isotrope.training.pairs import DevSet, named_pairs
 from isotrope.training.processes import process_count
 
 STUDENT = "initial"  # as a teacher's model: the student before training
@@ -69,7 +68,7 @@ class RunInputs:
     preset: Preset  # the resolved one
     corpus: Texts  # what is trained on
     # Dev set -> pairs or tasks that choose the checkpoint.
-    selecting: Mapping[str, GradedPairs | TransferDev]
+    selecting: Mapping[str, DevSet]
     judging: SimilaritySets  # task -> part -> pairs that judge the result
     searched: RetrievalSet | None  # queries that judge it instead
     seed: int

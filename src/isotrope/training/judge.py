@@ -135,7 +135,9 @@ def _table_row(change: Mapping[str, Any]) -> dict[str, Any]:
 
 def _pairs_in_words(sets: SimilaritySets) -> str:
     """What judges: "1,379 graded pairs of STS-B"."""
-    count = sum(len(pairs) for parts in sets.values() for pairs in parts.values())
+    count = 0
+    for parts in sets.values():
+        count += sum(len(pairs) for pairs in parts.values())
     names = ", ".join(SHORT_NAMES.get(task, task) for task in sets)
     if set(sets) == set(STS_TASKS):
         names = "the seven STS tasks"

@@ -141,8 +141,9 @@ def _check_graph(graph: Path, expected: np.ndarray[Any, Any], prompt: str, model
     """Compare a graph with torch's vectors (N, D) of `_TEXTS`, alone and in a padded batch -> the
     largest difference.
     """
-    vectors = [run_onnx(graph, _TEXTS, prompt, size) for size in (1, len(_TEXTS))]
-    difference = max(farthest_apart(each, expected) for each in vectors)
+    alone = run_onnx(graph, _TEXTS, prompt, batch_size=1)
+    padded = run_onnx(graph, _TEXTS, prompt, batch_size=len(_TEXTS))
+    difference = max(farthest_apart(alone, expected), farthest_apart(padded, expected))
     if not difference <= FARTHEST:  # NaN too
         problem = (
             f"{model}: its ONNX vectors differ from torch's by {difference:.2g} of their length"
@@ -194,8 +195,10 @@ class _Words(nn.Module):
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
         mask = features["attention_mask"].unsqueeze(-1).float()  # (N, L, 1)
-        total = (functional.embedding(features["input_ids"], self.vectors) * mask).sum(dim=1)
-        return features | {"sentence_embedding": total / mask.sum(dim=1).clamp(min=1)}  # (N, D)
+        tokens = functional.embedding(features["input_ids"], self.vectors)  # (N, L, D)
+        total = (tokens * mask).sum(dim=1)
+        count = mask.sum(dim=1).clamp(min=1)
+        return features | {"sentence_embedding": total / count}  # (N, D)
 
 
 class _Graph(nn.Module):
@@ -288,8 +291,9 @@ def run_onnx(
     tokenizer = Tokenizer.from_file(str(graph.with_name("tokenizer.json")))
     vectors = []
     for start in range(0, len(texts), batch_size):
-        rows = _rows(tokenizer, [prompt + text for text in texts[start : start + batch_size]])
-        vectors.append(session.run(None, dict(zip(INPUTS, rows, strict=True)))[0])
+        batch = [prompt + text for text in texts[start : start + batch_size]]
+        inputs = dict(zip(INPUTS, _rows(tokenizer, batch), strict=True))
+        vectors.append(session.run(None, inputs)[0])
     return np.concatenate(vectors)
 
 
@@ -305,4 +309,5 @@ def farthest_apart(vectors: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]
     """The largest distance of two vectors, as a part of the expected one's length."""
     # of texts without a known word: 0
     lengths = np.maximum(np.linalg.norm(expected, axis=1), 1e-12)
-    return float((np.linalg.norm(vectors - expected, axis=1) / lengths).max())
+    distances = np.linalg.norm(vectors - expected, axis=1)
+    return float((distances / lengths).max())

@@ -101,7 +101,9 @@ def _lead(run: RunFolder, method: str) -> list[str]:
 
 def _tables(run: RunFolder, method: str, identity: Record) -> list[Table]:
     facts = _facts(run, method, identity)
-    return [of_run(run.result["comparison"]), facts] if "comparison" in run.result else [facts]
+    if "comparison" not in run.result:
+        return [facts]
+    return [of_run(run.result["comparison"]), facts]
 
 
 def _details(run: RunFolder, method: str, models: Mapping[str, Space]) -> list[Table]:
@@ -304,7 +306,9 @@ def loss_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
 def dev_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
     """Dev score over the steps as Spearman × 100: each set, and the mean of several."""
     curves = _curves(metrics, "score", {"step", "alignment", "uniformity"})
-    return {name: (steps, [100 * x for x in values]) for name, (steps, values) in curves.items()}
+    for name, (steps, scores) in curves.items():
+        curves[name] = (steps, [100 * score for score in scores])
+    return curves
 
 
 def _curves(metrics: Sequence[Record], total: str, ignored: set[str]) -> "dict[str, Curve]":

@@ -5,20 +5,23 @@ tasks' dev sets.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from isotrope.errors import UserError, check_known
+from isotrope.evaluation.sets.columns import ColumnChoice
 from isotrope.evaluation.sets.files import data_checksum, data_folder
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
-from isotrope.evaluation.sets.labels import Labels, read_labels, read_pairs
+from isotrope.evaluation.sets.labels import Labels, LabelsLike, read_labels, read_pairs
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts, load_transfer
 from isotrope.evaluation.sts import SimilaritySets
 from isotrope.evaluation.suite import SUITES, run
 from isotrope.text.permutation import Permutation
 from isotrope.types import Encoder
+
+DataFolder: TypeAlias = str | Path | None  # it holds ``senteval/``
 
 STSB, SICKR = "STSBenchmark", "SICKRelatedness"
 DEV_SETS = {"stsb-dev": STSB, "sickr-dev": SICKR, "stsb": STSB, "sickr": SICKR}
@@ -51,6 +54,9 @@ class TransferDev:
         return float(np.mean([task["dev_accuracy"] for task in scores.values()]))
 
 
+DevSet: TypeAlias = GradedPairs | TransferDev  # what selects a checkpoint
+
+
 def dev_names(dev: str | Iterable[str]) -> list[str]:
     """The sets that ``dev`` names, one by one, without ``none``."""
     if isinstance(dev, str):
@@ -61,7 +67,7 @@ def dev_names(dev: str | Iterable[str]) -> list[str]:
     return [name for name in names if name != "none"]
 
 
-def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, GradedPairs]:
+def dev_pairs(names: Iterable[str], data: DataFolder) -> dict[str, GradedPairs]:
     """Name -> pairs, for those of the names of `dev_names` that are pairs."""
     by_name: dict[str, GradedPairs] = {}
     for name in names:
@@ -76,7 +82,7 @@ def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Graded
     return by_name
 
 
-def _read_dev_set(name: str, data: str | Path | None) -> GradedPairs:
+def _read_dev_set(name: str, data: DataFolder) -> GradedPairs:
     """The pairs of a file, or of a shipped dev set."""
     if name.endswith((".tsv", ".csv")) or Path(name).is_file():
         return read_pairs(name)
@@ -85,7 +91,7 @@ def _read_dev_set(name: str, data: str | Path | None) -> GradedPairs:
 
 
 def judges(
-    labels: str | GradedPairs | None, dev: Mapping[str, GradedPairs], data: str | Path | None
+    labels: str | GradedPairs | None, dev: Mapping[str, GradedPairs], data: DataFolder
 ) -> tuple[SimilaritySets, dict[str, GradedPairs]]:
     """The pairs that judge a run, and the dev sets that remain for the selection.
 
@@ -123,7 +129,9 @@ def _split_in_halves(
     return judging, selecting
 
 
-def given_labels(labels: Any, columns: str | Sequence[str] | None = None) -> str | Labels | None:
+def given_labels(
+    labels: "LabelsLike | None", columns: ColumnChoice | None = None
+) -> str | Labels | None:
     """The labels that judge a run: a set's name as it is, all else as `read_labels` reads it."""
     if labels is None or (isinstance(labels, str) and labels in JUDGING):
         return labels
@@ -136,8 +144,8 @@ def named_pairs(
     dev: str | Sequence[str] | None,
     select: Sequence[str],
     labels: str | Labels | None,
-    data: str | Path | None,
-) -> tuple[SimilaritySets, dict[str, GradedPairs | TransferDev]]:
+    data: DataFolder,
+) -> tuple[SimilaritySets, dict[str, DevSet]]:
     """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is
     taken.
     """
@@ -151,13 +159,13 @@ def named_pairs(
         labels = "sts" if data else "none"
 
     judging, pairs = judges(labels, dev_pairs(names, data), data)
-    selecting: dict[str, GradedPairs | TransferDev] = dict(pairs)
+    selecting: dict[str, DevSet] = dict(pairs)
     if TRANSFER_DEV in names:
         selecting[TRANSFER_DEV] = _transfer_dev(data)
     return judging, selecting
 
 
-def _transfer_dev(data: str | Path | None) -> TransferDev:
+def _transfer_dev(data: DataFolder) -> TransferDev:
     """Read all transfer tasks once, so that missing and broken files are refused now."""
     for task in SUITES["transfer"].averaged:
         load_transfer(data, task)

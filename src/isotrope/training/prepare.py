@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -82,9 +83,10 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     if process_number() == 0:
         job.begin()
         folder.begin(preset, watched[:REPORTED_TEXTS])
-        for line in (*_introduction(inputs, sample), *_notes(inputs, model, sample, watched)):
-            if line:
-                console.print(line)
+        introduction = _introduction(inputs, sample)
+        notes = _notes(inputs, model, sample, watched)
+        for line in filter(None, chain(introduction, notes)):
+            console.print(line)
     objective.teachers = open_teachers(preset, context)
     return TrainingPlan(
         **vars(inputs),
@@ -217,9 +219,10 @@ def _refuse_blind_pooling(
     first = features["attention_mask"].argmax(dim=1, keepdim=True)  # (N, 1)
     changed_ids = ids.roll(1, dims=1).scatter(1, first, ids.gather(1, first))  # (N, L)
     with torch.no_grad():
-        vectors = model(dict(features))["sentence_embedding"]
+        vectors = model(dict(features))["sentence_embedding"]  # (N, D)
         changed = model(features | {"input_ids": changed_ids})["sentence_embedding"]
-    if bool((vectors - changed).abs().max() <= ROUNDING * vectors.abs().max()):
+    largest_change = (vectors - changed).abs().max()
+    if bool(largest_change <= ROUNDING * vectors.abs().max()):
         encoder = preset.encoder
         problem = (
             f"the vectors of {encoder.backbone} with encoder.pooling = {encoder.pooling!r}"
@@ -239,7 +242,7 @@ def _introduction(inputs: RunInputs, sample: Sample) -> Iterator[str]:
     rows = "sentences"
     if preset.pairs is not None:
         rows = "pairs" if len(inputs.corpus.columns) > 1 else "passages"
-    epochs = f"{preset.train.epochs:g} epoch" + ("" if preset.train.epochs == 1 else "s")
+    epochs = "1 epoch" if preset.train.epochs == 1 else f"{preset.train.epochs:g} epochs"
     student = f"{encoder.student} of {name}" if encoder.student else name
     amount = f"{len(sample):,} {rows}, {epochs}, batches of {preset.train.batch_size}"
     yield f"{preset.name} from {student}: {amount}"

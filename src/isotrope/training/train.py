@@ -13,11 +13,13 @@ from isotrope.console.progress import watch
 from isotrope.encoder import save
 from isotrope.encoder.checksum import GivenModel, located
 from isotrope.errors import UserError
+from isotrope.evaluation.sets.columns import ColumnChoice
+from isotrope.evaluation.sets.labels import LabelsLike
 from isotrope.preset.tables import names_backbone
 from isotrope.report.card import save_card
 from isotrope.report.outcome import Outcome
 from isotrope.store.job import Job
-from isotrope.text import read_text
+from isotrope.text import TextLike, read_text
 from isotrope.training.fit import fit
 from isotrope.training.folder import KIND, RunFolder
 from isotrope.training.inputs import (
@@ -48,12 +50,12 @@ class Run(Outcome):
 
 
 def train(
-    documents: Any,
+    documents: TextLike,
     *,
     preset: str | Path | None = None,
     model: GivenModel | None = None,
-    labels: Any = None,
-    columns: str | Sequence[str] | None = None,
+    labels: "LabelsLike | None" = None,
+    columns: ColumnChoice | None = None,
     dev: str | Sequence[str] | None = None,
     output: str | Path | None = None,
     data: str | Path | None = None,

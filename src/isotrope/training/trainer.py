@@ -18,7 +18,7 @@ from sentence_transformers import (
 from torch import Tensor, nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from torch.nn.utils import clip_grad_norm_
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.encoder.adapters import has_adapter, load_adapter
 from isotrope.errors import UserError
@@ -123,7 +123,9 @@ class _SetEpoch(TrainerCallback):
     def __init__(self, batches: PermutedBatches) -> None:
         self.batches = batches
 
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         self.batches.set_epoch(int(state.epoch or 0))
 
 
@@ -197,7 +199,9 @@ class ObjectiveState(TrainerCallback):
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
 
-    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         """Look for a divergence, since sentence-transformers' trainer logs a loss that is no number
         as 0.
         """
@@ -219,12 +223,16 @@ class ObjectiveState(TrainerCallback):
                 state[name] = value.contiguous()
         return state
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         if state.is_world_process_zero:
             checkpoint = checkpoint_folder(Path(args.output_dir), state.global_step)
             save_file(self.own_state(), checkpoint / WEIGHTS)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         if state.global_step:
             self.load(checkpoint_folder(Path(args.output_dir), state.global_step))
 
@@ -239,7 +247,9 @@ class ObjectiveState(TrainerCallback):
             raise UserError(problem, remedy, "incomplete-checkpoint")
         self.objective.load_state_dict(saved, strict=False)
 
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         if not args.max_grad_norm:
             return
         weights = []
@@ -248,5 +258,7 @@ class ObjectiveState(TrainerCallback):
                 weights.append(weight)
         clip_grad_norm_(weights, args.max_grad_norm)
 
-    def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
         self.objective.after_step()
