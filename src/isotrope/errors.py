@@ -58,7 +58,7 @@ def check_known(what: str, name: object, choices: Iterable[str], also: str = "")
     choices = list(choices)
     if name not in choices:
         remedy = one_of(name, choices, also)
-        raise UserError(f"{what} {name!r} is unknown", remedy, "unknown-name")
+        raise UserError(f"{what} {name!r} is unknown", remedy, code="unknown-name")
 
 
 def needs(extra: str, module: str) -> Any:
@@ -73,7 +73,7 @@ def needs(extra: str, module: str) -> Any:
         package = str(error.name).partition(".")[0]
         problem = f"this needs {package}, which is not installed"
         remedy = f"pip install 'isotrope[{extra}]'"
-        raise UserError(problem, remedy, "package-missing") from error
+        raise UserError(problem, remedy, code="package-missing") from error
 
 
 class Stopped(Exception):

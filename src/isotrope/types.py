@@ -84,7 +84,7 @@ class Views:
             problem = (
                 f"{key} = {list(numbers)} is not possible: the views are 0 to {len(self.stack) - 1}"
             )
-            raise UserError(problem, "name other views, or raise views.passes", "no-such-view")
+            raise UserError(problem, "name other views, or raise views.passes", code="no-such-view")
         return self.stack[list(numbers)]
 
 
@@ -130,7 +130,7 @@ class Scores:
             raise UserError(
                 f"a component asks for the teacher {name!r}",
                 f'give it: teachers={{"{name}": …}}',
-                "missing-teacher",
+                code="missing-teacher",
             )
         return self.views.teachers[name] @ self.views.teachers[name].T
 

@@ -52,7 +52,7 @@ class BuildContext:
         value = getattr(self, name)
         if value is None:
             problem = f"a component needs the {name} of its run"
-            raise UserError(problem, f"give it: BuildContext({name}=…)", "missing-context")
+            raise UserError(problem, f"give it: BuildContext({name}=…)", code="missing-context")
         return value
 
     def teacher_width(self, name: str) -> int:
@@ -64,7 +64,7 @@ class BuildContext:
                 f'give it, teachers={{"{name}": …}}: one that is a model, or your own with an'
                 " attribute width"
             )
-            raise UserError(problem, remedy, "missing-teacher")
+            raise UserError(problem, remedy, code="missing-teacher")
         return int(width)
 
 

@@ -46,7 +46,7 @@ def step_features(
             remedy = (
                 "take another token step, such as tokens.shuffle or tokens.cutoff with unit = token"
             )
-            raise UserError(problem, remedy, "missing-feature")
+            raise UserError(problem, remedy, code="missing-feature")
     return {name: features[name] for name in names}
 
 
@@ -148,7 +148,9 @@ def read_in_parts(
         return outputs(model, features, names)
     if features["input_ids"].is_mps:
         problem = f"mini_batch_size = {size} cannot repeat its dropout on an Apple GPU"
-        raise UserError(problem, "leave it out, or train on a CPU or a CUDA device", "no-dropout")
+        raise UserError(
+            problem, "leave it out, or train on a CPU or a CUDA device", code="no-dropout"
+        )
 
     batches = []
     for start in range(0, count, size):
@@ -231,7 +233,7 @@ def token_table(model: nn.Module) -> nn.Embedding:
     table = _token_embeddings(language_model(model))
     if table is None:
         problem = "a term reads words, and the model has no table of them"
-        raise UserError(problem, "choose a transformer, such as BERT", "no-token-table")
+        raise UserError(problem, "choose a transformer, such as BERT", code="no-token-table")
     return table
 
 

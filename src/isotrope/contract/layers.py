@@ -76,7 +76,7 @@ def mask_id(tokenizer: Any) -> int:
     """The token that is shown in the place of a hidden one."""
     if tokenizer.mask_token_id is None:
         problem = "words are to be hidden, and the model has no word [MASK]"
-        raise UserError(problem, "choose one such as BERT", "no-mask-token")
+        raise UserError(problem, "choose one such as BERT", code="no-mask-token")
     return int(tokenizer.mask_token_id)
 
 

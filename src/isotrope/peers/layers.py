@@ -45,7 +45,7 @@ class Layers(StatefulComponent):
                 " that of its embeddings"
             )
             remedy = f"choose at most {layer_count}, and as many passes in on"
-            raise UserError(problem, remedy, "too-many-layers")
+            raise UserError(problem, remedy, code="too-many-layers")
         config.output_hidden_states = True
         self.numbers = spread(layer_count, self.count)
 
@@ -61,7 +61,7 @@ class Layers(StatefulComponent):
         if remainder or not torch.equal(ids, ids[:count].repeat(self.count, 1)):
             problem = f"peers.layers: the passes in on are not {self.count} copies of one text"
             remedy = f"name {self.count} passes in peers.layers.on, without token steps"
-            raise UserError(problem, remedy, "not-copies")
+            raise UserError(problem, remedy, code="not-copies")
         size = size or count
         batches = []
         for start in range(0, count, size):

@@ -43,7 +43,7 @@ class PostStep(BaseModel, ABC):
         elif self.sentences is not None:
             remedy = "the target is fitted on whole: name a corpus with fit="
             problem = f"sentences = {self.sentences} of the target"
-            raise UserError(problem, remedy, "sentences-of-the-target")
+            raise UserError(problem, remedy, code="sentences-of-the-target")
 
     def behind(self, base: Encoder) -> "FittedEncoder":
         return FittedEncoder(base, self)

@@ -138,7 +138,7 @@ class Flow(PostStep):
         loss = negative_log_likelihood(z, volume)
         if not torch.isfinite(loss):
             problem = f"the flow's fit diverged at lr = {self.lr}"
-            raise UserError(problem, "choose a smaller lr", "diverged")
+            raise UserError(problem, "choose a smaller lr", code="diverged")
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -64,7 +64,7 @@ class EncoderName:
         for before, after in pairwise(steps):
             if before.fit == TARGET != after.fit:
                 problem = f"{name}: fitted on {after.fit} after a step that is fitted on the target"
-                raise UserError(problem, "give both steps the same fit=", "other-fit")
+                raise UserError(problem, "give both steps the same fit=", code="other-fit")
         return cls(source, pooling, tuple(steps))
 
     @property
@@ -81,13 +81,13 @@ def check_name(name: str, prompts: Prompts = NO_PROMPTS) -> EncoderName:
         prompts.check(locate(parsed.source), parsed.source)
     elif prompts != NO_PROMPTS or parsed.pooling is not None:
         problem = f"{name}: word vectors have no prompts and no pooling"
-        raise UserError(problem, "leave both out: they are averaged", "no-pooling")
+        raise UserError(problem, "leave both out: they are averaged", code="no-pooling")
     else:
         WordVectors(parsed.words)
     for number, step in enumerate(parsed.steps):
         if isinstance(step, Sif) and (number > 0 or parsed.words is None):
             remedy = "put it right after a file of word vectors"
-            raise UserError(f"{name}: +sif weighs words", remedy, "sif-without-words")
+            raise UserError(f"{name}: +sif weighs words", remedy, code="sif-without-words")
     for step in parsed.steps:
         step.check()
     return parsed
@@ -118,7 +118,7 @@ def post_step(text: str, name: str) -> PostStep:
     kind, _, options = text.partition(":")
     if kind not in STEPS:
         remedy = f"write one of +{', +'.join(STEPS)} after the model"
-        raise UserError(f"{name}: there is no step {kind!r}", remedy, "unknown-step")
+        raise UserError(f"{name}: there is no step {kind!r}", remedy, code="unknown-step")
     settings = {}
     for option in options.split(",") if options else []:
         key, _, value = option.partition("=")
@@ -131,7 +131,7 @@ def post_step(text: str, name: str) -> PostStep:
         problem = f"{name}: {key}={first['input']} is not possible"
         keys = ", ".join(STEPS[kind].model_fields)
         remedy = f"{first['msg']}; write +{kind}:key=value,key=value of {keys}"
-        raise UserError(problem, remedy, "impossible-value") from error
+        raise UserError(problem, remedy, code="impossible-value") from error
 
 
 def _exists(name: str) -> bool:

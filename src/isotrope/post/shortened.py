@@ -28,7 +28,7 @@ def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "floa
     width = vectors.shape[1]
     if k is not None and k > width:
         problem = f"vectors of {width} dimensions cannot be cut to {k}"
-        raise UserError(problem, f"choose at most {width}", "too-many-dimensions")
+        raise UserError(problem, f"choose at most {width}", code="too-many-dimensions")
 
     def cut(x: Matrix) -> Matrix:
         return np.asarray(normalize(x[:, :k]))
@@ -91,4 +91,4 @@ def shortenings(truncate: str | None, precision: str | None) -> list[Shortened]:
             "list whole numbers of at least 1, as in --truncate 64,128, and --precision int8,binary"
         )
         problem = f"{option} {first['input']!r} is not possible"
-        raise UserError(problem, remedy, "impossible-value") from error
+        raise UserError(problem, remedy, code="impossible-value") from error

@@ -25,7 +25,7 @@ def read_counts(path: str | Path) -> dict[str, float]:
             continue
         if len(cells) < 2 or not cells[1].replace(".", "", 1).isdecimal():
             problem = f"{path}, line {number}: no word with its count"
-            raise UserError(problem, "give one of each a line", "no-count")
+            raise UserError(problem, "give one of each a line", code="no-count")
         word, count, *_ = cells
         counts[word.lower()] += float(count)
     return dict(counts)

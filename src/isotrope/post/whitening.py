@@ -45,7 +45,7 @@ def whitening(
     largest = variances[0]
     if largest <= ROUNDING * np.mean(vectors**2):
         problem = f"all {len(vectors)} sentences have the same vector"
-        raise UserError(problem, "check the model: nothing can be whitened", "equal-vectors")
+        raise UserError(problem, "check the model: nothing can be whitened", code="equal-vectors")
 
     if exponent:
         used_directions = int(np.sum(variances > ROUNDING * largest))
@@ -71,7 +71,7 @@ def check_size(
         remedy = f"fit on more than {count} sentences, or choose a smaller k"
         if k is None:
             remedy += " or exponent 0 (centring alone)"
-        raise UserError(problem, remedy, "too-few-sentences")
+        raise UserError(problem, remedy, code="too-few-sentences")
     return count
 
 
@@ -105,7 +105,7 @@ def removal(vectors: Matrix, k: int = 1) -> tuple[Matrix, Matrix]:
     dim = vectors.shape[1]
     if k >= min(len(vectors), dim):
         problem = f"removal of k = {k} directions of {vectors.shape} vectors"
-        raise UserError(problem, "choose a smaller k", "too-many-directions")
+        raise UserError(problem, "choose a smaller k", code="too-many-directions")
     mean = vectors.mean(axis=0)
     _, directions = np.linalg.eigh(covariance_of(vectors - mean))  # by rising variance
     top = directions[:, -k:]  # (D, k)

@@ -81,6 +81,6 @@ class InstanceWeight:
                 f" the student {extra.shape[1]}"
             )
             remedy = "set noise = false, or take one teacher of the student's size"
-            raise UserError(problem, remedy, "another-width")
+            raise UserError(problem, remedy, code="another-width")
         to_extra = rows @ extra.to(rows).T  # (N, K)
         return torch.cat([scores.teacher(self.teacher), to_extra], dim=1)

@@ -94,7 +94,7 @@ class TeacherModel:
     def _refuse_own_settings(self) -> None:
         if self.pooling != "own" or self.prompt is not None:
             problem = "the teacher 'initial' has the student's pooling and prompt"
-            raise UserError(problem, "leave out its own", "initial-teacher")
+            raise UserError(problem, "leave out its own", code="initial-teacher")
 
     def width_in(self, context: BuildContext) -> int:
         """T, which the loaded model tells. For a term with a projection, which is made before the
@@ -150,7 +150,7 @@ class RunRows:
         if len(missing):
             problem = f"the teacher has no embedding of row {missing[0]}"
             remedy = "let 'label' hold row numbers, and open the teacher with all rows of the run"
-            raise UserError(problem, remedy, "unknown-row")
+            raise UserError(problem, remedy, code="unknown-row")
         return places
 
 

@@ -91,6 +91,6 @@ class Mixture:
         if values and len(values) != len(self.models):
             problem = f"teachers.mixture.{name} = {list(values)} for {len(self.models)} models"
             raise UserError(
-                problem, "give one entry a model, or leave it out", "entries-and-models"
+                problem, "give one entry a model, or leave it out", code="entries-and-models"
             )
         return values or [default] * len(self.models)

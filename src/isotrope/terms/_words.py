@@ -42,7 +42,7 @@ def hidden_in(views: Views, number: int, term: str) -> Tensor:
     if before.shape != after.shape:
         problem = f"{term} finds hidden words by their places, and a token step moves words"
         remedy = f"leave in pass {number} only steps that hide words, such as tokens.hide"
-        raise UserError(problem, remedy, "words-move")
+        raise UserError(problem, remedy, code="words-move")
     is_real = reading.text["attention_mask"].bool()
     changed: Tensor = (before != after) & is_real
     return changed
@@ -54,7 +54,7 @@ def own_states(reading: Reading, width: int, term: str) -> Tensor:
     if states is None or states.shape[-1] != width:
         problem = f"{term} reads token states of the encoder's own width, and this model has others"
         remedy = "choose a model without a layer between its encoder and its pooling"
-        raise UserError(problem, remedy, "no-token-states")
+        raise UserError(problem, remedy, code="no-token-states")
     return states
 
 

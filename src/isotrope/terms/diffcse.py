@@ -57,7 +57,7 @@ class DiffCSE(StatefulComponent):
             remedy = (
                 "choose a model such as BERT, without a layer after its pooling and without dims"
             )
-            raise UserError(problem, remedy, "no-place-for-a-vector")
+            raise UserError(problem, remedy, code="no-place-for-a-vector")
         self.second: Any = deepcopy(encoder)
         self.detector = nn.Linear(width, 1)
         self.editor = _Generator(self.generator, context.needed("tokenizer"), self.masked)
@@ -112,7 +112,7 @@ class _Generator(nn.Module):
         if words != tokenizer.get_vocab():
             problem = f"diffcse.generator = {name!r} and the student read different words"
             remedy = "choose one with the student's tokenizer, such as a smaller model of its kind"
-            raise UserError(problem, remedy, "another-vocabulary")
+            raise UserError(problem, remedy, code="another-vocabulary")
         self.frozen = Frozen(model)
         self.hiding = Hiding(tokenizer, ratio)
         # Weights that the files lack are learnt, and saved. The last layer shares the table.
@@ -148,5 +148,5 @@ def _load_language_model(name: str) -> tuple[dict[str, int], Any, set[str]]:
         line = str(error).strip().partition("\n")[0]
         problem = f"diffcse.generator = {name!r} is no masked language model ({line})"
         remedy = "name a model such as distilbert-base-uncased, or its folder"
-        raise UserError(problem, remedy, "no-generator") from error
+        raise UserError(problem, remedy, code="no-generator") from error
     return words, model, set(report["missing_keys"])

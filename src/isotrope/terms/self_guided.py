@@ -71,7 +71,7 @@ class SelfGuided(StatefulComponent):
                 f" which {rank_count()} processes cannot"
             )
             remedy = "run one process, or set drift = 0"
-            raise UserError(problem, remedy, "several-processes")
+            raise UserError(problem, remedy, code="several-processes")
         # A plain list: the weights are the student's, and are saved with it.
         self.trained = [weight for weight in student.parameters() if weight.requires_grad]
         for number, weight in enumerate(self.trained):

@@ -78,7 +78,7 @@ class MarginBand:
         views = scores.views
         if not self.view and not views.negatives.shape[1]:
             problem = "terms.margin_band.view = 0, and the data has no negatives"
-            raise UserError(problem, "give --negative COLUMN", "no-negatives")
+            raise UserError(problem, "give --negative COLUMN", code="no-negatives")
         anchor, positive, soft = views.named([0, 1, self.view], "the views of terms.margin_band")
         if self.view == 0:
             soft = views.negatives[:, 0].to(anchor)

@@ -57,7 +57,7 @@ class TSDAE(StatefulComponent):
         self.to(decoder.device)  # `can_decode` runs there, before the whole loss is moved
         if not self.can_decode():
             problem = f"terms.tsdae: a {decoder.config.model_type} cannot be the decoder"
-            raise UserError(problem, "choose another backbone, such as BERT", "no-decoder")
+            raise UserError(problem, "choose another backbone, such as BERT", code="no-decoder")
         averaged(self)
 
     def decode(self, vectors: Tensor, before: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ class RunFolder:
     def identity(self) -> Record:
         if not (self.path / IDENTITY).is_file():
             remedy = "name the folder that isotrope train wrote (its --output)"
-            raise UserError(f"{self.path} holds no run", remedy, "no-run")
+            raise UserError(f"{self.path} holds no run", remedy, code="no-run")
         return read_record(self.path / IDENTITY, remedy="choose another --output")
 
     @cached_property
@@ -126,7 +126,7 @@ def task_cosines(path: Path) -> TaskCosines:
             arrays = dict(file)
     except Exception as error:
         # A damaged archive raises nearly anything: RuntimeError, NotImplementedError, …
-        raise UserError(f"{path} is damaged", AGAIN, "damaged-cosines") from error
+        raise UserError(f"{path} is damaged", AGAIN, code="damaged-cosines") from error
 
     gold: dict[str, list[Vector]] = defaultdict(list)
     cosines: dict[str, list[Vector]] = defaultdict(list)

@@ -184,7 +184,7 @@ def _with_teachers(preset: Preset, teachers: Mapping[str, Sequence[str]]) -> dic
         if name not in known:
             problem = f"--teacher {name}: the preset {preset.name} has no such teacher"
             remedy = f"it has: {', '.join(sorted(known)) or 'none'}"
-            raise UserError(problem, remedy, "unknown-teacher")
+            raise UserError(problem, remedy, code="unknown-teacher")
 
     tables = {}
     for label, table in preset.teachers.items():
@@ -228,7 +228,9 @@ def _check_preset(preset: Preset) -> None:
 
 
 def _untrained(name: str, remedy: str) -> UserError:
-    return UserError(f"{name} is a preset, which is not trained yet", remedy, "untrained-preset")
+    return UserError(
+        f"{name} is a preset, which is not trained yet", remedy, code="untrained-preset"
+    )
 
 
 def refuse_without_effect(text: TextSource, preset: Preset, held_out: int = 0) -> None:
@@ -245,7 +247,9 @@ def refuse_without_effect(text: TextSource, preset: Preset, held_out: int = 0) -
     for name, value in unread.items():
         if value:
             problem = f"{name} has no effect with the preset {preset.name}, which {reason}"
-            raise UserError(problem, "leave it out, or choose another preset", "without-effect")
+            raise UserError(
+                problem, "leave it out, or choose another preset", code="without-effect"
+            )
 
 
 def training_text(

@@ -133,7 +133,7 @@ def _load_route(model: str | Path, pooling: str | None, role: Role | None) -> Se
     if routed(encoder):
         problem = f"{model} reads queries and documents by two routes"
         remedy = "export each into a folder of its own, with --role query and --role document"
-        raise UserError(problem, remedy, "two-routes")
+        raise UserError(problem, remedy, code="two-routes")
     return encoder
 
 
@@ -150,7 +150,7 @@ def _check_graph(graph: Path, expected: np.ndarray[Any, Any], prompt: str, model
             f" (most: {FARTHEST:g})"
         )
         remedy = "nothing was written; use the model as it is"
-        raise UserError(problem, remedy, "graph-differs")
+        raise UserError(problem, remedy, code="graph-differs")
     return difference
 
 
@@ -235,7 +235,7 @@ def _tokenizer(encoder: SentenceTransformer, model: str) -> Tokenizer:
         reason = "has no tokenizer.json (a fast tokenizer)"
     if reason:
         remedy = "use it with sentence-transformers, or export another model"
-        raise UserError(f"{model} {reason}", remedy, "no-graph")
+        raise UserError(f"{model} {reason}", remedy, code="no-graph")
 
     tokenizer = Tokenizer.from_str(slow.backend_tokenizer.to_str())
     tokenizer.enable_truncation(encoder.max_seq_length, direction=slow.truncation_side)
@@ -271,7 +271,7 @@ def _write_graph(
     except torch.onnx.OnnxExporterError as error:
         cause = str(error.__cause__ or error).strip().splitlines()[0]
         problem = f"{model} cannot be written as a graph ({cause})"
-        raise UserError(problem, "use it with sentence-transformers", "no-graph") from error
+        raise UserError(problem, "use it with sentence-transformers", code="no-graph") from error
     finally:
         logging.disable(loudest)
     assert program is not None  # only the older exporter returns nothing

@@ -67,7 +67,7 @@ def write_report(
     page = Path(output) if output is not None else folder.path / "report.html"
     if page.suffix.lower() not in (".html", ".htm") or page.is_dir():
         remedy = "choose another name that ends with .html"
-        raise UserError(f"{page} is no .html file", remedy, "no-html-file")
+        raise UserError(f"{page} is no .html file", remedy, code="no-html-file")
 
     with writing(page.parent, again="run the same command again"):
         claim(page.with_suffix(""), "report")

@@ -77,7 +77,7 @@ def dev_pairs(names: Iterable[str], data: DataFolder) -> dict[str, GradedPairs]:
         label = name if name in DEV_SETS else pairs.name
         if label in by_name:
             problem = f"two dev sets are called {label!r}"
-            raise UserError(problem, "rename a file, or name each set once", "equal-dev-names")
+            raise UserError(problem, "rename a file, or name each set once", code="equal-dev-names")
         by_name[label] = pairs
     return by_name
 
@@ -111,7 +111,7 @@ def judges(
     dev_checksums = [dev_set.checksum() for dev_set in dev.values()]
     if pairs.checksum() in dev_checksums:
         remedy = "leave labels out: then half of it selects, and half judges"
-        raise UserError(f"{pairs.name} both selects and judges", remedy, "selects-and-judges")
+        raise UserError(f"{pairs.name} both selects and judges", remedy, code="selects-and-judges")
     return {pairs.name: {"test": pairs}}, dict(dev)
 
 

@@ -118,7 +118,9 @@ def _check_trackers(inputs: RunInputs) -> None:
     missing = set(inputs.log_to) - set(get_available_reporting_integrations())
     if missing:
         problem = f"tracker {min(missing)!r} is unknown or not installed"
-        raise UserError(problem, "install its package, or leave out --log-to", "unknown-tracker")
+        raise UserError(
+            problem, "install its package, or leave out --log-to", code="unknown-tracker"
+        )
 
 
 def _check_length(model: SentenceTransformer, preset: Preset) -> None:
@@ -129,7 +131,7 @@ def _check_length(model: SentenceTransformer, preset: Preset) -> None:
     if not frame < length <= longest:
         problem = f"{preset.encoder.backbone} cannot read texts with train.max_length = {length}"
         remedy = f"choose more than {frame} (which stand around every text) and at most {longest}"
-        raise UserError(problem, remedy, "impossible-length")
+        raise UserError(problem, remedy, code="impossible-length")
 
 
 def _longest(model: SentenceTransformer, preset: Preset) -> int:
@@ -167,7 +169,7 @@ def _add_adapter(preset: Preset, model: SentenceTransformer) -> None:
         if value:
             problem = f"encoder.lora.save = 'adapter': its files cannot hold encoder.{key}"
             remedy = "set encoder.lora.save = 'merged'"
-            raise UserError(problem, remedy, "adapter-cannot-hold")
+            raise UserError(problem, remedy, code="adapter-cannot-hold")
     name_base(model, locate(preset.encoder.backbone))
 
 
@@ -229,7 +231,7 @@ def _refuse_blind_pooling(
             " depend only on the first token of a text"
         )
         remedy = "choose --set encoder.pooling=lasttoken, or mean"
-        raise UserError(problem, remedy, "blind-pooling")
+        raise UserError(problem, remedy, code="blind-pooling")
 
 
 def _introduction(inputs: RunInputs, sample: Sample) -> Iterator[str]:

@@ -27,7 +27,7 @@ def refuse_several(command: str) -> None:
     if count > 1:
         problem = f"{command} needs one process, not {count}"
         remedy = "start it without a launcher such as torchrun"
-        raise UserError(problem, remedy, "several-processes")
+        raise UserError(problem, remedy, code="several-processes")
 
 
 @contextmanager

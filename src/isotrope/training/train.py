@@ -164,7 +164,7 @@ def train(
 def _check_output(output: str | Path | None) -> None:
     if process_count() > 1 and output is None:
         problem = "several processes need a folder that all can read"
-        raise UserError(problem, "name an output", "no-output")
+        raise UserError(problem, "name an output", code="no-output")
 
 
 def _located_teachers(

@@ -111,7 +111,7 @@ class Trainer(SentenceTransformerTrainer):
 
     def _diverged(self, reason: str) -> UserError:
         problem = f"training diverged before step {self.state.global_step + 1} ({reason})"
-        return UserError(problem, self.remedy, "diverged")
+        return UserError(problem, self.remedy, code="diverged")
 
 
 def are_finite(module: nn.Module) -> bool:
@@ -208,12 +208,12 @@ class ObjectiveState(TrainerCallback):
         if not self.objective.step:
             problem = "ObjectiveState has an objective that is not trained"
             remedy = "give the same objective to the trainer and to ObjectiveState"
-            raise UserError(problem, remedy, "another-objective")
+            raise UserError(problem, remedy, code="another-objective")
         if not are_finite(self.objective):
             problem = (
                 f"training diverged before step {state.global_step}: some weights are not finite"
             )
-            raise UserError(problem, "lower the learning rate", "diverged")
+            raise UserError(problem, "lower the learning rate", code="diverged")
 
     def own_state(self) -> dict[str, Tensor]:
         """The objective's weights, buffers and step number, without the encoder."""
@@ -244,7 +244,7 @@ class ObjectiveState(TrainerCallback):
         if missing:
             problem = f"{path} lacks {missing[0]}, which would start from random weights"
             remedy = "resume with ObjectiveState and the preset that the run began with"
-            raise UserError(problem, remedy, "incomplete-checkpoint")
+            raise UserError(problem, remedy, code="incomplete-checkpoint")
         self.objective.load_state_dict(saved, strict=False)
 
     def on_pre_optimizer_step(
