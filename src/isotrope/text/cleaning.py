@@ -10,56 +10,61 @@ import xxhash
 
 from isotrope.errors import UserError, printable
 
-# in the order in which they are tried
+# In the order in which they are tried.
 REASONS = ("not UTF-8 text", "blank", "too short", "too long", "duplicate")
-# characters of a text that may be a useful sentence: not a letter, nor encoded data
-FEWEST, MOST = 2, 10_000
-_BATCH_ROWS, _BATCH_CHARS = 8192, 1 << 22  # a batch in memory: whichever comes first
+# Characters of a text that may be a useful sentence: not a letter, nor encoded data.
+FEWEST = 2
+MOST = 10_000
+# A batch in memory: whichever comes first.
+_BATCH_ROWS = 8192
+_BATCH_CHARACTERS = 1 << 22
 _SHOWN = 60  # characters of a dropped row in the report
-# a byte that is not UTF-8 is read as one of the latter
+# A byte that is not UTF-8 is read as one of the latter.
 _NOT_TEXT = re.compile("[\\0\ud800-\udfff]")
 
-# a text with its positives and negatives, or a document's title and paragraphs
+# A text with its positives and negatives, or a document's title and paragraphs.
 Row = tuple[str, ...]
 PlacedRow = tuple[str, Row]  # its place, "file:line", and the row
 Hashes = npt.NDArray[np.uint64]
 
 
 def bad_text(row: Row) -> str | None:
-    """Why a text with its positives and negatives is dropped, or None. Duplicates are found
-    elsewhere.
+    """Why a text with its positives and negatives is dropped, or None.
+
+    Duplicates are found elsewhere.
     """
-    shortest, longest = min(map(len, row)), max(map(len, row))
-    if shortest == 0:
+    lengths = [len(text) for text in row]
+    if min(lengths) == 0:
         return "blank"
-    if shortest < FEWEST:
+    if min(lengths) < FEWEST:
         return "too short"
-    return "too long" if longest > MOST else None
+    if max(lengths) > MOST:
+        return "too long"
+    return None
 
 
 def fold(fields: Iterable[str | None]) -> Row:
     """Texts without white space at the ends and with one space between words; null is empty."""
-    return tuple(" ".join(text.split()) if text else "" for text in fields)
+    return tuple(" ".join((text or "").split()) for text in fields)
 
 
 class Seen:
-    """A growing set of n hashes of 64 bits at 8 bytes each, in O(log n) sorted arrays, merged as in
-    a binary counter.
+    """A growing set of n hashes of 64 bits, at 8 bytes each.
 
-    Two different rows are taken for the same with probability n² / 2⁶⁵: 10⁻⁶ for six million rows.
+    It is O(log n) sorted arrays, merged as in a binary counter. Two different rows are taken for
+    the same with probability n² / 2⁶⁵: 10⁻⁶ for six million rows.
     """
 
     def __init__(self) -> None:
         self._runs = list[Hashes]()
 
     def add(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Adds hashes (M,); returns (M,) true where a hash occurs for the first time, here and
-        ever.
-        """
+        """Add hashes (M,) -> (M,), true where a hash occurs for the first time ever."""
         values, first_rows = np.unique(hashes, return_index=True)
         is_new_value = np.ones(len(values), dtype=np.bool_)
         for run in self._runs:
-            places = np.minimum(np.searchsorted(run, values), len(run) - 1)
+            places = np.searchsorted(run, values)
+            places = np.minimum(places, len(run) - 1)
             is_new_value &= run[places] != values
         if is_new_value.any():
             self._append(values[is_new_value])
@@ -79,18 +84,26 @@ class Seen:
 
 @dataclass
 class CleaningReport:
-    """What cleaning read, kept and dropped."""
+    """What cleaning read, kept and dropped.
+
+    Attributes:
+        files: that were read.
+        read: rows: lines, a table's rows, blocks of documents; with a split, sentences.
+        kept: rows.
+        dropped: reason -> rows.
+        examples: reason -> the first: "file:line 'beginning of the text'".
+        texts: rows before they were split into sentences.
+        unit: what a row is, as a plural.
+        notes: files that were not read, how the others were, what was made of them.
+    """
 
     files: tuple[str, ...] = ()
-    read: int = 0  # rows: lines, a table's rows, blocks of documents; with a split, sentences
+    read: int = 0
     kept: int = 0
-    # reason -> rows
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
-    # reason -> the first: "file:line 'beginning of the text'"
     examples: dict[str, str] = field(default_factory=dict)
-    texts: int = 0  # rows before they were split into sentences
-    unit: str = "texts"  # what a row is, as a plural
-    # files that were not read, how the others were, what was made of them
+    texts: int = 0
+    unit: str = "texts"
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -111,8 +124,8 @@ class CleaningReport:
             return
         text = " | ".join(filter(None, row))[:_SHOWN]
         if text:
-            # a byte that is not UTF-8, as the byte
-            place += f" {text!r}".replace("\\udc", "\\x")
+            as_bytes = repr(text).replace("\\udc", "\\x")  # what is not UTF-8
+            place = f"{place} {as_bytes}"
         self.examples[reason] = printable(place)
 
     def check(self) -> None:
@@ -135,17 +148,17 @@ def cleaned(
     bad: Callable[[Row], str | None],
     keep_duplicates: bool = False,
 ) -> Iterator[list[Row]]:
-    """Batches of the rows that are worth keeping, folded, of rows with their places; the report
-    counts all of them.
+    """Batches of the rows that are worth keeping, folded; the report counts all of them.
 
-    Memory is constant but for 8 bytes a row, by which duplicates are found.
+    ``rows`` come with their places. Memory is constant but for 8 bytes a row, by which duplicates
+    are found.
     """
     seen = None if keep_duplicates else Seen()
     for batch in _batches(rows, report, bad):
-        kept = _without_duplicates(batch, seen, report)
-        if kept:
-            report.kept += len(kept)
-            yield kept
+        kept_rows = _without_duplicates(batch, seen, report)
+        if kept_rows:
+            report.kept += len(kept_rows)
+            yield kept_rows
 
 
 def _without_duplicates(
@@ -154,16 +167,19 @@ def _without_duplicates(
     """The rows that occur for the first time; all of them if ``seen`` is None."""
     if seen is None:
         return [row for _, row in batch]
-    # A row is joined by what counts as white space, and so occurs in none of its texts.
-    hashes = (xxhash.xxh3_64_intdigest("\x1f".join(row).encode()) for _, row in batch)
-    is_new = seen.add(np.fromiter(hashes, np.uint64, len(batch)))
-    kept = []
-    for (place, row), new in zip(batch, is_new, strict=True):
-        if new:
-            kept.append(row)
+    hashes = np.array([_row_hash(row) for _, row in batch], np.uint64)
+    new_rows = []
+    for (place, row), is_new in zip(batch, seen.add(hashes), strict=True):
+        if is_new:
+            new_rows.append(row)
         else:
             report.drop("duplicate", place, row)
-    return kept
+    return new_rows
+
+
+def _row_hash(row: Row) -> int:
+    # Texts are joined by what counts as white space, and so occurs in none of them.
+    return xxhash.xxh3_64_intdigest("\x1f".join(row).encode())
 
 
 def _batches(
@@ -179,13 +195,15 @@ def _batches(
         report.read += 1
         report.texts += place != last_place  # the sentences of one text have its place
         last_place = place
-        reason = "not UTF-8 text" if any(map(_NOT_TEXT.search, row)) else bad(row)
+        is_text = not any(map(_NOT_TEXT.search, row))
+        reason = bad(row) if is_text else "not UTF-8 text"
         if reason:
             report.drop(reason, place, row)
             continue
         batch.append((place, row))
         characters += sum(map(len, row))
-        if len(batch) >= _BATCH_ROWS or characters >= _BATCH_CHARS:
+        if len(batch) >= _BATCH_ROWS or characters >= _BATCH_CHARACTERS:
             yield batch
-            batch, characters = [], 0
+            batch = []
+            characters = 0
     yield batch

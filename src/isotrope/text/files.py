@@ -1,5 +1,6 @@
-"""Files of text: which ones a user's paths name, their states, and their lines: hashed,
-decompressed, checked.
+"""Files of text: which ones a user's paths name, their states, and their lines.
+
+Lines are decompressed, hashed and checked on the way.
 """
 
 import lzma
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -34,12 +36,13 @@ except ImportError:  # it comes with the extra "text"
     ZstdError = EOFError  # type: ignore[misc, assignment]
 BROKEN = (EOFError, lzma.LZMAError, zlib.error, ZstdError, pa.ArrowException)
 
-# bytes: a longer line is cut here, so that a file without line ends cannot fill the memory
+# Bytes: a longer line is cut here, so that a file without line ends cannot fill the memory.
 LONGEST_LINE = 1 << 24
-_TOLD = 10_000  # lines between two words on how far the reading is
+_LINES_BETWEEN_REPORTS = 10_000
 _HEAD = 1 << 16  # bytes read at once, and looked at to tell text from a binary file
 _PACKED = 1 << 13  # compressed bytes read at once: they may become thousands of times as many
-# objects with decompress, eof and unused_data, for one stream
+_MOST_BAD_BYTES = 0.2  # share of what is looked at, from which it is not UTF-8
+# Objects with decompress, eof and unused_data, for one stream.
 _STREAMS: dict[str, Callable[[], Any]] = {
     ".gz": lambda: zlib.decompressobj(wbits=31),
     ".xz": lzma.LZMADecompressor,
@@ -87,100 +90,115 @@ class TextFile:
 
     def open(self) -> Any:
         """Its bytes, as they are stored."""
-        return (
-            self.path.open()
-            if isinstance(self.path, RemoteFile)
-            else self.path.open("rb", buffering=0)
-        )
+        if isinstance(self.path, RemoteFile):
+            return self.path.open()
+        return self.path.open("rb", buffering=0)
 
     def blocks(self, file: Any, size: int = 1 << 20) -> Iterator[bytes]:
         """The bytes of the opened file, which are hashed on the way."""
         if self.total is not None:
             self.total.update(self.header.encode())
-        while block := file.read(size):
+        for block in iter(partial(file.read, size), b""):
             if self.total is not None:
                 self.total.update(block)
             yield block
 
 
 def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[TextFile]:
-    """The files of text that the paths name, in their order; a folder gives all that it holds,
-    recursively and sorted.
+    """The files of text that the paths name, in their order.
 
-    A path may be a URL: see `isotrope.store.remote`. Hidden files and files of other kinds in a
-    folder are passed over, and `not_read` counts them. Named directly they are a UserError, as is a
-    folder without text, or one that cannot be read. ``split`` has the texts split into sentences:
-    see `isotrope.text.split.language_of`.
+    A folder gives all that it holds, recursively and sorted. A path may be a URL: see
+    `isotrope.store.remote`. Hidden files and files of other kinds in a folder are passed over, and
+    `not_read` counts them. ``split`` has the texts split into sentences: see
+    `isotrope.text.split.language_of`.
+
+    Raises:
+        UserError: no path, a folder without text, one that cannot be read, or the path of a file
+            that is not text.
     """
-    language, sources, paths = (
-        language_of(split) if split is not None else None,
-        list[TextFile](),
-        list(paths),
-    )
-    # an unset variable of the shell would mean the present folder
-    if not paths or not all(map(str, paths)):
-        raise UserError("no text was named", "give a file or a folder; " + SUPPORTED, "no-texts")
-    for name in paths:
-        read = [replace(how, split=language) for how in _inside(name) if isinstance(how, TextFile)]
-        if not read:
-            raise UserError(
-                f"{without_secrets(str(name))} holds no file of text", SUPPORTED, "no-texts"
-            )
-        sources += read
+    language = None if split is None else language_of(split)
+    names = list(paths)
+    # An unset variable of the shell would mean the present folder.
+    if not names or not all(map(str, names)):
+        raise UserError("no text was named", f"give a file or a folder; {SUPPORTED}", "no-texts")
+    sources = list[TextFile]()
+    for name in names:
+        files = [file for file in _inside(name) if isinstance(file, TextFile)]
+        if not files:
+            problem = f"{without_secrets(str(name))} holds no file of text"
+            raise UserError(problem, SUPPORTED, "no-texts")
+        sources += [replace(file, split=language) for file in files]
     return sources
 
 
 def not_read(paths: Iterable[Path | str]) -> str:
-    """A line on what `find_sources` leaves out of the folders among the paths, by endings; empty if
-    it is nothing.
-    """
-    left = Counter(how for name in paths for how in _inside(name) if isinstance(how, str))
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(left.items()))
+    """A line on what `find_sources` leaves out of folders, by endings; "" if it is nothing."""
+    left_out = Counter[str]()
+    for name in paths:
+        left_out.update(reason for reason in _inside(name) if isinstance(reason, str))
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(left_out.items()))
     return f"files not read: {kinds}" if kinds else ""
 
 
 def _inside(name: Path | str) -> Iterator[TextFile | str]:
-    """The sorted files that a path names: how each is read, or why not. Links to folders are not
-    followed.
-    """
+    """The sorted files that a path names: how each is read, or why not."""
     if is_url(name):
         for file in remote_files(str(name)):
-            yield "hidden" if "/." in f"/{file.inside}" else _source(file, named=not file.inside)
+            is_hidden = "/." in f"/{file.inside}"
+            yield "hidden" if is_hidden else _source(file, named=not file.inside)
         return
     path = Path(name)
     with reading_errors(path):
         if not path.exists():
             raise UserError(f"{path} does not exist", "check the path", "missing-path")
-        if not path.is_dir():
+        if path.is_dir():
+            yield from _inside_folder(path)
+        else:
             yield _source(path, named=True)
-            return
-        os.scandir(path).close()
-        for inner in sorted(path.rglob("*")):
-            hidden, is_folder = "/." in f"/{inner.relative_to(path).as_posix()}", inner.is_dir()
-            if hidden and not is_folder:
+
+
+def _inside_folder(folder: Path) -> Iterator[TextFile | str]:
+    """The files in a folder and below it. Links to folders are not followed."""
+    _check_readable(folder)
+    for path in sorted(folder.rglob("*")):
+        is_hidden = "/." in f"/{path.relative_to(folder).as_posix()}"
+        is_folder = path.is_dir()
+        if is_hidden:
+            if not is_folder:
                 yield "hidden"
-            elif not hidden and is_folder:
-                with reading_errors(inner):
-                    os.scandir(inner).close()  # rglob passes over a folder that cannot be read
-                if inner.is_symlink():
-                    yield "linked folder"
-            elif not hidden:
-                yield _source(inner)
+        elif not is_folder:
+            yield _source(path)
+        else:
+            with reading_errors(path):
+                _check_readable(path)
+            if path.is_symlink():
+                yield "linked folder"
+
+
+def _check_readable(folder: Path) -> None:
+    """Raise OSError for a folder that cannot be read, which rglob passes over."""
+    os.scandir(folder).close()
 
 
 def _source(path: Location, named: bool = False) -> TextFile | str:
-    """How a file is read; its ending if it is not a file of text, which is an error if the user
-    named it.
+    """How a file is read; its ending if it is not a file of text.
+
+    The latter is an error if the user named it.
     """
-    suffixes = ["", *(f".{suffix}" for suffix in path.name.lower().split(".")[1:])]
-    compression = suffixes.pop() if suffixes[-1] in COMPRESSIONS else ""
-    format = OTHER_NAMES.get(suffixes[-1], suffixes[-1])
+    suffixes = [f".{suffix}" for suffix in path.name.lower().split(".")[1:]]
+    compression = ""
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        compression = suffixes.pop()
+    ending = suffixes[-1] if suffixes else ""
+    format = OTHER_NAMES.get(ending, ending)
+
     is_file = isinstance(path, RemoteFile) or path.is_file()
-    if not is_file or format not in FORMATS or (compression and format == ".parquet"):
-        if named:
-            raise UserError(f"{path} is not a file of text", SUPPORTED, "not-text")
-        return printable(Path(path.name).suffix.lower()) or "no ending"
-    return TextFile(path, format, compression, state=_state(path))
+    is_packed_parquet = compression and format == ".parquet"
+    if is_file and format in FORMATS and not is_packed_parquet:
+        return TextFile(path, format, compression, state=_state(path))
+    if named:
+        raise UserError(f"{path} is not a file of text", SUPPORTED, "not-text")
+    return printable(Path(path.name).suffix.lower()) or "no ending"
 
 
 def _state(path: Location) -> tuple[Any, ...]:
@@ -192,12 +210,13 @@ def _state(path: Location) -> tuple[Any, ...]:
 
 @contextmanager
 def reading_errors(path: object) -> Iterator[None]:
-    """Turns what can go wrong in reading a file into a UserError that names it."""
+    """Turn what can go wrong in reading a file into a UserError that names it."""
     try:
         yield
     except (OSError, *BROKEN) as error:
         reason = getattr(error, "strerror", None) or error
-        wrong = "is truncated or broken" if isinstance(error, BROKEN) else "cannot be read"
+        is_broken = isinstance(error, BROKEN)
+        wrong = "is truncated or broken" if is_broken else "cannot be read"
         raise UserError(
             f"{path} {wrong} ({reason})",
             "check the file, or make or fetch it again",
@@ -206,50 +225,63 @@ def reading_errors(path: object) -> Iterator[None]:
 
 
 def lines(source: TextFile) -> Iterator[str]:
-    """The lines of a text file with their ends, decompressed; bytes that are not UTF-8 become lone
-    surrogates.
+    """The lines of a text file with their ends, decompressed.
+
+    Bytes that are not UTF-8 become lone surrogates.
+
+    Raises:
+        UserError: the file is empty, broken, cannot be read, or is not text in UTF-8.
     """
     with reading_errors(source), source.open() as file:
-        new, size = _STREAMS.get(source.compression), source.size
-        stored = source.blocks(file, _PACKED if new else _HEAD)
-        blocks = filter(None, _unpacked(stored, new) if new else stored)
+        blocks = _unpacked_blocks(source, file)
         head = next(blocks, b"")
-        if not head:
-            raise UserError(
-                f"{source} is empty",
-                "remove it or give a file with one sentence a line",
-                "empty-file",
-            )
-        begun = head[:_HEAD].decode("utf-8", "surrogateescape")
-        if "\0" in begun or sum("\udc80" <= letter <= "\udcff" for letter in begun) > 0.2 * len(
-            begun
-        ):
-            raise UserError(
-                f"{source} is not text in UTF-8",
-                "give a text file, or convert it (for example with iconv)",
-                "not-utf-8",
-            )
+        _check_is_text(source, head)
+        size = source.size
         for number, line in enumerate(_split(chain([head], blocks)), start=1):
-            if number % _TOLD == 0:
+            if number % _LINES_BETWEEN_REPORTS == 0:
                 tell("read", file.tell(), size, "bytes")
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
+            encoding = (
+                "utf-8-sig" if number == 1 else "utf-8"
+            )  # it may begin with a byte-order mark
+            yield line.decode(encoding, "surrogateescape")
+
+
+def _unpacked_blocks(source: TextFile, file: Any) -> Iterator[bytes]:
+    """The bytes of an opened file, decompressed, in blocks that are not empty."""
+    new_stream = _STREAMS.get(source.compression)
+    stored = source.blocks(file, _PACKED if new_stream else _HEAD)
+    blocks = _unpacked(stored, new_stream) if new_stream else stored
+    return filter(None, blocks)
+
+
+def _check_is_text(source: TextFile, head: bytes) -> None:
+    """Check the first bytes of a file."""
+    if not head:
+        remedy = "remove it or give a file with one sentence a line"
+        raise UserError(f"{source} is empty", remedy, "empty-file")
+    text = head[:_HEAD].decode("utf-8", "surrogateescape")
+    bad_bytes = sum("\udc80" <= letter <= "\udcff" for letter in text)
+    if "\0" in text or bad_bytes > _MOST_BAD_BYTES * len(text):
+        remedy = "give a text file, or convert it (for example with iconv)"
+        raise UserError(f"{source} is not text in UTF-8", remedy, "not-utf-8")
 
 
 def _split(blocks: Iterable[bytes]) -> Iterator[bytearray]:
     line = bytearray()  # grows in place: a file without line ends would be copied again and again
     for block in blocks:
-        first, *others = block.split(b"\n")
+        first, *following = block.split(b"\n")
         line += first[: LONGEST_LINE - len(line)]
-        for other in others:
+        for next_line in following:
             yield line + b"\n"
-            line = bytearray(other[:LONGEST_LINE])
+            line = bytearray(next_line[:LONGEST_LINE])
     if line:
         yield line
 
 
 def _unpacked(blocks: Iterator[bytes], new: Callable[[], Any]) -> Iterator[bytes]:
-    """The bytes of all streams of a compressed file. The libraries' own readers accept damaged .xz
-    and .zst files.
+    """The bytes of all streams of a compressed file.
+
+    The libraries' own readers accept damaged .xz and .zst files.
     """
     stream = new()
     for block in blocks:
@@ -257,7 +289,8 @@ def _unpacked(blocks: Iterator[bytes], new: Callable[[], Any]) -> Iterator[bytes
             if stream.eof:
                 stream = new()
             yield stream.decompress(block)
-            # zeros may fill up a stream
-            block = stream.unused_data.lstrip(b"\0") if stream.eof else b""
+            block = b""
+            if stream.eof:
+                block = stream.unused_data.lstrip(b"\0")  # zeros may fill up a stream
     if not stream.eof:
         raise EOFError("it ends within a compressed stream")

@@ -15,40 +15,51 @@ _REMEDY = (
     "give a Path or URL, a list of strings, an array, a Series, a DataFrame, a Dataset, "
     "or a column of one of these"
 )
-_AT_ONCE = 1000  # rows of an IterableDataset
+_ROWS_AT_ONCE = 1000  # of an IterableDataset
 # What Arrow raises for a column of mixed types, or of numbers that it cannot hold.
 _UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table, and what its reader should know."""
+    """A table, and what its reader should know.
+
+    Attributes:
+        rows: the table.
+        name: what it was: "a list of 5 texts".
+        left_out: columns that no table can hold -> why.
+    """
 
     rows: pa.Table
-    name: str  # what it was: "a list of 5 texts"
-    left_out: Mapping[str, str]  # columns that no table can hold -> why
+    name: str
+    left_out: Mapping[str, str]
 
 
 def table_of(source: Any) -> TextTable:
     """An object in memory as a table, whose column is ``text`` if the object has no columns.
 
-    None, NaN and ``pd.NA`` are null. UserError if the object holds no texts.
+    None, NaN and ``pd.NA`` are null.
+
+    Raises:
+        UserError: the object holds no texts, or several splits.
     """
     kind = type(source).__name__
     if isinstance(source, DatasetDict | IterableDatasetDict):
         source = _only_split(source)
 
-    if isinstance(source, Dataset):
-        return _named(source.with_format("arrow")[:], kind)
-    if isinstance(source, IterableDataset):
-        batches = [pa.table(batch) for batch in source.iter(_AT_ONCE)]
-        return _named(pa.concat_tables(batches, promote_options="permissive"), kind)
     if isinstance(source, pa.Table):
-        return _named(source, kind)
-    if hasattr(source, "iloc") and hasattr(source, "columns"):
-        return _columns_of(
-            kind, [(str(name), source.iloc[:, at]) for at, name in enumerate(source.columns)]
-        )
+        return _table_of_rows(source, kind)
+    if isinstance(source, Dataset):
+        return _table_of_rows(source.with_format("arrow")[:], kind)
+    if isinstance(source, IterableDataset):
+        batches = [pa.table(batch) for batch in source.iter(_ROWS_AT_ONCE)]
+        rows = pa.concat_tables(batches, promote_options="permissive")
+        return _table_of_rows(rows, kind)
+    if hasattr(source, "iloc") and hasattr(source, "columns"):  # a DataFrame
+        columns = []
+        for number, name in enumerate(source.columns):
+            columns.append((str(name), source.iloc[:, number]))
+        return _table_of_columns(columns, kind)
     return _table_of_items(items_of(source), kind)
 
 
@@ -56,15 +67,18 @@ def items_of(source: Any) -> list[Any]:
     """What an array, a Series, a column or another iterable holds; UserError if it is none."""
     if isinstance(source, pa.Array | pa.ChunkedArray):
         return list(source.to_pylist())
-    if isinstance(source, np.ndarray) and source.ndim != 1:
-        shape = " × ".join(map(str, source.shape)) or "no"
-        raise _no_texts(f"an array of {shape} entries has not one text a row")
-    is_unordered = isinstance(source, AbstractSet) and not isinstance(source, Mapping)
-    is_iterable = isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping)
-    if is_unordered or not is_iterable:
-        why = "has no order" if is_unordered else "holds no texts"
-        raise _no_texts(f"a {type(source).__name__} {why}")
-    return source.tolist() if isinstance(source, np.ndarray) else list(source)
+    if isinstance(source, np.ndarray):
+        if source.ndim != 1:
+            shape = " × ".join(map(str, source.shape)) or "no"
+            raise _no_texts(f"an array of {shape} entries has not one text a row")
+        return list(source.tolist())
+
+    kind = type(source).__name__
+    if isinstance(source, AbstractSet):
+        raise _no_texts(f"a {kind} has no order")
+    if isinstance(source, str | bytes | Mapping) or not isinstance(source, Iterable):
+        raise _no_texts(f"a {kind} holds no texts")
+    return list(source)
 
 
 def _only_split(source: Mapping[str, Any]) -> Any:
@@ -84,18 +98,25 @@ def _table_of_items(items: Sequence[Any], kind: str) -> TextTable:
     if not items:
         raise _no_texts(f"an empty {kind} has no texts")
     if all(isinstance(item, Mapping) for item in items):
-        names = dict.fromkeys(str(name) for item in items for name in item)
-        return _columns_of(kind, [(name, [item.get(name) for item in items]) for name in names])
-
+        return _table_of_columns(_columns_of_records(items), kind)
     texts = [_text_or_null(item, place, kind) for place, item in enumerate(items)]
     rows = pa.table({"text": _string_array(texts)})
     return TextTable(rows, f"{_article(kind)} {kind} of {len(texts):,} texts", {})
 
 
-def _columns_of(kind: str, columns: Sequence[tuple[str, Any]]) -> TextTable:
+def _columns_of_records(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """Records as named columns; what a record lacks is None."""
+    names = dict[str, None]()  # a set with an order
+    for record in records:
+        names |= dict.fromkeys(map(str, record))
+    return [(name, [record.get(name) for record in records]) for name in names]
+
+
+def _table_of_columns(columns: Sequence[tuple[str, Any]], kind: str) -> TextTable:
     """Named columns as a table, without those that it cannot hold."""
     names = [name for name, _ in columns]
-    arrays, left_out = dict[str, pa.Array](), dict[str, str]()
+    arrays = dict[str, pa.Array]()
+    left_out = dict[str, str]()
     for name, values in columns:
         if names.count(name) > 1:
             left_out[name] = "there are several of this name"
@@ -127,11 +148,13 @@ def _is_missing(item: Any) -> bool:
 
 def _string_array(texts: Sequence[str | None]) -> pa.Array:
     """Strings that may hold lone surrogates, which Arrow takes as bytes only."""
-    encoded = [None if text is None else text.encode("utf-8", "surrogatepass") for text in texts]
+    encoded: list[bytes | None] = []
+    for text in texts:
+        encoded.append(None if text is None else text.encode("utf-8", "surrogatepass"))
     return pa.array(encoded, pa.large_binary()).view(pa.large_string())
 
 
-def _named(rows: pa.Table, kind: str) -> TextTable:
+def _table_of_rows(rows: pa.Table, kind: str) -> TextTable:
     return TextTable(rows, f"{_article(kind)} {kind} of {len(rows):,} rows", {})
 
 

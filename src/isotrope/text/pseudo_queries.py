@@ -16,13 +16,18 @@ import numpy.typing as npt
 from isotrope.text.corpus import Document
 from isotrope.text.split import words_of
 
-TITLE, HEADING, SPAN, SENTENCE, QUESTION = "title", "heading", "span", "sentence", "question"
+TITLE = "title"
+HEADING = "heading"
+SPAN = "span"
+SENTENCE = "sentence"
+QUESTION = "question"
 KINDS = (TITLE, HEADING, SPAN, SENTENCE, QUESTION)
 MIXTURE = (TITLE, HEADING, SPAN, QUESTION)
 _SPANS = 2  # of a document
-_SHORTEST_SPAN, _LONGEST_SPAN = 8, 19  # words
-_LONGEST = 40  # words of a sentence or of a question
-_HEADING = 8  # words of one at most
+_SHORTEST_SPAN = 8  # words
+_LONGEST_SPAN = 19
+_LONGEST_SENTENCE = 40  # words; questions too
+_LONGEST_HEADING = 8
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*(?=\S)")
 
 
@@ -99,7 +104,7 @@ def _queries_of(document: Document, seed: int) -> Iterator[tuple[str, str]]:
 def _headings(document: Document) -> Iterator[str]:
     """Short paragraphs before longer ones."""
     for paragraph, next_paragraph in pairwise(document.paragraphs):
-        is_short = len(paragraph.split()) <= _HEADING < len(next_paragraph.split())
+        is_short = len(paragraph.split()) <= _LONGEST_HEADING < len(next_paragraph.split())
         if is_short and not paragraph.endswith((".", "!", ";", ",")):
             yield paragraph.rstrip(":")
 
@@ -115,10 +120,10 @@ def _random_span(words: Sequence[str], generator: np.random.Generator) -> Sequen
 
 
 def _sentences(document: Document) -> list[str]:
-    """The sentences of all paragraphs, cut to `_LONGEST` words."""
+    """The sentences of all paragraphs, cut to `_LONGEST_SENTENCE` words."""
     sentences = []
     for paragraph in document.paragraphs:
         for sentence in _SENTENCE_END.split(paragraph):
             words, between = words_of(sentence)
-            sentences.append(between.join(words[:_LONGEST]))
+            sentences.append(between.join(words[:_LONGEST_SENTENCE]))
     return sentences

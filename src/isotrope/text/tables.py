@@ -11,28 +11,33 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from isotrope.console.progress import tell
 from isotrope.errors import UserError
 from isotrope.text.files import LONGEST_LINE, TextFile, lines, reading_errors
 
-# a header of one column that holds one of them is a table with another separator
+# A header of one column that holds one of them is a table with another separator.
 SEPARATORS = ",;\t|"
-# a quoted field of so many lines may be rows that a stray quotation mark has swallowed
+# A quoted field of so many lines may be rows that a stray quotation mark has swallowed.
 MANY_LINES = 20
 _BATCH_ROWS = 1024  # of a Parquet file
-# Python's own limit is 131,072: too long is for the cleaning to say
+# Python's own limit is 131,072: too long is for the cleaning to say.
 csv.field_size_limit(LONGEST_LINE)
 
-# the columns of a table: their names, each with "string" or another type's name
+# The columns of a table: their names, each with "string" or another type's name.
 Kinds = Sequence[tuple[str, str]]
 Choose = Callable[[Kinds], tuple[str, ...]]
-# line number from 1 (Parquet: row number), the fields, strings; None = null
+# Line number from 1 (Parquet: row number), and the fields; None = null.
 NumberedRow = tuple[int, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns of a table are read: `text` (None = found out), a positive for it, and hard
-    negatives.
+    """Which columns of a table are read.
+
+    Attributes:
+        text: None: found out from the table.
+        positive: of the text.
+        negatives: hard ones.
     """
 
     text: str | None = None
@@ -61,30 +66,28 @@ class Columns:
         return ("text", "positive", *negatives)
 
     def choose(self, path: object, columns: Kinds, kept: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Their names in one file, whose columns are these. ``kept`` names further columns, of any
-        type, which follow.
+        """Their names in one file, whose columns are these.
 
-        Without a named text column: the only column of strings besides those named, else "text",
-        else "sentence".
+        ``kept`` names further columns, of any type, which follow. Without a named text column: the
+        only column of strings besides those named, else "text", else "sentence".
         """
         text = self.text or self._only_text_column(columns)
         return pick_columns(path, columns, (text, *self.chosen, *kept), strings=len(self.names))
 
     def _only_text_column(self, columns: Kinds) -> str | None:
-        of_strings = dict.fromkeys(
-            name for name, kind in columns if kind == "string" and name not in self.chosen
-        )
-        if len(of_strings) == 1:
-            return next(iter(of_strings))
-        return next((name for name in ("text", "sentence") if name in of_strings), None)
+        names = [name for name, kind in columns if kind == "string" and name not in self.chosen]
+        if len(set(names)) == 1:
+            return names[0]
+        for usual in ("text", "sentence"):
+            if usual in names:
+                return usual
+        return None
 
 
 def pick_columns(
     path: object, columns: Kinds, chosen: Sequence[str | None], strings: int
 ) -> tuple[str, ...]:
-    """The chosen columns, each of them once in the file, and the first ``strings`` of them with
-    strings.
-    """
+    """Check that each chosen column is once in the file; the first ``strings`` hold strings."""
     names = [name for name, _ in columns]
     kinds = dict(columns)
     picked = list[str]()
@@ -126,13 +129,13 @@ def _read_jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[Numb
 
 
 def _json_object(source: TextFile, number: int, line: str) -> dict[str, Any]:
-    record, reason = None, ""
+    problem = f"{source}:{number} is not a JSON object"
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        reason = f" ({error})"
+        raise _not_jsonl(f"{problem} ({error})") from error
     if not isinstance(record, dict):
-        raise _not_jsonl(f"{source}:{number} is not a JSON object{reason}")
+        raise _not_jsonl(problem)
     return record
 
 
@@ -166,10 +169,11 @@ def _read_delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[
         places = [header.index(name) for name in choose([(name, "string") for name in header])]
         begin = end + 1
         for end, fields in table:
+            line_count = end - begin + 1
             if fields and len(fields) != len(header):
                 raise csv.Error(f"{len(fields)} columns, its header has {len(header)}")
-            if _has_swallowed_rows(end - begin, fields, separator):
-                raise csv.Error(f"a quoted field of {end - begin + 1} lines, which look like rows")
+            if _has_swallowed_rows(line_count, fields, separator):
+                raise csv.Error(f"a quoted field of {line_count} lines, which look like rows")
             yield begin, tuple(fields[place] for place in places) if fields else ()
             begin = end + 1
     except csv.Error as error:
@@ -181,44 +185,66 @@ def _read_delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[
         ) from error
 
 
-def _comma_separated(found: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+def _comma_separated(table_lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     """The number of each row's last line, and its fields; a blank line has none."""
-    table = csv.reader(found, strict=True)
+    table = csv.reader(table_lines, strict=True)
     for fields in table:
         yield table.line_num, fields
 
 
-def tab_separated(found: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+def tab_separated(table_lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     """The number of each row's last line, and its fields; a blank line has none.
 
     A tab and a line end separate, and quotation marks are text (IANA text/tab-separated-values).
     But pandas and the csv module put a field with a tab, a line end or a quotation mark in quotes.
     A row is read their way if they would write it exactly so.
     """
-    rest, number = iter(found), 0
-    waiting = deque[str]()  # lines that were looked at and belong to later rows
+    remaining = _Lines(table_lines)
+    number = 0
     width = 0  # fields of the header
-
-    def next_line() -> str | None:
-        return waiting.popleft() if waiting else next(rest, None)
-
-    while (line := next_line()) is not None:
+    for line in remaining:
         block = [line]
         if line.startswith('"') or '\t"' in line:
-            while "".join(block).count('"') % 2 and len(block) < MANY_LINES:
-                further = next_line()
-                if further is None:
-                    break
-                block.append(further)
+            block += remaining.until_quotes_close(line)
         fields = _quoted_fields(block, width)
         if fields is None:
-            waiting.extendleft(reversed(block[1:]))
-            block = block[:1]
+            remaining.put_back(block[1:])
+            block = [line]
             plain = line.rstrip("\r\n")
             fields = plain.split("\t") if plain else []
         number += len(block)
         width = width or len(fields)
         yield number, fields
+
+
+class _Lines:
+    """Lines of which some may be looked at and put back."""
+
+    def __init__(self, table_lines: Iterable[str]) -> None:
+        self._unread = iter(table_lines)
+        self._put_back = deque[str]()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        return self._put_back.popleft() if self._put_back else next(self._unread)
+
+    def until_quotes_close(self, line: str) -> list[str]:
+        """The next lines up to the one in which the quotation marks are even, or `MANY_LINES`."""
+        taken = list[str]()
+        quotes = line.count('"')
+        while quotes % 2 and len(taken) + 1 < MANY_LINES:
+            further = next(self, None)
+            if further is None:
+                break
+            taken.append(further)
+            quotes += further.count('"')
+        return taken
+
+    def put_back(self, table_lines: Sequence[str]) -> None:
+        """Give these lines again next."""
+        self._put_back.extendleft(reversed(table_lines))
 
 
 SEPARATED = {".csv": _comma_separated, ".tsv": tab_separated}
@@ -239,9 +265,10 @@ def _quoted_fields(block: Sequence[str], width: int) -> list[str] | None:
         rows = list(csv.reader(io.StringIO(content, newline=""), delimiter="\t", strict=True))
     except csv.Error:
         return None
-    written = io.StringIO(newline="")
-    csv.writer(written, delimiter="\t", lineterminator="\n").writerows(rows)
-    return rows[0] if len(rows) == 1 and written.getvalue() == f"{content}\n" else None
+    rewritten = io.StringIO(newline="")
+    csv.writer(rewritten, delimiter="\t", lineterminator="\n").writerows(rows)
+    is_same = rewritten.getvalue() == f"{content}\n"
+    return rows[0] if len(rows) == 1 and is_same else None
 
 
 def _refuse_other_separator(header: Sequence[str], separator: str) -> None:
@@ -254,16 +281,18 @@ def _refuse_other_separator(header: Sequence[str], separator: str) -> None:
         raise csv.Error(f"{column}, and {separator!r} separates columns")
 
 
-def _has_swallowed_rows(further_lines: int, fields: Sequence[str], separator: str) -> bool:
+def _has_swallowed_rows(line_count: int, fields: Sequence[str], separator: str) -> bool:
     """Whether a stray quotation mark has made one field of all rows up to the next one.
 
     Then a field has many lines, most of which have as many separators as a row.
     """
-    if further_lines < MANY_LINES:
+    if line_count <= MANY_LINES:
         return False
+    separators_of_row = len(fields) - 1
     for field in fields:
-        counts = [line.count(separator) for line in field.splitlines()[1:-1] if line.strip()]
-        like_rows = counts.count(len(fields) - 1)
+        inner_lines = [line for line in field.splitlines()[1:-1] if line.strip()]
+        counts = [line.count(separator) for line in inner_lines]
+        like_rows = counts.count(separators_of_row)
         if len(counts) >= MANY_LINES - 2 and like_rows >= 0.75 * len(counts):
             return True
     return False
@@ -275,9 +304,12 @@ def _read_parquet(source: TextFile, choose: Choose, strings: int) -> Iterator[Nu
             deque(source.blocks(raw), maxlen=0)
             raw.seek(0)
         file = pq.ParquetFile(io.BufferedReader(raw))
-        chosen = choose([(column.name, kind_of(column.type)) for column in file.schema_arrow])
+        kinds = [(column.name, kind_of(column.type)) for column in file.schema_arrow]
+        chosen = choose(kinds)
         number = 0
-        for batch in file.iter_batches(_BATCH_ROWS, columns=list(dict.fromkeys(chosen))):
+        unique = list(dict.fromkeys(chosen))
+        for batch in file.iter_batches(_BATCH_ROWS, columns=unique):
+            tell("read", number, file.metadata.num_rows, "rows")
             columns = [_values(batch.column(name)) for name in chosen]
             for row in zip(*columns, strict=True):
                 number += 1
@@ -314,6 +346,9 @@ def is_string(column_type: pa.DataType) -> bool:
 def _values(column: pa.Array) -> list[Any]:
     if not is_string(column.type):
         return list(column.to_pylist())
-    # as bytes: Arrow does not check that a string is UTF-8, and to_pylist fails on one that is not
-    encoded = column.cast(pa.large_binary()).to_pylist()
-    return [None if text is None else text.decode("utf-8", "surrogateescape") for text in encoded]
+    # As bytes: Arrow does not check that a string is UTF-8, and to_pylist fails on one that is not.
+    values = []
+    for encoded in column.cast(pa.large_binary()).to_pylist():
+        text = None if encoded is None else encoded.decode("utf-8", "surrogateescape")
+        values.append(text)
+    return values
