@@ -28,7 +28,7 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.checksum import GivenModel, located
-from isotrope.encoder.locate import check_hub, locate, public_name
+from isotrope.encoder.locate import find_model, public_name
 from isotrope.encoder.prompts import used_prompt, with_query_route
 from isotrope.encoder.vocabulary import tokenizer_kind
 from isotrope.errors import UserError, check_known
@@ -288,7 +288,7 @@ def _plan_student(student: GivenModel, teacher: str, queries_only: bool) -> Stud
     name = located(student) if isinstance(student, SentenceTransformer) else str(student)
     planned = plan_student(name, teacher, queries_only)
     for model in (teacher, planned.backbone):
-        check_hub(locate(model))
+        find_model(model)
     return planned
 
 

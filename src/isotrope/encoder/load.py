@@ -23,7 +23,7 @@ from isotrope.encoder.fast.half import AUTO, DTYPES, choose_dtype, multiply_in, 
 from isotrope.encoder.fast.packed import pack, supports
 from isotrope.encoder.faults import loading, missing_tensors, quiet, refuse_damaged
 from isotrope.encoder.length import set_length
-from isotrope.encoder.locate import FirstModule, check_hub, first_module, is_trusted, locate
+from isotrope.encoder.locate import FirstModule, find_model, first_module, is_trusted
 from isotrope.encoder.pooling import check_pooling, freeze, join_layers, own_head, pooling_modules
 from isotrope.encoder.prompts import Prompts, refuse_routes
 from isotrope.errors import UserError, check_known
@@ -92,9 +92,8 @@ def load(
             of its own; an option does not fit.
     """
     name = str(model)
-    where = locate(name)
     tell(f"loading {name}")
-    check_hub(where)
+    where = find_model(name)
     check_pooling(pooling)
     check_known("dtype =", dtype, DTYPES)
     prompts = Prompts(prompt, prompt_name)
@@ -130,6 +129,7 @@ def load(
     _set_normalize(encoder, normalize)
     set_length(encoder, max_length, config, name)
     _make_fast(encoder, config, frozen, packed, dtype)
+    tell(f"loaded {name}")
     return encoder
 
 

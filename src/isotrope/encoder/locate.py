@@ -82,6 +82,17 @@ def locate(model: str) -> str:
     return model
 
 
+def find_model(model: str) -> str:
+    """`locate`, and a check that the hub has a model which is not on this machine.
+
+    Raises:
+        UserError: there is no such model.
+    """
+    where = locate(model)
+    check_hub(where)
+    return where
+
+
 def _looks_like_path(model: str) -> bool:
     """Whether a name cannot be one of the hub."""
     has_other_separator = os.sep != "/" and os.sep in model
@@ -102,8 +113,7 @@ def public_name(model: str | Path) -> str:
 
 def is_bare(model: str | Path) -> bool:
     """Whether a model is an encoder without a pooling of its own, such as a raw language model."""
-    where = locate(str(model))
-    check_hub(where)
+    where = find_model(str(model))
     return not is_sentence_transformer_model(where)
 
 

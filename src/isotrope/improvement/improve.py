@@ -182,11 +182,11 @@ def improve(
     console = console or plain_console()
     if minutes is not None:
         check_minutes(minutes)
-    models = Models.locate(model, pooling, other_models, teachers, query_model)
-    judging_labels = None if labels is None else read_labels(labels, columns)
-    general = general_pairs(data)
     given_plan = None if plan is None else read_plan(plan)
     with watch("reading", console):
+        models = Models.locate(model, pooling, other_models, teachers, query_model)
+        judging_labels = None if labels is None else read_labels(labels, columns)
+        general = general_pairs(data)
         source = read_text(documents, text_column=text_column, title_column=title_column)
         texts = source.documents()
 
@@ -225,8 +225,11 @@ class _Improving:
 
     def run(self) -> Record:
         """Plan, race, choose, judge, report."""
-        self.models.check()
-        self._warn_of_unknown_words()
+        with watch("loading the models", self.console):
+            self.models.check()
+            warning = self._warning_of_unknown_words()
+        if warning:
+            self.console.print(warning)
         notes = Notes.read(self.job.folder)
         clock = Clock(self._seconds(), notes.spent)
         try:
@@ -244,12 +247,11 @@ class _Improving:
         minutes = self.job.identity["minutes"]
         return 60 * minutes if minutes else float("inf")
 
-    def _warn_of_unknown_words(self) -> None:
+    def _warning_of_unknown_words(self) -> str:
         documents = self.material.documents
         rows = np.array(evenly(len(documents), UNKNOWN_IN))
         encoder = load(self.models.given, self.models.pooling)
-        if warning := unknown_warning(encoder, documents.texts(rows)):
-            self.console.print(warning)
+        return unknown_warning(encoder, documents.texts(rows))
 
     def _plan(self, notes: Notes, clock: Clock) -> Plan:
         """The plan that was given or begun, or a new one."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from isotrope.encoder import load
 from isotrope.encoder.checksum import GivenModel, files_checksum, located
-from isotrope.encoder.locate import Base, check_hub, locate
+from isotrope.encoder.locate import Base, find_model
 from isotrope.encoder.pooling import check_pooling
 from isotrope.errors import UserError
 from isotrope.improvement.candidates import unique_names
@@ -41,9 +41,9 @@ class Models:
         others = unique_names(other_models, taken)
         teaching = unique_names(teachers, taken)
         for where in (given, *others.values(), *teaching.values()):
-            check_hub(locate(where))
+            find_model(where)
         if query_model:
-            check_hub(locate(query_model))
+            find_model(query_model)
             check_writer(query_model)
         return cls(given, pooling, others, teaching, query_model)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from isotrope.console.progress import watch
+from isotrope.console.progress import tell, watch
 from isotrope.encoder import load
 from isotrope.encoder.fast.half import AUTO
 from isotrope.encoder.locate import is_bare
@@ -222,9 +222,11 @@ def measure_workload(
 
     reading: dict[str, float] = {}
     training = inf
-    for name, where in models.starts.items():
+    for number, (name, where) in enumerate(models.starts.items()):
         model = load(where, models.pooling if not name else None)
+        tell("measured the speed of", number, len(models.starts), "models")
         reading[name] = reading_speed(model, documents)
+        tell("measured the speed of", number, len(models.starts), "models")
         training = min(training, training_speed(model, documents, reading[name]))
 
     words_choosing, words_judging = material.words_a_case()

@@ -1,5 +1,6 @@
-"""Corpora: files of any size and kind → cleaned texts or documents, memory-mapped, written once and
-found again.
+"""Corpora: files of any size and kind → cleaned texts or documents, memory-mapped.
+
+They are written once and found again.
 """
 
 import json
@@ -20,14 +21,15 @@ from isotrope.store.files import new_file, write_json
 from isotrope.text.cleaning import CleaningReport, Row, bad_text, cleaned
 from isotrope.text.files import TextFile
 from isotrope.text.permutation import Permutation, RowIds, derive
-from isotrope.text.readers import document_rows, rows
+from isotrope.text.readers import document_rows, in_turn, rows
 from isotrope.text.tables import Columns
 
 # Versions of the cleaning, of documents, and of the files below; a change never meets old files.
 _TEXTS_VERSION = 3
 _DOCUMENTS_VERSION = 1
 _FILES_VERSION = 2
-_ARROW, _REPORT = "rows.arrow", "report.json"
+_ARROW = "rows.arrow"
+_REPORT = "report.json"
 _DOCUMENT = pa.schema([("title", pa.string()), ("paragraphs", pa.list_(pa.string()))])
 _DOCUMENTS_AT_ONCE = 1024  # in memory
 _TICK = 0.02  # seconds between two times of files
@@ -44,16 +46,21 @@ class RowSelection:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A cleaned corpus."""
+    """A cleaned corpus.
 
-    # memory-mapped, with the columns below and `label`, the row id (int64), which the loss is given
+    Attributes:
+        dataset: memory-mapped, with the columns below and `label`, the row id (int64), which the
+            loss is given.
+        columns: ("text",), ("text", "positive") or ("text", "positive", "negative_0", …).
+        key: checksum of the files' bytes, the columns and the cleaning: equal keys mean equal rows.
+        report: how the files were read, and what was dropped.
+        rounds: rows of each round of pairs drawn from documents: at most one pair of a document.
+    """
+
     dataset: Dataset
-    # ("text",), ("text", "positive") or ("text", "positive", "negative_0", …)
     columns: tuple[str, ...]
-    # checksum of the files' bytes, the columns and the cleaning: equal keys mean equal rows
     key: str
     report: CleaningReport
-    # rows of each round of pairs drawn from documents: at most one pair of a document
     rounds: tuple[int, ...] = ()
 
     def __len__(self) -> int:
@@ -87,13 +94,18 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Titles and paragraphs of N documents."""
+    """Titles and paragraphs of N documents.
 
-    # memory-mapped, with the columns `title` (may be "") and `paragraphs` (list of texts)
+    Attributes:
+        dataset: memory-mapped, with the columns `title` (may be "") and `paragraphs` (list of
+            texts).
+        key: checksum of the files' bytes and of the columns read: equal keys mean equal documents.
+        report: how the files were read, and what was dropped.
+    """
+
     dataset: Dataset
-    # checksum of the files' bytes and of the columns read: equal keys mean equal documents
     key: str
-    report: CleaningReport  # how the files were read, and what was dropped
+    report: CleaningReport
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -116,7 +128,8 @@ class Documents:
                 f"choose 0 to {len(self) - 2:,}",
                 "too-many-held-out",
             )
-        order = Permutation(len(self), derive(seed, _HELD_OUT))[np.arange(len(self))]
+        permutation = Permutation(len(self), derive(seed, _HELD_OUT))
+        order = permutation[np.arange(len(self))]
         return np.sort(order[held_out:]), np.sort(order[:held_out])
 
 
@@ -130,8 +143,8 @@ def build_texts(
 ) -> Texts:
     """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there.
 
-    With a ``selection``, only the texts of these rows are written, and the others are null. The files
-    are then read once more, to count the rows.
+    With a ``selection``, only the texts of these rows are written, and the others are null. The
+    files are then read once more, to count the rows.
     """
     if columns.positive is not None and any(source.split for source in sources):
         raise UserError(
@@ -150,26 +163,25 @@ def build_texts(
         if selection is not None:
             count = sum(map(len, clean_rows(sources, CleaningReport())))
             selected = selection.rows(count)
-        for texts in clean_rows(files, report):
-            labels = np.arange(report.kept - len(texts), report.kept)
-            is_null = np.zeros(len(texts), bool)
+        for batch in clean_rows(files, report):
+            labels = np.arange(report.kept - len(batch), report.kept)
+            is_null = np.zeros(len(batch), bool)
             if selected is not None:
                 is_null = ~np.isin(labels, selected, assume_unique=True)
-            arrays = [
-                pa.array(column, pa.string(), mask=is_null) for column in zip(*texts, strict=True)
-            ]
+            columns_of_batch = zip(*batch, strict=True)
+            arrays = [pa.array(column, pa.string(), mask=is_null) for column in columns_of_batch]
             yield [*arrays, pa.array(labels)]
 
     settings = json.dumps([_TEXTS_VERSION, asdict(columns), keep_duplicates])
-    part = selection.key if selection else ""
-    written = _written(sources, settings, cache, schema, batches, part)
-    return Texts(written.dataset, columns.names, written.key, written.report)
+    selection_key = selection.key if selection else ""
+    stored = _stored(sources, settings, cache, schema, batches, selection_key)
+    return Texts(stored.dataset, columns.names, stored.key, stored.report)
 
 
 def _placed_rows(
     files: Sequence[TextFile], columns: Columns
 ) -> Iterator[tuple[str, tuple[str | None, ...]]]:
-    for file in files:
+    for file in in_turn(files):
         for line, fields in rows(file, columns):
             yield f"{file}:{line}", fields
 
@@ -180,17 +192,18 @@ def build_documents(
     text_column: str | None,
     cache: Path,
 ) -> Documents:
-    """As `build_texts`, for the documents of files: see `document_rows`. Empty ones and exact
-    duplicates are dropped.
+    """As `build_texts`, for the documents of files: see `document_rows`.
+
+    Empty ones and exact duplicates are dropped.
     """
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
         report.unit = "documents"
         ways = dict[str, None]()
         with_title = 0
-        found = document_rows(files, title_column, text_column, ways)
-        for documents in cleaned(found, report, _blank):
-            titles = [title for title, *_ in documents]
+        placed = document_rows(files, title_column, text_column, ways)
+        for documents in cleaned(placed, report, _blank):
+            titles = [document[0] for document in documents]
             paragraphs = [document[1:] for document in documents]
             yield [pa.array(titles, pa.string()), pa.array(paragraphs, pa.list_(pa.string()))]
             with_title += sum(map(bool, titles))
@@ -198,15 +211,15 @@ def build_documents(
         report.notes = (f"{'; '.join(ways)}; {with_title:,} {have} a title",)
 
     settings = json.dumps(["documents", _DOCUMENTS_VERSION, title_column, text_column])
-    written = _written(sources, settings, cache, _DOCUMENT, batches)
-    return Documents(written.dataset, written.key, written.report)
+    stored = _stored(sources, settings, cache, _DOCUMENT, batches)
+    return Documents(stored.dataset, stored.key, stored.report)
 
 
 def _blank(row: Row) -> str | None:
     return None if any(row) else "blank"
 
 
-class _Written(NamedTuple):
+class _Stored(NamedTuple):
     """A corpus in the cache."""
 
     dataset: Dataset  # mapped
@@ -214,14 +227,14 @@ class _Written(NamedTuple):
     report: CleaningReport
 
 
-def _written(
+def _stored(
     sources: Sequence[TextFile],
     settings: str,
     cache: Path,
     schema: pa.Schema,
     batches: Callable[[Sequence[TextFile], CleaningReport], Iterable[list[pa.Array]]],
-    part: str = "",
-) -> _Written:
+    selection_key: str = "",
+) -> _Stored:
     """The rows that ``batches`` finds in the files, and the report that it fills meanwhile.
 
     The key is the checksum of the settings and of the files' headers and bytes, in order, from the
@@ -248,7 +261,7 @@ def _written(
             )
         write_json(draft / _REPORT, [total.hexdigest(), asdict(report)])
 
-    identity = json.dumps([_FILES_VERSION, settings, states, part])
+    identity = json.dumps([_FILES_VERSION, settings, states, selection_key])
     folder = cached(cache / xxhash.xxh3_128_hexdigest(identity.encode()), make)
     key, report = json.loads((folder / _REPORT).read_bytes())
-    return _Written(Dataset.from_file(str(folder / _ARROW)), key, CleaningReport(**report))
+    return _Stored(Dataset.from_file(str(folder / _ARROW)), key, CleaningReport(**report))

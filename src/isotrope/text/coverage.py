@@ -1,10 +1,12 @@
-"""How much of its text a model will read: texts that are cut, and tokens that its tokenizer does
-not know.
+"""How much of its text a model will read.
+
+Texts may be cut, and the tokenizer may not know their words.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,13 @@ from isotrope.text.permutation import RowIds, evenly
 from isotrope.text.sample import Sample
 from isotrope.text.tokens import TextReader
 
-# texts: their share is the corpus's to 2.2 points in a hundred, in 95 of 100 cases
+# Texts: their share is the corpus's to 2.2 points in a hundred, in 95 of 100 cases.
 LOOKED_AT = 2_000
 _TEXTS_AT_ONCE = 200  # they may be long
 MUCH = 0.25  # of the text; so much left unread is worth a warning
 STRANGE = 500  # texts that are enough to see whether the tokenizer knows their language
 MANY_UNKNOWN = 0.02  # of the tokens
-# of the tokens, which stand for single letters: German has few, Russian without words nearly all
+# Of the tokens, which stand for single letters: German has few, Russian without words nearly all.
 MANY_LETTERS = 0.5
 _SHOWN = 12  # characters of an unknown token
 _READ = 256  # tokens of a text that are enough to see its language
@@ -36,8 +38,7 @@ def coverage(
     longest: int,
     split: bool,
 ) -> list[str]:
-    """A line on how much of its text a model will read, and a warning with remedies if much is cut
-    off.
+    """A line on how much of its text a model will read, and a warning if much is cut off.
 
     It looks at the first `LOOKED_AT` rows of a sample, and says nothing of a tokenizer in Python.
     The model will read ``limit`` tokens of a text, and could read ``longest``; ``split``: the texts
@@ -49,25 +50,29 @@ def coverage(
     reader.tokenizer.no_truncation()
     rows = sample.order.rows(0, min(LOOKED_AT, len(sample)))
     columns = sample.corpus.dataset[rows.tolist()]
-    texts = [text for name in sample.corpus.columns for text in columns[name]]
-    lengths = np.concatenate(
-        [
-            reader(texts[begin : begin + _TEXTS_AT_ONCE])[1]
-            for begin in range(0, len(texts), _TEXTS_AT_ONCE)
-        ]
-    )  # (n,) tokens of each text, uncut
+    lengths = _token_counts(reader, [columns[name] for name in sample.corpus.columns])
 
     share_read = np.minimum(lengths, limit).sum() / lengths.sum()
-    cut = (lengths > limit).sum()
+    longer = (lengths > limit).sum()
     which = "" if len(rows) == len(sample) else " looked at"
     lines = [
-        f"{cut:,} of {len(lengths):,} texts{which} are longer than {limit} tokens; "
+        f"{longer:,} of {len(lengths):,} texts{which} are longer than {limit} tokens; "
         f"{100 * share_read:.0f} % of the text is read"
     ]
     if share_read < 1 - MUCH:
         remedies = _remedies(lengths, limit, longest=longest, split=split)
         lines.append(f"warning: much of the text is cut off: {remedies}")
     return lines
+
+
+def _token_counts(reader: TextReader, columns: Sequence[Sequence[str]]) -> RowIds:
+    """Tokens of each text (n,), which are not cut."""
+    texts = list(chain.from_iterable(columns))
+    counts = []
+    for begin in range(0, len(texts), _TEXTS_AT_ONCE):
+        _, lengths = reader(texts[begin : begin + _TEXTS_AT_ONCE])
+        counts.append(lengths)
+    return np.concatenate(counts)
 
 
 def _remedies(lengths: RowIds, limit: int, *, longest: int, split: bool) -> str:
@@ -93,28 +98,28 @@ class _TokenCounts:
         self.total += len(encoding.ids)
         last_offsets = None
         for token, offsets in zip(encoding.ids, encoding.offsets, strict=True):
-            part = text[slice(*offsets)]
+            piece = text[slice(*offsets)]
             if token == unknown_id:
-                self.unknown[part[:_SHOWN]] += 1
+                self.unknown[piece[:_SHOWN]] += 1
             # A byte of a letter has the offsets of the byte before it.
-            self.single_letters += _is_letter(part) or offsets == last_offsets
+            self.single_letters += _is_letter(piece) or offsets == last_offsets
             last_offsets = offsets
 
 
-def _is_letter(part: str) -> bool:
+def _is_letter(piece: str) -> bool:
     """Whether it is one letter, but not of ASCII, and no Chinese character or kana."""
-    is_one_letter = len(part) == 1 and part.isalpha()
-    return is_one_letter and part > "\x7f" and not "\u2e80" <= part <= "\u9fff"
+    is_one_letter = len(piece) == 1 and piece.isalpha()
+    return is_one_letter and piece > "\x7f" and not "\u2e80" <= piece <= "\u9fff"
 
 
 def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
-    """One line if the model's tokenizer does not know the language of these texts; else "", as for
-    one in Python.
+    """A warning if the model's tokenizer does not know the language of these texts; else "".
 
-    It does not if more than `MANY_UNKNOWN` of the tokens are unknown, or if it has the letters of a
-    script but none of its words: then more than `MANY_LETTERS` of the tokens are single letters, or
-    bytes of one. Letters of ASCII do not count, nor do Chinese characters and kana, which may be
-    words. At most `STRANGE` of the texts are read, evenly.
+    There is none for a tokenizer in Python. It does not if more than `MANY_UNKNOWN` of the tokens
+    are unknown, or if it has the letters of a script but none of its words: then more than
+    `MANY_LETTERS` of the tokens are single letters, or bytes of one. Letters of ASCII do not count,
+    nor do Chinese characters and kana, which may be words. At most `STRANGE` of the texts are read,
+    evenly.
     """
     original: Any = model.tokenizer
     backend = getattr(original, "backend_tokenizer", original)
@@ -138,7 +143,7 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
 def _language_warning(counts: _TokenCounts) -> str:
     unknown = counts.unknown.total()
     if unknown > MANY_UNKNOWN * counts.total:
-        examples = " ".join(part for part, _ in counts.unknown.most_common(3))
+        examples = " ".join(piece for piece, _ in counts.unknown.most_common(3))
         share = f"{100 * unknown / counts.total:.0f} % of the tokens"
         problem = f"{share} are unknown to the model's tokenizer, such as {examples}"
     elif counts.single_letters > MANY_LETTERS * counts.total:

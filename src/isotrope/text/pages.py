@@ -1,11 +1,12 @@
-"""Pages: the text of a Markdown or HTML file, block after block, without markup, code and
-navigation.
+"""Pages: the text of a Markdown or HTML file, block after block.
+
+Markup, code and navigation are left out.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -14,9 +15,17 @@ from markdown_it.tree import SyntaxTreeNode
 from isotrope.errors import UserError, needs
 from isotrope.text.files import LONGEST_LINE, TextFile, lines
 
-# where it begins, from 1: the line in Markdown, the block's number in HTML; its text
+# Where it begins, from 1: the line in Markdown, the block's number in HTML; its text.
 Block = tuple[int, str]
-_Part = tuple[int, str, Literal["text", "heading", "code heading"]]
+
+
+class _PageBlock(NamedTuple):
+    """A block of a page, and where it begins."""
+
+    begin: int
+    text: str
+    kind: Literal["text", "heading", "code heading"]
+
 
 _FRONT_MATTER = re.compile(
     r"\A(---|\+\+\+)[ \t]*\r?\n\s*[\w\"'-]+\s*[:=].*?\n\1[ \t]*(\r?\n|\Z)", re.DOTALL
@@ -27,11 +36,12 @@ _LEFT_OUT = (
     "head, script, style, template, noscript, nav, footer, form, button, pre, svg, iframe, object"
 )
 _BLOCKS = (
-    "address, article, aside, blockquote, caption, dd, details, div, dl, dt, fieldset, figcaption, figure, h1, h2, h3, "
-    "h4, h5, h6, header, hr, li, main, ol, p, section, summary, table, tr, ul"
+    "address, article, aside, blockquote, caption, dd, details, div, dl, dt, fieldset, figcaption, "
+    "figure, h1, h2, h3, h4, h5, h6, header, hr, li, main, ol, p, section, summary, table, tr, ul"
 )
-# the first separates blocks, the second marks headings; white space to str.split
-_END, _HEADING = "\x1e", "\x1d"
+# One separates blocks, the other marks headings; white space to str.split.
+_END = "\x1e"
+_HEADING = "\x1d"
 
 
 def document_blocks(source: TextFile) -> Iterator[Block]:
@@ -40,18 +50,19 @@ def document_blocks(source: TextFile) -> Iterator[Block]:
     Left out: front matter, blocks of code, images, comments, addresses that stand for themselves;
     in HTML also the head, scripts, forms, navigation and footers.
     """
-    parts = _PARSERS[source.format](whole_text(source))
-    return ((begin, text) for begin, text, kind in parts if kind != "code heading")
+    for block in _PARSERS[source.format](whole_text(source)):
+        if block.kind != "code heading":
+            yield block.begin, block.text
 
 
 def read_page(source: TextFile) -> tuple[str, list[str]]:
-    """The title (of the front matter, else the first heading, else HTML's ``<title>``, else "") and
-    other blocks.
+    """The title and the other blocks.
+
+    The title is that of the front matter, else the first heading, else HTML's ``<title>``, else "".
     """
     page = whole_text(source)
     blocks = list(_PARSERS[source.format](page))
-    headings = [text for _, text, kind in blocks if kind != "text"]
-    titles = list(headings)
+    titles = [block.text for block in blocks if block.kind != "text"]
     if source.format == ".md":
         titles.insert(0, _title_of_front_matter(page))
     else:
@@ -61,17 +72,20 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
 
     body = list[str]()
     title_is_left_out = False
-    for _, text, kind in blocks:
-        if not title_is_left_out and kind != "text" and text == title:
+    for block in blocks:
+        is_title = block.kind != "text" and block.text == title
+        if is_title and not title_is_left_out:
             title_is_left_out = True
-        elif kind != "code heading":
-            body.append(text)
+        elif block.kind != "code heading":
+            body.append(block.text)
     return title, body
 
 
 def _title_of_front_matter(page: str) -> str:
     matter = _FRONT_MATTER.match(page)
-    line = re.search(r"^title\s*[:=]\s*(.+)$", matter[0], re.MULTILINE) if matter else None
+    if matter is None:
+        return ""
+    line = re.search(r"^title\s*[:=]\s*(.+)$", matter[0], re.MULTILINE)
     return line[1].strip().strip("\"'") if line else ""
 
 
@@ -101,31 +115,38 @@ def one_text(place: str, text_lines: Iterable[str]) -> str:
     return "".join(held)
 
 
-def _markdown(text: str) -> Iterator[_Part]:
+def _markdown(text: str) -> Iterator[_PageBlock]:
     # The numbers of lines stay.
     text = _FRONT_MATTER.sub(lambda matter: "\n" * matter[0].count("\n"), text)
     tokens = _MARKDOWN.parse(text)
-    inline = {
-        id(token): _inline(token.children or []) for token in tokens if token.type == "inline"
-    }
+    inline = dict[int, _Inline]()  # of each token, by its id
     for token in tokens:
+        if token.type == "inline":
+            inline[id(token)] = _inline(token.children or [])
         token.children = None  # emphasis may be nested deeper than Python's stack
     for node in SyntaxTreeNode(tokens).walk(include_self=False):
-        line = node.map[0] + 1 if node.map else 1
+        begin = node.map[0] + 1 if node.map else 1
         if node.type == "html_block":
-            for _, words, kind in _html(node.content):
-                yield line, words, kind
+            for block in _html(node.content):
+                yield block._replace(begin=begin)
         elif node.type in ("heading", "paragraph", "tr"):  # a row of a table is one block
             texts = [inline[id(child.token)] for child in node.walk() if child.type == "inline"]
-            words = " ".join(text for text, is_prose in texts if is_prose)
-            if words:
-                yield line, words, "heading" if node.type == "heading" else "text"
-            elif node.type == "heading" and texts[0][0]:
-                yield line, texts[0][0], "code heading"
+            is_heading = node.type == "heading"
+            prose = " ".join(words.text for words in texts if words.is_prose)
+            if prose:
+                yield _PageBlock(begin, prose, "heading" if is_heading else "text")
+            elif is_heading and texts[0].text:
+                yield _PageBlock(begin, texts[0].text, "code heading")
 
 
-def _inline(tokens: Sequence[Token]) -> tuple[str, bool]:
+class _Inline(NamedTuple):
     """The text of a block, and whether it is more than code."""
+
+    text: str
+    is_prose: bool
+
+
+def _inline(tokens: Sequence[Token]) -> _Inline:
     pieces = list[str]()
     is_prose = False
     within_address = False
@@ -138,10 +159,11 @@ def _inline(tokens: Sequence[Token]) -> tuple[str, bool]:
             pieces.append(token.content)
             has_letters = any(map(str.isalnum, token.content))
             is_prose = is_prose or (token.type == "text" and has_letters)
-    return " ".join("".join(pieces).split()), is_prose
+    text = " ".join("".join(pieces).split())
+    return _Inline(text, is_prose)
 
 
-def _html(text: str) -> Iterator[_Part]:
+def _html(text: str) -> Iterator[_PageBlock]:
     page = _tree(text)
     page.strip_tags(_LEFT_OUT.split(", "))
     body = page.body
@@ -156,20 +178,23 @@ def _html(text: str) -> Iterator[_Part]:
         node.insert_before(" ")
     blocks = [block for block in body.text().split(_END) if block.strip()]
     for number, block in enumerate(blocks, start=1):
-        yield number, " ".join(block.split()), "heading" if _HEADING in block else "text"
+        words = " ".join(block.split())
+        yield _PageBlock(number, words, "heading" if _HEADING in block else "text")
 
 
 _PARSERS = {".md": _markdown, ".html": _html}
 
 
 def _tree(text: str) -> Any:
-    """A page's tree. If its bytes are not UTF-8, they are decoded as it says, or as browsers do if
-    it says nothing.
+    """A page's tree.
+
+    If its bytes are not UTF-8, they are decoded as it says, or as browsers do if it says nothing.
     """
     parse = needs("text", "selectolax.lexbor").LexborHTMLParser
     raw = text.encode(errors="surrogateescape")
     declared = re.search(rb"charset\s*=\s*[\"']?([\w-]+)", raw[:1024])
-    for encoding in ("utf-8", declared[1].decode() if declared else "cp1252"):
+    own_encoding = declared[1].decode() if declared else "cp1252"
+    for encoding in ("utf-8", own_encoding):
         with suppress(UnicodeDecodeError, LookupError):
             return parse(raw.decode(encoding))
     return parse(raw.decode("cp1252", "replace"))

@@ -49,8 +49,10 @@ class PairMaker(Protocol):
 
 @dataclass(frozen=True)
 class Lengths:
-    """A component's fewest and most words; UserError if the longest text is to be shorter than the
-    shortest.
+    """A component's fewest and most words.
+
+    Raises:
+        UserError: the longest text is to be shorter than the shortest.
     """
 
     shortest: Count
@@ -68,8 +70,9 @@ class Lengths:
 
 
 def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> list[Drawn]:
-    """At most ``count`` different things that are drawn, in their order; so many draws for each, as
-    many are equal.
+    """At most ``count`` different things that are drawn, in their order.
+
+    Many draws are equal, so there are ``tries`` for each.
     """
     drawn = dict[Drawn, None]()  # a set with an order
     for _ in range(tries * count):
@@ -90,13 +93,12 @@ def open_pairs(
     seed: int = 0,
     held_out: int = 0,
 ) -> Texts:
-    """Draws ``rounds`` pairs of each document: a corpus with the columns ``text``, ``positive``,
-    ``positive_1``, …
+    """Draw ``rounds`` pairs of each document, as a corpus.
 
-    Single texts, of a maker that draws such, have the column ``text``. Round r holds the r-th pair
-    of each document that has so many. What is drawn of a document depends only on the seed and on
-    its row. ``held_out`` documents give no pair: see `Documents.split`. UserError if fewer than two
-    documents give one.
+    Its columns are ``text``, ``positive``, ``positive_1``, … Single texts, of a maker that draws
+    such, have the column ``text``. Round r holds the r-th pair of each document that has so many.
+    What is drawn of a document depends only on the seed and on its row. ``held_out`` documents give
+    no pair: see `Documents.split`. UserError if fewer than two documents give one.
     """
     rows, _ = documents.split(held_out, seed)
     columns = _columns_of(maker)
@@ -107,14 +109,17 @@ def open_pairs(
         _draw_all(draft, documents, maker, rows, columns=columns, rounds=rounds, seed=seed)
 
     folder = cached(cache / key, make)
-    parts = [Dataset.from_file(str(folder / _ROUND.format(number))) for number in range(rounds)]
-    sizes = tuple(len(part) for part in parts if len(part))
-    dataset = concatenate_datasets(parts)
+    datasets = []
+    for number in range(rounds):
+        datasets.append(Dataset.from_file(str(folder / _ROUND.format(number))))
+    sizes = tuple(len(dataset) for dataset in datasets if len(dataset))
+    dataset = concatenate_datasets(datasets)
     dataset = dataset.add_column("label", np.arange(len(dataset)))
 
-    note = f"{len(dataset):,} {unit} drawn from {sizes[0]:,} of {len(rows):,} documents"
-    if sizes[0] < len(rows):
-        note += f" ({len(rows) - sizes[0]:,} do not have {maker.needs})"
+    with_pair = sizes[0]
+    note = f"{len(dataset):,} {unit} drawn from {with_pair:,} of {len(rows):,} documents"
+    if with_pair < len(rows):
+        note += f" ({len(rows) - with_pair:,} do not have {maker.needs})"
     if held_out:
         note += f"; {held_out:,} documents are held out"
     report = replace(documents.report, notes=(*documents.report.notes, note))
@@ -131,8 +136,8 @@ def _columns_of(maker: PairMaker) -> tuple[str, ...]:
 def _key(documents: Documents, maker: PairMaker, rounds: int, seed: int, held_out: int) -> str:
     """Checksum of all that decides what is drawn."""
     kind = f"{type(maker).__module__}:{type(maker).__qualname__}"
-    decides = ["pairs", _LAYOUT, documents.key, kind, asdict(maker), rounds, seed, held_out]
-    return xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())
+    settings = ["pairs", _LAYOUT, documents.key, kind, asdict(maker), rounds, seed, held_out]
+    return xxhash.xxh3_128_hexdigest(json.dumps(settings, sort_keys=True).encode())
 
 
 def _draw_all(
@@ -157,15 +162,15 @@ def _draw_all(
         for begin in range(0, len(rows), _DOCUMENTS_AT_ONCE):
             tell(f"drew {unit} from", begin, len(rows))
             batch = rows[begin : begin + _DOCUMENTS_AT_ONCE]
-            drawn = [
-                maker(document, rounds, np.random.default_rng([seed, row]))
-                for row, document in zip(batch.tolist(), documents.each(batch), strict=True)
-            ]
-            documents_with_pair += sum(map(bool, drawn))
+            pairs_of_documents = []
+            for row, document in zip(batch.tolist(), documents.each(batch), strict=True):
+                generator = np.random.default_rng([seed, row])
+                pairs_of_documents.append(maker(document, rounds, generator))
+            documents_with_pair += sum(map(bool, pairs_of_documents))
             for number, writer in enumerate(writers):
-                pairs = [found[number] for found in drawn if len(found) > number]
-                if pairs:
-                    writer.write_batch(_record_batch(pairs, schema))
+                round_ = [pairs[number] for pairs in pairs_of_documents if len(pairs) > number]
+                if round_:
+                    writer.write_batch(_record_batch(round_, schema))
     if documents_with_pair < 2:
         has = "has" if documents_with_pair == 1 else "have"
         raise UserError(

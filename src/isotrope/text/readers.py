@@ -1,5 +1,6 @@
-"""What files hold, one at a time: rows (of a table, lines, blocks of a page), or documents with
-their paragraphs.
+"""What files hold, one at a time: rows, or documents with their paragraphs.
+
+Rows are those of a table, lines, or the blocks of a page.
 """
 
 import re
@@ -8,6 +9,7 @@ from itertools import chain, groupby, islice, tee
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
+from isotrope.console.progress import tell
 from isotrope.errors import UserError
 from isotrope.text.files import TextFile, lines
 from isotrope.text.pages import document_blocks, one_text, read_page, whole_text
@@ -20,12 +22,19 @@ _SPOOL = 1 << 26  # bytes of a file of documents that are kept in memory
 PlacedDocument = tuple[str, tuple[str, ...]]
 
 
-def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iterator[NumberedRow]:
-    """The rows of one file, in its order and in constant memory; a document (.md, .html) is held
-    whole.
+def in_turn(files: Sequence[TextFile]) -> Iterator[TextFile]:
+    """The files, one after the other; a bar of the caller's shows how many are read."""
+    for number, file in enumerate(files):
+        if len(files) > 1:
+            tell("read", number, len(files), "files")
+        yield file
 
-    The columns in ``kept``, of any type, follow the others. If the file is to be split, each
-    sentence is a row.
+
+def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iterator[NumberedRow]:
+    """The rows of one file, in its order and in constant memory.
+
+    A document (.md, .html) is held whole. The columns in ``kept``, of any type, follow the others.
+    If the file is to be split, each sentence is a row.
     """
     further = (*columns.chosen, *kept)
     for number, fields in _whole_rows(source, columns, kept):
@@ -65,8 +74,9 @@ def document_rows(
     text_column: str | None,
     ways: dict[str, None],
 ) -> Iterator[PlacedDocument]:
-    """The documents of all files, in order. ``ways`` is filled with the ways in which they are
-    read, in words.
+    """The documents of all files, in order.
+
+    ``ways`` is filled with the ways in which they are read, in words.
 
     - .md, .html: a file is a document. Its title: see `read_page`.
     - .txt: a file is a document, and blank lines separate its paragraphs. A .txt file that is the
@@ -76,7 +86,7 @@ def document_rows(
       one, and the first of `TEXT_COLUMNS`. A text is a list of paragraphs, or a string with blank
       lines between them.
     """
-    for source in sources:
+    for source in in_turn(sources):
         if source.format in (".md", ".html"):
             ways[f"each {source.format} file is a document"] = None
             heading, paragraphs = read_page(source)
@@ -143,23 +153,26 @@ def _table_documents(
 ) -> Iterator[PlacedDocument]:
     def choose(columns: Kinds) -> tuple[str, ...]:
         names = [name for name, _ in columns]
-        text = text_column or next((name for name in TEXT_COLUMNS if name in names), None)
+        text = text_column
+        if text is None:
+            text = next((name for name in TEXT_COLUMNS if name in names), None)
         title = title_column
         if title is None and "title" in names and text != "title":
             title = "title"
-        return pick_columns(source, columns, (text, title) if title else (text,), strings=0)
+        chosen = (text, title) if title else (text,)
+        return pick_columns(source, columns, chosen, strings=0)
 
     for number, fields in TABLES[source.format](source, choose, 0):
         # A blank line has no field; a table without titles has one.
-        text, title, *_ = (*fields, None, None)
+        text = fields[0] if fields else None
+        title = fields[1] if len(fields) > 1 else None
         place = f"{source}:{number}"
         paragraphs = _paragraphs(text) if isinstance(text, str) else text
         if not isinstance(paragraphs, list):
             paragraphs = [paragraphs]
         for value in (title, *paragraphs):
             _check_string(value, place)
-        written = (part for part in paragraphs if part and not part.isspace())
-        yield place, (title or "", *written)
+        yield place, (title or "", *filter(_is_not_blank, paragraphs))
 
 
 def _check_string(value: object, place: str) -> None:
@@ -172,5 +185,8 @@ def _check_string(value: object, place: str) -> None:
 
 
 def _paragraphs(text: str) -> list[str]:
-    parts = re.split(r"\n\s*\n", text)
-    return [part for part in parts if part and not part.isspace()]
+    return list(filter(_is_not_blank, re.split(r"\n\s*\n", text)))
+
+
+def _is_not_blank(text: str | None) -> bool:
+    return bool(text and not text.isspace())

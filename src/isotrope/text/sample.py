@@ -1,5 +1,6 @@
-"""Which rows of a corpus a run visits, in which order, and in which batches: decided once, by the
-seed.
+"""Which rows of a corpus a run visits, in which order, and in which batches.
+
+The seed decides it once.
 """
 
 from collections.abc import Iterator, Sequence, Sized
@@ -21,13 +22,12 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 class RowOrder:
-    """A random sample of ``count`` of ``n`` rows, and its order in each epoch. Computed, not
-    stored.
+    """A random sample of ``count`` of ``n`` rows, and its order in each epoch.
 
-    The sample is the first places of a permutation that is fixed by the seed; each epoch permutes
-    within it. If there are ``rounds``, an epoch permutes within each, one after the other, and a
-    sample takes whole rounds first, then a random sample of the next one. UserError for a ``count``
-    of none, or of more rows than there are.
+    It is computed, not stored. The sample is the first places of a permutation that is fixed by the
+    seed; each epoch permutes within it. If there are ``rounds``, an epoch permutes within each, one
+    after the other, and a sample takes whole rounds first, then a random sample of the next one.
+    UserError for a ``count`` of none, or of more rows than there are.
     """
 
     def __init__(self, n: int, count: int | None, seed: int, rounds: Sequence[int] = ()) -> None:
@@ -38,8 +38,9 @@ class RowOrder:
                 "sample-too-large",
             )
         self.size = n if count is None else count
-        self._parts = list[_Round]()
-        begin, rows_left = 0, self.size
+        self._rounds = list[_Round]()
+        begin = 0
+        rows_left = self.size
         for number, size in enumerate(rounds or (n,)):
             if rows_left <= 0:
                 break
@@ -47,20 +48,22 @@ class RowOrder:
             sample = None
             if count is not None:
                 sample = Permutation(size, derive(round_seed, _SAMPLE))
-            self._parts.append(_Round(begin, min(size, rows_left), round_seed, sample))
+            self._rounds.append(_Round(begin, min(size, rows_left), round_seed, sample))
             begin += size
             rows_left -= size
-        self.rounds = tuple(part.size for part in self._parts)  # rows of the sample in each round
+        self.rounds = tuple(
+            round_.size for round_ in self._rounds
+        )  # rows of the sample in each round
 
     def rows(self, begin: int, end: int, epoch: int = 0) -> RowIds:
         """Row ids (end - begin,) at these places of an epoch."""
         rows = [np.zeros(0, np.int64)]
-        first = 0  # place of the part within the epoch
-        for part in self._parts:
-            places = np.arange(max(begin - first, 0), min(end - first, part.size))
+        first = 0  # place of the round within the epoch
+        for round_ in self._rounds:
+            places = np.arange(max(begin - first, 0), min(end - first, round_.size))
             if len(places):
-                rows.append(part.rows(places, epoch))
-            first += part.size
+                rows.append(round_.rows(places, epoch))
+            first += round_.size
         return np.concatenate(rows)
 
 
@@ -72,8 +75,11 @@ class _Round(NamedTuple):
 
     def rows(self, places: RowIds, epoch: int) -> RowIds:
         """The row ids at these places of the round."""
-        permuted = Permutation(self.size, derive(self.seed, epoch))[places]
-        return self.begin + (permuted if self.sample is None else self.sample[permuted])
+        permutation = Permutation(self.size, derive(self.seed, epoch))
+        rows = permutation[places]
+        if self.sample is not None:
+            rows = self.sample[rows]
+        return self.begin + rows
 
 
 @dataclass(frozen=True)
@@ -95,11 +101,14 @@ class Sample:
     @cached_property
     def rows(self) -> RowIds | None:
         """Their ids (R,), rising; None if they are all rows of the corpus."""
-        return None if len(self) == len(self.corpus) else np.sort(self.order.rows(0, len(self)))
+        if len(self) == len(self.corpus):
+            return None
+        return np.sort(self.order.rows(0, len(self)))
 
     def texts(self, limit: int | None = None) -> list[str]:
-        """The first ``limit`` sentences (the corpus's first column) that the first epoch visits;
-        all by default.
+        """The first ``limit`` sentences that the first epoch visits; None: all.
+
+        They are those of the corpus's first column.
         """
         count = len(self) if limit is None else min(limit, len(self))
         return self.corpus.texts(self.order.rows(0, count))

@@ -1,7 +1,7 @@
-"""The tokens of a run's sentences, made ahead of time into a memory-mapped file: a step only copies
-them.
+"""The tokens of a run's sentences, made ahead of time into a memory-mapped file.
 
-They serve every epoch, seed and run on the same sentences, and a GPU never waits for them.
+A step only copies them. They serve every epoch, seed and run on the same sentences, and a GPU never
+waits for them.
 """
 
 import json
@@ -30,7 +30,8 @@ from isotrope.text.permutation import RowIds
 
 _LAYOUT = 2  # version of the layout below; part of the key
 SHARD_ROWS = 8192  # sentences made into tokens at once: enough for every core, little in memory
-IDS, BOUNDS = "ids.bin", "bounds.bin"
+IDS = "ids.bin"
+BOUNDS = "bounds.bin"
 # A model whose own features of these are not those of the store goes on with its own: one token,
 # Unicode, too many.
 PROBES = ["A", "  Größe, 日本語  and 3.5 WORDS don't ", "word " * 2000]
@@ -47,16 +48,19 @@ def token_data(
     console: Console,
     other_prompt: str | None = None,
 ) -> tuple[Dataset, RowCollator]:
-    """What a trainer reads: its data set, and the collator that makes a batch's features of the
-    data set's rows.
+    """What a trainer reads: its data set, and the collator that makes features of its rows.
 
     These are row ids and a `TokenStore`; for a model that the store does not serve (a tokenizer in
     Python, features other than ids, mask and zeros), the corpus and sentence-transformers'
     collator. The features are equal.
 
-    The student's tokenizer and default prompt count; ``other_prompt`` are words before positives
-    and hard negatives, in place of the default prompt. A text is cut to ``max_length`` tokens. Only the
-    ``rows`` (R,) are made, None for all.
+    Args:
+        model: the student, whose tokenizer and default prompt count.
+        corpus: the texts.
+        rows: (R,) whose tokens are made; None: all.
+        max_length: tokens at which a text is cut.
+        console: where to report.
+        other_prompt: words before positives and hard negatives, in place of the default prompt.
     """
     default_prompt = model.prompts.get(model.default_prompt_name) or ""
     first_column, *other_columns = corpus.columns
@@ -78,23 +82,29 @@ def token_data(
 
 @dataclass(frozen=True, slots=True)
 class TextReader:
-    """How the student reads a sentence while it trains."""
+    """How the student reads a sentence while it trains.
 
-    tokenizer: Tokenizer  # cuts, does not pad; encodes a list on every core
+    Attributes:
+        tokenizer: cuts, does not pad; encodes a list on every core.
+        prompt: words before each text.
+        padding: the id.
+        left: whether padding stands before the text.
+        template: keys of the features, in order, and the values of those that are not tensors.
+        dtype: of an id: two bytes, where the vocabulary allows it.
+    """
+
+    tokenizer: Tokenizer
     prompt: str
-    padding: int  # the id
-    left: bool  # whether padding stands before the text
-    # keys of the features, in order, and the values of those that are no tensors
+    padding: int
+    left: bool
     template: TextFeatures
-    dtype: np.dtype[Any]  # of an id: two bytes, where the vocabulary allows it
+    dtype: np.dtype[Any]
 
     @classmethod
     def from_model(
         cls, model: SentenceTransformer, prompt: str, max_length: int
     ) -> "TextReader | None":
-        """The student's, with a tokenizer of their own; None where it is not one of the
-        `tokenizers` library.
-        """
+        """The student's, with a copy of its tokenizer; None if it is not of `tokenizers`."""
         original: Any = model.tokenizer
         if not getattr(original, "is_fast", False):
             return None
@@ -113,7 +123,7 @@ class TextReader:
 
     def agrees(self, collator: RowCollator) -> bool:
         """Whether the features made here are those of the model's own collator, bit for bit."""
-        rows = [{"text": text, "label": place} for place, text in enumerate(PROBES)]
+        rows = [{"text": text, "label": number} for number, text in enumerate(PROBES)]
         ids, lengths = self(PROBES)
         bounds = np.concatenate([[0], lengths.cumsum()])
         store = TokenStore((self,), ("text",), None, ids, bounds)
@@ -121,31 +131,40 @@ class TextReader:
 
     def __call__(self, texts: Sequence[str]) -> tuple[npt.NDArray[Any], RowIds]:
         """Texts -> their ids end to end (T,), and how many each has (n,)."""
-        encodings = self.tokenizer.encode_batch_fast([self.prompt + text for text in texts])
+        with_prompts = [self.prompt + text for text in texts]
+        encodings = self.tokenizer.encode_batch_fast(with_prompts)
         ids = [encoding.ids for encoding in encodings]
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        return np.fromiter(chain.from_iterable(ids), self.dtype), lengths
+        all_ids = np.fromiter(chain.from_iterable(ids), self.dtype)
+        return all_ids, lengths
 
 
 def _comparable(features: TextFeatures) -> dict[str, Any]:
     """Features whose tensors can be compared by ``==``, with their types."""
-    return {
-        key: (value.dtype, value.tolist()) if isinstance(value, Tensor) else value
-        for key, value in features.items()
-    }
+    comparable = dict(features)
+    for key, value in features.items():
+        if isinstance(value, Tensor):
+            comparable[key] = (value.dtype, value.tolist())
+    return comparable
 
 
 @dataclass(frozen=True, slots=True)
 class TokenStore:
-    """A collator: row ids -> the features that the model's own collator makes of the sentences (N,
-    L), padded.
+    """A collator: row ids -> the features that the model's own collator makes (N, L), padded.
+
+    Attributes:
+        readers: one a column; they differ only in their prompts.
+        columns: C of them.
+        rows: (R,) rising; None: row i is place i.
+        ids: (T,) of all texts, mapped.
+        bounds: (R·C + 1,), mapped; text i has the ids bounds[i] to bounds[i + 1].
     """
 
-    readers: tuple[TextReader, ...]  # one a column; they differ in their prompts alone
-    columns: tuple[str, ...]  # C of them
-    rows: RowIds | None  # (R,) rising; None: row i is place i
-    ids: npt.NDArray[Any]  # (T,) of all texts, mapped
-    bounds: RowIds  # (R·C + 1,) text i has the ids bounds[i] to bounds[i + 1]; mapped
+    readers: tuple[TextReader, ...]
+    columns: tuple[str, ...]
+    rows: RowIds | None
+    ids: npt.NDArray[Any]
+    bounds: RowIds
     valid_label_columns: tuple[str, ...] = ("label",)  # what the trainer asks of a collator
 
     @classmethod
@@ -158,9 +177,9 @@ class TokenStore:
         key = _store_key(readers, corpus, rows)
 
         def make(draft: Path) -> None:
-            chosen = corpus.dataset if rows is None else corpus.dataset.select(rows)
-            console.print(f"making tokens of {len(chosen):,} sentences")
-            _write_tokens(draft, chosen, corpus.columns, readers)
+            dataset = corpus.dataset if rows is None else corpus.dataset.select(rows)
+            console.print(f"making tokens of {len(dataset):,} sentences")
+            _write_tokens(draft, dataset, corpus.columns, readers)
 
         folder = cached(cache_folder("tokens", key), make)
         ids = np.memmap(folder / IDS, readers[0].dtype, "r")
@@ -172,9 +191,10 @@ class TokenStore:
         labels = np.fromiter((row["label"] for row in rows), np.int64, len(rows))
         places = labels if self.rows is None else self.rows.searchsorted(labels)
         batch: TextFeatures = {"label": torch.from_numpy(labels)}
-        for number, column in enumerate(self.columns):
-            features = self._features(places * len(self.columns) + number, self.readers[number])
-            batch |= {f"{column}_{key}": value for key, value in features.items()}
+        for number, (column, reader) in enumerate(zip(self.columns, self.readers, strict=True)):
+            texts = places * len(self.columns) + number
+            for key, value in self._features(texts, reader).items():
+                batch[f"{column}_{key}"] = value
         return batch
 
     def _features(self, texts: RowIds, reader: TextReader) -> TextFeatures:
@@ -183,7 +203,8 @@ class TokenStore:
         lengths = self.bounds[texts + 1] - begins
         longest = lengths.max()
         padding_before = longest - lengths if reader.left else np.zeros_like(lengths)
-        place = np.arange(longest) - padding_before[:, None]  # (N, L) within the text
+        columns = np.arange(longest)
+        place = columns - padding_before[:, None]  # (N, L) within the text
         is_real = (place >= 0) & (place < lengths[:, None])
         source = np.where(is_real, begins[:, None] + place, 0)
         arrays = {
@@ -205,8 +226,8 @@ def _tensor(values: npt.NDArray[Any] | None) -> Tensor | None:
 def _store_key(readers: Sequence[TextReader], corpus: Texts, rows: RowIds | None) -> str:
     """Checksum of all that decides the tokens: tokenizer, prompts, corpus and rows."""
     prompts = [reader.prompt for reader in readers]
-    described = prompts[0] if len(set(prompts)) == 1 else prompts
-    settings = [_LAYOUT, readers[0].tokenizer.to_str(), described, corpus.key]
+    key_of_prompts = prompts[0] if len(set(prompts)) == 1 else prompts
+    settings = [_LAYOUT, readers[0].tokenizer.to_str(), key_of_prompts, corpus.key]
     total = xxhash.xxh3_128(json.dumps(settings).encode())
     if rows is not None:
         total.update(rows.tobytes())
@@ -214,7 +235,7 @@ def _store_key(readers: Sequence[TextReader], corpus: Texts, rows: RowIds | None
 
 
 def _write_tokens(
-    draft: Path, chosen: Dataset, columns: Sequence[str], readers: Sequence[TextReader]
+    draft: Path, dataset: Dataset, columns: Sequence[str], readers: Sequence[TextReader]
 ) -> None:
     """Write the ids of all texts end to end, and where each text ends.
 
@@ -224,13 +245,13 @@ def _write_tokens(
     last_end = np.zeros(1, "<i8")
     with new_file(draft / IDS) as tokens, new_file(draft / BOUNDS) as bounds:
         bounds.write(last_end.tobytes())
-        for number, shard in enumerate(chosen.iter(SHARD_ROWS)):
-            tell("made tokens of", number * SHARD_ROWS, len(chosen))
-            texts = [
-                [reader.prompt + text for text in shard[column]]
-                for column, reader in zip(columns, readers, strict=True)
-            ]
-            ids, lengths = tokenize(list(chain.from_iterable(zip(*texts, strict=True))))
+        for number, shard in enumerate(dataset.iter(SHARD_ROWS)):
+            tell("made tokens of", number * SHARD_ROWS, len(dataset))
+            texts_of_columns = []
+            for column, reader in zip(columns, readers, strict=True):
+                texts_of_columns.append([reader.prompt + text for text in shard[column]])
+            rows = zip(*texts_of_columns, strict=True)
+            ids, lengths = tokenize(list(chain.from_iterable(rows)))
             ends = last_end + lengths.cumsum()
             tokens.write(ids.tobytes())
             bounds.write(ends.tobytes())

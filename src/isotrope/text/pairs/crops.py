@@ -17,19 +17,18 @@ from isotrope.types import Count
 def two_spans(
     count: int, shortest: int, longest: int, overlap: bool, generator: np.random.Generator
 ) -> tuple[slice, slice]:
-    """Two spans of ``count`` places, each of ``shortest`` to ``longest`` places, lengths and places
-    drawn uniformly.
+    """Two spans of ``count`` places; lengths and places are drawn uniformly.
 
-    They may be equal where they may overlap. Without overlap, ``count`` is at least twice
-    ``shortest``, and lengths that do not fit together are cut.
+    A span has ``shortest`` to ``longest`` places. They may be equal where they may overlap. Without
+    overlap, ``count`` is at least twice ``shortest``, and lengths that do not fit together are cut.
     """
     drawn_lengths = generator.integers(shortest, longest + 1, 2)
     first_length, second_length = np.minimum(drawn_lengths, count).tolist()
     if overlap:
-        return (
-            _span_anywhere(count, first_length, generator),
-            _span_anywhere(count, second_length, generator),
-        )
+        first = _span_anywhere(count, first_length, generator)
+        second = _span_anywhere(count, second_length, generator)
+        return first, second
+
     first_length = min(first_length, count - shortest)
     second_length = min(second_length, count - first_length)
     # Free places before the first span, and up to the second one.
@@ -38,7 +37,9 @@ def two_spans(
     first = slice(before, before + first_length)
     second_begin = up_to_second + first_length
     second = slice(second_begin, second_begin + second_length)
-    return (first, second) if generator.random() < 0.5 else (second, first)
+    if generator.random() < 0.5:
+        return first, second
+    return second, first
 
 
 def _span_anywhere(count: int, length: int, generator: np.random.Generator) -> slice:
@@ -76,7 +77,8 @@ class Crops(Lengths):
 
         def draw() -> TextPair | None:
             spans = two_spans(len(words), self.shortest, self.longest, self.overlap, generator)
-            anchor, positive = (between.join(words[span]) for span in spans)
+            anchor = between.join(words[spans[0]])
+            positive = between.join(words[spans[1]])
             return (anchor, positive) if anchor != positive else None
 
         return distinct(draw, count)

@@ -19,19 +19,21 @@ _TRIES = 4  # for a passage that was not drawn before
 _DRAWS = 3  # of pseudo-queries; each has two spans and a sentence
 
 
-def passage(sentences: list[str], begin: int, wanted: int, longest: int) -> tuple[str, int]:
-    """The sentences from ``begin`` on until there are as many words as ``wanted``, and how many
-    words these are.
+def passage(sentences: list[str], begin: int, words: int, longest: int) -> tuple[str, int]:
+    """The sentences from ``begin`` on that have about ``words`` words, and how many they have.
 
     Only the first sentence may lead beyond ``longest`` words.
     """
-    end, words = begin, 0
-    while end < len(sentences) and words < wanted:
-        count = len(words_of(sentences[end])[0])
-        if end > begin and words + count > longest:
+    taken: list[str] = []
+    taken_words = 0
+    for sentence in sentences[begin:]:
+        count = len(words_of(sentence)[0])
+        is_too_long = taken and taken_words + count > longest
+        if taken_words >= words or is_too_long:
             break
-        end, words = end + 1, words + count
-    return " ".join(sentences[begin:end]), words
+        taken.append(sentence)
+        taken_words += count
+    return " ".join(taken), taken_words
 
 
 @dataclass(frozen=True)
@@ -55,17 +57,20 @@ class Passages(Lengths):
     def __call__(
         self, document: Document, count: int, generator: np.random.Generator
     ) -> list[tuple[str]]:
-        parts = [document.title, *document.paragraphs] if document.title else document.paragraphs
-        sentences = split_all(parts, self.language)
+        paragraphs = document.paragraphs
+        if document.title:
+            paragraphs = [document.title, *paragraphs]
+        sentences = split_all(paragraphs, self.language)
+        if not sentences:
+            return []
 
         def draw() -> tuple[str] | None:
-            wanted = self.shortest * (self.longest / self.shortest) ** generator.random()
-            text, words = passage(
-                sentences, int(generator.integers(len(sentences))), round(wanted), self.longest
-            )
+            ratio = (self.longest / self.shortest) ** generator.random()
+            begin = int(generator.integers(len(sentences)))
+            text, words = passage(sentences, begin, round(self.shortest * ratio), self.longest)
             return (text,) if words >= self.shortest else None
 
-        return distinct(draw, count, _TRIES) if sentences else []
+        return distinct(draw, count, _TRIES)
 
 
 @dataclass(frozen=True)
@@ -84,10 +89,9 @@ class Queries:
     ) -> list[tuple[str]]:
         if len(words_of(document.text)[0]) < self.whole:
             return [(document.text,)] if document.text else []
-        seeds = generator.integers(2**31, size=_DRAWS).tolist()
-        texts = list(
-            dict.fromkeys(
-                text for seed in seeds for text in pseudo_queries([document], KINDS, seed).texts
-            )
-        )
-        return [(texts[place],) for place in generator.permutation(len(texts))[:count].tolist()]
+        queries = dict[str, None]()  # a set with an order
+        for seed in generator.integers(2**31, size=_DRAWS).tolist():
+            queries |= dict.fromkeys(pseudo_queries([document], KINDS, seed).texts)
+        texts = list(queries)
+        order = generator.permutation(len(texts))[:count].tolist()
+        return [(texts[number],) for number in order]

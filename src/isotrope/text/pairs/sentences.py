@@ -1,5 +1,6 @@
-"""Pairs of sentences or paragraphs of one document: a part with the next one, or a sentence with
-itself.
+"""Pairs of sentences or paragraphs of one document.
+
+A pair is a unit with the next one, or a sentence with itself.
 
 As positives: DeCLUTR (Giorgi et al., ACL 2021, Sec. 3.1) takes adjacent spans among others,
 https://aclanthology.org/2021.acl-long.72; SimCSE (Gao et al., EMNLP 2021, Sec. 3),
@@ -38,13 +39,23 @@ class Neighbours:
     def __call__(
         self, document: Document, count: int, generator: np.random.Generator
     ) -> list[TextPair]:
-        parts = document.paragraphs
+        units = document.paragraphs
         if self.unit == "sentence":
-            parts = split_all(parts, self.language)
-        parts = [part for part in parts if len(words_of(part)[0]) >= self.shortest]
-        pairs = [(one, other) for one, other in pairwise(parts) if one != other]
-        drawn = generator.permutation(len(pairs))[:count].tolist()
-        return [pairs[at] if generator.random() < 0.5 else pairs[at][::-1] for at in drawn]
+            units = split_all(units, self.language)
+        units = _not_shorter(units, self.shortest)
+        neighbours = [pair for pair in pairwise(units) if pair[0] != pair[1]]
+
+        pairs = []
+        for number in generator.permutation(len(neighbours))[:count].tolist():
+            first, second = neighbours[number]
+            in_order = generator.random() < 0.5
+            pairs.append((first, second) if in_order else (second, first))
+        return pairs
+
+
+def _not_shorter(texts: list[str], shortest: int) -> list[str]:
+    """Those of ``shortest`` words or more."""
+    return [text for text in texts if len(words_of(text)[0]) >= shortest]
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,6 @@ class Sentence:
         self, document: Document, count: int, generator: np.random.Generator
     ) -> list[TextPair]:
         sentences = split_all(document.paragraphs, self.language)
-        long = list(
-            dict.fromkeys(one for one in sentences if len(words_of(one)[0]) >= self.shortest)
-        )
-        return [(long[at], long[at]) for at in generator.permutation(len(long))[:count].tolist()]
+        distinct = list(dict.fromkeys(_not_shorter(sentences, self.shortest)))
+        order = generator.permutation(len(distinct))[:count].tolist()
+        return [(distinct[number], distinct[number]) for number in order]

@@ -22,7 +22,8 @@ def span_length(
     shortest: int, longest: int, skew: tuple[int, int], generator: np.random.Generator
 ) -> int:
     """Words of a span: shortest + ⌊b · (longest − shortest)⌋, with b from Beta(``skew``)."""
-    return shortest + int(generator.beta(*skew) * (longest - shortest))
+    share = generator.beta(*skew)
+    return shortest + int(share * (longest - shortest))
 
 
 def near(
@@ -46,12 +47,14 @@ def near(
     length = span_length(min(shortest, longest), longest, POSITIVE, generator)
 
     if place == "adjacent":
-        beside = [start for start in (begin - length, end) if 0 <= start <= total - length]
-        start = int(generator.choice(beside))
+        starts = [start for start in (begin - length, end) if 0 <= start <= total - length]
+        start = int(generator.choice(starts))
     elif place == "subsumed":
         start = int(generator.integers(begin, end - length + 1))
     else:
-        start = int(generator.integers(max(0, begin - length), min(end, total - length) + 1))
+        first = max(0, begin - length)
+        last = min(end, total - length)
+        start = int(generator.integers(first, last + 1))
     return slice(start, start + length)
 
 
@@ -86,13 +89,14 @@ class Spans(Lengths):
         longest = min(self.longest, total // (2 * anchors))
         rows = dict[tuple[str, ...], None]()  # a set with an order
         for number in generator.permutation(anchors).tolist():
-            begin, end = total * number // anchors, total * (number + 1) // anchors
+            begin = total * number // anchors
+            end = total * (number + 1) // anchors
             length = span_length(self.shortest, longest, ANCHOR, generator)
             start = int(generator.integers(begin, end - length + 1))
             anchor = slice(start, start + length)
-            positives = [
-                near(anchor, total, self.shortest, longest, self.place, generator)
-                for _ in range(self.positives)
-            ]
-            rows[tuple(between.join(words[span]) for span in (anchor, *positives))] = None
+            spans = [anchor]
+            for _ in range(self.positives):
+                spans.append(near(anchor, total, self.shortest, longest, self.place, generator))
+            row = tuple(between.join(words[span]) for span in spans)
+            rows[row] = None
         return list(rows)

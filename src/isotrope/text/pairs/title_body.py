@@ -38,7 +38,8 @@ class TitleBody(Lengths):
         words, between = words_of(body)
 
         def draw() -> TextPair:
-            length = min(int(generator.integers(self.shortest, self.longest + 1)), len(words))
+            length = int(generator.integers(self.shortest, self.longest + 1))
+            length = min(length, len(words))
             begin = int(generator.integers(len(words) - length + 1))
             return document.title, between.join(words[begin : begin + length])
 
