@@ -135,7 +135,11 @@ class Scores:
         return self.views.teachers[name] @ self.views.teachers[name].T
 
     def with_extra(self, extra: Tensor) -> "Scores":
-        """Further candidates (K', D), in every anchor's denominator and for every positive."""
+        """A copy with K' more negatives (K', D): every anchor is compared with all of them.
+
+        Their cosines with the anchors, the first view, become K' more columns of ``cosines``
+        (P, N, M), equal for each of the P positives, and ``keep`` keeps them all.
+        """
         extra = extra.to(self.cosines)
         cosines = F.normalize(self.views.stack[0], dim=-1) @ F.normalize(extra, dim=-1).T  # (N, K')
         return replace(

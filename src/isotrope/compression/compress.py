@@ -215,7 +215,9 @@ class _Distillation:
     def train(
         self, source: TextSource, held: HeldOut, output: str | Path | None, restart: bool
     ) -> Run:
-        """Train the student on what is not held out."""
+        """Train the student on the texts of ``source`` that are not in ``held``, in the folder
+        ``output``. With ``restart``, an earlier training there is begun again.
+        """
         with watch("training", self.console):
             return train(
                 source,

@@ -118,10 +118,10 @@ def growth(work: Callable[[], object]) -> int:
 def _seconds_of_rounds(
     models: Sequence[SentenceTransformer], texts: Sequence[str]
 ) -> list[list[float]]:
-    """Seconds of the processor that each model takes for the texts, in each round."""
+    """Processor seconds for the texts, by model and round; the first round warms up and is left out."""
     seconds: list[list[float]] = [[] for _ in models]
     with _one_thread():
-        # The models take turns, so that other work on the machine meets both.
+        # The models take turns, so that other work on the machine meets all of them.
         for number in range(ROUNDS + 1):
             turns = list(enumerate(models))
             if number % 2 == 0:

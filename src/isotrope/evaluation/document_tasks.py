@@ -226,7 +226,12 @@ def make_document_tasks(
 def _kinds(
     documents: Sequence[Document], texts: Sequence[str], are_brief: bool, seed: int
 ) -> list[_Kind]:
-    """The kinds of tasks for documents (N,) with these texts (N,)."""
+    """The kinds of searches that are made from documents (N,): each has, for each document, the
+    queries and the text that they should find, or None where the document has no such parts.
+
+    ``texts`` (N,) are what a model reads of the documents. Brief ones have no spans, so half of
+    their words, drawn from all places, must find the other half.
+    """
     titles = [_title_parts(*pair) for pair in zip(documents, texts, strict=True)]
     halves: list[_Parts | None] = [halves_of(text) for text in texts]
     kinds = [

@@ -98,8 +98,8 @@ def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
     """The geometry of an encoder on any scored pairs (`read_pairs`), ready for JSON.
 
     "alignment" is that of the "positives", the pairs with a score above four fifths of the scale;
-    None without any. "bands" are `cosine_bands`. All else is taken over the distinct "sentences":
-    "effective_rank" and "spectrum" are those of the covariance of their unit vectors, the spectrum
+    None without any. "bands" counts pairs by score and cosine (`cosine_bands`). All else is
+    taken over the distinct "sentences": "effective_rank" and "spectrum" are those of the covariance of their unit vectors, the spectrum
     as shares, largest first.
     """
     embeddings = Embeddings.of(encoder, pairs.texts)

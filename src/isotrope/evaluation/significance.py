@@ -366,8 +366,10 @@ def _times_drawn(picks: Indices) -> Matrix:
 
 
 def _scores(cases: Cases, times: Matrix) -> Vector:
-    """The score where case i occurs ``times[i, r]`` times in resample r: (N, R) → (R,); 0 if it
-    is undefined.
+    """The score of each resample, in which case i occurs ``times[i, r]`` times: (N, R) → (R,).
+
+    It is the mean of the cases, or Spearman's correlation if they are a pair (gold, cosines); 0
+    where that is undefined.
     """
     if not isinstance(cases, tuple):
         return np.asarray(cases @ times / len(cases))

@@ -266,8 +266,9 @@ def train_classifiers(
     classes: int,
     setting: ClassifierSetting,
 ) -> TrainedClassifiers:
-    """Train a classifier for each set and penalty (F, R), each until its own early stop, and keep
-    its best state.
+    """Train a classifier for each of F training sets and each of its R penalties (F, R).
+
+    Each stops early by the accuracy on its own development set, and its best weights are kept.
     """
     trained = TrainedClassifiers(
         np.zeros(penalties.shape),

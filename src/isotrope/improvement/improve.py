@@ -224,7 +224,10 @@ class _Improving:
     advice_on_time: str = ""  # what a race with trainings needs, if there is no time for one
 
     def run(self) -> Record:
-        """Plan, race, choose, judge, report."""
+        """Plan the candidates, let them race, judge the best of them, and write the result.
+
+        After Ctrl-C, notes keep the plan and the time spent, so the same command goes on.
+        """
         with watch("loading the models", self.console):
             self.models.check()
             warning = self._warning_of_unknown_words()

@@ -163,7 +163,11 @@ def advice_lines(result: RaceResult) -> list[str]:
 
 
 def teacher_lines(result: RaceResult) -> list[str]:
-    """Who taught rankings, and which of the named models did not because their lists find less."""
+    """Sentences that say whose rankings the model learned, and which teachers were left out.
+
+    BM25 teaches without a score of its own. A teacher is left out if the fused list with it finds
+    no more on the tasks than the list without it.
+    """
     lines = []
     teachers = [
         f"{name} (the list scores {100 * result.teachers[name]:.1f} on the tasks)"

@@ -251,7 +251,12 @@ def measure_workload(
 
 
 def plan_teaching(models: Models, material: Material, seconds: float) -> Teaching:
-    """Measure further teachers and the language model; those that take too long are left out."""
+    """Plan within ``seconds`` how many questions a language model writes, and which teachers
+    beside the model itself there is time for. Each is timed on a sample.
+
+    A teacher's number is that of the pseudo-queries whose lists a cross-encoder orders anew; 0
+    says that an embedding model reads all texts. What takes too long is left out, with the reason.
+    """
     left_out: dict[str, str] = {}
     estimates: dict[str, float] = {}
     teachers: dict[str, int] = {}

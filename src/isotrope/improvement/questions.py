@@ -67,7 +67,7 @@ class QuestionWriter:
 
     @torch.inference_mode()
     def write(self, texts: Sequence[str]) -> list[str]:
-        """A question for each text, which may be empty."""
+        """A question for each text; the model may answer with an empty one."""
         prompts = [self._prompt(text) for text in texts]
         tokens = self.tokenizer(prompts, return_tensors="pt", padding=True, truncation=True)
         tokens.pop("token_type_ids", None)

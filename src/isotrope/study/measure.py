@@ -45,12 +45,12 @@ def sample_of(cell: Cell) -> Sample:
 def all_scores(
     cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVectors, folder: str
 ) -> dict[str, float]:
-    """Column -> score of a cell.
+    """All scores of a cell, which is a row of the study with one seed: column of the table -> score.
 
     Args:
-        cell: whose pairs, suites and documents measure.
-        encoder: the model with the row's step behind it.
-        model: the one that makes its vectors.
+        cell: says which pairs, suites and documents the model is judged by.
+        encoder: ``model``, then the row's post step, such as whitening.
+        model: the trained model alone.
         folder: where that model lies, or its name.
     """
     return {
@@ -158,8 +158,8 @@ def _diversity(views: Views) -> float:
 
 
 def projection(cell: Cell, encoder: Encoder) -> list[list[float]]:
-    """Unit vectors of the row's sentences (n, 2), not centred, in the two directions in which they
-    are longest.
+    """The cell's sentences in the plane (n, 2): their unit vectors, not centred, along their first
+    two right singular vectors. A run without positives has no such figure: [].
     """
     if not cell.run.positives:
         return []

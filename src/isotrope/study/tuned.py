@@ -63,7 +63,7 @@ def with_tuned(
 
 
 def _settings_in(file: str | Path, spec: Spec) -> dict[str, Settings]:
-    """The best settings of the study's rows in a ``search.toml``; {} if the file is none."""
+    """The best settings of the study's rows in a ``search.toml``; {} if there is no such file."""
     try:
         tables = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
         return {

@@ -73,7 +73,7 @@ def per_token(features: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def copies(features: dict[str, Any], times: Tensor) -> dict[str, Any]:
-    """Write each token ``times`` (N, L), 0 or more, from the left, then zeros.
+    """Repeat each token ``times`` (N, L), where 0 deletes it; zeros fill the rows on the right.
 
     -> (N, L'), where L' is the length of the longest sentence.
     """

@@ -28,7 +28,8 @@ def negate(
     auxiliaries: Tensor,  # (A,) ids
     negations: Tensor,  # (B,) ids of "not"; the first is put in
 ) -> dict[str, Tensor]:
-    """Take the first "not" away. Without one, put it after the first auxiliary, or first of all.
+    """Delete the first "not". Without one, insert it after the first auxiliary, or at the start of
+    the text.
 
     -> (N, L') each. A text of ``max_length`` tokens stays as it is.
     """
@@ -42,7 +43,7 @@ def negate(
     is_not = in_text & torch.isin(ids, negations)
     is_auxiliary = in_text & torch.isin(ids, auxiliaries)
 
-    # Where a token goes, or comes: (N, 1) each.
+    # Where a token is deleted, or inserted: (N, 1) each.
     start = _first(mask)
     has_not = is_not.any(dim=1, keepdim=True)
     has_auxiliary = is_auxiliary.any(dim=1, keepdim=True)

@@ -106,7 +106,9 @@ def decide_columns(table: JudgedTable, choice: ColumnChoice | None = None) -> La
 
 
 def _parse(choice: ColumnChoice | None) -> dict[str, str]:
-    """Name of a column -> its role; the role is the name itself if none is given."""
+    """Name of a column -> its role, from {role: name} or from "role=name, …". A name alone is its
+    own role.
+    """
     if choice is None:
         return {}
     if isinstance(choice, Mapping):
