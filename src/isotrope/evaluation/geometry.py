@@ -99,8 +99,8 @@ def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
 
     "alignment" is that of the "positives", the pairs with a score above four fifths of the scale;
     None without any. "bands" counts pairs by score and cosine (`cosine_bands`). All else is
-    taken over the distinct "sentences": "effective_rank" and "spectrum" are those of the covariance of their unit vectors, the spectrum
-    as shares, largest first.
+    taken over the distinct "sentences": "effective_rank" and "spectrum" are those of the
+    covariance of their unit vectors, the spectrum as shares, largest first.
     """
     embeddings = Embeddings.of(encoder, pairs.texts)
     vectors = embeddings.vectors  # (S, D) of the distinct sentences
