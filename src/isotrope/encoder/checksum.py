@@ -1,6 +1,4 @@
-"""Checksums of models: the keys under which their embeddings, and models given as objects, are
-kept.
-"""
+"""Checksums of models: the keys of their embeddings, and of models that were given as objects."""
 
 import json
 from pathlib import Path
@@ -20,10 +18,10 @@ _ENDINGS = {".safetensors", ".json", ".txt", ".model"}  # of the files that deci
 
 
 def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
-    """Checksum of all that decides the embeddings: weights, modules, tokenizer, prompts, length,
-    and ``further``.
+    """Checksum of all that decides the embeddings, and of ``further``.
 
-    The folder of the model does not count, nor what its latest batch has set (truncation, padding).
+    That is weights, modules, tokenizer, prompts and length. The folder of the model does not count,
+    nor what its latest batch has set (truncation, padding).
     """
     described = [
         repr(encoder),
@@ -61,14 +59,16 @@ def _tokenizer_state(encoder: SentenceTransformer) -> Any:
 
 
 def files_checksum(model: str) -> str:
-    """Checksum of a local model's files, without loading it. A hub name has no files here: it is
-    returned unchanged.
+    """Checksum of a local model's files, without loading it.
+
+    A hub name has no files here: it is returned unchanged.
     """
     folder = Path(locate(model))
     if not folder.is_dir():
         return model
     total = xxhash.xxh3_128()
-    if base := base_model(str(folder), model):
+    base = base_model(str(folder), model)
+    if base:
         total.update(files_checksum(base).encode())
     for path in sorted(folder.rglob("*")):
         if path.suffix in _ENDINGS:
@@ -78,8 +78,9 @@ def files_checksum(model: str) -> str:
 
 
 def located(model: GivenModel) -> str:
-    """The name or folder of a model, from which each load is a fresh one. A loaded one goes to the
-    cache first.
+    """The name or folder of a model, from which each load is a fresh one.
+
+    A loaded one goes to the cache first.
     """
     if not isinstance(model, SentenceTransformer):
         return str(model)

@@ -42,10 +42,17 @@ from isotrope.store.cache import cache_folder, cached
 STATIC = "static"
 IN_PLACE = "static:in-place"  # it has its teacher's width and directions
 PLACES = ("spread", "first", "last")
-_COUNT = r"([1-9]\d{0,6})"
-_VOCABULARY = re.compile(rf"vocabulary:{_COUNT}")
+_COUNT = r"[1-9]\d{0,6}"
+_VOCABULARY = re.compile(rf"vocabulary:({_COUNT})")
 _LAYERS = re.compile(
-    rf"layers:{_COUNT}(?::({'|'.join(PLACES)}))?(?:,vocabulary:{_COUNT})?(?:,inner:{_COUNT})?(?:,embeddings:{_COUNT})?"
+    rf"""
+    layers:(?P<layers>{_COUNT})
+    (:(?P<place>{"|".join(PLACES)}))?
+    (,vocabulary:(?P<tokens>{_COUNT}))?
+    (,inner:(?P<inner_units>{_COUNT}))?
+    (,embeddings:(?P<embedding_width>{_COUNT}))?
+    """,
+    re.VERBOSE,
 )
 WIDTH = 256  # model2vec's
 SMOOTH = 1e-4  # model2vec's sif_coefficient
@@ -55,10 +62,20 @@ COMMON = 500  # of a drawn token: tokens of a lower rank count as this one does
 _DRAWN = 200_000  # tokens with a place, of which the directions of narrow embeddings are found
 _USUAL_PLACES = 128  # most texts are no longer
 _SAME = (  # settings of an ELECTRA that are those of a BERT
-    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
-    "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
-    "initializer_range", "layer_norm_eps", "pad_token_id",
-)  # fmt: skip
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "initializer_range",
+    "layer_norm_eps",
+    "pad_token_id",
+)
 # [CLS], [unused5], <s>: they have no rank, and their vectors are zero
 _NO_WORD = re.compile(r"\[\w+\]|<[^<>]+>")
 
@@ -80,9 +97,17 @@ class _LayerStudent:
         match = _LAYERS.fullmatch(student)
         if match is None:
             return None
-        layers, place, *sizes = match.groups()
-        tokens, inner_units, embedding_width = (int(size) if size else None for size in sizes)
-        return cls(int(layers), place or PLACES[0], tokens, inner_units, embedding_width)
+
+        def count(name: str) -> int | None:
+            return int(match[name]) if match[name] else None
+
+        return cls(
+            layers=int(match["layers"]),
+            place=match["place"] or PLACES[0],
+            tokens=count("tokens"),
+            inner_units=count("inner_units"),
+            embedding_width=count("embedding_width"),
+        )
 
 
 def check_student(student: str) -> None:
@@ -104,15 +129,15 @@ def without_vocabulary(student: str) -> tuple[str, int]:
     match = _VOCABULARY.search(student)
     if match is None:
         return student, 0
-    rest = student.replace(match[0], "").replace(",,", ",").strip(",")
-    return rest, int(match[1])
+    remaining = student.replace(match[0], "").replace(",,", ",").strip(",")
+    return remaining, int(match[1])
 
 
 def student_of(model: SentenceTransformer, student: str | None) -> SentenceTransformer:
-    """What ``student`` makes of a model; the model itself for None. Call it with a model that
-    nothing else uses.
+    """What ``student`` makes of a model; the model itself for None.
 
-    ``layers:N`` keeps N layers, spread evenly; ``layers:N:first`` and ``layers:N:last`` keep those.
+    Call it with a model that nothing else uses. ``layers:N`` keeps N layers, spread evenly;
+    ``layers:N:first`` and ``layers:N:last`` keep those.
     ``layers:N,vocabulary:V,inner:U,embeddings:E`` also keeps V tokens, the first ones where it can,
     U units within each layer, and E numbers a token; each may stand without the others, and
     ``vocabulary:V`` without layers. ``static`` gives each token one vector, and ``static:in-place``
@@ -125,7 +150,9 @@ def student_of(model: SentenceTransformer, student: str | None) -> SentenceTrans
         return static_model(model, WIDTH if student == STATIC else None)
     plan = _LayerStudent.parse(student)
     if plan is None:
-        return keep_tokens(model, without_vocabulary(student)[1])[0]
+        _, count = without_vocabulary(student)
+        smaller, _ = keep_tokens(model, count)
+        return smaller
 
     model = keep_layers(model, plan.layers, plan.place)
     if plan.tokens:
@@ -140,8 +167,7 @@ def student_of(model: SentenceTransformer, student: str | None) -> SentenceTrans
 def keep_layers(
     model: SentenceTransformer, count: int, place: str = "spread"
 ) -> SentenceTransformer:
-    """The given model, which from now on has ``count`` of its layers: the first, the last, or
-    evenly spread ones.
+    """Let the given model have ``count`` of its layers: the first, the last, or evenly spread ones.
 
     Its language model is built anew from a changed configuration, so it is the same after saving
     and loading.
@@ -151,20 +177,20 @@ def keep_layers(
         merge_adapter(model)
     whole = model[0].auto_model
     stack = _layer_stack(whole, count)
-    kept = _kept_layers(whole.config.num_hidden_layers, count, place)
+    layers = _kept_layers(whole.config.num_hidden_layers, count, place)
 
     config = deepcopy(whole.config)
     config.num_hidden_layers = count
     kinds = getattr(config, "layer_types", None)
     if kinds:  # ModernBERT: which layers see far
-        config.layer_types = [kinds[layer] for layer in kept]
+        config.layer_types = [kinds[layer] for layer in layers]
 
-    smaller = type(whole)(config).to(device=whole.device, dtype=whole.dtype).train(whole.training)
+    smaller = _like(whole, type(whole)(config))
     try:
-        smaller.load_state_dict(_weights_of_layers(whole, stack, kept))
+        smaller.load_state_dict(_weights_of_layers(whole, stack, layers))
     except RuntimeError as error:
         # The first layer is unlike the others (ModernBERT, T5), or they share weights.
-        listed = ", ".join(map(str, kept))
+        listed = ", ".join(map(str, layers))
         raise UserError(
             f"layers:{count}: a {whole.config.model_type} cannot have the layers {listed} alone",
             "choose the first layers (:first), or another student",
@@ -173,6 +199,11 @@ def keep_layers(
     pack(smaller)
     model[0].model = smaller
     return model
+
+
+def _like(whole: PreTrainedModel, new: Any) -> Any:
+    """A new model with the device, the precision and the mode of another one."""
+    return new.to(device=whole.device, dtype=whole.dtype).train(whole.training)
 
 
 def _refuse_without_layers(model: SentenceTransformer, count: int) -> None:
@@ -188,11 +219,10 @@ def _refuse_without_layers(model: SentenceTransformer, count: int) -> None:
 def _layer_stack(whole: PreTrainedModel, count: int) -> str:
     """The name of the list of layers; UserError if there are several lists, or too few layers."""
     total = whole.config.num_hidden_layers
-    stacks = [
-        name
-        for name, module in whole.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == total
-    ]
+    stacks = []
+    for name, module in whole.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) == total:
+            stacks.append(name)
     if len(stacks) != 1 or not 1 <= count <= total:
         shared = "" if stacks else ", which share their weights"
         raise UserError(
@@ -208,32 +238,33 @@ def _kept_layers(total: int, count: int, place: str) -> list[int]:
         return list(range(count))
     if place == "last":
         return list(range(total - count, total))
-    spread: list[int] = np.linspace(0, total - 1, count).round().astype(int).tolist()
-    return spread  # of one, the first
+    evenly_spread = np.linspace(0, total - 1, count).round()  # of one, the first
+    return [int(layer) for layer in evenly_spread]
 
 
-def _weights_of_layers(whole: PreTrainedModel, stack: str, kept: list[int]) -> dict[str, Tensor]:
-    """The weights of a model with these layers of a stack only, by their new names."""
-    new_prefix = {f"{stack}.{old}.": f"{stack}.{new}." for new, old in enumerate(kept)}
+def _weights_of_layers(whole: PreTrainedModel, stack: str, layers: list[int]) -> dict[str, Tensor]:
+    """The weights of a model with only these layers of a stack, by their new names."""
     weights = {}
     for name, value in whole.state_dict().items():
-        prefix = next((old for old in new_prefix if name.startswith(old)), None)
-        if prefix is not None:
-            weights[new_prefix[prefix] + name.removeprefix(prefix)] = value
-        elif not name.startswith(f"{stack}."):
+        if not name.startswith(f"{stack}."):
             weights[name] = value
+            continue
+        old_layer, _, within = name.removeprefix(f"{stack}.").partition(".")
+        if int(old_layer) in layers:
+            new_layer = layers.index(int(old_layer))
+            weights[f"{stack}.{new_layer}.{within}"] = value
     return weights
 
 
 @torch.no_grad()
 def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransformer:
-    """The given BERT as an ELECTRA, whose tokens and places have ``width`` numbers, and one matrix
-    for all after them.
+    """Make the given BERT an ELECTRA, whose tokens and places have ``width`` numbers.
 
-    ELECTRA: Clark et al., ICLR 2020, https://openreview.net/forum?id=r1xMH1BtvB, Sec. 3.2. Those
-    width - 1 directions are kept in which sums of a token, drawn by Zipf's law, and a place differ
-    most (PCA). The matrix does to such a sum what the norm after it did, which moves before it:
-    all directions would give the same vectors as before.
+    One matrix takes them to the width of the layers. ELECTRA: Clark et al., ICLR 2020,
+    https://openreview.net/forum?id=r1xMH1BtvB, Sec. 3.2. Those width - 1 directions are kept in
+    which sums of a token, drawn by Zipf's law, and a place differ most (PCA). The matrix does to
+    such a sum what the norm after it did, which moves before it: all directions would give the same
+    vectors as before.
     """
     whole = model[0].auto_model
     config = whole.config
@@ -247,8 +278,7 @@ def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransfo
     inward = _directions_without_mean(words, places, width)  # (D, E)
 
     settings = {key: getattr(config, key) for key in _SAME}
-    narrow = ElectraModel(ElectraConfig(embedding_size=width, **settings))
-    narrow = narrow.to(device=whole.device, dtype=whole.dtype).train(whole.training)
+    narrow = _like(whole, ElectraModel(ElectraConfig(embedding_size=width, **settings)))
     new = narrow.embeddings
     new.word_embeddings.weight.copy_(_centred(words) @ inward)
     new.position_embeddings.weight.copy_(_centred(places) @ inward)
@@ -298,8 +328,7 @@ def _centred(rows: Tensor) -> Tensor:
 
 @torch.no_grad()
 def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
-    """The given model, which from now on has ``count`` inner units in each layer's feed-forward
-    part.
+    """Let the given model have ``count`` inner units in each layer's feed-forward part.
 
     They are those that do most: with the largest product of the norms of what a unit reads and of
     what it writes.
@@ -336,28 +365,31 @@ def _linear_layers(whole: nn.Module, width_in: int, width_out: int) -> list[Any]
 
 
 def zipf_weights(count: int) -> Rows:
-    """The weights a / (a + p) of ``count`` tokens (V,), where p ∝ 1 / rank is Zipf's law: common
-    tokens weigh little.
+    """The weights a / (a + p) of ``count`` tokens (V,): common tokens weigh little.
 
-    Arora et al., ICLR 2017, https://openreview.net/forum?id=SyK00v5xx. Vocabularies begin with
-    their most common tokens; ranks begin with 2, as in model2vec.
+    p ∝ 1 / rank is Zipf's law. Arora et al., ICLR 2017, https://openreview.net/forum?id=SyK00v5xx.
+    Vocabularies begin with their most common tokens; ranks begin with 2, as in model2vec.
     """
     frequencies = 1 / np.arange(2, count + 2)
-    return np.asarray(SMOOTH / (SMOOTH + frequencies / frequencies.sum()))
+    probabilities = frequencies / frequencies.sum()
+    weights: Rows = SMOOTH / (SMOOTH + probabilities)
+    return weights
 
 
 def stand_for_text(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
     """Which of ``count`` tokens stand for text (V,)."""
-    names = (tokenizer.id_to_token(token) for token in range(count))
-    return np.array([name is not None and not _NO_WORD.fullmatch(name) for name in names])
+    is_word = np.zeros(count, dtype=np.bool_)
+    for token in range(count):
+        name = tokenizer.id_to_token(token)
+        is_word[token] = name is not None and not _NO_WORD.fullmatch(name)
+    return is_word
 
 
 def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> SentenceTransformer:
-    """A model of sentence-transformers' `StaticEmbedding` with what ``model`` says of every token
-    of its vocabulary.
+    """A static model, with the vector that ``model`` gives each token of its vocabulary.
 
-    A ``width`` of None keeps those of ``model``, and its directions. The pass over the vocabulary
-    is kept in the cache.
+    It is one of sentence-transformers' `StaticEmbedding`. A ``width`` of None keeps those of
+    ``model``, and its directions. The pass over the vocabulary is kept in the cache.
     """
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
@@ -384,9 +416,8 @@ def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> Sente
 
     table = np.zeros((len(token_vectors), word_vectors.shape[1]))  # (V, K)
     table[is_word] = word_vectors
-    modules: list[nn.Module] = [
-        StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(table).float())
-    ]
+    weights = torch.from_numpy(table).float()
+    modules: list[nn.Module] = [StaticEmbedding(tokenizer, embedding_weights=weights)]
     if isinstance(model[-1], Normalize):
         modules.append(Normalize())
     return SentenceTransformer(
@@ -403,15 +434,16 @@ def _cached_token_vectors(model: SentenceTransformer, tokenizer: Tokenizer) -> R
 
 @torch.no_grad()
 def _token_vectors(model: SentenceTransformer, tokenizer: Tokenizer) -> npt.NDArray[np.float32]:
-    """The teacher's vector of each token between its first and its last mark, before unit length:
-    (V, D).
+    """The teacher's vector of each token between its first and its last mark (V, D).
 
-    At unit length, the vectors would no longer tell how much the teacher makes of a token.
+    They are those before unit length. At unit length, the vectors would no longer tell how much the
+    teacher makes of a token.
     """
     modules = [module for module in model if not isinstance(module, Normalize)]
     example = tokenizer.encode("a").ids
-    first, last = frame_size(model.tokenizer)
-    marks_before, marks_after = example[:first], example[len(example) - last :]
+    before, after = frame_size(model.tokenizer)
+    marks_before = example[:before]
+    marks_after = example[len(example) - after :]
     count = max(tokenizer.get_vocab().values()) + 1
     model.eval()
 

@@ -1,21 +1,20 @@
-"""Fewer tokens: a model keeps those that its documents need most, and reads all other words in
-smaller pieces.
+"""Fewer tokens: a model keeps those that its documents need most.
 
-A text whose tokens are all kept has the same vector to the last bit, because each algorithm finds
-its pieces again: WordPiece takes the longest that there is, byte-pair encoding goes the same way up
-as long as the parts of each token are kept, and Unigram keeps its scores. On cutting Unigram
-vocabularies: https://arxiv.org/abs/2606.13647.
+It reads all other words in smaller pieces. A text whose tokens are all kept has the same vector to
+the last bit, because each algorithm finds its pieces again: WordPiece takes the longest that there
+is, byte-pair encoding goes the same way up as long as the parts of each token are kept, and Unigram
+keeps its scores. On cutting Unigram vocabularies: https://arxiv.org/abs/2606.13647.
 """
 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from string import ascii_lowercase
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,29 +42,43 @@ def tokenizer_kind(model: SentenceTransformer) -> str:
 def token_counts(model: SentenceTransformer, texts: Iterable[str]) -> Counts:
     """How often each token occurs in texts that are read whole: (V,), by its number."""
     tokenizer = _fresh_tokenizer(model)
-    counts = np.zeros(1 + max(tokenizer.get_vocab().values()), dtype=np.int64)
-    remaining = iter(texts)
-    while batch := list(islice(remaining, _TEXTS_AT_ONCE)):
+    size = 1 + max(tokenizer.get_vocab().values())
+    counts = np.zeros(size, dtype=np.int64)
+    for batch in _batches(texts):
         for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
-            counts += np.bincount(encoding.ids, minlength=len(counts))
+            counts += np.bincount(encoding.ids, minlength=size)
     return counts
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    remaining = iter(texts)
+    batch = list(islice(remaining, _TEXTS_AT_ONCE))
+    while batch:
+        yield batch
+        batch = list(islice(remaining, _TEXTS_AT_ONCE))
 
 
 @dataclass(frozen=True)
 class _Vocabulary:
-    """A tokenizer's tokens, and of which other tokens each is merged."""
+    """A tokenizer's tokens, and of which other tokens each is merged.
 
-    state: dict[str, Any]  # the tokenizer's own, as JSON
-    number: Mapping[str, int]  # of each token
-    parts: Mapping[str, set[str]] = field(default_factory=dict)  # of a byte-pair encoding
+    Attributes:
+        state: the tokenizer's own, as JSON.
+        number: of each token.
+        pieces: of each token that a byte-pair encoding merges: those that it is merged of.
+    """
+
+    state: dict[str, Any]
+    number: Mapping[str, int]
+    pieces: Mapping[str, set[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: SentenceTransformer) -> "_Vocabulary":
         state = json.loads(_fresh_tokenizer(model).to_str())
-        parts = defaultdict[str, set[str]](set)
-        for first, second, merged in _merges(state["model"]):
-            parts[merged] |= {first, second}
-        return cls(state, model.tokenizer.get_vocab(), dict(parts))
+        pieces = defaultdict[str, set[str]](set)
+        for merge in _merges(state["model"]):
+            pieces[merge.result] |= {merge.first, merge.second}
+        return cls(state, model.tokenizer.get_vocab(), dict(pieces))
 
     @property
     def algorithm(self) -> dict[str, Any]:
@@ -77,41 +90,43 @@ class _Vocabulary:
         """The token of each number."""
         return {number: name for name, number in self.number.items()}
 
-    def with_parts(self, token: int) -> set[int]:
+    def with_pieces(self, token: int) -> set[int]:
         """A token and all tokens that it is merged of, by their numbers."""
-        found, waiting = {token}, [token]
+        numbers = {token}
+        waiting = [token]
         while waiting:
-            parts = self.parts.get(self.name[waiting.pop()], set())
-            new = {self.number[part] for part in parts} - found
-            found |= new
-            waiting += new
-        return found
+            name = self.name[waiting.pop()]
+            pieces = {self.number[piece] for piece in self.pieces.get(name, ())}
+            waiting += pieces - numbers
+            numbers |= pieces
+        return numbers
 
 
 def keep_tokens(
     model: SentenceTransformer, count: int, counts: Counts | None = None
 ) -> tuple[SentenceTransformer, list[int]]:
-    """The given model, which from now on knows only ``count`` tokens, and the numbers (count,) that
-    they had.
+    """Let the given model know only ``count`` tokens -> it, and the numbers (count,) they had.
 
     Kept are marks, such as ``<s>``, the characters or bytes that words can be put together from,
     and the most frequent tokens by ``counts`` (V,). Without counts, or where these agree, the first
     come first: vocabularies begin with their most common tokens. Of a byte-pair encoding, the parts
-    of each kept token are kept too. UserError: the tokenizer is of another kind, or has not so many
-    tokens, or needs more.
+    of each kept token are kept too.
+
+    Raises:
+        UserError: the tokenizer is of another kind, or has not so many tokens, or needs more.
     """
     vocabulary = _Vocabulary.of(model)
-    kept = _needed_tokens(model, vocabulary, every_letter=counts is not None)
+    tokens = _needed_tokens(model, vocabulary, every_letter=counts is not None)
     total = len(vocabulary.number)
-    if not len(kept) <= count < total:
+    if not len(tokens) <= count < total:
         raise UserError(
             f"vocabulary:{count}: the model has {total} tokens, and needs its letters and marks",
-            f"choose {len(kept)} to {total - 1}, or leave it out",
+            f"choose {len(tokens)} to {total - 1}, or leave it out",
             "student-does-not-fit",
         )
-    _add_most_frequent(kept, count, vocabulary, counts)
+    _add_most_frequent(tokens, count, vocabulary, counts)
 
-    old_numbers = sorted(kept)
+    old_numbers = sorted(tokens)
     new_number = {old: new for new, old in enumerate(old_numbers)}
     _renumber_tokenizer(vocabulary.state, new_number)
     backend = Tokenizer.from_str(json.dumps(vocabulary.state))
@@ -121,9 +136,9 @@ def keep_tokens(
 
 
 def _add_most_frequent(
-    kept: set[int], count: int, vocabulary: _Vocabulary, counts: Counts | None
+    tokens: set[int], count: int, vocabulary: _Vocabulary, counts: Counts | None
 ) -> None:
-    """Add the most frequent tokens with their parts until ``count`` are kept."""
+    """Add the most frequent tokens, with those that they are merged of, until there are ``count``."""
 
     def rank(number: int) -> tuple[int, bool, int]:
         times = 0 if counts is None else int(counts[number])
@@ -131,11 +146,11 @@ def _add_most_frequent(
         return -times, is_unused, number
 
     for token in sorted(vocabulary.name, key=rank):
-        if len(kept) == count:
+        if len(tokens) == count:
             return
-        new = vocabulary.with_parts(token) - kept
-        if len(kept) + len(new) <= count:
-            kept |= new
+        new = vocabulary.with_pieces(token) - tokens
+        if len(tokens) + len(new) <= count:
+            tokens |= new
 
 
 def _renumber_model(encoder: Any, old_numbers: list[int], new_number: Mapping[int, int]) -> None:
@@ -151,8 +166,9 @@ def _renumber_model(encoder: Any, old_numbers: list[int], new_number: Mapping[in
 
 
 def _fresh_tokenizer(model: SentenceTransformer) -> Tokenizer:
-    """A copy of a model's tokenizer, which neither cuts nor pads; UserError if it is of another
-    kind.
+    """A copy of a model's tokenizer, which neither cuts nor pads.
+
+    UserError if it is of another kind.
     """
     kind = tokenizer_kind(model)
     if kind not in KINDS:
@@ -167,36 +183,45 @@ def _fresh_tokenizer(model: SentenceTransformer) -> Tokenizer:
     return tokenizer
 
 
-def _merges(algorithm: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """The merges of a byte-pair encoding: two parts, and what they make."""
+class _Merge(NamedTuple):
+    """A merge of a byte-pair encoding: two tokens, and what they make."""
+
+    first: str
+    second: str
+    result: str
+
+
+def _merges(algorithm: dict[str, Any]) -> list[_Merge]:
     prefix = algorithm.get("continuing_subword_prefix") or ""
     merges = []
     for merge in algorithm.get("merges", ()):
         first, second = merge.split(" ") if isinstance(merge, str) else merge
-        merges.append((first, second, first + second.removeprefix(prefix)))
+        merges.append(_Merge(first, second, first + second.removeprefix(prefix)))
     return merges
 
 
 def _needed_tokens(
     model: SentenceTransformer, vocabulary: _Vocabulary, every_letter: bool
 ) -> set[int]:
-    """The tokens that must stay, with their parts, by their numbers."""
+    """The tokens that must stay, with those that they are merged of, by their numbers."""
     tokenizer = model.tokenizer
     algorithm = vocabulary.algorithm
     needed = {added["id"] for added in vocabulary.state["added_tokens"]}
     needed.update(tokenizer.all_special_ids)
     for prompt in model.prompts.values():
         needed.update(tokenizer(prompt, add_special_tokens=False)["input_ids"])
-    needed.update(vocabulary.number[name] for name in _letters(vocabulary, every_letter))
-    if algorithm.get("unk_token") in vocabulary.number:
-        needed.add(vocabulary.number[algorithm["unk_token"]])
+    for name in _letters(vocabulary, every_letter):
+        needed.add(vocabulary.number[name])
+    unknown = algorithm.get("unk_token")
+    if unknown in vocabulary.number:
+        needed.add(vocabulary.number[unknown])
     if algorithm["type"] == "Unigram":  # the lowest score decides what an unknown character costs
         scores = [score for _, score in algorithm["vocab"]]
         needed |= {algorithm["unk_id"] or 0, int(np.argmin(scores))}
     # Places are counted from the padding's number.
     if model[0].auto_model.config.model_type in BEHIND_PADDING_INDEX:
         needed.update(range(tokenizer.pad_token_id + 1))
-    return set[int]().union(*map(vocabulary.with_parts, needed))
+    return set[int]().union(*map(vocabulary.with_pieces, needed))
 
 
 def _letters(vocabulary: _Vocabulary, every_letter: bool) -> set[str]:
@@ -207,11 +232,12 @@ def _letters(vocabulary: _Vocabulary, every_letter: bool) -> set[str]:
     names = vocabulary.number.keys()
     algorithm = vocabulary.algorithm
     if algorithm["type"] == "BPE":
-        return names - vocabulary.parts.keys()
+        return names - vocabulary.pieces.keys()
     if algorithm["type"] == "WordPiece" and not every_letter:
         return {*ascii_lowercase} & names
     prefix = algorithm.get("continuing_subword_prefix") or ""
-    return {name for name in names if len(name.removeprefix(prefix)) == 1 or _BYTE.fullmatch(name)}
+    letters = {name for name in names if len(name.removeprefix(prefix)) == 1}
+    return letters | {name for name in names if _BYTE.fullmatch(name)}
 
 
 def _renumber_tokenizer(state: dict[str, Any], new_number: Mapping[int, int]) -> None:
@@ -223,17 +249,16 @@ def _renumber_tokenizer(state: dict[str, Any], new_number: Mapping[int, int]) ->
         if algorithm["unk_id"] is not None:
             algorithm["unk_id"] = new_number[algorithm["unk_id"]]
     else:
-        tokens = algorithm["vocab"].items()
-        algorithm["vocab"] = {
-            name: new_number[number] for name, number in tokens if number in new_number
-        }
+        vocabulary = dict[str, int]()
+        for name, number in algorithm["vocab"].items():
+            if number in new_number:
+                vocabulary[name] = new_number[number]
+        algorithm["vocab"] = vocabulary
     if algorithm["type"] == "BPE":
         names = algorithm["vocab"].keys()
-        algorithm["merges"] = [
-            (first, second)
-            for first, second, merged in _merges(algorithm)
-            if {first, second, merged} <= names
-        ]
+        merges = [merge for merge in _merges(algorithm) if {*merge} <= names]
+        algorithm["merges"] = [(merge.first, merge.second) for merge in merges]
+
     for added in state["added_tokens"]:
         added["id"] = new_number[added["id"]]
     state["post_processor"] = _renumber_marks(state["post_processor"], new_number)

@@ -27,8 +27,10 @@ class WordVectors:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open a file, with or without word2vec's first line of two counts; refuse one without word
-        vectors.
+        """Open a file, with or without word2vec's first line of two counts.
+
+        Raises:
+            UserError: it has no word vectors.
         """
         self.source = source_of(Path(path))
         first_lines = list(islice(lines(self.source), 2))
@@ -37,10 +39,10 @@ class WordVectors:
         self.header = is_header and len(first_lines) == 2
         self.dim = int(cells[1]) if self.header else len(cells) - 1
 
-        if self.dim < 2 or self._vector(first_lines[self.header]) is None:
-            raise UserError(
-                f"{path}, line {1 + self.header}: no word vector", _FORMAT, "no-word-vectors"
-            )
+        first_vector = self._vector(first_lines[self.header])
+        if self.dim < 2 or first_vector is None:
+            problem = f"{path}, line {1 + self.header}: no word vector"
+            raise UserError(problem, _FORMAT, "no-word-vectors")
         self.weight: Callable[[str], float] = lambda word: 1.0
         # word -> (D,); None: the file has no such word
         self._vectors: dict[str, WordVector | None] = {}
@@ -48,9 +50,9 @@ class WordVectors:
     def words(self, sentence: str) -> list[str]:
         """The known words of a sentence, as the file writes them; call `look_up` first."""
         words = []
-        for piece in sentence.split():
-            parts = [piece] if self._known_form(piece) else _PIECES.findall(piece)
-            words += [self._known_form(part) for part in parts]
+        for word in sentence.split():
+            pieces = [word] if self._known_form(word) else _PIECES.findall(word)
+            words += map(self._known_form, pieces)
         return [word for word in words if word is not None]
 
     def look_up(self, sentences: Sequence[str]) -> None:
@@ -61,28 +63,28 @@ class WordVectors:
         self._vectors |= dict.fromkeys(new)
         for number, line in enumerate(lines(self.source), start=1):
             word = line[: line.find(" ")]
-            if word not in new or self._vectors[word] is not None:
-                continue
             is_header = number == 1 and self.header
+            if word not in new or self._vectors[word] is not None or is_header:
+                continue
             # A word with spaces in it is another one than it seems.
-            has_spaces = len(line.rstrip().split(" ")) > self.dim + 1
-            if is_header or has_spaces:
+            if len(line.rstrip().split(" ")) > self.dim + 1:
                 continue
             vector = self._vector(line)
             if vector is None:
-                raise UserError(
-                    f"{self.source.path}, line {number}: not {self.dim} numbers",
-                    "fetch the file again",
-                    "no-word-vectors",
-                )
+                problem = f"{self.source.path}, line {number}: not {self.dim} numbers"
+                raise UserError(problem, "fetch the file again", "no-word-vectors")
             self._vectors[word] = vector
 
     def _new_words(self, sentences: Sequence[str]) -> set[str]:
         """All forms under which words of these sentences may be in the file, without known ones."""
-        pieces = {piece for sentence in sentences for piece in sentence.split()}
-        for piece in list(pieces):
-            pieces.update(_PIECES.findall(piece))
-        return (pieces | {piece.lower() for piece in pieces}) - self._vectors.keys()
+        words = set[str]()
+        for sentence in sentences:
+            words.update(sentence.split())
+        forms = set(words)
+        for word in words:
+            forms.update(_PIECES.findall(word))
+        lower_case = {form.lower() for form in forms}
+        return (forms | lower_case) - self._vectors.keys()
 
     def encode(self, sentences: list[str]) -> WordVector:
         """Sentences (N,) -> (N, D)."""
@@ -102,12 +104,13 @@ class WordVectors:
         return None
 
     def _vector(self, line: str) -> WordVector | None:
+        _, *numbers = line.rstrip().split(" ")
         try:
-            vector = np.array(line.rstrip().split(" ")[1:], dtype=np.float32)
+            vector = np.array(numbers, dtype=np.float32)
         except ValueError:
             return None
-        is_vector = vector.shape == (self.dim,) and np.isfinite(vector).all()
-        return vector if is_vector else None
+        is_whole = vector.shape == (self.dim,) and np.isfinite(vector).all()
+        return vector if is_whole else None
 
 
 def source_of(path: Path) -> TextFile:
