@@ -1,5 +1,4 @@
-"""Files of other machines, by their URL: s3://, gs://, hf://, https://, and whatever else fsspec
-knows.
+"""Files of other machines, by their URL: s3://, gs://, hf://, https://, and all that fsspec knows.
 
 They are read in blocks at any place, without a copy, and written whole. Credentials and addresses
 are fsspec's business: the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) or its configuration
@@ -53,8 +52,9 @@ def lies_within(name: str | Path, folder: str | Path) -> bool:
 
 
 def without_secrets(url: str) -> str:
-    """A URL as it may be shown and kept: without a password, and without a web address's ``?…``,
-    which may sign it.
+    """A URL as it may be shown and kept.
+
+    That is without a password, and without a web address's ``?…``, which may sign it.
     """
     url = re.sub(r"://[^/@]*@", "://", url)
     return url.partition("?")[0] if url.startswith(_WEB) else url
@@ -62,13 +62,18 @@ def without_secrets(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file behind a URL. It has what readers of text need of a `Path`."""
+    """A file behind a URL. It has what readers of text need of a `Path`.
 
-    url: str  # its whole address
-    size: int  # in bytes
-    # what its store tells of its state; empty where it tells nothing
+    Attributes:
+        url: its whole address.
+        size: in bytes.
+        version: what its store tells of its state; empty if it tells nothing.
+        inside: its path within the folder that was named; "" if the file itself was named.
+    """
+
+    url: str
+    size: int
     version: tuple[tuple[str, str], ...] = ()
-    # its path within the folder that was named; "" where the file itself was named
     inside: str = ""
 
     @classmethod
@@ -77,12 +82,8 @@ class RemoteFile:
         if info.get("size") is None:
             problem = f"{without_secrets(url)} does not tell its size"
             raise UserError(problem, "copy it to this machine first", "unknown-size")
-        return cls(
-            url,
-            int(info["size"]),
-            tuple((key, str(info[key])) for key in _VERSIONS if info.get(key)),
-            inside,
-        )
+        version = tuple((key, str(info[key])) for key in _VERSIONS if info.get(key))
+        return cls(url, int(info["size"]), version, inside)
 
     def __str__(self) -> str:
         return without_secrets(self.url)
@@ -109,9 +110,10 @@ class RemoteFile:
                 raise OSError(f"{len(block):,} bytes came instead of {end - begin:,}")
             return block
 
-        file.cache.fetcher = lambda begin, end: _ask(
-            self.url, lambda *_: fetch_block(begin, end), lost=True
-        )
+        def ask_for_block(begin: int, end: int) -> bytes:
+            return _ask(self.url, lambda system, path: fetch_block(begin, end), lost=True)
+
+        file.cache.fetcher = ask_for_block
         return file
 
     def now(self) -> "RemoteFile":
@@ -120,10 +122,12 @@ class RemoteFile:
 
 
 def remote_files(url: str) -> list[RemoteFile]:
-    """The files that a URL names, sorted: a file, all in a folder and below it, or all that fit
-    where it has a ``*``.
+    """The files that a URL names, sorted.
 
-    UserError for an unknown scheme, a missing package, no such file, no permission, no connection.
+    They are a file, all in a folder and below it, or all that fit if it has a ``*``.
+
+    Raises:
+        UserError: an unknown scheme, a missing package, no such file, no permission, no connection.
     """
     return _ask(url, partial(_list_files, url))
 
@@ -136,15 +140,21 @@ def _list_files(url: str, system: Any, path: str) -> list[RemoteFile]:
         if info["type"] == "file":
             return [RemoteFile.of(url, info)]
 
-    root = "" if has_star else path.rstrip("/") + "/"
-    entries = system.glob(path, detail=True) if has_star else system.find(path, detail=True)
-    names = [name for name, info in entries.items() if info["type"] == "file"]
+    if has_star:
+        entries = system.glob(path, detail=True)
+        folder = ""
+    else:
+        entries = system.find(path, detail=True)
+        folder = path.rstrip("/") + "/"
+
     files = []
-    for name in sorted(names, key=lambda name: name.split("/")):
+    for name in sorted(entries, key=lambda name: name.split("/")):
         info = entries[name]
+        if info["type"] != "file":
+            continue
         if info.get("size") is None:
             info = system.info(name)
-        inside = name.removeprefix(root) if root else ""
+        inside = name.removeprefix(folder) if folder else ""
         files.append(RemoteFile.of(system.unstrip_protocol(name), info, inside))
     if not files:
         raise FileNotFoundError(url)
@@ -225,8 +235,11 @@ def _open_system(url: str) -> tuple[Any, str]:
 def _cause(error: BaseException) -> BaseException:
     """The error behind "not found", which fsspec says of every error of the web."""
     cause = error.__cause__
-    explains = cause is not None and (hasattr(cause, "status") or isinstance(cause, OSError))
-    return cause if explains and cause and isinstance(error, FileNotFoundError) else error
+    if not isinstance(error, FileNotFoundError) or cause is None:
+        return error
+    if hasattr(cause, "status") or isinstance(cause, OSError):
+        return cause
+    return error
 
 
 def _refusal(url: str, error: BaseException, done: str) -> UserError:

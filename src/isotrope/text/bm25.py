@@ -33,19 +33,16 @@ class Bm25Index:
         try:
             counts = csr_array(words.fit_transform(documents))
         except ValueError as error:  # an empty vocabulary
-            raise UserError(
-                "BM25 finds no word in the text",
-                "give text with words, or leave BM25 out",
-                "no-words",
-            ) from error
+            remedy = "give text with words, or leave BM25 out"
+            raise UserError("BM25 finds no word in the text", remedy, "no-words") from error
         return cls(words, bm25_weights(counts, k1, b))
 
     def scores(self, queries: Sequence[str]) -> npt.NDArray[np.float32]:
-        """(Q, M): the sum of the weights that a document has for the words of a query, each counted
-        once.
-        """
-        occurs = csr_array(self.words.transform(queries)) > 0  # (Q, V)
-        return np.asarray((occurs.astype(np.float32) @ self.weights.T).toarray())
+        """The sum of a document's weights for the words of a query, each counted once: (Q, M)."""
+        counts = csr_array(self.words.transform(queries))  # (Q, V)
+        occurs = (counts > 0).astype(np.float32)
+        scores = occurs @ self.weights.T
+        return np.asarray(scores.toarray())
 
     def search(self, queries: Sequence[str]) -> Callable[[slice], npt.NDArray[np.float32]]:
         """`scores` of some of the queries at a time."""
@@ -64,8 +61,9 @@ def bm25_weights(counts: csr_array, k1: float, b: float) -> csr_array:
 
     lengths = counts.sum(axis=1)  # (N,)
     norms = k1 * (1 - b + b * lengths / lengths.mean())
-    norm_of_entry = np.repeat(norms, np.diff(counts.indptr))
+    entries_of_text = np.diff(counts.indptr)
+    norm_of_entry = np.repeat(norms, entries_of_text)
+
     weights = idf[counts.indices] * counts.data / (counts.data + norm_of_entry)
-    return csr_array(
-        (weights.astype(np.float32), counts.indices, counts.indptr), shape=counts.shape
-    )
+    weights = weights.astype(np.float32)
+    return csr_array((weights, counts.indices, counts.indptr), shape=counts.shape)

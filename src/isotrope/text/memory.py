@@ -85,12 +85,17 @@ def _only_split(source: Mapping[str, Any]) -> Any:
     """The one data set of a dictionary of splits; UserError if there are several."""
     if len(source) != 1:
         splits = ", ".join(source)
-        raise UserError(
-            f"the {type(source).__name__} has {len(source)} splits ({splits})",
-            one_of("", source, ", such as data['train']"),
-            "several-splits",
-        )
-    return next(iter(source.values()))
+        problem = f"the {type(source).__name__} has {len(source)} splits ({splits})"
+        remedy = one_of("", source, ", such as data['train']")
+        raise UserError(problem, remedy, "several-splits")
+    (split,) = source.values()
+    return split
+
+
+def _described(kind: str, count: int, unit: str) -> str:
+    """A list of 5 texts."""
+    article = "an" if kind.startswith(("n", "I", "A")) else "a"
+    return f"{article} {kind} of {count:,} {unit}"
 
 
 def _table_of_items(items: Sequence[Any], kind: str) -> TextTable:
@@ -101,7 +106,7 @@ def _table_of_items(items: Sequence[Any], kind: str) -> TextTable:
         return _table_of_columns(_columns_of_records(items), kind)
     texts = [_text_or_null(item, place, kind) for place, item in enumerate(items)]
     rows = pa.table({"text": _string_array(texts)})
-    return TextTable(rows, f"{_article(kind)} {kind} of {len(texts):,} texts", {})
+    return TextTable(rows, _described(kind, len(texts), "texts"), {})
 
 
 def _columns_of_records(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
@@ -122,13 +127,18 @@ def _table_of_columns(columns: Sequence[tuple[str, Any]], kind: str) -> TextTabl
             left_out[name] = "there are several of this name"
             continue
         try:
-            arrays[name] = pa.array(values, from_pandas=True)
-        except UnicodeEncodeError:  # lone surrogates, which cleaning counts
-            arrays[name] = _string_array(list(values))
+            arrays[name] = _column_array(values)
         except _UNFIT:
             left_out[name] = "it holds mixed types"
     rows = pa.table(arrays)
-    return TextTable(rows, f"{_article(kind)} {kind} of {len(rows):,} rows", left_out)
+    return TextTable(rows, _described(kind, len(rows), "rows"), left_out)
+
+
+def _column_array(values: Any) -> pa.Array:
+    try:
+        return pa.array(values, from_pandas=True)
+    except UnicodeEncodeError:  # lone surrogates, which cleaning counts
+        return _string_array(list(values))
 
 
 def _text_or_null(item: Any, place: int, kind: str) -> str | None:
@@ -155,11 +165,7 @@ def _string_array(texts: Sequence[str | None]) -> pa.Array:
 
 
 def _table_of_rows(rows: pa.Table, kind: str) -> TextTable:
-    return TextTable(rows, f"{_article(kind)} {kind} of {len(rows):,} rows", {})
-
-
-def _article(kind: str) -> str:
-    return "an" if kind.startswith(("n", "I", "A")) else "a"
+    return TextTable(rows, _described(kind, len(rows), "rows"), {})
 
 
 def _no_texts(problem: str) -> UserError:

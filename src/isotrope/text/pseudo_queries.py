@@ -46,17 +46,18 @@ class PseudoQueries:
 
     def sample(self, count: int, seed: int) -> "PseudoQueries":
         """At most ``count`` of them, drawn at random, in their order."""
-        order = np.random.default_rng(seed).permutation(len(self.texts))
+        generator = np.random.default_rng(seed)
+        order = generator.permutation(len(self.texts))
         return self.part(sorted(order[:count].tolist()))
 
     def part(self, rows: Iterable[int]) -> "PseudoQueries":
         """Those of these rows."""
-        rows = list(rows)
-        return PseudoQueries(
-            [self.texts[row] for row in rows],
-            [self.documents[row] for row in rows],
-            [self.kinds[row] for row in rows],
-        )
+        part = PseudoQueries()
+        for row in rows:
+            part.texts.append(self.texts[row])
+            part.documents.append(self.documents[row])
+            part.kinds.append(self.kinds[row])
+        return part
 
 
 def pseudo_queries(
@@ -64,10 +65,11 @@ def pseudo_queries(
 ) -> PseudoQueries:
     """The pseudo-queries of documents. Equal documents, kinds and seeds give equal ones.
 
-    Title: that of a document with a body. Heading: a short paragraph without a full stop before a
-    longer one. Span: 8 to 19 words from any place, at most half of a short text; two a document.
-    Sentence: a whole one. Question: one that the document asks, as a page of frequent questions
-    does.
+    - title: that of a document with a body
+    - heading: a short paragraph without a full stop before a longer one
+    - span: 8 to 19 words from any place, at most half of a short text; two a document
+    - sentence: a whole one
+    - question: one that the document asks, as a page of frequent questions does
     """
     kinds = set(kinds)
     queries = PseudoQueries()
@@ -98,7 +100,8 @@ def _queries_of(document: Document, seed: int) -> Iterator[tuple[str, str]]:
         for sentence in sentences:
             if sentence.endswith(("?", "？")):
                 yield QUESTION, sentence
-        yield SENTENCE, sentences[int(generator.integers(len(sentences)))]
+        number = int(generator.integers(len(sentences)))
+        yield SENTENCE, sentences[number]
 
 
 def _headings(document: Document) -> Iterator[str]:
@@ -114,8 +117,10 @@ def _random_span(words: Sequence[str], generator: np.random.Generator) -> Sequen
     longest = _LONGEST_SPAN
     if len(words) < 2 * _SHORTEST_SPAN:
         longest = max(1, len(words) // 2)
-    length = int(generator.integers(min(_SHORTEST_SPAN, longest), longest + 1))
-    begin = int(generator.integers(0, max(1, len(words) - length + 1)))
+    shortest = min(_SHORTEST_SPAN, longest)
+    length = int(generator.integers(shortest, longest + 1))
+    begins = max(1, len(words) - length + 1)
+    begin = int(generator.integers(0, begins))
     return words[begin : begin + length]
 
 
