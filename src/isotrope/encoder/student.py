@@ -175,24 +175,25 @@ def keep_layers(
     _refuse_without_layers(model, count)
     if has_adapter(model):
         merge_adapter(model)
-    whole = model[0].auto_model
-    stack = _layer_stack(whole, count)
-    layers = _kept_layers(whole.config.num_hidden_layers, count, place)
+    full_model = model[0].auto_model
+    stack = _layer_stack(full_model, count)
+    layers = _kept_layers(full_model.config.num_hidden_layers, count, place)
 
-    config = deepcopy(whole.config)
+    config = deepcopy(full_model.config)
     config.num_hidden_layers = count
     kinds = getattr(config, "layer_types", None)
     if kinds:  # ModernBERT: which layers see far
         config.layer_types = [kinds[layer] for layer in layers]
 
-    smaller = _like(whole, type(whole)(config))
+    smaller = _like(full_model, type(full_model)(config))
     try:
-        smaller.load_state_dict(_weights_of_layers(whole, stack, layers))
+        smaller.load_state_dict(_weights_of_layers(full_model, stack, layers))
     except RuntimeError as error:
         # The first layer is unlike the others (ModernBERT, T5), or they share weights.
         listed = ", ".join(map(str, layers))
+        kind = full_model.config.model_type
         raise UserError(
-            f"layers:{count}: a {whole.config.model_type} cannot have the layers {listed} alone",
+            f"layers:{count}: a {kind} cannot have only the layers {listed}",
             "choose the first layers (:first), or another student",
             "student-does-not-fit",
         ) from error
@@ -201,9 +202,9 @@ def keep_layers(
     return model
 
 
-def _like(whole: PreTrainedModel, new: Any) -> Any:
+def _like(full_model: PreTrainedModel, new: Any) -> Any:
     """A new model with the device, the precision and the mode of another one."""
-    return new.to(device=whole.device, dtype=whole.dtype).train(whole.training)
+    return new.to(device=full_model.device, dtype=full_model.dtype).train(full_model.training)
 
 
 def _refuse_without_layers(model: SentenceTransformer, count: int) -> None:
@@ -216,11 +217,11 @@ def _refuse_without_layers(model: SentenceTransformer, count: int) -> None:
         raise UserError(f"layers:{count}: {problem}", remedy, "student-does-not-fit")
 
 
-def _layer_stack(whole: PreTrainedModel, count: int) -> str:
+def _layer_stack(full_model: PreTrainedModel, count: int) -> str:
     """The name of the list of layers; UserError if there are several lists, or too few layers."""
-    total = whole.config.num_hidden_layers
+    total = full_model.config.num_hidden_layers
     stacks = []
-    for name, module in whole.named_modules():
+    for name, module in full_model.named_modules():
         if isinstance(module, nn.ModuleList) and len(module) == total:
             stacks.append(name)
     if len(stacks) != 1 or not 1 <= count <= total:
@@ -242,10 +243,12 @@ def _kept_layers(total: int, count: int, place: str) -> list[int]:
     return [int(layer) for layer in evenly_spread]
 
 
-def _weights_of_layers(whole: PreTrainedModel, stack: str, layers: list[int]) -> dict[str, Tensor]:
+def _weights_of_layers(
+    full_model: PreTrainedModel, stack: str, layers: list[int]
+) -> dict[str, Tensor]:
     """The weights of a model with only these layers of a stack, by their new names."""
     weights = {}
-    for name, value in whole.state_dict().items():
+    for name, value in full_model.state_dict().items():
         if not name.startswith(f"{stack}."):
             weights[name] = value
             continue
@@ -266,11 +269,11 @@ def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransfo
     such a sum what the norm after it did, which moves before it: all directions would give the same
     vectors as before.
     """
-    whole = model[0].auto_model
-    config = whole.config
+    encoder = model[0].auto_model
+    config = encoder.config
     fits = config.model_type == "bert" and 2 <= width < config.hidden_size
     _check_fit(fits, f"embeddings:{width}", f"{config.hidden_size} numbers a token", config)
-    embeddings = whole.embeddings
+    embeddings = encoder.embeddings
     words = embeddings.word_embeddings.weight  # (V, D)
     types = embeddings.token_type_embeddings.weight  # (2, D)
     places = embeddings.position_embeddings.weight + types[0]  # (L, D)
@@ -278,7 +281,7 @@ def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransfo
     inward = _directions_without_mean(words, places, width)  # (D, E)
 
     settings = {key: getattr(config, key) for key in _SAME}
-    narrow = _like(whole, ElectraModel(ElectraConfig(embedding_size=width, **settings)))
+    narrow = _like(encoder, ElectraModel(ElectraConfig(embedding_size=width, **settings)))
     new = narrow.embeddings
     new.word_embeddings.weight.copy_(_centred(words) @ inward)
     new.position_embeddings.weight.copy_(_centred(places) @ inward)
@@ -286,7 +289,7 @@ def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransfo
     scale = (config.hidden_size / width) ** 0.5
     narrow.embeddings_project.weight.copy_(norm.weight[:, None] * inward * scale)
     narrow.embeddings_project.bias.copy_(norm.bias)
-    narrow.encoder.load_state_dict(whole.encoder.state_dict())
+    narrow.encoder.load_state_dict(encoder.encoder.state_dict())
     pack(narrow)
     model[0].model = narrow
     return model
@@ -333,12 +336,13 @@ def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
     They are those that do most: with the largest product of the norms of what a unit reads and of
     what it writes.
     """
-    whole = model[0].auto_model
-    config = whole.config
+    encoder = model[0].auto_model
+    config = encoder.config
     key = "hidden_dim" if config.model_type == "distilbert" else "intermediate_size"
-    total, width = getattr(config, key, 0), config.hidden_size
-    reading = _linear_layers(whole, width, total)
-    writing = _linear_layers(whole, total, width)
+    total = getattr(config, key, 0)
+    width = config.hidden_size
+    reading = _linear_layers(encoder, width, total)
+    writing = _linear_layers(encoder, total, width)
     fits = 1 <= count < total and len(reading) == len(writing) == config.num_hidden_layers
     _check_fit(fits, f"inner:{count}", f"{total} inner units", config)
 
@@ -355,13 +359,14 @@ def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
     return model
 
 
-def _linear_layers(whole: nn.Module, width_in: int, width_out: int) -> list[Any]:
-    return [
-        module
-        for module in whole.modules()
-        if isinstance(module, nn.Linear)
-        and (module.in_features, module.out_features) == (width_in, width_out)
-    ]
+def _linear_layers(encoder: nn.Module, width_in: int, width_out: int) -> list[Any]:
+    layers = []
+    for module in encoder.modules():
+        if not isinstance(module, nn.Linear):
+            continue
+        if (module.in_features, module.out_features) == (width_in, width_out):
+            layers.append(module)
+    return layers
 
 
 def zipf_weights(count: int) -> Rows:

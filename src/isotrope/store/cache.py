@@ -33,11 +33,11 @@ UNUSED = 30 * 24 * 3600
 
 def cache_folder(*parts: str) -> Path:
     """A folder below ISOTROPE_CACHE, or below ``isotrope`` in the user's cache folder."""
-    own = os.environ.get("ISOTROPE_CACHE")
-    if own:
-        return Path(own).expanduser().joinpath(*parts)
-    shared = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(shared).expanduser().joinpath("isotrope", *parts)
+    folder = os.environ.get("ISOTROPE_CACHE")
+    if folder:
+        return Path(folder).expanduser().joinpath(*parts)
+    user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(user_cache).expanduser().joinpath("isotrope", *parts)
 
 
 def cached(folder: Path, make: Callable[[Path], None]) -> Path:

@@ -148,17 +148,17 @@ def clear_drafts(folder: Path, name: str | None = None) -> None:
     If a kill came while a folder was replaced, the old folder is put back.
     """
     for draft in folder.glob(f".*{DRAFT}"):
-        parts = _DRAFT_NAME.fullmatch(draft.name)
-        if parts is None or name not in (None, parts["name"]):
+        match = _DRAFT_NAME.fullmatch(draft.name)
+        if match is None or name not in (None, match["name"]):
             continue
 
-        process = int(parts["process"])
+        process = int(match["process"])
         if process != os.getpid() and psutil.pid_exists(process):
             continue
 
-        target = folder / parts["name"]
+        target = folder / match["name"]
         with suppress(FileNotFoundError):  # another process does the same
-            if parts["old"] and not target.exists():
+            if match["old"] and not target.exists():
                 draft.replace(target)
             else:
                 remove(draft)
@@ -310,8 +310,8 @@ def sealed(record: Mapping[str, Any]) -> Record:
 def _seal_holds(record: Record) -> bool:
     if SEAL not in record:  # older records have none
         return True
-    others = {key: value for key, value in record.items() if key != SEAL}
-    return bool(record[SEAL] == value_checksum(others))
+    content = {key: value for key, value in record.items() if key != SEAL}
+    return bool(record[SEAL] == value_checksum(content))
 
 
 class RecordLog:
@@ -374,10 +374,13 @@ def checksums(folder: Path) -> dict[str, str]:
 
     The list itself and hidden files are left out.
     """
-    names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    visible = [name for name in names if not any(part.startswith(".") for part in name.parts)]
-    paths = sorted(name.as_posix() for name in visible)
-    return {path: file_checksum(folder / path) for path in paths if path != CONTENTS}
+    names = []
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder)
+        is_hidden = any(part.startswith(".") for part in name.parts)
+        if path.is_file() and not is_hidden:
+            names.append(name.as_posix())
+    return {name: file_checksum(folder / name) for name in sorted(names) if name != CONTENTS}
 
 
 # --- one clear line if a folder cannot be written
@@ -395,7 +398,7 @@ def writing(
     written to, with the remedy ``elsewhere``, or if its disk is full; ``again`` is what to do after
     freeing space.
     """
-    new_places = [place for place in (folder, *folder.parents) if not place.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -411,8 +414,8 @@ def writing(
         raise
     finally:
         with suppress(OSError):  # which a folder raises that holds something
-            for place in new_places:
-                place.rmdir()
+            for path in new_folders:
+                path.rmdir()
 
 
 def _says_full(error: Exception) -> bool:
@@ -448,10 +451,10 @@ def check_space(
 
     The line says ``what`` needs them.
     """
-    places = (folder, *folder.absolute().parents)
-    free = shutil.disk_usage(next(place for place in places if place.exists())).free
+    folders = (folder, *folder.absolute().parents)
+    existing = next(path for path in folders if path.exists())
+    free = shutil.disk_usage(existing).free
     if needed > free:
-        problem = (
-            f"{what} needs {needed / 1e6:,.1f} MB in {folder}, where {free / 1e6:,.1f} are free"
-        )
+        sizes = f"{needed / 1e6:,.1f} MB in {folder}, where {free / 1e6:,.1f} are free"
+        problem = f"{what} needs {sizes}"
         raise UserError(problem, remedy, "disk-full")

@@ -157,9 +157,9 @@ class Job:
     def _check_sources(self) -> None:
         folder = self.folder.resolve()
         for source in self.sources:
-            for place in source.folders:
-                if folder.is_relative_to(place.resolve()):
-                    problem = f"{self.folder} is inside {place}, which is read"
+            for source_folder in source.folders:
+                if folder.is_relative_to(source_folder.resolve()):
+                    problem = f"{self.folder} is inside {source_folder}, which is read"
                     raise UserError(problem, "choose an --output elsewhere", "output-in-input")
 
     def _refuse_another(self) -> None:

@@ -243,12 +243,12 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _refusal(url: str, error: BaseException, done: str) -> UserError:
-    shown = without_secrets(url)
+    public_url = without_secrets(url)
     status = getattr(error, "status", 0)
-    words = str(error).replace(url, shown) or type(error).__name__
+    words = str(error).replace(url, public_url) or type(error).__name__
     reason = f"HTTP {status}" if status else words
     return UserError(
-        f"{shown} cannot be {done} ({reason})", _remedy(error, url), f"url-cannot-be-{done}"
+        f"{public_url} cannot be {done} ({reason})", _remedy(error, url), f"url-cannot-be-{done}"
     )
 
 

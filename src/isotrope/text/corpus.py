@@ -88,8 +88,8 @@ class Document:
     @property
     def text(self) -> str:
         """Title and paragraphs, joined by a blank."""
-        parts = [self.title, *self.paragraphs] if self.title else self.paragraphs
-        return " ".join(parts)
+        paragraphs = [self.title, *self.paragraphs] if self.title else self.paragraphs
+        return " ".join(paragraphs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,9 @@ def coverage(
 
     share_read = np.minimum(lengths, limit).sum() / lengths.sum()
     longer = (lengths > limit).sum()
-    which = "" if len(rows) == len(sample) else " looked at"
+    looked_at = "" if len(rows) == len(sample) else " looked at"
     lines = [
-        f"{longer:,} of {len(lengths):,} texts{which} are longer than {limit} tokens; "
+        f"{longer:,} of {len(lengths):,} texts{looked_at} are longer than {limit} tokens; "
         f"{100 * share_read:.0f} % of the text is read"
     ]
     if share_read < 1 - MUCH:
@@ -133,7 +133,7 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
     unknown_id = tokenizer.token_to_id(unknown_token) if unknown_token else None
 
     counts = _TokenCounts()
-    sampled = [texts[place] for place in evenly(len(texts), STRANGE)]
+    sampled = [texts[row] for row in evenly(len(texts), STRANGE)]
     encodings = tokenizer.encode_batch(sampled, add_special_tokens=False)
     for text, encoding in zip(sampled, encodings, strict=True):
         counts.add(text, encoding, unknown_id)

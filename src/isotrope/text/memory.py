@@ -104,7 +104,7 @@ def _table_of_items(items: Sequence[Any], kind: str) -> TextTable:
         raise _no_texts(f"an empty {kind} has no texts")
     if all(isinstance(item, Mapping) for item in items):
         return _table_of_columns(_columns_of_records(items), kind)
-    texts = [_text_or_null(item, place, kind) for place, item in enumerate(items)]
+    texts = [_text_or_null(item, number, kind) for number, item in enumerate(items)]
     rows = pa.table({"text": _string_array(texts)})
     return TextTable(rows, _described(kind, len(texts), "texts"), {})
 

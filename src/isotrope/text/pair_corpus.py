@@ -74,14 +74,14 @@ def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> li
 
     Many draws are equal, so there are ``tries`` for each.
     """
-    drawn = dict[Drawn, None]()  # a set with an order
+    items = dict[Drawn, None]()  # a set with an order
     for _ in range(tries * count):
-        if len(drawn) == count:
+        if len(items) == count:
             break
         item = draw()
         if item:
-            drawn[item] = None
-    return list(drawn)
+            items[item] = None
+    return list(items)
 
 
 def open_pairs(

@@ -234,22 +234,24 @@ def _note_on_names(items: Sequence[Any]) -> str:
 
 
 def _with_paths(options: TextSource, paths: Sequence[Any]) -> TextSource:
-    for place, path in enumerate(paths):
+    for number, path in enumerate(paths):
         if not isinstance(path, str | Path):
             raise UserError(
-                f"item {place} of a list of paths is a {type(path).__name__}",
+                f"item {number} of a list of paths is a {type(path).__name__}",
                 "give Paths only, or strings only, which are texts",
                 "not-a-path",
             )
     names = tuple(map(str, paths))
-    shown = without_secrets(names[0]) if len(names) == 1 else f"{len(names):,} files and folders"
-    return replace(options, paths=names, name=shown)
+    described = f"{len(names):,} files and folders"
+    if len(names) == 1:
+        described = without_secrets(names[0])
+    return replace(options, paths=names, name=described)
 
 
 def _with_table(options: TextSource, table: TextTable, note: str = "") -> TextSource:
     """Text in memory, written as a file of the cache."""
-    named = (options.text_column, options.title_column, options.positive, *options.negatives)
-    for column in filter(None, named):
+    columns = (options.text_column, options.title_column, options.positive, *options.negatives)
+    for column in filter(None, columns):
         if column in table.left_out:
             raise UserError(
                 f"the column {column!r} cannot be read: {table.left_out[column]}",

@@ -275,9 +275,9 @@ def _refuse_other_separator(header: Sequence[str], separator: str) -> None:
     """Refuse a header of one column that holds another separator."""
     if len(header) != 1:
         return
-    other = next((sign for sign in SEPARATORS if sign in header[0]), None)
-    if other:
-        column = f"its only column {header[0][:80]!r} holds {other!r}"
+    other_separator = next((sign for sign in SEPARATORS if sign in header[0]), None)
+    if other_separator:
+        column = f"its only column {header[0][:80]!r} holds {other_separator!r}"
         raise csv.Error(f"{column}, and {separator!r} separates columns")
 
 

@@ -21,10 +21,10 @@ def repeats(among: Tensor, ratio: float, room: Tensor, generator: torch.Generato
     Their number is 0 to max(2, ⌊ratio·n⌋), all numbers as likely. No sentence becomes longer by
     more than its ``room`` (N, 1): then the numbers end there.
     """
-    most = share(ratio, among).clamp(min=2)  # (N, 1)
-    most = most.minimum(room).clamp(min=0)
+    limit = share(ratio, among).clamp(min=2)  # (N, 1)
+    limit = limit.minimum(room).clamp(min=0)
     noise = torch.rand(len(among), 1, generator=generator).to(among.device)
-    count = (noise * (most + 1)).long()
+    count = (noise * (limit + 1)).long()
     return chosen(among, count, generator)
 
 
