@@ -2,6 +2,7 @@
 cache, or not at all.
 """
 
+import io
 import os
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from hypothesis import strategies as st
 from helpers.corpora import COMPRESS, SENTENCES, corpus, table, texts, write
 from helpers.paths import ROOT
 from helpers.refusals import refused
+from isotrope.console.plain import plain_console
+from isotrope.console.progress import progress
 from isotrope.errors import UserError
 from isotrope.store.remote import RemoteFile
 from isotrope.text import files
@@ -59,6 +62,18 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept_under_its_old_key(
                 corpus(place)
     assert not any(entry.is_dir() for entry in (cached / "corpora").iterdir())
     assert texts(corpus(path)) == ["one a", "two b", "three c"]
+
+
+def test_reading_says_how_far_it_is(tmp_path: Path) -> None:
+    for name in ("a.md", "b.md", "c.md"):
+        write(tmp_path / "pages" / name, f"A paragraph of {name}\n")
+    table_file = tmp_path / "c.parquet"
+    pq.write_table(pa.table({"text": SENTENCES}), table_file)
+    with progress("worked", None, plain_console(file=io.StringIO())) as bar:
+        corpus(tmp_path / "pages")
+        assert bar.inner_work == "read 2 of 3 files"
+        corpus(table_file)
+        assert bar.inner_work == f"read 0 of {len(SENTENCES)} rows"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such a name")
