@@ -33,12 +33,13 @@ def bad_text(row: Row) -> str | None:
 
     Duplicates are found elsewhere.
     """
-    lengths = [len(text) for text in row]
-    if min(lengths) == 0:
+    shortest = min(map(len, row))
+    longest = max(map(len, row))
+    if shortest == 0:
         return "blank"
-    if min(lengths) < FEWEST:
+    if shortest < FEWEST:
         return "too short"
-    if max(lengths) > MOST:
+    if longest > MOST:
         return "too long"
     return None
 
@@ -77,8 +78,10 @@ class Seen:
         """Add a sorted array; merge the last two while they are of about the same size."""
         self._runs.append(run)
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
-            merged = np.concatenate([self._runs.pop(), self._runs.pop()])
-            merged.sort(kind="stable")  # merges the two sorted parts in linear time
+            last = self._runs.pop()
+            previous = self._runs.pop()
+            merged = np.concatenate([last, previous])
+            merged.sort(kind="stable")  # merges the two sorted runs in linear time
             self._runs.append(merged)
 
 
@@ -109,7 +112,8 @@ class CleaningReport:
     def __str__(self) -> str:
         files = "1 file" if len(self.files) == 1 else f"{len(self.files):,} files"
         split = f" split into {self.read:,} sentences," if self.texts != self.read else ""
-        counts = f"{self.kept:,} kept, {self.read - self.kept:,} dropped"
+        dropped = self.read - self.kept
+        counts = f"{self.kept:,} kept, {dropped:,} dropped"
         lines = [f"{self.texts:,} {self.unit} read from {files},{split} {counts}"]
         for reason, count in self.dropped.items():
             if count:
@@ -133,8 +137,11 @@ class CleaningReport:
         if self.kept >= 2:
             return
         counts = [f"{count:,} {reason}" for reason, count in self.dropped.items() if count]
-        reasons = [f"dropped: {', '.join(counts) or 'none'}", *self.notes]
-        name = self.files[0] if len(self.files) == 1 else f"the {len(self.files):,} files"
+        dropped = ", ".join(counts) or "none"
+        reasons = [f"dropped: {dropped}", *self.notes]
+        name = f"the {len(self.files):,} files"
+        if len(self.files) == 1:
+            name = self.files[0]
         raise UserError(
             f"{name}: {self.kept} of {self.read:,} {self.unit} left ({'; '.join(reasons)})",
             "give more text; of pages, code and menus are not read",

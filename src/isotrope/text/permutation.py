@@ -12,11 +12,14 @@ _STEP = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: splitmix64's increment
 
 
 def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """splitmix64's finaliser (Steele, Lea, Flood 2014; constants by Stafford); the product wraps
-    around at 2^64.
+    """splitmix64's finaliser (Steele, Lea, Flood 2014; constants by Stafford).
+
+    The products wrap around at 2^64.
     """
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    values = values ^ (values >> np.uint64(30))
+    values = values * np.uint64(0xBF58476D1CE4E5B9)
+    values = values ^ (values >> np.uint64(27))
+    values = values * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
@@ -24,9 +27,11 @@ def derive(seed: int, stream: int) -> int:
     """A seed for one of many independent streams (an epoch, a sample) of a run's seed."""
 
     def mix(value: int) -> int:
-        return int(_scramble(np.array([(value + _STEP) & _MASK], np.uint64))[0])
+        stepped = np.array([(value + _STEP) & _MASK], np.uint64)
+        return int(_scramble(stepped)[0])
 
-    return mix(mix(seed & _MASK) ^ (stream & _MASK))
+    mixed_seed = mix(seed & _MASK)
+    return mix(mixed_seed ^ (stream & _MASK))
 
 
 def evenly(n: int, count: int) -> list[int]:
@@ -36,13 +41,12 @@ def evenly(n: int, count: int) -> list[int]:
 
 
 class Permutation:
-    """A bijection of range(n) chosen by a seed: `perm[k]` is the row at place k. No memory grows
-    with n, at most 2^62.
+    """A bijection of range(n) chosen by a seed: `perm[k]` is the row at place k.
 
-    A Feistel network (Luby, Rackoff 1988) permutes the smallest domain of 2^(2b) >= n places,
-    whatever its round function. Places outside range(n) are sent through again until they fall
-    inside (cycle walking: Black, Rogaway 2002). So the k-th row of epoch e is a pure function of
-    (seed, e, k), and a run resumes exactly and at once.
+    No memory grows with n, which is at most 2^62. A Feistel network (Luby, Rackoff 1988) permutes
+    the smallest domain of 2^(2b) >= n places, whatever its round function. Places outside range(n)
+    are sent through again until they fall inside (cycle walking: Black, Rogaway 2002). So the k-th
+    row of epoch e is a pure function of (seed, e, k), and a run resumes exactly and at once.
     """
 
     def __init__(self, n: int, seed: int) -> None:
@@ -56,14 +60,17 @@ class Permutation:
         """Rows (any shape, int64) at places in range(n); an integer gives an array of shape ()."""
         places = np.asarray(places)
         rows = self._cipher(places.astype(np.uint64).ravel())
-        while (outside := np.flatnonzero(rows >= self._n)).size:
+        outside = np.flatnonzero(rows >= self._n)
+        while outside.size:
             rows[outside] = self._cipher(rows[outside])
+            outside = np.flatnonzero(rows >= self._n)
         return rows.astype(np.int64).reshape(places.shape)
 
     def _cipher(self, places: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         half = np.uint64(self._half)
         low = np.uint64((1 << self._half) - 1)
-        left, right = places >> half, places & low
+        left = places >> half
+        right = places & low
         for key in self._keys:
             left, right = right, left ^ (_scramble(right ^ key) & low)
         return (left << half) | right

@@ -18,11 +18,13 @@ _WINDOW = 10_000
 
 
 def language_of(split: str) -> str:
-    """The language that ``split`` asks for: "sentences" (the rules of English) or "sentences:de";
-    else UserError.
+    """The language that ``split`` asks for.
+
+    "sentences" are the rules of English, "sentences:de" those of German. UserError for others.
     """
     name, colon, language = split.partition(":")
-    if name != "sentences" or (colon and not re.fullmatch(_CODE, language)):
+    is_language = not colon or re.fullmatch(_CODE, language)
+    if name != "sentences" or not is_language:
         raise UserError(
             f"split = {split!r} is unknown",
             "choose sentences, or sentences:LANGUAGE with a two-letter code, such as sentences:de",
@@ -32,14 +34,15 @@ def language_of(split: str) -> str:
 
 
 def split_text(text: str, language: str = ENGLISH) -> Iterator[str]:
-    """The sentences of a text, in order. An empty line ends a sentence too; a single line end does
-    not.
+    """The sentences of a text, in order.
 
-    A text that is not sound Unicode, or holds no sentence, comes back whole: cleaning counts it.
+    An empty line ends a sentence too; a single line end does not. A text that is not sound Unicode,
+    or holds no sentence, comes back whole: cleaning counts it.
     """
     is_sound = printable(text) == text
+    paragraphs = re.split(r"\n\s*\n", text) if is_sound else []
     has_sentences = False
-    for paragraph in re.split(r"\n\s*\n", text) if is_sound else ():
+    for paragraph in paragraphs:
         for sentence in _segment(" ".join(paragraph.split()), language):
             has_sentences = True
             yield sentence
@@ -51,8 +54,9 @@ def _segment(text: str, language: str) -> Iterator[str]:
     rules = needs("text", "sentencex")
     begin = 0
     while begin < len(text):
-        sentences = rules.segment(language, text[begin : begin + _WINDOW])
-        goes_on = begin + _WINDOW < len(text)
+        end = begin + _WINDOW
+        sentences = rules.segment(language, text[begin:end])
+        goes_on = end < len(text)
         if goes_on and len(sentences) > 1:
             sentences.pop()  # it may go on after the window
         begin += sum(map(len, sentences))
@@ -69,8 +73,9 @@ def split_all(paragraphs: Iterable[str], language: str) -> list[str]:
 
 
 def words_of(text: str) -> tuple[Sequence[str], str]:
-    """The words of a text and what stands between them; its letters, if the language writes no
-    spaces.
+    """The words of a text and what is between them: a space.
+
+    If the language writes no spaces, they are its letters, and nothing is between them.
     """
     words = text.split()
     has_spaces = len(text) <= _LONGEST_WORD * len(words)

@@ -74,10 +74,12 @@ def token_data(
         )
         reader = TextReader.from_model(model, prompt, max_length)
         if reader is None or not reader.agrees(collator):
-            return corpus.dataset, replace(collator, prompts=prompts)
+            collator = replace(collator, prompts=prompts)
+            return corpus.dataset, collator
         readers.append(reader)
     store = TokenStore.open(tuple(readers), corpus, rows, console)
-    return corpus.dataset.select_columns("label"), store
+    row_ids = corpus.dataset.select_columns("label")
+    return row_ids, store
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,9 @@ class TokenStore:
 
 
 def _tensor(values: npt.NDArray[Any] | None) -> Tensor | None:
-    return None if values is None else torch.from_numpy(values.astype(np.int64))
+    if values is None:
+        return None
+    return torch.from_numpy(values.astype(np.int64))
 
 
 def _store_key(readers: Sequence[TextReader], corpus: Texts, rows: RowIds | None) -> str:

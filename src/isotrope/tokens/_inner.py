@@ -14,17 +14,19 @@ def inside(attention_mask: Tensor, before: int, behind: int) -> Tensor:
 
     (N, L) -> (N, L) bool.
     """
+    is_real = attention_mask.bool()
     number = attention_mask.cumsum(dim=1)  # of real tokens up to here
     last = number[:, -1:] - behind
-    return attention_mask.bool() & (number > before) & (number <= last)
+    return is_real & (number > before) & (number <= last)
 
 
 def inner(features: dict[str, Any]) -> Tensor:
     """(N, L) bool: the tokens between [CLS] and [SEP], without those of a prompt."""
     # sentence-transformers counts [CLS] with the prompt
-    length = features.get("prompt_length") or 1
-    first = int(length.max() if isinstance(length, Tensor) else length)
-    return inside(features["attention_mask"], first, 1)
+    prompt_length = features.get("prompt_length") or 1
+    if isinstance(prompt_length, Tensor):
+        prompt_length = prompt_length.max()
+    return inside(features["attention_mask"], int(prompt_length), 1)
 
 
 def share(ratio: float, among: Tensor, to_whole: Callable[[float], int] = int) -> Tensor:
@@ -44,7 +46,8 @@ def places(among: Tensor) -> Tensor:
 
     (N, L) bool -> (N, L).
     """
-    return (~among).long().argsort(dim=1, stable=True)
+    is_other = (~among).long()
+    return is_other.argsort(dim=1, stable=True)
 
 
 def random_order(among: Tensor, generator: torch.Generator) -> Tensor:
@@ -53,7 +56,8 @@ def random_order(among: Tensor, generator: torch.Generator) -> Tensor:
     (N, L) bool -> (N, L).
     """
     noise = torch.rand(among.shape, generator=generator).to(among.device)  # drawn on the CPU
-    return noise.masked_fill(~among, 2.0).argsort(dim=1, stable=True)
+    noise = noise.masked_fill(~among, 2.0)
+    return noise.argsort(dim=1, stable=True)
 
 
 def chosen(among: Tensor, count: Tensor, generator: torch.Generator) -> Tensor:
@@ -78,10 +82,14 @@ def copies(features: dict[str, Any], times: Tensor) -> dict[str, Any]:
     -> (N, L'), where L' is the length of the longest sentence.
     """
     ends = times.cumsum(dim=1)  # (N, L) the column after a token's last copy
-    length = int(ends[:, -1].max())
-    columns = torch.arange(length, device=times.device).repeat(len(times), 1)  # (N, L')
-    source = torch.searchsorted(ends, columns, right=True).clamp(max=times.shape[1] - 1)
-    is_real = columns < ends[:, -1:]
+    lengths = ends[:, -1:]
+    columns = torch.arange(int(lengths.max()), device=times.device)
+    columns = columns.repeat(len(times), 1)  # (N, L')
+    is_real = columns < lengths
+
+    # The token that is written in each column.
+    last_token = times.shape[1] - 1
+    source = torch.searchsorted(ends, columns, right=True).clamp(max=last_token)
     copied = dict(features)
     for name, value in per_token(features).items():
         copied[name] = value.gather(1, source) * is_real
