@@ -212,8 +212,8 @@ def _needed_tokens(
         needed.update(tokenizer(prompt, add_special_tokens=False)["input_ids"])
     for name in _letters(vocabulary, every_letter):
         needed.add(vocabulary.number[name])
-    unknown = algorithm.get("unk_token")
-    if unknown in vocabulary.number:
+    unknown: str | None = algorithm.get("unk_token")
+    if unknown is not None and unknown in vocabulary.number:
         needed.add(vocabulary.number[unknown])
     if algorithm["type"] == "Unigram":  # the lowest score decides what an unknown character costs
         scores = [score for _, score in algorithm["vocab"]]

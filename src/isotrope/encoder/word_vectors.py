@@ -49,11 +49,11 @@ class WordVectors:
 
     def words(self, sentence: str) -> list[str]:
         """The known words of a sentence, as the file writes them; call `look_up` first."""
-        words = []
+        forms: list[str | None] = []
         for word in sentence.split():
             pieces = [word] if self._known_form(word) else _PIECES.findall(word)
-            words += map(self._known_form, pieces)
-        return [word for word in words if word is not None]
+            forms += map(self._known_form, pieces)
+        return [form for form in forms if form is not None]
 
     def look_up(self, sentences: Sequence[str]) -> None:
         """Read the vectors of all words that are new; a line that is no vector is refused."""
