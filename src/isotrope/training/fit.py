@@ -7,10 +7,11 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch.distributed as dist
+from sentence_transformers import SentenceTransformerTrainingArguments
 from sentence_transformers.base.evaluation import BaseEvaluator
+from transformers import TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
 from isotrope.console.progress import progress, watch
@@ -98,7 +99,11 @@ def _resume_from(plan: TrainingPlan) -> Path | None:
     return checkpoint[0]
 
 
-def _build_trainer(plan: TrainingPlan, arguments: Any, callbacks: list[Any]) -> Trainer:
+def _build_trainer(
+    plan: TrainingPlan,
+    arguments: SentenceTransformerTrainingArguments,
+    callbacks: list[TrainerCallback],
+) -> Trainer:
     settings = plan.preset.train
     with watch("making tokens", plan.console):
         dataset, collator = token_data(
@@ -138,7 +143,7 @@ def _complete_model(plan: TrainingPlan) -> None:
         merge_adapter(plan.model.float())
 
 
-def train_from(trainer: Any, start: Path | None) -> None:
+def train_from(trainer: Trainer, start: Path | None) -> None:
     """Train to the end, from a checkpoint or from the beginning.
 
     Raises:

@@ -198,14 +198,16 @@ def _settings(plan: TrainingPlan) -> Iterator[tuple[str, str, str]]:
         else:
             yield key, value, source
 
-    yield "seed", str(plan.seed), OWN_SETTING
-    yield "processes", str(process_count()), OWN_SETTING
-    if plan.held_out:
-        yield "held_out", str(plan.held_out), OWN_SETTING
-    if plan.text.split:
-        yield "split", plan.text.split, OWN_SETTING
-    if plan.text.keep_duplicates:
-        yield "keep_duplicates", "true", OWN_SETTING
+    options = {
+        "seed": str(plan.seed),
+        "processes": str(process_count()),
+        "held_out": str(plan.held_out or ""),
+        "split": plan.text.split,
+        "keep_duplicates": "true" if plan.text.keep_duplicates else "",
+    }
+    for key, option in options.items():
+        if option:
+            yield key, option, OWN_SETTING
 
 
 def _public_names(value: str) -> str:

@@ -25,7 +25,7 @@ from isotrope.console.progress import watch
 from isotrope.contract.features import language_model
 from isotrope.encoder.load import load
 from isotrope.encoder.locate import public_name
-from isotrope.encoder.prompts import ROLES, Role, one_route, routed
+from isotrope.encoder.prompts import ROLES, Role, one_route, routed, used_prompt
 from isotrope.errors import UserError, check_known, needs
 from isotrope.report.card import FLOAT32, INT8, Card, graph_card
 from isotrope.store.files import check_replaceable, new_folder, write_json, write_text, writing
@@ -99,7 +99,7 @@ def export_onnx(
     ):
         write_text(draft / "tokenizer.json", tokenizer.to_str())
         _write_graph(encoder, tokenizer, str(model), draft / FLOAT32)
-        prompt = encoder.prompts.get(encoder.default_prompt_name or "", "")
+        prompt = used_prompt(encoder)
         expected = np.asarray(encoder.encode(list(_TEXTS), show_progress_bar=False))  # (N, D)
         difference = _check_graph(draft / FLOAT32, expected, prompt, str(model))
         facts = _facts(encoder, public_name(model), role, prompt) | {
@@ -109,10 +109,12 @@ def export_onnx(
         if int8:
             _write_int8(draft)
             cosines = pairwise_cos_sim(run_onnx(draft / INT8, _TEXTS, prompt), expected)
-            mean, least = float(cosines.mean()), float(cosines.min())
+            mean = float(cosines.mean())
+            least = float(cosines.min())
             facts["int8_cosine"] = {"mean": mean, "least": least}
             console.print(f"int8: cosine to torch {mean:.4f} on average, {least:.4f} at least")
         write_json(draft / "export.json", facts)
+
         card = Card.of(model)
         if pooling is not None:  # the verdict was on another pooling
             card = card.model_copy(update={"verdict": None})
@@ -253,8 +255,11 @@ def _write_graph(
     encoder: SentenceTransformer, tokenizer: Tokenizer, model: str, path: Path
 ) -> None:
     """Trace the model on two sentences, for every number and length of sentences."""
-    example = tuple(torch.from_numpy(rows) for rows in _rows(tokenizer, _SENTENCES[1:3]))
-    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=_longest(encoder))}
+    ids, mask = _rows(tokenizer, _SENTENCES[1:3])
+    example = (torch.from_numpy(ids), torch.from_numpy(mask))
+    batch = torch.export.Dim("batch")
+    length = torch.export.Dim("length", max=_longest(encoder))
+    free = {0: batch, 1: length}
     loudest = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # what torch logs of an error is in the error
     try:
