@@ -78,6 +78,55 @@ def dtypes(name: str = "dtype") -> str:
     )
 
 
+BITS = {
+    "plain": "sentence-transformers, float32",
+    "plain_bf16": "sentence-transformers, bf16",
+    "onnx_int8": "ONNX Runtime, int8 (dynamic)",
+    "fastembed": "fastembed",
+    "openvino_bf16": "OpenVINO, bf16",
+    "openvino_int8": "OpenVINO, int8 (NNCF)",
+    "ours": "isotrope, float32",
+    "ours_bf16": "isotrope, bf16",
+    "ours_int8": "isotrope, int8",
+}
+
+
+def bits(has_bf16: bool) -> str:
+    """Each system in 32, 16 and 8 bits: speed, and what rounding changes."""
+    header = ["model", "text", "system", "a second", "times as fast", "smallest cosine"]
+    header += ["first hits the same", "CACM", "SciFact"]
+    rows = []
+    for result in _files("bits"):
+        if result["bf16"] != has_bf16:
+            continue
+        for system in BITS:
+            if system in result["sentences_a_second"]:
+                text = result["text"].split(".")[0]
+                rows.append([f"isotrope/{result['shape']}", text, *_bits_row(result, system)])
+    return grid(header, rows)
+
+
+def _bits_row(result: Result, system: str) -> list[str]:
+    """One system of a result: from its name to its quality."""
+    cells = [BITS[system], f"{result['sentences_a_second'][system]:,}"]
+    if system == "plain":
+        cells += ["1.00 ×", "", ""]
+    else:
+        ratio = result["plain_over_ours"] if system == "ours" else result["plain_over"][system]
+        cells += [times(ratio), f"{result['cosine'][system]['least']:.5f}"]
+        cells.append(f"{100 * result['same_hits'][system]:.1f} %")
+    quality = result.get("quality", {})
+    for task in ("CACM", "SciFact"):
+        points = quality.get(system, {}).get(task)
+        if points is None:
+            cells.append("")
+        elif system == "plain":
+            cells.append(f"{points:.2f}")
+        else:
+            cells.append(signed(points - quality["plain"][task]))
+    return cells
+
+
 def dtype_quality() -> str:
     """What 16 bits change in quality: the same models on STS-B and CACM."""
     asked = ("ours", "plain_bf16", "ours_bf16")

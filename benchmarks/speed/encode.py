@@ -1,23 +1,30 @@
 """The loop of `isotrope encode` beside sentence-transformers and three other runtimes, all by
 length; prints JSON.
 
-    python -m benchmarks.speed.encode small wiki_train_00.txt.xz [--sentences 50000] \\
-        [--repetitions 5] [--output FILE.json]
+    python -m benchmarks.speed.encode minilm wiki_train_00.txt.xz [--sentences 50000] \\
+        [--repetitions 5] [--hide-bf16] [--data DATA] [--output FILE.json]
 
 Each repetition embeds its share of the sentences, from a list. What `isotrope.encode` does besides,
 about 0.2 seconds for a job, is left out.
 
-- ``ours``, ``ours_bf16``: `vectors_of`, in float32 and in bf16;
-- ``plain``, ``plain_bf16``: a sentence-transformers model as its own library opens it, and in bf16, at
-  its default batch of 32;
-- ``onnx``, ``fastembed``, ``openvino``, ``openvino_bf16``: the graph of `isotrope.export`, in float32 but for the last,
-  in batches of 32; fastembed and OpenVINO only if they are installed (``pip install --no-deps
-fastembed openvino``: the   releases of optimum that sentence-transformers' own backends need refuse
-the transformers that it has here).
+- ``ours``, ``ours_bf16``, ``ours_int8``: `vectors_of`, in float32, bf16 and int8;
+- ``plain``, ``plain_bf16``: a sentence-transformers model as its own library opens it, and in bf16,
+  at its default batch of 32;
+- ``onnx``, ``onnx_int8``: the graphs of `isotrope.export`, in float32, and with weights and inputs
+  in 8 bits (dynamic quantisation), in batches of 32;
+- ``fastembed``, ``openvino``, ``openvino_bf16``, ``openvino_int8``: the float32 graph in float32,
+  bf16, and in 8 bits by NNCF (static quantisation with its preset for transformers); only if they
+  are installed (``pip install --no-deps fastembed openvino``, and ``nncf``: the releases of optimum
+  that sentence-transformers' own backends need refuse the transformers that it has here).
+
+``ours_int8`` and ``openvino_int8`` measure their steps on the same texts, those of the warm-up.
+``--hide-bf16`` leaves out what is in bf16, and keeps oneDNN from using its instructions: so it
+measures a processor without them.
 
 ``difference`` is the largest between ``ours`` and ``plain``, of any number of any vector;
-``cosine`` the smallest and the mean between each system and ``plain``; ``quality``, with
-``--data``, STS-B (Spearman) and CACM (nDCG@10), in points.
+``cosine`` the smallest and the mean between each system and ``plain``; ``same_hits`` the part of
+the first ten neighbours that both have, among at most 1,000 texts; ``quality``, with ``--data``,
+nDCG@10 of CACM and SciFact in points.
 """
 
 import argparse
@@ -38,39 +45,66 @@ from tokenizers import Tokenizer
 from benchmarks.timing import clock, interleave, lines, ratio, show
 from isotrope import evaluate, export, load
 from isotrope.encoder.embed import freed_memory, vectors_of
+from isotrope.encoder.fast.dtype import same_hits
 from isotrope.encoder.fast.half import has_bf16
+from isotrope.encoder.fast.int8 import has_int8
 from isotrope.encoder.locate import locate
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 BATCH = 32  # of the others, their default or near it
+TASKS = ("CACM", "SciFact")
+MOST_HITS = 1000  # texts among which neighbours are compared
 Encode = Callable[[list[str]], Any]  # texts (N,) -> vectors (N, D)
 
 
-def by_onnx(folder: Path, length: int) -> Encode:
-    """The exported graph, as its README says."""
+def by_onnx(folder: Path, length: int, graph: str) -> Encode:
+    """An exported graph, as its README says."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(
-        folder / "model.onnx", options, providers=["CPUExecutionProvider"]
+        folder / graph, options, providers=["CPUExecutionProvider"]
     )
     names = {one.name for one in session.get_inputs()}
     return _by_graph(folder, length, names, lambda features: session.run(None, features)[0])
 
 
-def by_openvino(folder: Path, length: int, precision: str) -> Encode | None:
-    """The exported graph by OpenVINO, in "f32" or "bf16"; None if it is not installed."""
+def by_openvino(folder: Path, length: int, precision: str, calibration: list[str]) -> Encode | None:
+    """The exported graph by OpenVINO, in "f32", "bf16" or "int8"; None if it is not installed."""
     try:
         import openvino  # type: ignore[import-not-found]
+
+        core = openvino.Core()
+        graph = core.read_model(folder / "model.onnx")
+        if precision == "int8":
+            graph = _by_nncf(graph, folder, length, calibration)
     except ImportError:
         return None
-    asked = {
+    options = {
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32",
     }
-    compiled = openvino.Core().compile_model(folder / "model.onnx", "CPU", asked)
+    compiled = core.compile_model(graph, "CPU", options)
     names = {one.any_name for one in compiled.inputs}
     return _by_graph(folder, length, names, lambda features: compiled(features)[0].copy())
+
+
+def _by_nncf(graph: Any, folder: Path, length: int, calibration: list[str]) -> Any:
+    """A graph of OpenVINO in 8 bits, calibrated on texts one by one."""
+    import nncf  # type: ignore[import-not-found]
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(length)
+    examples = []
+    for encoding in tokenizer.encode_batch_fast(calibration):
+        ids = np.array([encoding.ids], np.int64)
+        examples.append({"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    return nncf.quantize(
+        graph,
+        nncf.Dataset(examples),
+        subset_size=len(examples),
+        model_type=nncf.ModelType.TRANSFORMER,
+    )
 
 
 def _by_graph(
@@ -125,65 +159,61 @@ def _sorted(encode: Encode, texts: list[str]) -> Any:
     return vectors[np.argsort(order)]
 
 
-def quality(model: SentenceTransformer, data: Path) -> dict[str, float]:
-    """STS-B and CACM, in points."""
-    similar = evaluate(model, "sts", data, tasks=["STSBenchmark"])["STSBenchmark"]["spearman"][
-        "test"
-    ]
-    found = evaluate(model, "retrieval", data, tasks=["CACM"])["CACM"]["ndcg@10"]
-    return {"STS-B": 100 * similar, "CACM": 100 * found}
-
-
 @dataclass(frozen=True)
-class Systems:
-    """What takes turns, by name; models are those whose quality can be judged too."""
+class Encoder:
+    """A system as `isotrope.evaluate` takes it."""
 
-    encode: dict[str, Encode]
-    models: dict[str, SentenceTransformer]
+    encode: Encode
 
 
-def systems_of(shape: str, place: Path) -> Systems:
-    """Ours, plain sentence-transformers and ONNX; half precision and others where they can run."""
+def quality(encode: Encode, data: Path) -> dict[str, float]:
+    """nDCG@10 of CACM and SciFact, in points."""
+    scores = evaluate(Encoder(encode), "retrieval", data, tasks=list(TASKS))
+    return {task: 100 * scores[task]["ndcg@10"] for task in TASKS}
+
+
+def systems_of(
+    shape: str, folder: Path, calibration: list[str], hide_bf16: bool
+) -> dict[str, Encode]:
+    """What takes turns: half precision, 8 bits and other runtimes where they can run."""
     name = f"isotrope/{shape}"
+    location = locate(name)
     ours = load(name, device="cpu")
-    where = locate(name)
-    plain = SentenceTransformer(where, device="cpu")
-    graph = export(name, place / "onnx")
+    plain = SentenceTransformer(location, device="cpu")
+    graph = export(name, folder / "onnx", int8=True)
     length = ours.max_seq_length
 
-    encode: dict[str, Encode] = {
+    systems: dict[str, Encode | None] = {
         "ours": partial(_ours, ours),
         "plain": partial(plain.encode, show_progress_bar=False),
-        "onnx": by_onnx(graph, length),
-    }
-    models = {"ours": ours, "plain": plain}
-    if has_bf16():
-        half = load(name, device="cpu", dtype="bf16")
-        options = {"dtype": torch.bfloat16}
-        plain_half = SentenceTransformer(where, device="cpu", model_kwargs=options)
-        encode["ours_bf16"] = partial(_ours, half)
-        encode["plain_bf16"] = partial(plain_half.encode, show_progress_bar=False)
-        models |= {"ours_bf16": half, "plain_bf16": plain_half}
-
-    further = {
+        "onnx": by_onnx(graph, length, "model.onnx"),
+        "onnx_int8": by_onnx(graph, length, "model_int8.onnx"),
         "fastembed": by_fastembed(ours, graph, name),
-        "openvino": by_openvino(graph, length, "f32"),
-        "openvino_bf16": by_openvino(graph, length, "bf16") if has_bf16() else None,
+        "openvino": by_openvino(graph, length, "f32", calibration),
+        "openvino_int8": by_openvino(graph, length, "int8", calibration),
     }
-    installed = {who: encoding for who, encoding in further.items() if encoding}
-    return Systems(encode | installed, models)
+    if has_int8():
+        quantised = load(name, device="cpu", dtype="int8", sample=calibration)
+        systems["ours_int8"] = partial(_ours, quantised)
+    if has_bf16() and not hide_bf16:
+        half = load(name, device="cpu", dtype="bf16")
+        plain_half = SentenceTransformer(
+            location, device="cpu", model_kwargs={"dtype": torch.bfloat16}
+        )
+        systems["ours_bf16"] = partial(_ours, half)
+        systems["plain_bf16"] = partial(plain_half.encode, show_progress_bar=False)
+        systems["openvino_bf16"] = by_openvino(graph, length, "bf16", calibration)
+    return {name: encode for name, encode in systems.items() if encode is not None}
 
 
 def _ours(model: SentenceTransformer, texts: list[str]) -> Any:
     return vectors_of(model, texts, batch_size=64)
 
 
-def measure(
-    shape: str, path: Path, sentences: int, repetitions: int, data: Path | None
-) -> dict[str, Any]:
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
     """All on the first lines of the text; the share of the warm-up comes first."""
-    share = sentences // repetitions
-    texts = lines(path, share * (repetitions + 1))
+    share = asked.sentences // asked.repetitions
+    texts = lines(asked.text, share * (asked.repetitions + 1))
     vectors: dict[str, list[Any]] = {}
 
     def run(who: str, encode: Encode, repetition: int) -> float:
@@ -192,26 +222,29 @@ def measure(
         began = clock()
         found = encode(chosen)
         seconds = clock() - began
-        vectors.setdefault(who, []).append(np.asarray(found, np.float32))
+        if repetition:
+            vectors.setdefault(who, []).append(np.asarray(found, np.float32))
         return seconds
 
-    with tempfile.TemporaryDirectory() as place:
-        os.environ["ISOTROPE_CACHE"] = f"{place}/cache"
-        systems = systems_of(shape, Path(place))
-        turns = {who: partial(run, who, encode) for who, encode in systems.encode.items()}
-        times = interleave(turns, repetitions)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["ISOTROPE_CACHE"] = f"{folder}/cache"
+        systems = systems_of(asked.shape, Path(folder), texts[:share], asked.hide_bf16)
+        turns = {who: partial(run, who, encode) for who, encode in systems.items()}
+        times = interleave(turns, asked.repetitions)
 
     measured = {
-        "shape": shape,
-        "text": path.name,
-        "sentences": share * repetitions,
+        "shape": asked.shape,
+        "text": asked.text.name,
+        "bf16": has_bf16() and not asked.hide_bf16,
+        "sentences": share * asked.repetitions,
         "threads": torch.get_num_threads(),
         "clock": clock.name,
-        **speeds(times, share * repetitions),
+        **speeds(times, share * asked.repetitions),
         **differences({who: np.concatenate(found) for who, found in vectors.items()}),
     }
-    if data:
-        measured["quality"] = {who: quality(model, data) for who, model in systems.models.items()}
+    if asked.data:
+        judged = [who for who in systems if who == "plain" or who.endswith(("int8", "bf16"))]
+        measured["quality"] = {who: quality(systems[who], asked.data) for who in judged}
     return measured
 
 
@@ -237,6 +270,9 @@ def differences(rows: dict[str, Any]) -> dict[str, Any]:
             who: {"least": float(each.min()), "mean": float(each.mean())}
             for who, each in cosines.items()
         },
+        "same_hits": {
+            who: same_hits(unit["plain"][:MOST_HITS], unit[who][:MOST_HITS]) for who in cosines
+        },
     }
 
 
@@ -252,12 +288,12 @@ if __name__ == "__main__":
     parser.add_argument(
         "--cpu-time", action="store_true", help="processor time of one thread, on a busy machine"
     )
-    parser.add_argument("--data", type=Path, help="judge each model on STS-B and CACM too")
+    parser.add_argument("--hide-bf16", action="store_true", help="as on a processor without bf16")
+    parser.add_argument("--data", type=Path, help="judge what rounds on CACM and SciFact too")
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
     clock.cpu_time = asked.cpu_time
     torch.set_num_threads(1 if asked.cpu_time else asked.threads)
-    show(
-        measure(asked.shape, asked.text, asked.sentences, asked.repetitions, asked.data),
-        asked.output,
-    )
+    if asked.hide_bf16:  # oneDNN reads it before its first product
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_VNNI"
+    show(measure(asked), asked.output)

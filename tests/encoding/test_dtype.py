@@ -13,11 +13,14 @@ import isotrope.encoding.encode as room
 from helpers.refusals import refused
 from helpers.small_shards import contents, lines, stop_at
 from isotrope import load
-from isotrope.encoder.fast import half as choice
-from isotrope.encoder.fast.half import dtype_of, has_bf16
+from isotrope.encoder.fast import dtype as choice
+from isotrope.encoder.fast.dtype import dtype_of
+from isotrope.encoder.fast.half import has_bf16
+from isotrope.encoder.fast.int8 import has_int8
 from isotrope.encoding.encode import encode
 
-pytestmark = pytest.mark.skipif(not has_bf16(), reason="this processor has no bf16")
+needs_bf16 = pytest.mark.skipif(not has_bf16(), reason="this processor has no bf16")
+needs_int8 = pytest.mark.skipif(not has_int8(), reason="this processor has no 8-bit products")
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +36,7 @@ def dtype_in(folder: Path) -> Any:
     return json.loads((folder / "_manifest.json").read_text())["made_from"]["dtype"]
 
 
+@needs_bf16
 def test_the_manifest_says_it(tmp_path: Path, tiny_model: Path, corpus_file: Path) -> None:
     found = {}
     for name, count, said in [
@@ -48,6 +52,7 @@ def test_the_manifest_says_it(tmp_path: Path, tiny_model: Path, corpus_file: Pat
     assert found["auto30"] == found["bf1630"] != found["float3230"]
 
 
+@needs_bf16
 def test_a_given_model_stays_as_it_was(tiny_model: Path, corpus_file: Path) -> None:
     model = load(tiny_model, device="cpu")
     texts = corpus_file.read_text(encoding="utf-8").splitlines()[:40]
@@ -63,6 +68,7 @@ def test_a_given_model_stays_as_it_was(tiny_model: Path, corpus_file: Path) -> N
     assert dtype_of(half) == "bf16"
 
 
+@needs_bf16
 @pytest.mark.parametrize("first", ["auto", "float32"])
 def test_goes_on_as_it_was_begun(
     first: str, tmp_path: Path, tiny_model: Path, corpus_file: Path, monkeypatch: pytest.MonkeyPatch
@@ -82,3 +88,39 @@ def test_goes_on_as_it_was_begun(
     encode(tiny_model, file, tmp_path / "v", shard=20)  # finished: nothing is begun anew
     encode(tiny_model, file, tmp_path / "v", shard=20, restart=True)
     assert dtype_in(tmp_path / "v") == ("float32" if first == "auto" else "bf16")
+
+
+@needs_int8
+def test_8_bits_depend_on_the_texts_alone(
+    tmp_path: Path, tiny_model: Path, corpus_file: Path
+) -> None:
+    """Whoever encodes the same texts gets the same vectors, also after a stop and with Ray."""
+    file = lines(corpus_file, tmp_path / "c.txt", 40)
+    encode(tiny_model, file, tmp_path / "whole", shard=20, dtype="int8")
+    assert dtype_in(tmp_path / "whole") == "int8"
+    exact = encode(tiny_model, file, dtype="float32")
+    rounded = encode(tiny_model, file, dtype="int8")
+    assert np.abs(exact - rounded).max() > 1e-5
+
+    with pytest.raises(KeyboardInterrupt):
+        encode(tiny_model, file, tmp_path / "v", shard=20, dtype="int8", progress=stop_at(20))
+    encode(tiny_model, file, tmp_path / "v", shard=20)  # auto goes on in 8 bits
+    assert contents(tmp_path / "v") == contents(tmp_path / "whole")
+
+    quantised = load(tiny_model, device="cpu", dtype="int8")
+    before = quantised.encode("a river")
+    assert np.array_equal(encode(quantised, file, dtype="int8"), rounded)
+    assert np.array_equal(quantised.encode("a river"), before)  # the given model stays as it was
+
+
+@needs_int8
+def test_auto_takes_8_bits_where_there_are_no_16(
+    tmp_path: Path, tiny_model: Path, corpus_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "has_bf16", lambda: False)
+    file = lines(corpus_file, tmp_path / "c.txt", 45)
+    for same_hits, expected in ((0.0, "int8"), (1.01, "float32")):
+        monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / expected))
+        monkeypatch.setattr(choice, "SAME_HITS", same_hits)
+        encode(tiny_model, file, tmp_path / "v", restart=True)
+        assert dtype_in(tmp_path / "v") == expected

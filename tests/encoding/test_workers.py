@@ -18,12 +18,18 @@ from helpers.refusals import refused
 from helpers.small_shards import contents, lines
 from isotrope.encoder import load
 from isotrope.encoder.fast.half import has_bf16
+from isotrope.encoder.fast.int8 import has_int8
 from isotrope.encoding.encode import encode
 from isotrope.encoding.engines import WorkerModel, portable_error
 from isotrope.encoding.output import Destination
 from isotrope.encoding.shards import ShardTask
 from isotrope.errors import UserError
 
+DTYPES = [
+    dtype
+    for dtype, is_able in (("float32", True), ("bf16", has_bf16()), ("int8", has_int8()))
+    if is_able
+]
 needs_ray = pytest.mark.skipif(util.find_spec("ray") is None, reason="needs isotrope[ray]")
 
 
@@ -48,10 +54,12 @@ def parts(folder: Path) -> dict[str, bytes]:
 
 @needs_ray
 @pytest.mark.slow
-def test_equal_to_one_process(tmp_path: Path, tiny_model: Path, corpus_file: Path) -> None:
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_equal_to_one_process(
+    dtype: str, tmp_path: Path, tiny_model: Path, corpus_file: Path
+) -> None:
     """All files, byte by byte, also of a loaded model, and in the dtype that the driver has chosen."""
     file = lines(corpus_file, tmp_path / "c.txt", 60)
-    dtype = "bf16" if has_bf16() else "float32"
     one = encode(tiny_model, file, tmp_path / "one", shard=20, dtype=dtype)
     two = encode(
         load(tiny_model), file, tmp_path / "two", shard=20, dtype=dtype, engine="ray", workers=2

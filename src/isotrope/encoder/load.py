@@ -19,7 +19,15 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 from isotrope.console.progress import tell
 from isotrope.contract.features import language_model
 from isotrope.encoder.adapters import base_model, merge_adapter
-from isotrope.encoder.fast.half import AUTO, DTYPES, choose_dtype, multiply_in, why_not_bf16
+from isotrope.encoder.fast.dtype import (
+    AUTO,
+    DTYPES,
+    SAMPLE,
+    choose_dtype,
+    multiply_in,
+    quantise,
+    why_not,
+)
 from isotrope.encoder.fast.packed import pack, supports
 from isotrope.encoder.faults import loading, missing_tensors, quiet, refuse_damaged
 from isotrope.encoder.length import set_length
@@ -50,6 +58,7 @@ def load(
     bidirectional: bool | None = None,
     frozen: bool = False,
     dtype: str = "float32",
+    sample: Sequence[str] = SAMPLE,
 ) -> SentenceTransformer:
     """Load an encoder with ``encode(list[str]) -> (N, D)``: a plain sentence-transformers model.
 
@@ -81,8 +90,11 @@ def load(
         frozen: the model will only encode. Embeddings of words that a local file stores in 16 bits
             stay so: less memory, the same vectors. To train or save it, load it without this.
         dtype: ``float32``; ``bf16``, for a frozen model on a CPU that has instructions for it: the
-            layers multiply in 16 bits; or ``auto``: bf16 if it is possible and, measured once,
-            faster and as good (`choose_dtype`).
+            layers multiply in 16 bits; ``int8``, likewise, in 8 bits, which changes the vectors
+            more; or ``auto``: bf16 or else int8 if it is possible and, measured once, faster and as
+            good (`choose_dtype`).
+        sample: texts like those to encode: for int8, they decide to what numbers are rounded, and
+            for auto, the choice. From 40 texts on, auto considers int8. By default four short ones.
 
     A LoRA adapter's changes are added to its base model's weights. Several threads may load at the
     same time.
@@ -105,8 +117,8 @@ def load(
         _refuse_for_static(first, name, pooling, max_length)
     config = _read_config(where, base, first, name)
     overrides = _dropout_settings(dropout, first, config, name)
-    if dtype == "bf16":
-        _refuse_bf16(config, device, packed, name)
+    if dtype in ("bf16", "int8"):
+        _refuse_dtype(dtype, config, device, packed, name)
 
     # From here on, the model is in memory.
     encoder = _read_model(where, name, device, overrides)
@@ -128,7 +140,7 @@ def load(
     prompts.apply(encoder, name)
     _set_normalize(encoder, normalize)
     set_length(encoder, max_length, config, name)
-    _make_fast(encoder, config, frozen, packed, dtype)
+    _make_fast(encoder, config, frozen, packed, dtype, sample)
     tell(f"loaded {name}")
     return encoder
 
@@ -153,8 +165,9 @@ def _make_fast(
     frozen: bool,
     packed: bool,
     dtype: str,
+    sample: Sequence[str],
 ) -> None:
-    """Skip padding, and let a frozen model hold or multiply numbers of 16 bits."""
+    """Skip padding, and let a frozen model hold or multiply numbers of fewer bits."""
     if frozen or dtype != "float32":
         encoder.requires_grad_(False)
         if supports(config):  # other architectures look at the type of their weights
@@ -163,18 +176,20 @@ def _make_fast(
         _skip_padding(encoder)
     if dtype == "bf16":
         multiply_in(encoder[0].auto_model, "bf16")
+    elif dtype == "int8":
+        quantise(encoder, sample)
     elif dtype == AUTO and packed:
-        choose_dtype(encoder)
+        choose_dtype(encoder, sample)
 
 
-def _refuse_bf16(
-    config: PreTrainedConfig | None, device: str | None, packed: bool, model: str
+def _refuse_dtype(
+    dtype: str, config: PreTrainedConfig | None, device: str | None, packed: bool, model: str
 ) -> None:
-    """Refuse to multiply in 16 bits where that is not possible."""
-    why = why_not_bf16(config, device or get_device_name(), packed)
+    """Refuse to multiply in 16 or 8 bits where that is not possible."""
+    why = why_not(dtype, config, device or get_device_name(), packed)
     if why:
-        problem = f"dtype = 'bf16' does not suit {model}: {why}"
-        raise UserError(problem, "leave it out", "bf16-does-not-suit")
+        problem = f"dtype = {dtype!r} does not suit {model}: {why}"
+        raise UserError(problem, "leave it out", "dtype-does-not-suit")
 
 
 def _refuse_for_static(

@@ -29,6 +29,7 @@ class LoadOptions:
     prompt: str | None = None
     prompt_name: str | None = None
     dtype: str | None = None
+    sample: tuple[str, ...] | None = None
 
     def chosen(self) -> dict[str, Any]:
         """Those that are not None."""

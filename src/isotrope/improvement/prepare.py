@@ -10,7 +10,7 @@ from rich.console import Console
 
 from isotrope.console.progress import tell, watch
 from isotrope.encoder import load
-from isotrope.encoder.fast.half import AUTO
+from isotrope.encoder.fast.dtype import AUTO
 from isotrope.encoder.locate import is_bare
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import are_short

@@ -21,7 +21,7 @@ from transformers import AutoConfig
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors
-from isotrope.encoder.fast.half import AUTO
+from isotrope.encoder.fast.dtype import AUTO
 from isotrope.encoder.faults import loading, quiet
 from isotrope.encoder.length import limit_length
 from isotrope.encoder.locate import locate

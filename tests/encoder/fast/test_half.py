@@ -17,8 +17,9 @@ from helpers.words import sentences
 from isotrope import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import vectors_of
-from isotrope.encoder.fast import half as choice
-from isotrope.encoder.fast.half import Linear16, choose_dtype, dtype_of, has_bf16, multiply_in
+from isotrope.encoder.fast import dtype as choice
+from isotrope.encoder.fast.dtype import choose_dtype, dtype_of, multiply_in
+from isotrope.encoder.fast.half import Linear16, has_bf16
 from isotrope.encoder.fast.packed import layers
 
 needs_bf16 = pytest.mark.skipif(not has_bf16(), reason="this processor has no bf16")
@@ -112,8 +113,10 @@ def test_only_the_layers_multiply_in_16_bits(tiny_model: Path) -> None:
 
 def test_refusals(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "has_bf16", lambda: False)
+    monkeypatch.setattr(choice, "has_int8", lambda: False)
     reasons = {
-        "bf16": "bf16-does-not-suit",
+        "bf16": "dtype-does-not-suit",
+        "int8": "dtype-does-not-suit",
         "half": "unknown-name",
     }
     for dtype, why in reasons.items():
@@ -121,9 +124,9 @@ def test_refusals(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             load(tiny_model, device="cpu", dtype=dtype)
     assert dtype_of(load(tiny_model, device="cpu", dtype="auto")) == "float32"
     monkeypatch.setattr(choice, "has_bf16", lambda: True)
-    assert "needs packed = True" in choice.why_not_bf16(None, "cpu", packed=False)
-    assert "does not pack" in choice.why_not_bf16(None, "cpu")
-    assert "the model is elsewhere" in choice.why_not_bf16(None, "cuda")
+    assert "needs packed = True" in choice.why_not("bf16", None, "cpu", packed=False)
+    assert "does not pack" in choice.why_not("bf16", None, "cpu")
+    assert "the model is elsewhere" in choice.why_not("bf16", None, "cuda")
 
 
 @needs_bf16
@@ -142,6 +145,7 @@ def test_auto_measures_once(
     would say.
     """
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path))
+    monkeypatch.setattr(choice, "NARROW", ("bf16",))
     monkeypatch.setattr(choice, "FASTER", faster)
     model = load(tiny_model, device="cpu", frozen=True)
     whole, half = (

@@ -6,42 +6,17 @@ Weights are rounded and laid out for the processor once, beside the float32 ones
 the model is what it was.
 """
 
-import platform
-import statistics
-import time
-from collections.abc import Sequence
-from functools import cache, partial, update_wrapper
-from typing import Any, Literal, get_args
+from functools import cache
+from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.modernbert.modeling_modernbert import ModernBertAttention, rotate_half
 
-from isotrope.encoder.checksum import model_checksum
-from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.fast.attention import packed_attention
-from isotrope.encoder.fast.packed import WIDTH, forward, layers, supports
-from isotrope.store.cache import remembered
 
-Dtype = Literal["float32", "bf16"]
-AUTO = "auto"
-DTYPES = (AUTO, *get_args(Dtype))
 ROWS = 1024  # about as many tokens as a pass has: the layout of the weights suits this many
-CLOSE = 0.999  # the smallest cosine of a bf16 vector with its float32 one
-FASTER = 1.2  # times; about twice is usual, so that one machine always decides alike
-CHARACTERS, ROUNDS = 8000, 3  # of a measurement: a second or two for MiniLM on one core
-SAMPLE = (
-    "The train is late.",
-    "How do I give back a book that I have bought twice by mistake?",
-    "A bridge of steel was built over the river in 1890, after a flood had taken the older one, which was of wood.",
-    "Cells were kept at 37 °C for two days; growth was then compared with that of cells without the protein. "
-    * 4,
-)  # where no text is given
 
 
 @cache
@@ -98,76 +73,3 @@ HALVES: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: Linear16,
     ModernBertAttention: Attention16,
 }
-
-
-def multiply_in(encoder: PreTrainedModel, dtype: Dtype) -> None:
-    """Let the layers of a packed encoder multiply in ``dtype``, in place; for bf16, its weights
-    must be frozen.
-
-    In bf16, lengths are multiples of 16 and numbers of tokens of `WIDTH`, since oneDNN prepares
-    each new shape for a millisecond.
-    """
-    half = dtype == "bf16"
-    classes = HALVES if half else {narrow: wide for wide, narrow in HALVES.items()}
-    for module in layers(encoder).modules():
-        if type(module) in classes:
-            module.__dict__.pop("_ready", None)
-            module.__class__ = classes[type(module)]
-    shapes = {"width": 16, "multiple": WIDTH} if half else {}
-    encoder.forward = update_wrapper(partial(forward, encoder, **shapes), encoder.forward)
-
-
-def dtype_of(encoder: nn.Module) -> Dtype:
-    """What the layers of an encoder, or of a model around it, multiply in."""
-    return (
-        "bf16" if any(isinstance(module, Linear16) for module in encoder.modules()) else "float32"
-    )
-
-
-def why_not_bf16(config: PreTrainedConfig | None, device: str, packed: bool = True) -> str:
-    """Why an encoder of this configuration cannot encode in bf16 here, for a message; "" if it can."""
-    reasons = {
-        "this processor has no instructions for it": not has_bf16(),
-        "it is for the CPU, and the model is elsewhere": not device.startswith("cpu"),
-        "it needs packed = True": not packed,
-        "isotrope does not pack this architecture": not supports(config),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), "")
-
-
-def choose_dtype(model: SentenceTransformer, texts: Sequence[str] = SAMPLE) -> None:
-    """Let a frozen model encode in bf16 if that is `FASTER` and `CLOSE` on the first of these
-    texts, in place.
-
-    It is measured once for the same machine, model and texts, and then remembered, so vectors stay
-    the same.
-    """
-    if not isinstance(model[0], Transformer) or why_not_bf16(
-        model[0].auto_model.config, model.device.type
-    ):
-        return
-    encoder = model[0].auto_model
-    count = int(np.searchsorted(np.cumsum([len(text) for text in texts]), CHARACTERS)) + 1
-    sample = list(texts[:count])
-    machine = [platform.node(), platform.machine(), torch.__version__, torch.get_num_threads()]
-
-    def measured() -> Dtype:
-        seconds: dict[Dtype, list[float]] = {"float32": [], "bf16": []}
-        vectors: dict[Dtype, Vectors] = {}
-        for number in range(ROUNDS + 1):
-            for dtype, took in seconds.items():
-                multiply_in(encoder, dtype)
-                vectors_of(model, sample[:1])  # weights are laid out
-                began = time.perf_counter()
-                vectors[dtype] = vectors_of(model, sample)
-                took += [time.perf_counter() - began] if number else []
-        half, whole = (
-            rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in vectors.values()
-        )
-        ratio = statistics.median(np.divide(seconds["float32"], seconds["bf16"]))
-        return (
-            "bf16" if ratio >= FASTER and (half * whole).sum(axis=1).min() >= CLOSE else "float32"
-        )
-
-    multiply_in(encoder, "float32")
-    multiply_in(encoder, remembered("dtype", [model_checksum(model), machine, sample], measured))

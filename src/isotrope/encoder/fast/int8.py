@@ -1,0 +1,175 @@
+"""Encoding in 8 bits on a CPU that has instructions for it: the matrix products in integers, all
+else in float32.
+
+Inputs of a layer are rounded to 256 steps, whose size is measured beforehand on texts of the user
+(static quantisation), and weights to 255 steps for each output. SmoothQuant (Xiao et al., ICML
+2023, equation 4) first divides each input channel by a factor and multiplies its weights by it, so
+that a channel with large numbers does not make the steps of all others coarse. Layers that lose
+most stay in float32.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.fast.packed import layers
+
+TEXTS = 128  # that are read for the calibration
+TOKENS = 1024  # of them that decide about a layer
+SMOOTHING = (0.5, 0.6, 0.7, 0.8)  # SmoothQuant's alpha: the part of a range that weights take
+CLIPS = (0.9, 0.75, 0.6)  # of the range: rarer numbers beyond it are cut
+SENSITIVE = 0.03  # a layer that loses more of its output's spread stays in float32
+STEPS = 255  # of an input
+WEIGHT_STEPS = 127  # on each side of 0
+TINY = 1e-5  # a channel's smallest range, so that nothing is divided by 0
+
+
+@cache
+def has_int8() -> bool:
+    """Whether this processor multiplies 8-bit integers without overflow: AVX-512 VNNI."""
+    return torch.backends.mkldnn.is_available() and torch.cpu._is_vnni_supported()  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The steps to which a layer's inputs and weights are rounded."""
+
+    factors: Tensor  # (A,): inputs are multiplied by them, and weights divided
+    step: float  # of the inputs, after their factors
+    zero: int  # the step that is 0
+    weight_steps: Tensor  # (B,)
+
+    @classmethod
+    def of(cls, inputs: Tensor, weight: Tensor, smoothing: float, clip: float) -> "Grid":
+        """From inputs (T, A) and a weight (B, A), by SmoothQuant's factors and a clipped range."""
+        input_ranges = inputs.abs().amax(dim=0).clamp(min=TINY)  # (A,)
+        weight_ranges = weight.abs().amax(dim=0).clamp(min=TINY)  # (A,)
+        factors = weight_ranges ** (1 - smoothing) / input_ranges**smoothing
+
+        smooth = inputs * factors
+        low = clip * min(0.0, float(smooth.min()))
+        high = clip * max(0.0, float(smooth.max()))
+        step = max(high - low, TINY) / STEPS
+        weight_steps = (weight / factors).abs().amax(dim=1).clamp(min=TINY**2) / WEIGHT_STEPS
+        return cls(factors, step, round(-low / step), weight_steps)
+
+    def round_inputs(self, inputs: Tensor) -> Tensor:
+        """(…, A) float32 -> (…, A) uint8."""
+        steps = inputs * (self.factors / self.step)
+        steps.add_(self.zero + 0.5)  # the conversion cuts, so this rounds
+        return steps.clamp_(0, STEPS).to(torch.uint8)
+
+    def round_weight(self, weight: Tensor) -> Tensor:
+        """(B, A) float32 -> (B, A) int8."""
+        return (weight / self.factors / self.weight_steps[:, None]).round().to(torch.int8)
+
+    def error(self, inputs: Tensor, weight: Tensor) -> float:
+        """The part of an output's spread that rounding loses."""
+        steps = self.round_inputs(inputs).float() - self.zero
+        rounded = F.linear(steps, self.round_weight(weight).float()) * self.step * self.weight_steps
+        exact = F.linear(inputs, weight)
+        spread = (exact - exact.mean(dim=0)).norm()
+        return float((rounded - exact).norm() / spread.clamp(min=TINY))
+
+
+def best_grid(inputs: Tensor, weight: Tensor) -> tuple[Grid, float]:
+    """The grid with the smallest error, and this error; inputs are (T, A), the weight (B, A)."""
+    candidates = [(smoothing, 1.0) for smoothing in SMOOTHING]
+    grids = [Grid.of(inputs, weight, *candidate) for candidate in candidates]
+    errors = [grid.error(inputs, weight) for grid in grids]
+
+    # The range is clipped for the best smoothing alone.
+    smoothing, _ = candidates[int(np.argmin(errors))]
+    grids += [Grid.of(inputs, weight, smoothing, clip) for clip in CLIPS]
+    errors += [grid.error(inputs, weight) for grid in grids[len(errors) :]]
+    best = int(np.argmin(errors))
+    return grids[best], errors[best]
+
+
+class Linear8(nn.Linear):
+    """(…, A) float32 -> (…, B) float32, by rounded inputs and weights; exact where weights can be
+    trained.
+    """
+
+    grid: Grid
+    _packed: Tensor | None = None  # the rounded weight, laid out for the processor
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.weight.requires_grad:
+            return F.linear(input, self.weight, self.bias)
+        grid = self.grid
+        if self._packed is None:
+            rounded = grid.round_weight(self.weight)
+            self._packed = torch.ops.onednn.qlinear_prepack(rounded, None)
+        return torch.ops.onednn.qlinear_pointwise(  # type: ignore[no-any-return]
+            grid.round_inputs(input),
+            grid.step,
+            grid.zero,
+            self._packed,
+            grid.weight_steps,
+            torch.zeros(self.out_features, dtype=torch.int64),  # the weights' step that is 0
+            self.bias,
+            1.0,
+            0,
+            torch.float32,
+            "none",
+            [],
+            "",
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or sent to another process, which lays the weights out anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "_packed"}
+
+
+def measure_grids(model: SentenceTransformer, texts: Sequence[str]) -> None:
+    """Give each layer of a frozen model with a packed encoder its grid; the same texts give the
+    same.
+
+    Layers that lose more than `SENSITIVE` get none, and stay in float32.
+    """
+    for layer, inputs in _layer_inputs(model, texts[:TEXTS]).items():
+        grid, error = best_grid(inputs, layer.weight)
+        layer.__dict__.pop("grid", None)
+        if error <= SENSITIVE:
+            layer.grid = grid  # type: ignore[assignment]
+
+
+def use_grids(encoder: PreTrainedModel) -> None:
+    """Let the layers that have a grid multiply in 8 bits, in place."""
+    for layer in layers(encoder).modules():
+        if type(layer) is nn.Linear and "grid" in layer.__dict__:
+            layer.__dict__.pop("_packed", None)
+            layer.__class__ = Linear8
+
+
+def _layer_inputs(model: SentenceTransformer, texts: Sequence[str]) -> dict[nn.Linear, Tensor]:
+    """Each linear layer of the encoder, and what reaches it from the texts: (T, A)."""
+    encoder = model[0].auto_model
+    linear = [module for module in layers(encoder).modules() if type(module) is nn.Linear]
+    batches: dict[nn.Linear, list[Tensor]] = {layer: [] for layer in linear}
+
+    def remember(layer: Any, inputs: tuple[Tensor, ...]) -> None:
+        batches[layer].append(inputs[0].flatten(0, -2).clone())
+
+    hooks = [layer.register_forward_pre_hook(remember) for layer in linear]
+    try:
+        vectors_of(model, texts, progress=lambda done: None)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return {layer: _evenly(torch.cat(inputs)) for layer, inputs in batches.items()}
+
+
+def _evenly(rows: Tensor) -> Tensor:
+    """About `TOKENS` of the rows, so that short and long texts have their share."""
+    return rows[:: max(1, len(rows) // TOKENS)]
