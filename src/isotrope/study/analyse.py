@@ -15,15 +15,15 @@ from isotrope.study.record import (
     AnsweredClaim,
     CellResult,
     ClaimAnswer,
-    Comparison,
     Difference,
     PairTest,
     Published,
-    Row,
+    RowComparison,
     RowKind,
     Scale,
     Spread,
     StudyRecord,
+    StudyRow,
 )
 from isotrope.study.rows import PlannedRow
 from isotrope.study.spec import Claim, Reference, RowSettings, Spec
@@ -45,7 +45,7 @@ MARGIN = 0.5  # points: less is no advantage, unless a claim says otherwise
 DIFFERENCES = (0.5, 1.0)  # points, for which the table says how many seeds they need
 
 Results = Mapping[str, CellResult]  # by the keys of cells
-C = TypeVar("C", bound=Comparison)
+C = TypeVar("C", bound=RowComparison)
 
 
 def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> StudyRecord:
@@ -92,9 +92,9 @@ def _finished(plan: StudyPlan) -> dict[str, CellResult]:
     return finished
 
 
-def _rows(plan: StudyPlan, finished: Results, failed: Mapping[str, str]) -> list[Row]:
+def _rows(plan: StudyPlan, finished: Results, failed: Mapping[str, str]) -> list[StudyRow]:
     """The rows and the teachers, with the scores of each seed, or why it failed."""
-    rows: list[Row] = []
+    rows: list[StudyRow] = []
     for label, entry in plan.entries.items():
         kind: RowKind = "row" if entry.row.train else "untrained"
         rows.append(_row(kind, entry, plan.rows[label], finished, failed))
@@ -111,11 +111,11 @@ def _row(
     keys: Mapping[int, str],
     finished: Results,
     failed: Mapping[str, str],
-) -> Row:
+) -> StudyRow:
     printed = _published(entry.row)
     if entry.at:  # printed numbers are not of swept values
         printed = Published(source=printed.source, differs=printed.differs)
-    return Row(
+    return StudyRow(
         label=entry.label,
         kind=kind,
         base=entry.base,
@@ -136,7 +136,7 @@ def _published(row: Reference) -> Published:
     )
 
 
-def _shown_columns(spec: Spec, rows: Sequence[Row]) -> list[str]:
+def _shown_columns(spec: Spec, rows: Sequence[StudyRow]) -> list[str]:
     """The columns of the table: those of the user's own pairs, then the papers' in their order."""
     columns: set[str] = set()
     for row in rows:
@@ -228,7 +228,7 @@ def _tested(record: StudyRecord, comparison: C) -> C:
     )
 
 
-def _test_over_seeds(scores: "PairedScores", comparison: Comparison) -> PairedTest | None:
+def _test_over_seeds(scores: "PairedScores", comparison: RowComparison) -> PairedTest | None:
     """The test that a difference or a claim asks for; None if nothing is measured."""
     if not scores.first:
         return None
@@ -256,7 +256,7 @@ def _needed_seeds(record: StudyRecord, difference: Difference) -> dict[str, int 
     return {str(points): seeds_needed(points, variance**0.5) for points in DIFFERENCES}
 
 
-def _spread(row: Row, column: str) -> Spread | None:
+def _spread(row: StudyRow, column: str) -> Spread | None:
     """A row's standard deviation over its seeds; None if it has fewer than two."""
     mean = row.mean(column)
     if mean is None or mean.sd is None:
@@ -304,7 +304,7 @@ def _with_pair_tests(record: StudyRecord, draws: CellDraws) -> StudyRecord:
 
 
 def _test_over_pairs(
-    record: StudyRecord, comparison: Comparison, draws: CellDraws
+    record: StudyRecord, comparison: RowComparison, draws: CellDraws
 ) -> PairTest | None:
     """Interval and p of a difference over pairs, from the mean draws over its cells; None if there
     are no pairs.
@@ -335,7 +335,7 @@ class PairedScores:
     same_cells: bool  # whether both sides are the same cells
 
 
-def _paired_scores(record: StudyRecord, comparison: Comparison) -> PairedScores:
+def _paired_scores(record: StudyRecord, comparison: RowComparison) -> PairedScores:
     row, than = map(record.row, comparison.sides)
     first = row.column_scores(comparison.column)
     second = than.column_scores(comparison.column)
@@ -353,7 +353,7 @@ def _paired_scores(record: StudyRecord, comparison: Comparison) -> PairedScores:
     )
 
 
-def _cells_of(row: Row, seeds: Iterable[int]) -> list[str]:
+def _cells_of(row: StudyRow, seeds: Iterable[int]) -> list[str]:
     """The row's cells of these seeds. A teacher or an untrained row has one cell."""
     if row.kind != "row":
         return [*row.cells.values()]

@@ -13,8 +13,8 @@ from isotrope.study.record import (
     Difference,
     PairTest,
     Published,
-    Row,
     StudyRecord,
+    StudyRow,
 )
 from isotrope.study.statistics import ALPHA, PairedTest
 
@@ -282,7 +282,7 @@ def _score_notes(record: StudyRecord) -> list[str]:
     return notes
 
 
-def _measured_cells(row: Row, columns: Sequence[str]) -> list[str]:
+def _measured_cells(row: StudyRow, columns: Sequence[str]) -> list[str]:
     titles = {"teacher": f"teacher {row.label}", "untrained": f"{row.label} (not trained)"}
     cells = [titles.get(row.kind, row.label), str(len(row.scores))]
     for column in columns:

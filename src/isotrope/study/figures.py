@@ -19,7 +19,7 @@ from isotrope.report.page import INK, RULE, SERIES
 from isotrope.store.files import write_text, writing
 from isotrope.study.cell import Cell
 from isotrope.study.plan import StudyPlan
-from isotrope.study.record import CellResult, Mean, Row, StudyRecord
+from isotrope.study.record import CellResult, Mean, StudyRecord, StudyRow
 from isotrope.study.spec import FigureSettings
 from isotrope.types import Vector
 
@@ -44,7 +44,7 @@ def draw(plan: StudyPlan, record: StudyRecord, folder: Path) -> dict[str, str]:
     return files
 
 
-def _rows_of(settings: FigureSettings, record: StudyRecord) -> list[Row]:
+def _rows_of(settings: FigureSettings, record: StudyRecord) -> list[StudyRow]:
     """The measured rows that a figure names; all if it names none. Teachers are no rows."""
     rows = [row for row in record.rows if row.scores and row.kind != "teacher"]
     if not settings.rows:
@@ -60,7 +60,7 @@ def _color(number: int) -> str:
     return SERIES[number % len(SERIES)]
 
 
-def bars_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
+def bars_figure(plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSettings) -> Figure:
     """Means of the columns with one standard deviation; one group for each row."""
     columns = settings.columns
     figure, axes = new_figure(0.9 + 0.2 * len(rows) * len(columns), 5.4)
@@ -91,7 +91,7 @@ class SweepPoint:
     sd: float
 
 
-def sweep_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
+def sweep_figure(plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSettings) -> Figure:
     """Means over the values of one key. A line for each swept row, column, and combination of other
     keys' values.
     """
@@ -113,7 +113,7 @@ def sweep_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings)
     return figure
 
 
-def _sweep_lines(rows: Sequence[Row], settings: FigureSettings) -> dict[str, list[SweepPoint]]:
+def _sweep_lines(rows: Sequence[StudyRow], settings: FigureSettings) -> dict[str, list[SweepPoint]]:
     """Name of a line -> its points."""
     lines: dict[str, list[SweepPoint]] = {}
     for row in rows:
@@ -145,7 +145,7 @@ def _scale_x(axes: Axes, values: Sequence[float]) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
 
 
-def curve_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
+def curve_figure(plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSettings) -> Figure:
     """What was logged at every evaluation (alignment, uniformity, dev), the mean over seeds, over
     the steps.
     """
@@ -167,7 +167,7 @@ def curve_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings)
     return figure
 
 
-def _mean_curve(plan: StudyPlan, row: Row, column: str) -> dict[int, float]:
+def _mean_curve(plan: StudyPlan, row: StudyRow, column: str) -> dict[int, float]:
     """Step -> mean over the seeds, for the steps that every seed has logged."""
     name, scale = ("score", 100) if column == "dev" else (column, 1)
     curves: list[dict[int, float]] = []
@@ -184,7 +184,7 @@ def _mean_curve(plan: StudyPlan, row: Row, column: str) -> dict[int, float]:
     return means
 
 
-def plane_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
+def plane_figure(plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSettings) -> Figure:
     """Alignment against uniformity: a dot for each row, with its name and its score in the first
     column.
     """
@@ -207,7 +207,7 @@ def plane_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings)
     return figure
 
 
-def cosines_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
+def cosines_figure(plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSettings) -> Figure:
     """Cosines of test pairs by bands of their gold score, all seeds together: medians, and the
     middle 80 %.
     """
@@ -231,7 +231,7 @@ def cosines_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSetting
     return figure
 
 
-def _cosine_bands(plan: StudyPlan, row: Row) -> dict[str, Vector]:
+def _cosine_bands(plan: StudyPlan, row: StudyRow) -> dict[str, Vector]:
     """Band of the gold score -> cosines (n,) of STS-B's pairs, or of the first test, of all seeds."""
     golds: list[Any] = []
     cosines: list[Any] = []
@@ -247,7 +247,7 @@ def _cosine_bands(plan: StudyPlan, row: Row) -> dict[str, Vector]:
     return {label: values[""] for label, values in bands}
 
 
-def in_batch_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
+def in_batch_figure(plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSettings) -> Figure:
     """Cosines of unrelated sentences of the corpus: a line for each row, all seeds together."""
     figure, axes = new_figure(2.9, 5.4)
     for i, row in enumerate(rows):
@@ -262,7 +262,9 @@ def in_batch_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettin
     return figure
 
 
-def projection_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSettings) -> Figure:
+def projection_figure(
+    plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSettings
+) -> Figure:
     """Sentences of the first seed of each row, projected (`isotrope.study.measure`), within the
     unit circle.
     """
@@ -280,13 +282,13 @@ def projection_figure(plan: StudyPlan, rows: Sequence[Row], settings: FigureSett
     return figure
 
 
-def _finished_cells(plan: StudyPlan, row: Row) -> list[Cell]:
+def _finished_cells(plan: StudyPlan, row: StudyRow) -> list[Cell]:
     """The row's cells that have their numbers."""
     keys = [row.cells[seed] for seed in row.scores]
     return [plan.cells[key] for key in keys]
 
 
-def _results(plan: StudyPlan, row: Row) -> list[CellResult]:
+def _results(plan: StudyPlan, row: StudyRow) -> list[CellResult]:
     """The results of the row's cells, those that are damaged left out."""
     results = [cell.result() for cell in _finished_cells(plan, row)]
     return [result for result in results if result]

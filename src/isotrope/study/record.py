@@ -70,7 +70,7 @@ class Published(_Record):
     differs: str = ""  # what is different behind these numbers
 
 
-class Row(Published):
+class StudyRow(Published):
     """A row of the table, or a teacher: its cells and their scores."""
 
     label: str
@@ -104,7 +104,7 @@ class PairTest(_Record):
     resamples: int = 1000
 
 
-class Comparison(_Record):
+class RowComparison(_Record):
     """The difference ``row`` − ``than`` in a column, and what tests say of it."""
 
     row: str
@@ -134,14 +134,14 @@ class Comparison(_Record):
         return self.model_copy(update={"seeds": seeds, "pairs": pairs})
 
 
-class Difference(Comparison):
+class Difference(RowComparison):
     """A row against the baseline."""
 
     # points -> the seeds that a true difference of so many needs; None: more than 1,000
     needed: dict[str, int | None] | None = None
 
 
-class AnsweredClaim(Comparison):
+class AnsweredClaim(RowComparison):
     """What a paper says about two rows, and whether it holds here."""
 
     claim: str
@@ -217,7 +217,7 @@ class StudyRecord(RecordedCells):
     scale: Scale
     columns: list[str]
     column: str  # the one that is tested
-    rows: list[Row]
+    rows: list[StudyRow]
     references: dict[str, Published] = {}
     baseline: str
     differences: list[Difference] = []
@@ -239,9 +239,9 @@ class StudyRecord(RecordedCells):
         """Write ``study.json``."""
         write_json(folder / FILE, self.as_json())
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> StudyRow:
         """The row of a name, or else the teacher; a row that was not run has no cells."""
         for row in self.rows:
             if row.label == name:
                 return row
-        return Row(label=name, kind="row", base=name)
+        return StudyRow(label=name, kind="row", base=name)

@@ -16,7 +16,7 @@ from isotrope.study.cell import without_paths
 from isotrope.study.columns import COST, SHAPE, shown
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import StudyPlan
-from isotrope.study.record import CellResult, Row, StudyRecord
+from isotrope.study.record import CellResult, StudyRecord, StudyRow
 from isotrope.study.study import Options, paths_of, spec_with
 
 PRINTED = 0.005  # points that printed digits hide
@@ -76,7 +76,7 @@ class Verification:
 class RecordedCell:
     """A finished cell of ``study.json``."""
 
-    row: Row
+    row: StudyRow
     seed: int
 
     def __str__(self) -> str:
