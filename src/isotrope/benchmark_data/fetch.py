@@ -54,7 +54,9 @@ def fetch_data(
     sources = choose(names)
     folder = Path(data).expanduser()
     if mirror is not None and official:
-        raise UserError("--mirror and --official are two places", "give one of them", "two-places")
+        raise UserError(
+            "--mirror and --official are two places", "give one of them", code="two-places"
+        )
     if mirror is not None and not mirror.startswith(("http://", "https://")):
         raise UserError(
             f"{mirror} is neither http nor https", "name an address on the web", code="bad-mirror"

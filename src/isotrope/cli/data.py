@@ -107,7 +107,7 @@ def _refuse_wrong_files(folder: str, findings: "Sequence[Finding]") -> None:
     is_one_remedy = len({finding.remedy for finding in findings}) == 1
     problem = f"{first.path} in {folder} is {first.kind} ({first.detail}){others}"
     remedy = first.remedy if is_one_remedy else "do what the table says"
-    raise UserError(problem, remedy, "wrong-data")
+    raise UserError(problem, remedy, code="wrong-data")
 
 
 @data.command("prepare")
@@ -139,4 +139,6 @@ def _names(only: str | None) -> list[str]:
 def _check_named(folder: str) -> None:
     """Refuse the empty name, which the shell gives for "$DATA" if DATA is not set."""
     if not folder:
-        raise UserError("no data folder given", "name one, or set ISOTROPE_DATA", "no-data-folder")
+        raise UserError(
+            "no data folder given", "name one, or set ISOTROPE_DATA", code="no-data-folder"
+        )

@@ -68,7 +68,7 @@ def evaluate(
     steps = shortenings(truncate, precision)
     if compare and len(set(models)) + len(steps) < 2:
         remedy = "name at least two, the one to compare with first"
-        raise UserError("--compare with one model", remedy, "too-few-models")
+        raise UserError("--compare with one model", remedy, code="too-few-models")
     table_files = [check_table_file(path) for path in table or ()]
     target = check_file(Path(json_file)) if json_file else None
     own_labels = [read_labels(path, columns) for path in labels or ()]

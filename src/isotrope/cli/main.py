@@ -167,13 +167,15 @@ def _check_current_folder() -> None:
         Path.cwd()
     except FileNotFoundError as error:
         problem = "the folder that you are in was deleted"
-        raise UserError(problem, "change to another one", "no-current-folder") from error
+        raise UserError(problem, "change to another one", code="no-current-folder") from error
 
 
 def _refuse_old_command() -> None:
     for command in sys.argv[1:2]:
         if command in OLD_COMMANDS:
-            raise UserError(f"isotrope {command} is gone", OLD_COMMANDS[command], "old-command")
+            raise UserError(
+                f"isotrope {command} is gone", OLD_COMMANDS[command], code="old-command"
+            )
 
 
 def _usage_line(error: typer.TyperException) -> str:

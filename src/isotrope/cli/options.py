@@ -88,7 +88,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         except EOFError as error:  # typer would take it for Ctrl-D
             why = " ".join(str(error).split()) or "the file ends too early"
             problem = f"a file is empty or cut short ({why})"
-            raise UserError(problem, "make or fetch it again", "damaged-file") from error
+            raise UserError(problem, "make or fetch it again", code="damaged-file") from error
 
     run.__name__ = function.__name__
     run.__doc__ = summary
@@ -138,5 +138,7 @@ def named_values(
         name, sign, value = word.partition("=")
         if not (name.strip() and sign and value.strip()):
             problem = f"{option} {word}: not of the form {form}"
-            raise UserError(problem, f"write, for example, {option} {example}", "not-name-value")
+            raise UserError(
+                problem, f"write, for example, {option} {example}", code="not-name-value"
+            )
         yield name.strip(), value

@@ -174,14 +174,14 @@ def _show(study: "Study") -> None:
     if study.failed:
         problem = f"{len(study.failed)} of {study.record.scale.cells} cells are not finished"
         remedy = f"see {study.pages[0]}; when that is fixed, the same command runs them"
-        raise UserError(problem, remedy, "unfinished-cells")
+        raise UserError(problem, remedy, code="unfinished-cells")
 
 
 def _refuse_idle(option: str, value: object) -> None:
     """Refuse an option that has no effect here."""
     if value:
         remedy = "leave it out: see isotrope study --help"
-        raise UserError(f"--{option} has no effect here", remedy, "idle-option")
+        raise UserError(f"--{option} has no effect here", remedy, code="idle-option")
 
 
 def _sweeps(words: Sequence[str] | None) -> dict[str, list[Any]] | None:
@@ -201,7 +201,7 @@ def _files(words: Sequence[str] | None) -> dict[str, str] | None:
     for name, file in named_values("--row-documents", words, "NAME=FILE", "nli=nli.txt"):
         if name in files:
             problem = f"--row-documents {name} is named twice"
-            raise UserError(problem, "name one file or folder", "named-twice")
+            raise UserError(problem, "name one file or folder", code="named-twice")
         files[name] = file
     return files or None
 

@@ -34,7 +34,7 @@ class LossTerms(dict[str, Tensor]):
         """Refuse a weight: an objective cannot stand inside another loss."""
         problem = "Objective does not work inside another loss, such as MatryoshkaLoss"
         remedy = "give the trainer Objective alone; for several widths write Objective(…, dims=[…])"
-        raise UserError(problem, remedy, "objective-in-a-loss")
+        raise UserError(problem, remedy, code="objective-in-a-loss")
 
     __rmul__ = __mul__
 
@@ -50,7 +50,7 @@ def check_objective(
     width = model.get_embedding_dimension()
     if not all(1 <= dim <= (width or dim) for dim in dims):
         remedy = f"list widths from 1 to the model's, which is {width}"
-        raise UserError(f"dims = {list(dims)} is not possible", remedy, "impossible-dims")
+        raise UserError(f"dims = {list(dims)} is not possible", remedy, code="impossible-dims")
 
     by_stage = dict(zip(STAGES, components, strict=True))
     for stage, of_stage in by_stage.items():
@@ -65,14 +65,14 @@ def _check_model(model: Any) -> None:
     if not isinstance(model, SentenceTransformer):
         problem = f"Objective trains a SentenceTransformer, and was given a {type(model).__name__}"
         remedy = "load an embedding model, such as isotrope.load('bert-base-uncased')"
-        raise UserError(problem, remedy, "no-sentence-transformer")
+        raise UserError(problem, remedy, code="no-sentence-transformer")
     if (width := model.truncate_dim) is not None:
         problem = f"the model has truncate_dim = {width}, which training does not use"
         remedy = (
             "set model.truncate_dim = None (in a saved model: remove it from"
             f" config_sentence_transformers.json); Objective(…, dims=[{width}]) trains that width"
         )
-        raise UserError(problem, remedy, "truncated-model")
+        raise UserError(problem, remedy, code="truncated-model")
     trained = {weight.dtype for weight in model.parameters() if weight.requires_grad}
     for dtype in HALF_PRECISION & trained:
         remedy = "Call model.float(), and for speed give bf16=True or fp16=True to the trainer"
@@ -91,7 +91,7 @@ def _of_passes(stage: str, pair: Any, passes: int) -> Any:
         remedy = (
             f"count its passes from 0: on = [1] in a preset, {stage}=[(component, [1])] in a script"
         )
-        raise UserError(problem, remedy, "impossible-passes")
+        raise UserError(problem, remedy, code="impossible-passes")
     return component
 
 
@@ -107,7 +107,7 @@ def _check_component(stage: str, component: Any) -> None:
     remedy = f'make one: component("{stage}", …)'
     if own_stage != stage:
         remedy = f"move it to {own_stage}"
-    raise UserError(problem, remedy, "not-a-component")
+    raise UserError(problem, remedy, code="not-a-component")
 
 
 def _check_peers(peers: Sequence[tuple[Any, Sequence[int]]]) -> None:
@@ -115,7 +115,7 @@ def _check_peers(peers: Sequence[tuple[Any, Sequence[int]]]) -> None:
     numbers = [number for _, on in peers for number in on]
     if 0 in numbers or len(set(numbers)) < len(numbers):
         remedy = "leave pass 0 to the student, and give each of the others to one peer"
-        raise UserError(f"peers are on in the passes {numbers}", remedy, "impossible-passes")
+        raise UserError(f"peers are on in the passes {numbers}", remedy, code="impossible-passes")
 
 
 def check_columns(
@@ -126,18 +126,18 @@ def check_columns(
     """
     if labels is None and objective.teachers:
         problem = "the data has no row ids for the teachers"
-        raise UserError(problem, "add an integer column 'label' of row numbers", "no-row-ids")
+        raise UserError(problem, "add an integer column 'label' of row numbers", code="no-row-ids")
     if not objective.training or objective.step:
         return
     for name, term in objective.terms.items():
         if getattr(term, "needs_positives", False) and len(columns) == 1:
             problem = f"terms.{name} compares two texts of a row, and the data has one column"
             remedy = "name the other: --positive COLUMN, such as translations there and back"
-            raise UserError(problem, remedy, "no-positives")
+            raise UserError(problem, remedy, code="no-positives")
     if labels is not None and not _are_row_ids(labels):
         problem = "the data has a column of labels or scores, which Objective does not use"
         remedy = "remove it: Objective needs no labels, and takes numbers for row ids for teachers"
-        raise UserError(problem, remedy, "labels-in-training")
+        raise UserError(problem, remedy, code="labels-in-training")
     _check_first_batch(columns[0]["input_ids"])
 
 
@@ -153,7 +153,7 @@ def _check_first_batch(ids: Tensor) -> None:
     if bool((ids == ids[0]).all()):
         problem = "all texts of the first batch are equal, as far as the model reads them"
         remedy = "check the data: are the texts empty, or is the maximum length too short?"
-        raise UserError(problem, remedy, "equal-texts")
+        raise UserError(problem, remedy, code="equal-texts")
 
 
 def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any]]) -> None:
@@ -169,7 +169,7 @@ def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any
     if len(views.stack) < 2 and not _needs_one_view(objective):
         problem = "passes = 1 leaves one view, with nothing to compare it with"
         remedy = "choose passes=2 or more, or a view step with copies"
-        raise UserError(problem, remedy, "one-view")
+        raise UserError(problem, remedy, code="one-view")
     _check_negatives(objective, views)
     if _are_equal(objective, views):
         remedy = (
@@ -182,7 +182,7 @@ def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any
                 ' tokens=[(component("tokens", "cutoff"), [1])]'
             )
         problem = "the two views of every sentence are equal, so there is nothing to learn"
-        raise UserError(problem, remedy, "equal-views")
+        raise UserError(problem, remedy, code="equal-views")
 
 
 def _needs_one_view(objective: Any) -> bool:
@@ -214,4 +214,4 @@ def _check_negatives(objective: Any, views: Views) -> None:
     remedy = (
         'add scores=[component("scores", "hard_negatives")], or remove the columns after the second'
     )
-    raise UserError(problem, remedy, "unused-negatives")
+    raise UserError(problem, remedy, code="unused-negatives")

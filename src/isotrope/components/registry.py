@@ -38,12 +38,12 @@ def component_class(stage: str, kind: str) -> type:
         paths = _class_paths(stage)
         if kind not in paths:
             remedy = one_of(kind, paths, ", or name a module:Class")
-            raise UserError(f"{stage} has no kind {kind!r}", remedy, "unknown-kind")
+            raise UserError(f"{stage} has no kind {kind!r}", remedy, code="unknown-kind")
         return imported_class(paths[kind])
     cls = imported_class(kind)
     if getattr(cls, "stage", None) != stage:
         problem = f"kind = {kind!r} is not a component of {stage}"
-        raise UserError(problem, f'its class must declare stage = "{stage}"', "wrong-stage")
+        raise UserError(problem, f'its class must declare stage = "{stage}"', code="wrong-stage")
     return cls
 
 
@@ -56,7 +56,7 @@ def imported_class(path: str) -> type:
             raise TypeError("it is not a class")
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         remedy = "install the package, or correct module:Class"
-        raise UserError(f"kind = {path!r}: {error}", remedy, "unknown-class") from error
+        raise UserError(f"kind = {path!r}: {error}", remedy, code="unknown-class") from error
     return cls
 
 
@@ -130,7 +130,7 @@ def explain(
     first = error.errors()[0]
     key = _dotted_key(where, first)
     if first["type"] == "missing":
-        return UserError(f"{key} is missing", "give it a value", "missing-key")
+        return UserError(f"{key} is missing", "give it a value", code="missing-key")
     if first["type"] == "extra_forbidden":
         names = list(_inner_record(record, first["loc"]).model_fields)
         return _unknown_key(key, first["input"], names, keys)
@@ -138,7 +138,7 @@ def explain(
     findings = error.errors()
     messages = [finding["msg"] for finding in findings if _dotted_key(where, finding) == key]
     remedy = " or ".join(messages).replace("Input should", "it should")
-    return UserError(f"{key} = {first['input']!r} is not possible", remedy, "impossible-value")
+    return UserError(f"{key} = {first['input']!r} is not possible", remedy, code="impossible-value")
 
 
 def _unknown_key(key: str, value: object, names: list[str], keys: Iterable[str]) -> UserError:
@@ -148,7 +148,7 @@ def _unknown_key(key: str, value: object, names: list[str], keys: Iterable[str])
     candidates = [*keys, *keys_here]
     takes = f"{table} takes" if table else "the keys here are"
     remedy = f"{_meant_key(key, value, candidates)}{takes} {', '.join(names) or 'none'}"
-    return UserError(f"{key} is an unknown key", remedy, "unknown-key")
+    return UserError(f"{key} is an unknown key", remedy, code="unknown-key")
 
 
 def _inner_record(record: Any, location: tuple[int | str, ...]) -> Any:

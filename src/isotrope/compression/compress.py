@@ -344,6 +344,6 @@ def _teacher_name(preset: Preset) -> str:
         raise UserError(
             f"the preset {preset.name} has {len(names)} teachers that can be named",
             f"choose one with one teacher, such as {PRESET}",
-            "not-one-teacher",
+            code="not-one-teacher",
         )
     return names[0]

@@ -210,7 +210,9 @@ def _check_passes(stage: str, tables: TomlTable) -> None:
     passes = tables["passes"]
     if stage != "views" or type(passes) is not int or passes < 1:
         remedy = "write views.passes, a whole number of at least 1"
-        raise UserError(f"{stage}.passes = {passes!r} is not possible", remedy, "impossible-passes")
+        raise UserError(
+            f"{stage}.passes = {passes!r} is not possible", remedy, code="impossible-passes"
+        )
 
 
 def _ordered_labels(stage: str, tables: TomlTable) -> list[str]:
@@ -218,17 +220,17 @@ def _ordered_labels(stage: str, tables: TomlTable) -> list[str]:
     order = tables.get("order", labels)
     if not isinstance(order, list) or sorted(map(str, order)) != sorted(labels):
         remedy = f"name each of {labels} once"
-        raise UserError(f"{stage}.order = {order!r}", remedy, "impossible-order")
+        raise UserError(f"{stage}.order = {order!r}", remedy, code="impossible-order")
     return order
 
 
 def _check_table(stage: str, label: str, table: Any) -> None:
     if not isinstance(table, Mapping):
         problem = f"{stage}.{label} = {table!r} is an unknown key"
-        raise UserError(problem, f"write a table [{stage}.{label}]", "unknown-key")
+        raise UserError(problem, f"write a table [{stage}.{label}]", code="unknown-key")
     if stage == "terms" and label in LOG_FIELDS:
         problem = f"terms.{label}: the run's log has a field of that name"
-        raise UserError(problem, "choose another label", "reserved-label")
+        raise UserError(problem, "choose another label", code="reserved-label")
 
 
 def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
@@ -247,10 +249,10 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
     except ValidationError as error:
         mistake = explain(error, Preset, keys=_known_keys(tables))
         problem = f"preset {name}: {mistake.problem}"
-        raise UserError(problem, mistake.remedy, mistake.code) from error
+        raise UserError(problem, mistake.remedy, code=mistake.code) from error
     if not preset.parts("terms"):
         problem = f"preset {name} has no terms, so no loss"
-        raise UserError(problem, "add one, such as [terms.infonce]", "no-terms")
+        raise UserError(problem, "add one, such as [terms.infonce]", code="no-terms")
     _check_components(preset, third_parties=False)
     return preset
 
@@ -283,7 +285,7 @@ def _check_head(preset: Preset) -> None:
             reason = reason or f"views.{entry.label} has no method layers()"
     if reason:
         remedy = "leave it out, or choose a head such as [views.mlp]"
-        raise UserError(f"train.keep_head = true, and {reason}", remedy, "no-head")
+        raise UserError(f"train.keep_head = true, and {reason}", remedy, code="no-head")
 
 
 def _check_components(preset: Preset, third_parties: bool) -> None:
@@ -293,7 +295,7 @@ def _check_components(preset: Preset, third_parties: bool) -> None:
         teacher = getattr(entry.make(), "teacher", SELF)
         if teacher != SELF and teacher not in preset.teachers:
             problem = f"{entry.table}.teacher = {teacher!r}, which does not exist"
-            raise UserError(problem, f"add a table [teachers.{teacher}]", "unknown-teacher")
+            raise UserError(problem, f"add a table [teachers.{teacher}]", code="unknown-teacher")
 
 
 def pair_maker(preset: Preset) -> tuple[PairMaker, int]:
@@ -363,4 +365,4 @@ def _named_as_written(entries: Iterable[ComponentEntry]) -> Iterator[None]:
             kind = rf"\b{entry.stage}\.{re.escape(entry.kind)}\b"
             problem = re.sub(kind, entry.table, problem)
             remedy = re.sub(kind, entry.table, remedy)
-        raise UserError(problem, remedy, error.code) from error
+        raise UserError(problem, remedy, code=error.code) from error

@@ -77,7 +77,7 @@ def read_toml(kind: str, name: str, extended_by: Path | None = None) -> tuple[An
         return path, tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{kind} {name} is not valid TOML ({error})", "correct that line", "broken-toml"
+            f"{kind} {name} is not valid TOML ({error})", "correct that line", code="broken-toml"
         ) from error
 
 
@@ -87,9 +87,9 @@ def _own_file(kind: str, name: str, extended_by: Path | None) -> Path:
     if path.is_file():
         return path
     if extended_by is None:
-        raise UserError(f"{kind} {name} does not exist", "check the path", "missing-file")
+        raise UserError(f"{kind} {name} does not exist", "check the path", code="missing-file")
     problem = f"{kind} {name}, which {extended_by.name} extends, does not exist"
-    raise UserError(problem, f"check the path from {path.parent}", "missing-file")
+    raise UserError(problem, f"check the path from {path.parent}", code="missing-file")
 
 
 def preset_layers(name: str) -> list[Layer]:
@@ -102,7 +102,9 @@ def preset_layers(name: str) -> list[Layer]:
             names = [Path(lower.name).name.removesuffix(".toml") for lower in [*layers, layer]]
             circle = " → ".join(names)
             raise UserError(
-                f"preset {name} extends itself ({circle})", "break the circle", "extends-itself"
+                f"preset {name} extends itself ({circle})",
+                "break the circle",
+                code="extends-itself",
             )
         extended = str(layer.tables.pop("extends", ""))
         if layers:
@@ -168,7 +170,7 @@ def _parse_override(text: str) -> TomlTable:
         raise UserError(
             f"--set {text}: not of the form key=value",
             "write, for example, --set train.batch_size=32",
-            "not-key-value",
+            code="not-key-value",
         )
     try:
         parsed: Any = tomllib.loads(f"value = {value}")["value"]

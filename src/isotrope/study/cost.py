@@ -179,7 +179,7 @@ def shape_of(name: str) -> ModelShape:
         raise UserError(
             f"the size of the model {name} is not known ({type(error).__name__})",
             "check the name and the network, or name a folder",
-            "unknown-model",
+            code="unknown-model",
         ) from error
     width = config.hidden_size
     inner = getattr(config, "intermediate_size", None) or getattr(config, "hidden_dim", 4 * width)

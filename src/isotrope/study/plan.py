@@ -72,7 +72,9 @@ class StudyPlan:
                 self.rows[label] = {seed: self._add_cell(entry, seed) for seed in seeds}
             except UserError as error:
                 raise UserError(
-                    f"study {spec.name}: row {label!r}: {error.problem}", error.remedy, error.code
+                    f"study {spec.name}: row {label!r}: {error.problem}",
+                    error.remedy,
+                    code=error.code,
                 ) from error
         self._check_common_settings()
 
@@ -204,7 +206,7 @@ class StudyPlan:
             raise UserError(
                 f"the model {name} needs itself as a teacher or backbone",
                 "give it other teachers or another backbone",
-                "model-needs-itself",
+                code="model-needs-itself",
             )
         if name not in self.models:
             self.models[name] = self._add_teacher(name, needed_by)
@@ -217,7 +219,7 @@ class StudyPlan:
             raise UserError(
                 f"the teacher {name} has the tuned settings of the row {teacher.tuned!r}",
                 "search that row, and give its search.toml with --tuned",
-                "no-settings",
+                code="no-settings",
             )
         row = RowSettings(
             preset=teacher.preset,
@@ -337,7 +339,7 @@ class StudyInputs:
             raise UserError(
                 f"study {spec.name}: run.test = 'dev-half' without dev pairs of your own",
                 "add --dev FILE.tsv, or judge by sts, stsb or none",
-                "no-dev-pairs",
+                code="no-dev-pairs",
             )
 
     def _documents(self) -> TextSource | None:
@@ -349,7 +351,7 @@ class StudyInputs:
             raise UserError(
                 f"study {self.spec.name}: documents: too few for a task",
                 f"name at least {FEWEST_TEXTS} documents of {FEWEST_WORDS} words or more",
-                "too-few-documents",
+                code="too-few-documents",
             )
         return source
 
@@ -417,13 +419,13 @@ def _check_enough_text(row: RowSettings, corpus: TextSource, preset: Preset) -> 
             f"{count} sentences of a text that has {total}"
             + (" different ones" if dropped else ""),
             remedy + (", or add --keep-duplicates" if dropped else ""),
-            "sample-larger-than-text",
+            code="sample-larger-than-text",
         )
     if count < preset.train.batch_size:
         raise UserError(
             f"{count} sentences do not fill a batch of {preset.train.batch_size}",
             "take more sentences, or a smaller train.batch_size",
-            "batch-larger-than-text",
+            code="batch-larger-than-text",
         )
 
 
@@ -468,7 +470,7 @@ def check_component(override: str, presets: Iterable[Preset], where: str = "") -
         raise UserError(
             f"{where}{override}: no row has such a component",
             "correct the key, or leave it out",
-            "no-such-component",
+            code="no-such-component",
         )
 
 
@@ -476,7 +478,7 @@ def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
     """Files that a study's patterns name, in the current folder or else in the data folder."""
     if not patterns:
         raise UserError(
-            "the study names no corpus", "add --documents FILE, or run.corpus", "no-corpus"
+            "the study names no corpus", "add --documents FILE, or run.corpus", code="no-corpus"
         )
     return tuple(TextPath(file) for pattern in patterns for file in _matches(pattern, data))
 
@@ -493,5 +495,7 @@ def _matches(pattern: str, data: str | None) -> list[str]:
         if matches := sorted(Path(path.anchor).glob(str(relative))):
             return [str(match) for match in matches]
     raise UserError(
-        f"{pattern} does not exist", "check the path, or give --documents or --data", "missing-path"
+        f"{pattern} does not exist",
+        "check the path, or give --documents or --data",
+        code="missing-path",
     )

@@ -52,7 +52,7 @@ def expand_rows(
                 raise UserError(
                     f"study {spec.name}: two rows are called {entry.label!r}",
                     "rename one, or name each value once",
-                    "same-name",
+                    code="same-name",
                 )
             entries[entry.label] = entry
     _check_names(spec, entries, only)
@@ -108,7 +108,7 @@ def _check_sentences(spec: Spec, label: str, requested: Any) -> None:
         raise UserError(
             f"study {spec.name}: row {label!r}: sentences = {requested!r} is not possible",
             "choose a number, or a share of the text up to 1",
-            "impossible-value",
+            code="impossible-value",
         )
 
 
@@ -180,7 +180,7 @@ def _printed_alone(spec: Spec, mention: _Mention) -> UserError:
     return UserError(
         f"study {spec.name}: {mention.where} {mention.name!r} has printed numbers alone",
         remedy,
-        "not-run",
+        code="not-run",
     )
 
 
@@ -197,5 +197,5 @@ def check_step(then: str, words: bool) -> None:
             f"then = {then!r} is not possible",
             "write whitening or flow, fitted on the row's sentences or with fit=target; sif if "
             "vectors = true",
-            "impossible-step",
+            code="impossible-step",
         )

@@ -76,7 +76,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
         raise UserError(
             f"study {file} has no search",
             "add [search.keys] with a key and its values or bounds",
-            "no-search",
+            code="no-search",
         )
     _check_dev_pairs(spec, paths)
     searched = _searched_rows(spec, spec.search, options)
@@ -94,7 +94,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
         raise UserError(
             f"{len(failed)} of {len(plan.cells)} cells are not finished",
             f"see the logs in cells/; {FILES[DEV]} has the others, and the same command goes on",
-            "unfinished-cells",
+            code="unfinished-cells",
         )
     return paths.output / FILES[DEV]
 
@@ -106,7 +106,7 @@ def _check_dev_pairs(spec: Spec, paths: StudyPaths) -> None:
         raise UserError(
             "a search needs dev pairs",
             "add --dev stsb and --data, or --dev FILE.tsv",
-            "no-dev-pairs",
+            code="no-dev-pairs",
         )
 
 
@@ -123,7 +123,7 @@ def _searched_rows(spec: Spec, search: SearchSettings, options: Options) -> list
         raise UserError(
             f"study {spec.name} trains none of these rows",
             f"choose from {', '.join(spec.rows)}",
-            "no-trained-row",
+            code="no-trained-row",
         )
     if not only:  # a key may be for a row that is left out
         presets = [row.preset for row in searched.values()]

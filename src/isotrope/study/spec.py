@@ -277,7 +277,9 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
         spec = Spec(**tables)
     except ValidationError as error:
         mistake = explain(error, Spec)
-        raise UserError(f"study {name}: {mistake.problem}", mistake.remedy, mistake.code) from error
+        raise UserError(
+            f"study {name}: {mistake.problem}", mistake.remedy, code=mistake.code
+        ) from error
     _check_keys_have_effect(spec)
     _check_row_documents(spec)
     spec = _with_named_files(spec)
@@ -303,7 +305,7 @@ def _check_keys_have_effect(spec: Spec) -> None:
             f"study {spec.name}: {key} has no effect",
             "leave it out: rows that are swept, not trained, or of word vectors do not read "
             "every key",
-            "no-effect",
+            code="no-effect",
         )
 
 
@@ -430,5 +432,5 @@ def _check_printed_rows(
             raise UserError(
                 f"study {spec.name}: rows.{label} has {missing.content}, and no file is named",
                 f"add {missing.option}, or the key in [run]",
-                "row-without-file",
+                code="row-without-file",
             )

@@ -44,7 +44,7 @@ def with_tuned(
     needed = _rows_that_need_settings(spec, only, search)
     if search and not needed:
         raise UserError(
-            f"{file} has no effect: no teacher is tuned", "leave --tuned out", "no-effect"
+            f"{file} has no effect: no teacher is tuned", "leave --tuned out", code="no-effect"
         )
     _check_complete(spec, file, by_training, needed)
 
@@ -90,7 +90,7 @@ def _check_complete(
             raise UserError(
                 f"{file} has no settings for the row {label!r}",
                 "name the search.toml that --search wrote for all these rows",
-                "no-settings",
+                code="no-settings",
             )
 
 

@@ -155,7 +155,7 @@ def _check_device(cell: RecordedCell, record: StudyRecord) -> None:
     raise UserError(
         f"{cell} was trained {trained}, where dropout draws other numbers",
         f"verify it on a machine {where}, or name a cell that was not trained, with --cell",
-        "other-device",
+        code="other-device",
     )
 
 
@@ -178,7 +178,7 @@ def _run_again(file: str | Path, cell: RecordedCell, options: Options) -> CellRe
         raise UserError(
             f"{cell} failed: {failed[key]}",
             "give the options that the study was run with",
-            "cell-failed",
+            code="cell-failed",
         )
     return result
 

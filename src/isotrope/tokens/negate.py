@@ -91,7 +91,7 @@ class Negate(Buildable):
         if not self.negations:
             problem = "tokens.negate: the student's tokenizer has no token for the word not"
             remedy = "give negations in a column: --negative COLUMN, and terms.soft.view=0"
-            raise UserError(problem, remedy, "no-token-for-not")
+            raise UserError(problem, remedy, code="no-token-for-not")
 
     def __call__(
         self, features: dict[str, Tensor], generator: torch.Generator

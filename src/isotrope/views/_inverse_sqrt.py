@@ -33,7 +33,7 @@ def inverse_sqrt(covariance: Tensor, method: Method = "zca") -> Tensor:
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
         remedy = "lower train.learning_rate, or set train.precision = fp32"
         problem = "the embeddings to whiten are not finite"
-        raise UserError(problem, remedy, "not-finite") from error
+        raise UserError(problem, remedy, code="not-finite") from error
     return matrices
 
 

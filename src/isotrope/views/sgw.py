@@ -105,7 +105,7 @@ class SGW(StatefulComponent):
         if self.copies > 1 and not shuffle_matters:
             remedy = f"set shuffle = true and groups between 1 and {dim}"
             problem = f"views.sgw.copies = {self.copies} would all be equal"
-            raise UserError(problem, remedy, "equal-copies")
+            raise UserError(problem, remedy, code="equal-copies")
         self.statistics = Momentum(dim, self.momentum)
 
     def layers(self) -> list[nn.Module]:
@@ -206,11 +206,11 @@ def _check_groups(key: str, groups: int, dim: int) -> None:
     if groups < 1 or dim % groups:
         divisors = [str(number) for number in range(1, dim + 1) if dim % number == 0]
         problem = f"{key} = {groups} does not divide the {dim} channels"
-        raise UserError(problem, f"choose one of {', '.join(divisors)}", "impossible-groups")
+        raise UserError(problem, f"choose one of {', '.join(divisors)}", code="impossible-groups")
 
 
 def _check_size(count: int, size: int, remedy: str) -> None:
     """The covariance of C channels needs more than C sentences."""
     if count <= size:
         problem = f"a batch of {count} cannot whiten {size} channels a group"
-        raise UserError(problem, remedy, "small-batch")
+        raise UserError(problem, remedy, code="small-batch")
