@@ -102,18 +102,18 @@ class Objective(Described, nn.Module):
         # Components with weights or running statistics train, move between devices and are saved
         # with the objective.
         self.parts = self._used_parts()
-        modules = [part for part in self.parts if isinstance(part, nn.Module)]
+        modules = [component for component in self.parts if isinstance(component, nn.Module)]
         self.components = nn.ModuleList(modules)
         self.components.to(torch.promote_types(model.dtype, torch.float32))
 
     def _used_parts(self) -> list[Any]:
         """All components in order, without the teachers."""
-        parts: list[Any] = [component for component, _ in (*self.tokens, *self.peers)]
-        parts += self.views
+        components: list[Any] = [component for component, _ in (*self.tokens, *self.peers)]
+        components += self.views
         for scores, terms in self.narrow.values() or [(self.scores, self.terms)]:
-            parts += scores
-            parts += terms.values()
-        return parts
+            components += scores
+            components += terms.values()
+        return components
 
     def forward(
         self, features: Iterable[TextColumn], labels: Tensor | None = None
@@ -177,7 +177,7 @@ class Objective(Described, nn.Module):
             generator=torch.Generator().manual_seed(process_seed),
             mini_batch_size=self.mini_batch_size,
             peers=self.peers,
-            states=any(getattr(part, "token_states", False) for part in self.parts),
+            states=any(getattr(component, "token_states", False) for component in self.parts),
         )
         return passes.views(columns, self.passes)
 

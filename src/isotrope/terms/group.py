@@ -25,11 +25,11 @@ def group_list(anchor: Tensor, stack: Tensor, temperature: float) -> Tensor:
     anchor a (N, D); stack (1 + P, N, D): others o, then positives p.
     """
     anchor = F.normalize(anchor, dim=-1)
-    others = F.normalize(stack[0], dim=-1)
+    negatives = F.normalize(stack[0], dim=-1)
     positives = F.normalize(stack[1:], dim=-1)
     to_positives = (anchor * positives).sum(dim=-1).T  # (N, P)
-    to_others = without_positive(anchor @ others.T)  # (N, N − 1)
-    cosines = torch.cat([to_positives, to_others], dim=1)
+    to_negatives = without_positive(anchor @ negatives.T)  # (N, N − 1)
+    cosines = torch.cat([to_positives, to_negatives], dim=1)
     return (cosines / temperature).log_softmax(dim=1)
 
 

@@ -67,9 +67,9 @@ class PaSeR(StatefulComponent):
 
     def forward(self, scores: Scores) -> Tensor:
         views = scores.views
-        whole = own_rows(views.stack[0]).to(self.projection.weight)  # (n, D)
+        with_phrase = own_rows(views.stack[0]).to(self.projection.weight)  # (n, D)
         without = own_rows(views.stack[1]).to(self.projection.weight)  # (n, D)
-        memory = signals(whole, self.projection(without))  # (n, 4, D)
+        memory = signals(with_phrase, self.projection(without))  # (n, 4, D)
 
         # The decoder says each token of the phrase, given those before it.
         text = views.readings[1].text

@@ -36,14 +36,14 @@ def neighbour_contrast(
     all a_i and b_i. If not ``both``, it is over b_i alone, and Σ over e^{b_i·a_j/τ}.
     """
     anchors = [b, a] if both else [b]
-    others = [a, b] if both else [a]
+    sides = [a, b] if both else [a]
     positive = (a * b).sum(dim=-1, keepdim=True)  # (N, 1)
 
     losses = []
     for anchor in anchors:
         products = [positive]
-        for other in others:
-            negatives = anchor @ other.T  # (N, N)
+        for side in sides:
+            negatives = anchor @ side.T  # (N, N)
             products.append(negatives.masked_fill(~near, -torch.inf))
         logits = torch.cat(products, dim=1) / temperature
         log_p = logits.log_softmax(dim=1)
