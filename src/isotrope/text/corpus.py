@@ -21,7 +21,7 @@ from isotrope.store.files import new_file, write_json
 from isotrope.text.cleaning import CleaningReport, Row, bad_text, cleaned
 from isotrope.text.files import TextFile
 from isotrope.text.permutation import Permutation, RowIds, derive
-from isotrope.text.readers import document_rows, in_turn, rows
+from isotrope.text.readers import document_rows, files_with_progress, rows
 from isotrope.text.tables import Columns
 
 # Versions of the cleaning, of documents, and of the files below; a change never meets old files.
@@ -181,7 +181,7 @@ def build_texts(
 def _placed_rows(
     files: Sequence[TextFile], columns: Columns
 ) -> Iterator[tuple[str, tuple[str | None, ...]]]:
-    for file in in_turn(files):
+    for file in files_with_progress(files):
         for line, fields in rows(file, columns):
             yield f"{file}:{line}", fields
 

@@ -22,7 +22,7 @@ _SPOOL = 1 << 26  # bytes of a file of documents that are kept in memory
 PlacedDocument = tuple[str, tuple[str, ...]]
 
 
-def in_turn(files: Sequence[TextFile]) -> Iterator[TextFile]:
+def files_with_progress(files: Sequence[TextFile]) -> Iterator[TextFile]:
     """The files, one after the other; a bar of the caller's shows how many are read."""
     for number, file in enumerate(files):
         if len(files) > 1:
@@ -86,7 +86,7 @@ def document_rows(
       one, and the first of `TEXT_COLUMNS`. A text is a list of paragraphs, or a string with blank
       lines between them.
     """
-    for source in in_turn(sources):
+    for source in files_with_progress(sources):
         if source.format in (".md", ".html"):
             ways[f"each {source.format} file is a document"] = None
             heading, paragraphs = read_page(source)
