@@ -76,17 +76,21 @@ def component(stage: str, kind: str, **options: Any) -> Any:
         checked = record(**options)
     except ValidationError as error:
         raise explain(error, record, f"{stage}.{kind}") from error
-    return cls(**{name: getattr(checked, name) for name in record.model_fields})
+    arguments = {name: getattr(checked, name) for name in record.model_fields}
+    return cls(**arguments)
 
 
 @cache
 def _options_record(cls: type) -> type[BaseModel]:
     """A record that checks the arguments of a component's constructor."""
-    hints = get_type_hints(inspect.getattr_static(cls, "__init__"), include_extras=True)
+    constructor = inspect.getattr_static(cls, "__init__")
+    hints = get_type_hints(constructor, include_extras=True)
     fields: dict[str, Any] = {}
-    for parameter in inspect.signature(cls).parameters.values():
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (hints.get(parameter.name, Any), default)
+    for name, parameter in inspect.signature(cls).parameters.items():
+        hint = hints.get(name, Any)
+        is_required = parameter.default is parameter.empty
+        default = ... if is_required else parameter.default
+        fields[name] = (hint, default)
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
     return create_model("options", __config__=config, **fields)
 
@@ -96,7 +100,8 @@ def _class_paths(stage: str) -> dict[str, str]:
     check_known("stage", stage, (*STAGES, READING))
     paths = _paths_in(ROOMS.get(stage, stage))
     for kind, path in _paths_in(RELEASED).items():
-        if getattr(imported_class(path), "stage", None) == stage:
+        cls = imported_class(path)
+        if getattr(cls, "stage", None) == stage:
             paths[f"{RELEASED}.{kind}"] = path
     return paths
 
@@ -107,7 +112,8 @@ def _paths_in(room: str) -> dict[str, str]:
     A class is called as its file, or by its own words: ``NoMask`` is no_mask.
     """
     paths = {}
-    for name, file in importlib.import_module(f"isotrope.{room}").COMPONENTS.items():
+    package = importlib.import_module(f"isotrope.{room}")
+    for name, file in package.COMPONENTS.items():
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
         if name.lower() == file.replace("_", ""):
             kind = file
@@ -127,15 +133,17 @@ def explain(
     ``keys`` are those that may be meant, with their tables, beside the keys of the table in which
     the mistake is.
     """
-    first = error.errors()[0]
+    findings = error.errors()
+    first = findings[0]
     key = _dotted_key(where, first)
     if first["type"] == "missing":
         return UserError(f"{key} is missing", "give it a value", code="missing-key")
     if first["type"] == "extra_forbidden":
-        names = list(_inner_record(record, first["loc"]).model_fields)
+        table_record = _inner_record(record, first["loc"])
+        names = list(table_record.model_fields)
         return _unknown_key(key, first["input"], names, keys)
+
     # A key that takes several kinds of values has a finding for each.
-    findings = error.errors()
     messages = [finding["msg"] for finding in findings if _dotted_key(where, finding) == key]
     remedy = " or ".join(messages).replace("Input should", "it should")
     return UserError(f"{key} = {first['input']!r} is not possible", remedy, code="impossible-value")
@@ -146,8 +154,10 @@ def _unknown_key(key: str, value: object, names: list[str], keys: Iterable[str])
     table = key.rpartition(".")[0]
     keys_here = [f"{table}.{name}".strip(".") for name in names]
     candidates = [*keys, *keys_here]
+    question = _meant_key(key, value, candidates)  # did you mean …?
     takes = f"{table} takes" if table else "the keys here are"
-    remedy = f"{_meant_key(key, value, candidates)}{takes} {', '.join(names) or 'none'}"
+    keys_of_table = ", ".join(names) or "none"
+    remedy = f"{question}{takes} {keys_of_table}"
     return UserError(f"{key} is an unknown key", remedy, code="unknown-key")
 
 
@@ -188,7 +198,8 @@ def _meant_key(key: str, value: object, keys: list[str]) -> str:
         inner, value = next(iter(value.items()))
         key = f"{key}.{inner}"
     table, dot, last = key.rpartition(".")
-    key = f"{table}{dot}{_NAMES_ELSEWHERE.get(last, last)}"
+    name_here = _NAMES_ELSEWHERE.get(last, last)
+    key = f"{table}{dot}{name_here}"
     for candidate in keys:
         if candidate.endswith("." + key):
             return f"did you mean {candidate!r}? "

@@ -33,8 +33,9 @@ class Frozen(nn.Module):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        # in a tuple, where torch does not look for weights
-        self.held = (model.float().eval().requires_grad_(False),)
+        model = model.float().eval()
+        model.requires_grad_(False)
+        self.held = (model,)  # in a tuple, where torch does not look for weights
 
     def _apply(self, *args: Any, **kwargs: Any) -> Self:
         self.held[0]._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
@@ -69,7 +70,8 @@ def decay_at(step: int, start: float, rise: int) -> float:
     if not rise:
         return start
     angle = math.pi * min(step, rise) / rise
-    return 1 - (1 - start) * (math.cos(angle) + 1) / 2
+    falling = (math.cos(angle) + 1) / 2  # from 1 to 0
+    return 1 - (1 - start) * falling
 
 
 def mask_id(tokenizer: Any) -> int:
@@ -112,7 +114,8 @@ def noise_of_rows(mask: Tensor, seeds: list[int]) -> Tensor:
     for padding.
     """
     noise = torch.ones(*mask.shape, 3)
-    for row_noise, is_real, seed in zip(noise, mask.bool().cpu(), seeds, strict=True):
+    is_real_token = mask.bool().cpu()
+    for row_noise, is_real, seed in zip(noise, is_real_token, seeds, strict=True):
         generator = torch.Generator().manual_seed(seed)
         length = int(is_real.sum())
         row_noise[is_real] = torch.rand(length, 3, generator=generator)

@@ -33,7 +33,8 @@ class GlowStep(nn.Module):
         self.mean = nn.Parameter(torch.zeros(dim))
         self.log_scale = nn.Parameter(torch.zeros(dim))
         self.first_count = dim // 2
-        self.mix: Tensor = nn.Buffer(torch.eye(dim)[torch.randperm(dim)])
+        order = torch.randperm(dim)
+        self.mix: Tensor = nn.Buffer(torch.eye(dim)[order])
         last = nn.Linear(width, dim - self.first_count)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
@@ -50,14 +51,17 @@ class GlowStep(nn.Module):
         spread = x.std(dim=0, correction=0)
         varies = spread > 1e-6 * spread.max()
         self.mean.copy_(x.mean(dim=0))
-        self.log_scale.copy_(torch.where(varies, spread, 1).log())
+        scale = torch.where(varies, spread, 1)
+        self.log_scale.copy_(scale.log())
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        x = (x - self.mean) * torch.exp(-self.log_scale)
-        first, second = (x @ self.mix).tensor_split([self.first_count], dim=1)
-        second = second + self.network(first)
-        log_determinant = -self.log_scale.sum().expand(len(x))
-        return torch.cat([first, second], dim=1), log_determinant
+        normed = (x - self.mean) * torch.exp(-self.log_scale)
+        mixed = normed @ self.mix
+        first, second = mixed.tensor_split([self.first_count], dim=1)
+        moved = second + self.network(first)
+        z = torch.cat([first, moved], dim=1)
+        log_determinant = -self.log_scale.sum()  # alike for all rows
+        return z, log_determinant.expand(len(x))
 
 
 class Glow(nn.Module):
@@ -88,7 +92,8 @@ def negative_log_likelihood(z: Tensor, volume: Tensor) -> Tensor:
     """
     dim = z.shape[1]
     squares = (z**2).sum(dim=1)  # (N,)
-    losses = squares / 2 + dim / 2 * math.log(2 * math.pi) - volume
+    constant = dim / 2 * math.log(2 * math.pi)
+    losses = squares / 2 + constant - volume
     return losses.mean() / dim
 
 
@@ -109,9 +114,10 @@ class Flow(PostStep):
         glow = self.train(torch.from_numpy(vectors).float())
 
         def transform(x: Matrix) -> Matrix:
+            rows = torch.from_numpy(x).float()
             with torch.inference_mode():
-                z, _ = glow(torch.from_numpy(x).float())
-                return np.asarray(z.double().numpy())
+                z, _ = glow(rows)
+            return np.asarray(z.double().numpy())
 
         return transform
 
@@ -126,11 +132,15 @@ class Flow(PostStep):
             glow.begin(x)
             optimizer = torch.optim.Adam(glow.parameters(), lr=self.lr)
             for _ in range(self.epochs):
-                order = torch.randperm(len(x))
-                for number, picks in enumerate(torch.split(order, self.batch)):
-                    tell("fitted the flow to", number * self.batch, len(x))
-                    self._step(glow, optimizer, x[picks])
+                self._epoch(glow, optimizer, x)
         return glow
+
+    def _epoch(self, glow: Glow, optimizer: torch.optim.Optimizer, x: Tensor) -> None:
+        """Fit once to all rows (N, D), in random order."""
+        order = torch.randperm(len(x))
+        for number, picks in enumerate(torch.split(order, self.batch)):
+            tell("fitted the flow to", number * self.batch, len(x))
+            self._step(glow, optimizer, x[picks])
 
     def _step(self, glow: Glow, optimizer: torch.optim.Optimizer, x: Tensor) -> None:
         """One step of the optimizer on rows (n, D)."""

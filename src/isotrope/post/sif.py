@@ -76,5 +76,6 @@ class Sif(PostStep):
     def fitted(self, vectors: Matrix) -> Transform:
         # The right singular vectors; nothing is centred.
         _, directions = np.linalg.eigh(vectors.T @ vectors)  # by rising singular value
-        common = directions[:, ::-1][:, : self.remove]  # (D, k)
+        falling = directions[:, ::-1]
+        common = falling[:, : self.remove]  # (D, k)
         return lambda x: x - x @ common @ common.T

@@ -37,21 +37,26 @@ def whitening(
     count = check_size(len(vectors), vectors.shape[1], k, exponent, shrink)
     mean = vectors.mean(axis=0)
     centred = vectors - mean
-    covariance = ledoit_wolf(centred)[0] if shrink else covariance_of(centred)  # (D, D)
+    if shrink:
+        covariance, _ = ledoit_wolf(centred)  # (D, D)
+    else:
+        covariance = covariance_of(centred)  # (D, D)
 
     variances, directions = np.linalg.eigh(covariance)
     variances = variances[::-1]  # Λ, falling
     directions = directions[:, ::-1]  # U
     largest = variances[0]
-    if largest <= ROUNDING * np.mean(vectors**2):
+    mean_square = np.mean(vectors**2)
+    if largest <= ROUNDING * mean_square:
         problem = f"all {len(vectors)} sentences have the same vector"
         raise UserError(problem, "check the model: nothing can be whitened", code="equal-vectors")
 
     if exponent:
-        used_directions = int(np.sum(variances > ROUNDING * largest))
-        count = min(count, used_directions)
+        is_used = variances > ROUNDING * largest
+        count = min(count, int(is_used.sum()))
     scales = variances[:count] ** -exponent
-    return mean, directions[:, :count] * scales
+    axes = directions[:, :count]  # (D, k)
+    return mean, axes * scales
 
 
 def covariance_of(centred: Matrix) -> Matrix:
@@ -79,9 +84,11 @@ def fewest_rows(dim: int, k: int | None, exponent: float, shrink: bool = False) 
     """How many rows the fit needs: more than the dimensions. To centre or to shrink, two are
     enough.
     """
-    if shrink or (k is None and exponent == 0):
+    only_centres = k is None and exponent == 0
+    if shrink or only_centres:
         return 2
-    return (dim if k is None else k) + 1
+    dimensions = dim if k is None else k
+    return dimensions + 1
 
 
 class Whitening(LinearStep):
@@ -107,9 +114,11 @@ def removal(vectors: Matrix, k: int = 1) -> tuple[Matrix, Matrix]:
         problem = f"removal of k = {k} directions of {vectors.shape} vectors"
         raise UserError(problem, "choose a smaller k", code="too-many-directions")
     mean = vectors.mean(axis=0)
-    _, directions = np.linalg.eigh(covariance_of(vectors - mean))  # by rising variance
+    covariance = covariance_of(vectors - mean)
+    _, directions = np.linalg.eigh(covariance)  # by rising variance
     top = directions[:, -k:]  # (D, k)
-    return mean, np.eye(dim) - top @ top.T
+    projection = top @ top.T
+    return mean, np.eye(dim) - projection
 
 
 class Removal(LinearStep):

@@ -34,18 +34,28 @@ def _comments(layer: Layer) -> dict[str, str]:
     """
     comments = {}
     table = ""
-    size_table = f"{SIZES}.{layer.size}"
-    for line in layer.path.read_text(encoding="utf-8").splitlines():
-        if header := _HEADER.fullmatch(line):
+    text = layer.path.read_text(encoding="utf-8")
+    for line in text.splitlines():
+        header = _HEADER.fullmatch(line)
+        setting = _SETTING.fullmatch(line)
+        if header:
             table = header[1]
             if header[2] and layer.size is None:
                 comments[table] = header[2]
-        elif setting := _SETTING.fullmatch(line):
-            if layer.size is None and not table.startswith(f"{SIZES}."):
-                comments[f"{table}.{setting[1]}".strip(".")] = setting[2] or ""
-            elif table == size_table:
-                comments[setting[1]] = setting[2] or ""
+        elif setting:
+            key = _key_in_layer(layer, table, setting[1])
+            if key is not None:
+                comments[key] = setting[2] or ""
     return comments
+
+
+def _key_in_layer(layer: Layer, table: str, name: str) -> str | None:
+    """The dotted key of a setting within its layer; None if it is in another layer's table."""
+    if layer.size is not None:
+        return name if table == f"{SIZES}.{layer.size}" else None
+    if table.startswith(f"{SIZES}."):
+        return None
+    return f"{table}.{name}".strip(".")
 
 
 def flat(preset: Preset) -> TomlTable:
@@ -65,13 +75,14 @@ def sourced(preset: Preset, name: str) -> Iterator[tuple[str, str, str]]:
         shipped = flat(read_preset(name))
         comments = cited_sources(name)
     for key, value in flat(preset).items():
-        if value == {} and "." not in key:  # a stage without components
+        is_empty_table = value == {}
+        if is_empty_table and "." not in key:  # a stage without components
             continue
-        written = "" if value == {} else json.dumps(value, ensure_ascii=False)
+        written = "" if is_empty_table else json.dumps(value, ensure_ascii=False)
+        source = OWN_SETTING
         if key in shipped and shipped[key] == value:
-            yield key, written, comments.get(key) or DEFAULT
-        else:
-            yield key, written, OWN_SETTING
+            source = comments.get(key) or DEFAULT
+        yield key, written, source
 
 
 def annotated(name: str, overrides: Sequence[str] = ()) -> str:
@@ -79,7 +90,10 @@ def annotated(name: str, overrides: Sequence[str] = ()) -> str:
     override, our default.
     """
     sources = cited_sources(name)
-    sources |= {override.partition("=")[0].strip(): "--set" for override in overrides}
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        sources[key] = "--set"
+
     lines = []
     table = ""
     for line in read_preset(name, overrides).toml().splitlines():
@@ -88,7 +102,9 @@ def annotated(name: str, overrides: Sequence[str] = ()) -> str:
             source = sources.get(table, "")
         else:
             key = f"{table}.{line.partition(' =')[0]}".strip(".")
-            usual = "default" if " = " in line and table else ""
-            source = sources.get(key) or usual
-        lines.append(f"{line:<35} # {source}" if line and source else line)
+            is_setting = " = " in line and table != ""
+            source = sources.get(key) or ("default" if is_setting else "")
+        if line and source:
+            line = f"{line:<35} # {source}"
+        lines.append(line)
     return "\n".join(lines)

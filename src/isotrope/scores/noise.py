@@ -19,7 +19,8 @@ def non_uniformity(noise: Tensor, anchor: Tensor, positive: Tensor, temperature:
     positive = F.normalize(positive, dim=-1)
     noise = F.normalize(noise, dim=-1)
     log_numerator = (anchor * positive).sum(dim=-1) / temperature  # (N,)
-    log_denominator = torch.logsumexp(anchor @ noise.T / temperature, dim=-1)  # (N,)
+    logits = anchor @ noise.T / temperature  # (N, K)
+    log_denominator = logits.logsumexp(dim=-1)  # (N,)
     return (log_denominator - log_numerator).mean()
 
 
@@ -82,14 +83,15 @@ class Noise:
     def __call__(self, scores: Scores) -> Scores:
         anchor = scores.views.stack[0].detach()
         count = int(self.ratio * len(anchor))
-        draws = torch.randn(  # on the CPU
-            count, anchor.shape[1], generator=scores.views.batch.generator
-        )
+        dim = anchor.shape[1]
+        generator = scores.views.batch.generator
+        draws = torch.randn(count, dim, generator=generator)  # on the CPU
         noise = self.sigma * draws.to(anchor)  # (K, D)
         step_size: float | Tensor = self.step_size
         if self.relative:
             step_size = step_size * noise.norm(dim=-1, keepdim=True)  # (K, 1)
-        return scores.with_extra(self.moved(noise, step_size, scores))
+        moved = self.moved(noise, step_size, scores)
+        return scores.with_extra(moved)
 
     def moved(self, noise: Tensor, step_size: float | Tensor, scores: Scores) -> Tensor:
         """The drawn vectors (K, D) after all steps."""

@@ -1,6 +1,7 @@
 """The words that a language model puts in gaps (Devlin et al., NAACL 2019, Sec. 3.1)."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,22 +14,31 @@ from isotrope.text.permutation import derive
 from isotrope.types import Reading, Views
 
 
-def passes_with_gaps(views: Views, hiding: Hiding) -> Iterator[tuple[int, Reading, Tensor, Tensor]]:
-    """Of each pass: its number and reading, which of its tokens are hidden (n, L) bool, and what is
-    shown (n, L).
+class PassWithGaps(NamedTuple):
+    """A pass of which some tokens are hidden."""
+
+    number: int
+    reading: Reading
+    hidden: Tensor  # (n, L) bool
+    shown: Tensor  # (n, L) token ids
+
+
+def passes_with_gaps(views: Views, hiding: Hiding) -> Iterator[PassWithGaps]:
+    """Each pass, with some of its tokens hidden.
 
     What is hidden in a row depends on the step's seed and the row alone, so it is equal on all
     processes.
     """
+    step_seed = views.batch.generator.initial_seed()
+    row_ids = own_rows(views.batch.rows).tolist()
     for number, reading in views.readings.items():
-        pass_seed = derive(views.batch.generator.initial_seed(), number)
-        row_ids = own_rows(views.batch.rows).tolist()
+        pass_seed = derive(step_seed, number)
         seeds = [derive(pass_seed, row_id) for row_id in row_ids]
 
         mask = reading.text["attention_mask"]
         noise = noise_of_rows(mask, seeds)  # (n, L, 3)
         hidden, shown = hiding(reading.text["input_ids"], mask, noise)
-        yield number, reading, hidden, shown
+        yield PassWithGaps(number, reading, hidden, shown)
 
 
 def hidden_in(views: Views, number: int, term: str) -> Tensor:

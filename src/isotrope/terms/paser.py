@@ -21,7 +21,9 @@ def signals(text: Tensor, without: Tensor) -> Tensor:
     """What the decoder sees of a sentence: product, difference, and the two vectors. (n, D), (n, D)
     -> (n, 4, D).
     """
-    return torch.stack([text * without, text - without, text, without], dim=1)
+    product = text * without
+    difference = text - without
+    return torch.stack([product, difference, text, without], dim=1)
 
 
 def phrase_only(text: Tensor, mask: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
@@ -32,17 +34,22 @@ def phrase_only(text: Tensor, mask: Tensor, hidden: Tensor) -> tuple[Tensor, Ten
     """
     # Real tokens are numbered from 1.
     number = mask.cumsum(dim=1)
+    is_real = mask > 0
     is_first = number == 1
     is_last = number == number[:, -1:]
-    is_end = (is_first | is_last) & (mask > 0)
+    is_end = is_real & (is_first | is_last)
     has_hidden = hidden.any(dim=1, keepdim=True)  # (n, 1)
     stays = (hidden | is_end) & has_hidden  # (n, L)
 
     # What stays moves to the left, in its order.
-    length = max(2, int(stays.sum(dim=1).max()))
-    order = (~stays).long().argsort(dim=1, stable=True)
+    longest = int(stays.sum(dim=1).max())
+    length = max(2, longest)
+    goes = (~stays).long()
+    order = goes.argsort(dim=1, stable=True)
     order = order[:, :length]  # (n, L')
-    return text.gather(1, order), stays.long().gather(1, order)
+    phrase = text.gather(1, order)
+    phrase_mask = stays.long().gather(1, order)
+    return phrase, phrase_mask
 
 
 @dataclass(eq=False, repr=False)
@@ -61,15 +68,17 @@ class PaSeR(StatefulComponent):
 
     def begin(self, context: BuildContext) -> None:
         width = context.needed("width")
+        table = token_table(context.needed("student"))
         self.projection = nn.Linear(width, width)
-        self.decoder = _Decoder(self.layers, width, token_table(context.needed("student")))
+        self.decoder = _Decoder(self.layers, width, table)
         averaged(self)
 
     def forward(self, scores: Scores) -> Tensor:
         views = scores.views
-        with_phrase = own_rows(views.stack[0]).to(self.projection.weight)  # (n, D)
-        without = own_rows(views.stack[1]).to(self.projection.weight)  # (n, D)
-        memory = signals(with_phrase, self.projection(without))  # (n, 4, D)
+        stack = views.stack.to(self.projection.weight)  # (V, N, D)
+        with_phrase = own_rows(stack[0])  # (n, D)
+        without = self.projection(own_rows(stack[1]))  # (n, D)
+        memory = signals(with_phrase, without)  # (n, 4, D)
 
         # The decoder says each token of the phrase, given those before it.
         text = views.readings[1].text
@@ -134,7 +143,8 @@ def _positions(length: int, like: Tensor) -> Tensor:
     width = like.shape[-1]
     positions = torch.arange(length, device=like.device, dtype=like.dtype)[:, None]
     dimensions = torch.arange(0, width, 2, device=like.device)
-    frequencies = torch.exp(dimensions * (-math.log(1e4) / width)).to(like)  # (E / 2,)
+    rate = -math.log(1e4) / width
+    frequencies = torch.exp(dimensions * rate).to(like)  # (E / 2,)
     angles = positions * frequencies  # (L, E / 2)
     waves = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (L, E / 2, 2)
     return waves.flatten(1)[:, :width]

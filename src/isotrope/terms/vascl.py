@@ -76,15 +76,16 @@ class VaSCL(StatefulComponent):
         self.head = nn.Sequential(as_new(first), nn.ReLU(), as_new(second))
 
     def forward(self, scores: Scores) -> Tensor:
-        anchor, positive = scores.views.stack[:2].to(next(self.head.parameters()))
+        head_weight = next(self.head.parameters())
+        anchor, positive = scores.views.stack[:2].to(head_weight)
         near = neighbourhood(anchor.detach(), self.neighbours)
         direction = self.drawn_direction(scores.views.batch, anchor)
         direction = self.hardest(direction, anchor.detach(), near)
         perturbed = anchor + self.radius * direction
 
-        virtual_loss = neighbour_contrast(
-            self.unit(anchor), self.unit(perturbed), near, self.temperature
-        )
+        unit_anchor = self.unit(anchor)
+        unit_perturbed = self.unit(perturbed)
+        virtual_loss = neighbour_contrast(unit_anchor, unit_perturbed, near, self.temperature)
         pair_loss = nt_xent(self.head(anchor), self.head(positive), self.temperature)
         return self.weight * (pair_loss + virtual_loss)
 
@@ -92,8 +93,12 @@ class VaSCL(StatefulComponent):
         """A random unit vector for each anchor (N, D), whatever the order of the sentences."""
         generator = torch.Generator().manual_seed(batch.generator.initial_seed())
         draws = torch.rand(anchor.shape, generator=generator).to(anchor)
-        place = batch.rows.argsort(stable=True).argsort(stable=True)  # of each row id when sorted
-        return F.normalize(draws[place] - 0.5, dim=-1)
+
+        # A sentence gets the draw of its row id's rank.
+        order = batch.rows.argsort(stable=True)
+        rank = order.argsort(stable=True)
+        centred = draws[rank] - 0.5
+        return F.normalize(centred, dim=-1)
 
     def hardest(self, direction: Tensor, anchor: Tensor, near: Tensor) -> Tensor:
         """Unit directions (N, D) after all steps up the gradient."""
@@ -101,9 +106,10 @@ class VaSCL(StatefulComponent):
         for _ in range(self.steps):
             with torch.enable_grad():
                 direction = direction.detach().requires_grad_()
-                moved = self.unit(anchor + self.radius * direction)
-                harder = neighbour_contrast(fixed, moved, near, self.temperature, both=False)
-                (gradient,) = torch.autograd.grad(harder, direction)
+                perturbed = anchor + self.radius * direction
+                unit_perturbed = self.unit(perturbed)
+                loss = neighbour_contrast(fixed, unit_perturbed, near, self.temperature, both=False)
+                (gradient,) = torch.autograd.grad(loss, direction)
             direction = F.normalize(gradient, dim=-1)
         return direction.detach()
 

@@ -2,7 +2,7 @@
 their order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ def inside(attention_mask: Tensor, before: int, behind: int) -> Tensor:
     is_real = attention_mask.bool()
     number = attention_mask.cumsum(dim=1)  # of real tokens up to here
     last = number[:, -1:] - behind
-    return is_real & (number > before) & (number <= last)
+    is_inside = (number > before) & (number <= last)
+    return is_real & is_inside
 
 
 def inner(features: dict[str, Any]) -> Tensor:
@@ -25,8 +26,18 @@ def inner(features: dict[str, Any]) -> Tensor:
     # sentence-transformers counts [CLS] with the prompt
     prompt_length = features.get("prompt_length") or 1
     if isinstance(prompt_length, Tensor):
-        prompt_length = prompt_length.max()
-    return inside(features["attention_mask"], int(prompt_length), 1)
+        prompt_length = int(prompt_length.max())
+    return inside(features["attention_mask"], prompt_length, 1)
+
+
+def uniform(shape: Sequence[int], generator: torch.Generator, device: torch.device) -> Tensor:
+    """Uniform numbers in [0, 1) of this shape, drawn on the CPU: alike on every device."""
+    return torch.rand(*shape, generator=generator).to(device)
+
+
+def row_counts(among: Tensor) -> Tensor:
+    """How many of each sentence's tokens are ``among``: (N, L) -> (N, 1)."""
+    return among.sum(dim=1, keepdim=True)
 
 
 def share(ratio: float, among: Tensor, to_whole: Callable[[float], int] = int) -> Tensor:
@@ -37,8 +48,8 @@ def share(ratio: float, among: Tensor, to_whole: Callable[[float], int] = int) -
     """
     longest = among.shape[1]
     shares = [to_whole(ratio * count) for count in range(longest + 1)]
-    counts = among.sum(dim=1, keepdim=True)
-    return torch.tensor(shares, device=among.device)[counts]
+    share_of_count = torch.tensor(shares, device=among.device)  # (L + 1,)
+    return share_of_count[row_counts(among)]
 
 
 def places(among: Tensor) -> Tensor:
@@ -55,8 +66,8 @@ def random_order(among: Tensor, generator: torch.Generator) -> Tensor:
 
     (N, L) bool -> (N, L).
     """
-    noise = torch.rand(among.shape, generator=generator).to(among.device)  # drawn on the CPU
-    noise = noise.masked_fill(~among, 2.0)
+    noise = uniform(among.shape, generator, among.device)
+    noise = noise.masked_fill(~among, 2.0)  # behind all that can be drawn
     return noise.argsort(dim=1, stable=True)
 
 
@@ -82,14 +93,16 @@ def copies(features: dict[str, Any], times: Tensor) -> dict[str, Any]:
     -> (N, L'), where L' is the length of the longest sentence.
     """
     ends = times.cumsum(dim=1)  # (N, L) the column after a token's last copy
-    lengths = ends[:, -1:]
-    columns = torch.arange(int(lengths.max()), device=times.device)
-    columns = columns.repeat(len(times), 1)  # (N, L')
+    lengths = ends[:, -1:]  # (N, 1)
+    longest = int(lengths.max())
+    columns = torch.arange(longest, device=times.device).repeat(len(times), 1)  # (N, L')
     is_real = columns < lengths
 
-    # The token that is written in each column.
-    last_token = times.shape[1] - 1
-    source = torch.searchsorted(ends, columns, right=True).clamp(max=last_token)
+    # Where the token of each column comes from. Padding may take any.
+    source = torch.searchsorted(ends, columns, right=True)
+    last_column = times.shape[1] - 1
+    source = source.clamp(max=last_column)
+
     copied = dict(features)
     for name, value in per_token(features).items():
         copied[name] = value.gather(1, source) * is_real

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from isotrope.contract.features import KEEP, LAYER_FEATURES, LAYER_TOKENS
-from isotrope.tokens._inner import chosen, inner, share
+from isotrope.tokens._inner import chosen, inner, row_counts, share, uniform
 from isotrope.types import Fraction
 
 
@@ -22,11 +22,12 @@ def cutoff(among: Tensor, ratio: float, span: bool, generator: torch.Generator) 
     if not span:
         return chosen(among, erased, generator)
 
-    beginnings = among.sum(dim=1, keepdim=True) - erased + 1  # (N, 1) how many are possible
-    noise = torch.rand(len(among), 1, generator=generator).to(among.device)
-    start = (noise * beginnings).long()
-    place = among.cumsum(dim=1) - 1 - start  # (N, L) counted from the span's first token
-    return among & (place >= 0) & (place < erased)
+    possible_starts = row_counts(among) - erased + 1  # (N, 1)
+    noise = uniform((len(among), 1), generator, among.device)
+    start = (noise * possible_starts).long()
+    number = among.cumsum(dim=1) - 1  # (N, L) counted from 0
+    in_span = (number >= start) & (number < start + erased)
+    return among & in_span
 
 
 def feature_cutoff(keep: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
@@ -34,7 +35,7 @@ def feature_cutoff(keep: Tensor, ratio: float, generator: torch.Generator) -> Te
 
     (N, 1, d) -> (N, 1, d).
     """
-    noise = torch.rand(keep.shape, generator=generator).to(keep.device)
+    noise = uniform(keep.shape, generator, keep.device)
     rank = noise.argsort(dim=-1).argsort(dim=-1)
     erased = int(ratio * keep.shape[-1])
     return keep.masked_fill(rank < erased, 0)

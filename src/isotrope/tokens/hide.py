@@ -12,7 +12,7 @@ from torch import Tensor
 
 from isotrope.contract.context import Buildable, BuildContext
 from isotrope.contract.layers import Hiding, mask_id
-from isotrope.tokens._inner import inner, random_order
+from isotrope.tokens._inner import inner, random_order, uniform
 from isotrope.types import Count, Fraction
 
 
@@ -35,7 +35,7 @@ class Hide(Buildable):
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
         ids = features["input_ids"]
-        noise = torch.rand(*ids.shape, 3, generator=generator).to(ids.device)
+        noise = uniform((*ids.shape, 3), generator, ids.device)
         _, shown_ids = self.hiding(ids, features["attention_mask"], noise)
         return {**features, "input_ids": shown_ids}
 
@@ -46,10 +46,12 @@ def phrases(content: Tensor, longest: int) -> Tensor:
     A phrase is a run of at most ``longest`` tokens of ``content``.
     """
     column = torch.arange(content.shape[1], device=content.device).expand_as(content)
-    last_without = column.masked_fill(content, -1).cummax(dim=1).values  # (N, L) up to here
-    place_in_run = column - last_without - 1
+    other_columns = column.masked_fill(content, -1)
+    last_other = other_columns.cummax(dim=1).values  # (N, L) up to here
+    place_in_run = column - last_other - 1
     begins = content & (place_in_run % longest == 0)
-    return begins.cumsum(dim=1) * content
+    number = begins.cumsum(dim=1)
+    return number * content
 
 
 @dataclass(eq=False, repr=False)
@@ -82,7 +84,8 @@ class Phrase(Buildable):
         drawn_token = random_order(in_phrase, generator)[:, :1]  # (N, 1)
         drawn_number = numbers.gather(1, drawn_token)
         hidden = in_phrase & (numbers == drawn_number)
-        return {**features, "input_ids": ids.masked_fill(hidden, self.mask_id)}
+        shown_ids = ids.masked_fill(hidden, self.mask_id)
+        return {**features, "input_ids": shown_ids}
 
     def content(self, ids: Tensor, among: Tensor) -> Tensor:
         """Which of the tokens ``among`` may be in a phrase: (N, L), (N, L) bool -> (N, L) bool.
@@ -105,13 +108,14 @@ def _kinds(tokenizer: Any) -> tuple[Tensor, Tensor]:
     token_ids = list(range(len(tokenizer)))
     tokens = [str(token) for token in tokenizer.convert_ids_to_tokens(token_ids)]
     words = [token.removeprefix("##").lstrip("Ġ▁") for token in tokens]
-    has_letters = [any(map(str.isalnum, word)) for word in words]
-    is_stop_word = [word.lower() in ENGLISH_STOP_WORDS for word in words]
-    breaks = ~torch.tensor(has_letters) | torch.tensor(is_stop_word)
+    has_letters = torch.tensor([any(map(str.isalnum, word)) for word in words])
+    is_stop_word = torch.tensor([word.lower() in ENGLISH_STOP_WORDS for word in words])
+    breaks = ~has_letters | is_stop_word
 
     continues = torch.tensor([token.startswith("##") for token in tokens])
     begins = torch.tensor([token.startswith(("Ġ", "▁")) for token in tokens])
+
     # Other tokenizers mark the first part of a word, or nothing.
     if begins.any() and not continues.any():
-        continues = torch.tensor(has_letters) & ~begins
+        continues = has_letters & ~begins
     return breaks, continues

@@ -13,7 +13,7 @@ from torch import Tensor
 from isotrope.contract.context import Buildable, BuildContext
 from isotrope.encoder.pooling import frame_size
 from isotrope.errors import UserError
-from isotrope.tokens._inner import copies, inside, per_token
+from isotrope.tokens._inner import copies, inside, per_token, row_counts
 
 NOT = "not"
 AUXILIARIES = (
@@ -51,7 +51,7 @@ def negate(
     after_frame = start + frame[0]
     new_place = torch.where(has_auxiliary, after_auxiliary, after_frame)
     place = torch.where(has_not, _first(is_not), new_place)
-    has_room = mask.sum(dim=1, keepdim=True) < max_length
+    has_room = row_counts(mask) < max_length
     change = torch.where(has_not, -1, 1) * has_room
 
     # The padding at the left is gone afterwards.

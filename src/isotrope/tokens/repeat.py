@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.tokens._inner import chosen, copies, inner, places, share
+from isotrope.tokens._inner import chosen, copies, inner, places, row_counts, share, uniform
 from isotrope.types import Count, Fraction
 
 
@@ -23,8 +23,9 @@ def repeats(among: Tensor, ratio: float, room: Tensor, generator: torch.Generato
     """
     limit = share(ratio, among).clamp(min=2)  # (N, 1)
     limit = limit.minimum(room).clamp(min=0)
-    noise = torch.rand(len(among), 1, generator=generator).to(among.device)
-    count = (noise * (limit + 1)).long()
+    noise = uniform((len(among), 1), generator, among.device)
+    possible_counts = limit + 1
+    count = (noise * possible_counts).long()
     return chosen(among, count, generator)
 
 
@@ -33,10 +34,11 @@ def deleted(among: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
 
     (N, L) bool -> (N, L) bool.
     """
-    noise = torch.rand(among.shape, generator=generator).to(among.device)
+    noise = uniform(among.shape, generator, among.device)
     noise = noise.masked_fill(~among, -1.0)
-    largest = noise.max(dim=1, keepdim=True).values
-    return among & (noise < ratio) & (noise < largest)
+    largest = noise.max(dim=1, keepdim=True).values  # its token stays
+    is_drawn = (noise < ratio) & (noise < largest)
+    return among & is_drawn
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class Repeat:
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
         mask = features["attention_mask"]
-        lengths = mask.sum(dim=1, keepdim=True)
-        room = (self.max_length - lengths).clamp(max=self.most)
+        room = self.max_length - row_counts(mask)
+        room = room.clamp(max=self.most)
         is_repeated = repeats(inner(features), self.ratio, room, generator)
         return copies(features, mask + is_repeated)
 
@@ -73,13 +75,15 @@ class Delete:
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
         gone = self._gone(inner(features), generator)
-        return copies(features, features["attention_mask"].masked_fill(gone, 0))
+        times = features["attention_mask"].masked_fill(gone, 0)
+        return copies(features, times)
 
     def _gone(self, among: Tensor, generator: torch.Generator) -> Tensor:
         if not self.exact:
             return deleted(among, self.ratio, generator)
-        all_but_one = among.sum(dim=1, keepdim=True) - 1
-        count = share(self.ratio, among, round).minimum(all_but_one)
+        all_but_one = row_counts(among) - 1
+        count = share(self.ratio, among, round)
+        count = count.minimum(all_but_one)
         return chosen(among, count, generator)
 
 
@@ -98,20 +102,22 @@ class Insert:
     ) -> dict[str, Tensor]:
         among = inner(features)
         mask = features["attention_mask"]
-        lengths = mask.sum(dim=1, keepdim=True)
-        room = self.max_length - lengths
-        count = share(self.ratio, among, round).minimum(room).clamp(min=0)
+        room = self.max_length - row_counts(mask)
+        count = share(self.ratio, among, round)
+        count = count.minimum(room).clamp(min=0)
 
         # Make room: the first tokens twice, whose places get other tokens below.
-        is_first = among & (among.cumsum(dim=1) <= count)
-        grown = copies(features, mask + is_first)
+        in_first = among.cumsum(dim=1) <= count
+        times = mask + (among & in_first)
+        grown = copies(features, times)
         inner_places = inner(grown)
         is_new = chosen(inner_places, count, generator)
 
         # New places get random tokens of the text, the others its tokens in their order.
-        noise = torch.rand(is_new.shape, generator=generator).to(is_new.device)
-        random_number = (noise * among.sum(dim=1, keepdim=True)).long()
-        own_number = (inner_places & ~is_new).cumsum(dim=1) - 1
+        noise = uniform(is_new.shape, generator, is_new.device)
+        random_number = (noise * row_counts(among)).long()
+        is_old = inner_places & ~is_new
+        own_number = is_old.cumsum(dim=1) - 1
         number = torch.where(is_new, random_number, own_number).clamp(min=0)
         source = places(among).gather(1, number)
         tokens = features["input_ids"].gather(1, source)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from isotrope.contract.features import POSITIONS
-from isotrope.tokens._inner import inner, places, random_order
+from isotrope.tokens._inner import inner, places, random_order, row_counts
 
 
 def shuffle(values: Tensor, among: Tensor, generator: torch.Generator) -> Tensor:
@@ -16,7 +16,8 @@ def shuffle(values: Tensor, among: Tensor, generator: torch.Generator) -> Tensor
     L).
     """
     source = random_order(among, generator)
-    return values.scatter(1, places(among), values.gather(1, source))
+    shuffled = values.gather(1, source)
+    return values.scatter(1, places(among), shuffled)
 
 
 def reverse(input_ids: Tensor, among: Tensor) -> Tensor:
@@ -24,11 +25,12 @@ def reverse(input_ids: Tensor, among: Tensor) -> Tensor:
     L) -> (N, L).
     """
     order = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
-    back = among.sum(dim=1, keepdim=True) - 1 - order  # negative behind the inner ones
+    back = row_counts(among) - 1 - order  # negative behind the inner ones
     forward = places(among)
     source_order = torch.where(back >= 0, back, order)
     source = forward.gather(1, source_order)
-    return input_ids.scatter(1, forward, input_ids.gather(1, source))
+    reversed_ids = input_ids.gather(1, source)
+    return input_ids.scatter(1, forward, reversed_ids)
 
 
 @dataclass(frozen=True)

@@ -146,11 +146,12 @@ class SGW(StatefulComponent):
 
             # Hard negatives get the anchor view's mean and matrix.
             mean = grouped[:1, ..., :1] - centred[:1, ..., :1]
-            hard = negatives.flatten(0, 1)[None]
-            hard = into_groups(hard, order[:1], self.groups)
-            hard = matrices[:1] @ (hard - mean)
-            hard = out_of_groups(hard, order[:1])
-            return replace(views, stack=whitened, negatives=hard.reshape(negatives.shape))
+            hard_rows = negatives.flatten(0, 1)[None]  # (1, N · H, D)
+            grouped_hard = into_groups(hard_rows, order[:1], self.groups)
+            whitened_hard = matrices[:1] @ (grouped_hard - mean)
+            hard_rows = out_of_groups(whitened_hard, order[:1])
+            hard = hard_rows.reshape(negatives.shape)
+            return replace(views, stack=whitened, negatives=hard)
 
     def whitening(self, covariance: Tensor) -> Tensor:
         """Wᵀ of each group (V, G, C, C), of its covariance."""
@@ -175,9 +176,10 @@ class SGW(StatefulComponent):
             _check_size(count, 1, "train with batches of two or more")
             is_running = bool(self.running) or count <= size
             before = self.running == "before"
-            has_gradient = is_running and not before
             rows = stack.flatten(0, 1)  # all passes together
-            statistics = self.statistics(rows if has_gradient else rows.detach(), before)
+            if before or not is_running:
+                rows = rows.detach()
+            statistics = self.statistics(rows, before)
         else:
             is_running = bool(self.statistics.batches)
             statistics = self.statistics.so_far(grouped)
