@@ -52,7 +52,8 @@ def bibtex(keys: Iterable[str]) -> str:
 @cache
 def entries() -> dict[str, str]:
     """BibTeX key -> its whole entry."""
-    text = files("isotrope.components").joinpath("methods.bib").read_text(encoding="utf-8")
+    path = files("isotrope.components").joinpath("methods.bib")
+    text = path.read_text(encoding="utf-8")
     by_key = {}
     for entry in re.split(r"\n(?=@)", text.strip()):
         key = entry[entry.index("{") + 1 : entry.index(",")]
@@ -74,7 +75,8 @@ class ObjectiveCardData(SentenceTransformerModelCardData):
         metadata: str = super().to_yaml(line_break).strip()
         if not self.licence:
             return metadata
-        return f"{metadata}\n{yaml.safe_dump(self.licence, allow_unicode=True)}".strip()
+        licence = yaml.safe_dump(self.licence, allow_unicode=True)
+        return f"{metadata}\n{licence}".strip()
 
     def set_widget_examples(self, dataset: Any) -> None:
         """Set none: they would be texts of the data."""
@@ -137,9 +139,8 @@ class Described:
     @property
     def citation(self: Any) -> str:
         """The BibTeX entries of the methods, and isotrope's own."""
-        classes = [
-            type(_with_options(component)) for component in (*self.parts, *self.teachers.values())
-        ]
+        components = [*self.parts, *self.teachers.values()]
+        classes = [type(_with_options(component)) for component in components]
         keys = cited_keys(classes)
         if self.narrow:
             keys.append(MATRYOSHKA)

@@ -74,9 +74,11 @@ def in_rows(column: TextColumn) -> TextColumn:
     """
     if "offsets" not in column:
         return column
-    texts = column["input_ids"].tensor_split(column["offsets"][1:].cpu())
+    beginnings = column["offsets"][1:].cpu()
+    texts = column["input_ids"].tensor_split(beginnings)
+    real_tokens = [torch.ones_like(text) for text in texts]
     ids = pad_sequence(texts, batch_first=True)  # (N, L)
-    mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
+    mask = pad_sequence(real_tokens, batch_first=True)  # (N, L)
     return column | {"input_ids": ids, "attention_mask": mask}
 
 
@@ -104,8 +106,11 @@ def stacked(copies: Sequence[TextColumn]) -> TextColumn:
 
 def _padded_rows(passes: Sequence[Tensor]) -> Tensor:
     """(N, L_v) each -> (V · N, L) of the greatest length, padded with 0."""
-    length = max(rows.shape[-1] for rows in passes)
-    padded = [F.pad(rows, (0, length - rows.shape[-1])) for rows in passes]
+    longest = max(rows.shape[-1] for rows in passes)
+    padded = []
+    for rows in passes:
+        missing = longest - rows.shape[-1]
+        padded.append(F.pad(rows, (0, missing)))
     return torch.cat(padded)
 
 
@@ -204,7 +209,8 @@ def _padding(encoder: Any) -> int | None:
     """The padding's id, from which RoBERTa and its kin count positions; None: positions are
     columns.
     """
-    return getattr(getattr(encoder, "embeddings", None), "padding_idx", None)
+    embedding_layer = getattr(encoder, "embeddings", None)
+    return getattr(embedding_layer, "padding_idx", None)
 
 
 def positions(encoder: Any, ids: Tensor | None, mask: Tensor) -> Tensor:
@@ -225,7 +231,10 @@ def language_model(model: nn.Module) -> nn.Module | None:
     """The first language model within a model; the wrapping of several processes or adapters does
     not hide it.
     """
-    return next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel):
+            return module
+    return None
 
 
 def token_table(model: nn.Module) -> nn.Embedding:

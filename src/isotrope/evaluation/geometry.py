@@ -53,7 +53,8 @@ def diversity(views: Sequence[VectorsLike]) -> float:
     """Mean `alignment` over all pairs of views (N, D) of the same sentences: ours, for
     WhitenedCSE's Figure 1d.
     """
-    return float(np.mean([alignment(x, y) for x, y in combinations(views, 2)]))
+    alignments = [alignment(x, y) for x, y in combinations(views, 2)]
+    return float(np.mean(alignments))
 
 
 def disturbance(z: VectorsLike, whitened: VectorsLike) -> float:
@@ -62,7 +63,8 @@ def disturbance(z: VectorsLike, whitened: VectorsLike) -> float:
     """
     before = _centred(np.asarray(z, dtype=np.float64))
     after = _centred(np.asarray(whitened, dtype=np.float64))
-    return float(np.linalg.norm(after - before) / np.linalg.norm(before))
+    change = np.linalg.norm(after - before)  # ‖ε‖
+    return float(change / np.linalg.norm(before))
 
 
 def uniformity(x: VectorsLike) -> float:
@@ -76,11 +78,13 @@ def uniformity(x: VectorsLike) -> float:
         block = directions[start : start + _BLOCK]
 
         # ‖u − v‖² = 2 − 2·u·v. Columns begin at the block's first row: (B, N − start).
-        kernel = np.exp(4.0 * (block @ directions[start:].T) - 4.0)
+        cosines = block @ directions[start:].T
+        kernel = np.exp(4.0 * cosines - 4.0)
 
         # Pairs i < j are above the diagonal.
         total += float(np.triu(kernel, 1).sum())
-    return float(np.log(total / (count * (count - 1) / 2)))
+    pair_count = count * (count - 1) / 2
+    return float(np.log(total / pair_count))
 
 
 def mean_cosine(x: VectorsLike) -> float:
@@ -122,14 +126,17 @@ def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
 def _positive_rows(gold: Vector) -> Indices:
     """The rows of the pairs with a score above four fifths of the scale."""
     low, high = gold_scale(gold)
-    return np.flatnonzero(gold > low + POSITIVE_ABOVE * (high - low))
+    threshold = low + POSITIVE_ABOVE * (high - low)
+    return np.flatnonzero(gold > threshold)
 
 
 def _alignment_of_pairs(pairs: GradedPairs, embeddings: Embeddings) -> float | None:
     """Alignment of both sides of the pairs; None without pairs."""
     if not len(pairs):
         return None
-    return alignment(embeddings.encode(pairs.first), embeddings.encode(pairs.second))
+    first = embeddings.encode(pairs.first)
+    second = embeddings.encode(pairs.second)
+    return alignment(first, second)
 
 
 def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
@@ -159,7 +166,9 @@ def gold_scale(gold: Vector) -> tuple[float, float]:
     high = float(gold.max())
     if low < 0:
         return low, high
-    return low, 1.0 if high <= 1 else max(5.0, high)
+    if high <= 1:
+        return low, 1.0
+    return low, max(5.0, high)
 
 
 def gold_bands(gold: Vector) -> list[tuple[str, Indices]]:
@@ -182,17 +191,19 @@ def by_gold_band(
     gold: Vector, cosines: Mapping[str, Vector]
 ) -> list[tuple[str, dict[str, Vector]]]:
     """Cosines by band of gold (N,), lowest first: (label, {name: (n,)}); see `gold_bands`."""
-    return [
-        (label, {name: values[rows] for name, values in cosines.items()})
-        for label, rows in gold_bands(gold)
-    ]
+    bands = []
+    for label, rows in gold_bands(gold):
+        cosines_in_band = {name: values[rows] for name, values in cosines.items()}
+        bands.append((label, cosines_in_band))
+    return bands
 
 
 def unit(vectors: npt.ArrayLike) -> Matrix:
     """Rows of (N, D) divided by their norm, a zero row left as it is."""
     rows = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(np.divide(rows, norms, out=rows.copy(), where=norms > 0))
+    directions = np.divide(rows, norms, out=rows.copy(), where=norms > 0)
+    return np.asarray(directions)
 
 
 def variance_shares(rows: Matrix) -> Vector:
@@ -202,14 +213,16 @@ def variance_shares(rows: Matrix) -> Vector:
     singular_values = np.linalg.svd(_centred(rows), compute_uv=False)
     count = min(rows.shape[1], len(rows) - 1)  # centring takes one dimension of N away
     variances = singular_values[:count] ** 2
-    return np.asarray(variances / max(variances.sum(), np.finfo(float).tiny))
+    total = max(variances.sum(), np.finfo(float).tiny)
+    return np.asarray(variances / total)
 
 
 def effective_rank(shares: Vector) -> float:
     """Exponential of the entropy of shares (K,): so many equal directions spread as much (Roy and
     Vetterli, 2007).
     """
-    return float(np.exp(entr(shares).sum()))
+    entropy = entr(shares).sum()
+    return float(np.exp(entropy))
 
 
 def iso_score(rows: npt.ArrayLike) -> float:
@@ -225,7 +238,8 @@ def iso_score(rows: npt.ArrayLike) -> float:
     if not np.ptp(vectors, axis=0).any():
         return 0.0
 
-    participation = 1 / np.sum(variance_shares(vectors) ** 2)
+    shares = variance_shares(vectors)
+    participation = 1 / np.sum(shares**2)
     return float((participation - 1) / (vectors.shape[1] - 1))
 
 

@@ -11,7 +11,7 @@ Sources: nDCG, Järvelin and Kekäläinen (2002), https://doi.org/10.1145/582415
 itself as gain and log2(place + 1) as discount (trec_eval's ndcg_cut); MRR, Voorhees (TREC-8, 1999).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -78,12 +78,10 @@ def rank_search(
     """
     query_count, corpus_size = grades.shape
     depth = min(depth, corpus_size)
-    step = max(1, _BLOCK // corpus_size)
 
     blocks = []
-    for start in range(0, query_count, step):
-        tell("ranked for", start, query_count, "queries")
-        rows = slice(start, start + step)
+    for rows in _query_blocks(query_count, corpus_size):
+        tell("ranked for", rows.start, query_count, "queries")
         scores = np.array(search(rows), dtype=np.float64)  # (B, M)
         if own_documents is not None:
             _leave_out(scores, own_documents[rows])
@@ -94,6 +92,13 @@ def rank_search(
         np.concatenate([block.ideal for block in blocks]),
         np.concatenate([block.relevant for block in blocks]),
     )
+
+
+def _query_blocks(query_count: int, corpus_size: int) -> Iterator[slice]:
+    """The queries in blocks, each with about `_BLOCK` scores."""
+    step = max(1, _BLOCK // corpus_size)
+    for start in range(0, query_count, step):
+        yield slice(start, start + step)
 
 
 def _leave_out(scores: ScoreBlock, documents: Indices) -> None:
@@ -107,12 +112,15 @@ def _rank_block(scores: ScoreBlock, grades: csr_array, depth: int) -> RankedGrad
     all_grades = torch.from_numpy(grades.toarray())  # (B, M)
 
     # Below the last decimal, grades order what scores do not: the best come last.
-    tie = 0.1 * 10.0**-DECIMALS / max(1.0, float(all_grades.max()))
-    order = torch.round(torch.from_numpy(scores), decimals=DECIMALS) - tie * all_grades
+    highest_grade = max(1.0, float(all_grades.max()))
+    tie = 0.1 * 10.0**-DECIMALS / highest_grade
+    rounded = torch.from_numpy(scores).round(decimals=DECIMALS)
+    order = rounded - tie * all_grades
 
     best = order.topk(depth)
     is_left_out = best.values.isinf()
-    best_grades = all_grades.gather(1, best.indices).masked_fill(is_left_out, 0.0)
+    best_grades = all_grades.gather(1, best.indices)
+    best_grades = best_grades.masked_fill(is_left_out, 0.0)
     ideal = all_grades.topk(depth).values
     relevant = np.diff(grades.indptr).astype(np.int64)
     return RankedGrades(best_grades.numpy(), ideal.numpy(), relevant)
@@ -122,7 +130,8 @@ def ndcg_at(ranked: RankedGrades, k: int) -> Vector:
     """Discounted gain of the first k places over that of the best order (Q,); 0 if nothing is
     relevant.
     """
-    places = np.arange(1, min(k, ranked.grades.shape[1]) + 1)
+    depth = min(k, ranked.grades.shape[1])
+    places = np.arange(1, depth + 1)
     discount = 1 / np.log2(places + 1)
     gained = ranked.grades[:, :k] @ discount
     possible = ranked.ideal[:, :k] @ discount
@@ -133,15 +142,16 @@ def ndcg_at(ranked: RankedGrades, k: int) -> Vector:
 
 def reciprocal_rank(ranked: RankedGrades, k: int) -> Vector:
     """1 / place of the first relevant text (Q,); 0 beyond place k."""
-    hits = ranked.grades[:, :k] > 0
-    places = 1 + hits.argmax(axis=1)
-    return np.where(hits.any(axis=1), 1 / places, 0.0)
+    is_hit = ranked.grades[:, :k] > 0
+    first_place = 1 + is_hit.argmax(axis=1)
+    return np.where(is_hit.any(axis=1), 1 / first_place, 0.0)
 
 
 def recall_at(ranked: RankedGrades, k: int) -> Vector:
     """Share of a query's relevant texts among the first k (Q,); 0 if nothing is relevant."""
-    hits = (ranked.grades[:, :k] > 0).sum(axis=1)
-    return np.asarray(hits / np.maximum(ranked.relevant, 1))
+    is_hit = ranked.grades[:, :k] > 0
+    possible_hits = np.maximum(ranked.relevant, 1)
+    return np.asarray(is_hit.sum(axis=1) / possible_hits)
 
 
 def search_with(searches: Sequence[Search], weights: Sequence[float]) -> Search:
@@ -185,15 +195,15 @@ def ranked_lists(
     """
     search = search_with(searches, weights)
     list_length = min(list_length, document_count - 1)
-    step = max(1, _BLOCK // document_count)
 
     documents = []
     document_scores = []
-    for start in range(0, len(own_documents), step):
-        rows = slice(start, start + step)
+    for rows in _query_blocks(len(own_documents), document_count):
         scores = search(rows)  # (B, M)
         _leave_out(scores, own_documents[rows])
-        best = np.argpartition(-scores, list_length - 1, axis=1)[:, :list_length]
+        order = np.argpartition(-scores, list_length - 1, axis=1)
+        best = order[:, :list_length]
+        best_scores = np.take_along_axis(scores, best, axis=1)
         documents.append(best)
-        document_scores.append(np.take_along_axis(scores, best, axis=1))
+        document_scores.append(best_scores)
     return RankedLists(np.concatenate(documents), np.concatenate(document_scores))

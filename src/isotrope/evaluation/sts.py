@@ -46,11 +46,11 @@ def pair_similarities(encoder: Encoder, sets: SimilaritySets) -> dict[str, dict[
             texts += pairs.texts
     embeddings = Embeddings.of(encoder, texts)
 
-    similarities = {}
+    similarities: dict[str, dict[str, Vector]] = {}
     for task, subsets in sets.items():
-        similarities[task] = {
-            name: pairs.similarities(embeddings) for name, pairs in subsets.items()
-        }
+        similarities[task] = {}
+        for name, pairs in subsets.items():
+            similarities[task][name] = pairs.similarities(embeddings)
     return similarities
 
 
@@ -68,20 +68,20 @@ def _score_task(
     subsets: Mapping[str, GradedPairs], cosines: Mapping[str, Vector]
 ) -> dict[str, Any]:
     """`score` of one task."""
-    by_subset = {
-        name: {
+    by_subset: dict[str, dict[str, float]] = {}
+    for name, pairs in subsets.items():
+        by_subset[name] = {
             "spearman": spearman(cosines[name], pairs.gold),
             "pearson": pearson(cosines[name], pairs.gold),
             "nsamples": len(pairs),
         }
-        for name, pairs in subsets.items()
-    }
-    sizes = [len(pairs) for pairs in subsets.values()]
-    result: dict[str, Any] = {"nsamples": sum(sizes), "subsets": by_subset}
 
-    are_splits = set(subsets) <= set(SPLITS["STSBenchmark"])
+    sizes = [len(pairs) for pairs in subsets.values()]
     all_cosines = np.concatenate([cosines[name] for name in subsets])
     all_gold = np.concatenate([pairs.gold for pairs in subsets.values()])
+    are_splits = set(subsets) <= set(SPLITS["STSBenchmark"])
+
+    result: dict[str, Any] = {"nsamples": sum(sizes), "subsets": by_subset}
     for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
         scores = [subset[measure] for subset in by_subset.values()]
         if are_splits:
@@ -103,5 +103,6 @@ def main_pairs(sets: SimilaritySets, cosines: Cosines) -> dict[str, tuple[Vector
     for task, subsets in sets.items():
         names = ["test"] if "test" in subsets else list(subsets)
         gold = np.concatenate([subsets[name].gold for name in names])
-        main[task] = gold, np.concatenate([cosines[task][name] for name in names])
+        main_cosines = np.concatenate([cosines[task][name] for name in names])
+        main[task] = gold, main_cosines
     return main

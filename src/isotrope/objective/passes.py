@@ -120,7 +120,7 @@ class Passes:
         """All of the student's passes in one forward, or in parts."""
         count = len(inputs)
         features = stacked(list(inputs.values()))
-        names = [EMBEDDING, STATES] if self.states else [EMBEDDING]
+        names = (EMBEDDING, STATES) if self.states else (EMBEDDING,)
         outputs = read_in_parts(self.model, features, self.mini_batch_size, names)
         embeddings = _unstacked(outputs[0], count)
         states = _unstacked(outputs[1], count) if self.states else [None] * count
@@ -133,8 +133,10 @@ class Passes:
 
     def _read_by_peer(self, peer: nn.Module, inputs: dict[int, TextColumn]) -> EmbeddingsByPass:
         """The passes of a second encoder in one forward."""
-        rows = peer(stacked(list(inputs.values())), self.mini_batch_size)
-        return dict(zip(inputs, _unstacked(rows, len(inputs)), strict=True))
+        features = stacked(list(inputs.values()))
+        rows = peer(features, self.mini_batch_size)
+        embeddings = _unstacked(rows, len(inputs))
+        return dict(zip(inputs, embeddings, strict=True))
 
     def _with_needed_features(self, column: TextColumn) -> TextColumn:
         """The column with the features that a step changes besides the tokenizer's.
@@ -159,8 +161,8 @@ class Passes:
 
 def _unstacked(rows: Tensor, count: int) -> Sequence[Tensor]:
     """(count · N, …) -> ``count`` parts (N, …), in float32 or better."""
-    rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-    return rows.chunk(count)
+    precision = torch.promote_types(rows.dtype, torch.float32)
+    return rows.to(precision).chunk(count)
 
 
 def _of_pass(features: TextColumn, index: int, count: int) -> TextColumn:

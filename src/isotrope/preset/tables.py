@@ -20,6 +20,7 @@ from isotrope.errors import UserError, check_known
 TomlTable = dict[str, Any]
 SHIPPED = {"preset": "isotrope.presets", "study": "isotrope.studies"}  # the packages of the files
 SIZES = "sizes"
+_DOTTED_KEY = re.compile(r"\w[\w-]*(\.\w[\w-]*)*")
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,10 @@ def preset_layers(name: str) -> list[Layer]:
     layers: list[Layer] = []
     extended = name
     while extended:
-        layer = _read_layer(extended, layers[-1].path if layers else None)
-        if (layer.path, layer.size) in [(lower.path, lower.size) for lower in layers]:
+        extended_by = layers[-1].path if layers else None
+        layer = _read_layer(extended, extended_by)
+        seen = [(lower.path, lower.size) for lower in layers]
+        if (layer.path, layer.size) in seen:
             names = [Path(lower.name).name.removesuffix(".toml") for lower in [*layers, layer]]
             circle = " → ".join(names)
             raise UserError(
@@ -117,7 +120,8 @@ def _read_layer(name: str, extended_by: Path | None) -> Layer:
     if name in shipped_sizes():
         method, size = shipped_sizes()[name]
         path, tables = read_toml("preset", method)
-        return Layer(name, path, {"extends": method, **tables[SIZES][size]}, size)
+        tables_of_size = {"extends": method, **tables[SIZES][size]}
+        return Layer(name, path, tables_of_size, size)
     path, tables = read_toml("preset", name, extended_by)
     if not name.endswith(".toml"):
         tables.pop(SIZES, None)
@@ -166,7 +170,8 @@ def _parse_override(text: str) -> TomlTable:
     string.
     """
     key, sign, value = text.partition("=")
-    if not sign or not re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)*", key.strip()):
+    key = key.strip()
+    if not sign or not _DOTTED_KEY.fullmatch(key):
         raise UserError(
             f"--set {text}: not of the form key=value",
             "write, for example, --set train.batch_size=32",
@@ -176,7 +181,7 @@ def _parse_override(text: str) -> TomlTable:
         parsed: Any = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()
-    for name in reversed(key.strip().split(".")):
+    for name in reversed(key.split(".")):
         parsed = {name: parsed}
     return parsed  # type: ignore[no-any-return]
 

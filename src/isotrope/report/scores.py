@@ -86,7 +86,10 @@ class _Column:
     @property
     def cells(self) -> list[str]:
         decimals = 2 if self.measure.scale == 100 else 4
-        return ["" if math.isnan(value) else f"{value:.{decimals}f}" for value in self.values]
+        cells = []
+        for value in self.values:
+            cells.append("" if math.isnan(value) else f"{value:.{decimals}f}")
+        return cells
 
 
 def suite_tables(suite: str, results: ModelResults, title: str) -> list[Table]:
@@ -98,11 +101,7 @@ def suite_tables(suite: str, results: ModelResults, title: str) -> list[Table]:
     """
     tasks = list(next(iter(results.values())))
     if len(tasks) == 1:
-        columns = {}
-        for measure in SUITES[suite].measures:
-            for column in _task_columns(measure, tasks, results).values():
-                columns[measure.title] = column
-        return [_table(f"{title}: {_short_name(tasks[0])}", columns, results)]
+        return [_table_of_task(suite, tasks[0], results, title)]
 
     tables = []
     for measure in SUITES[suite].measures:
@@ -114,6 +113,16 @@ def suite_tables(suite: str, results: ModelResults, title: str) -> list[Table]:
         if columns:
             tables.append(_table(f"{title}: {measure.title}", columns, results))
     return tables
+
+
+def _table_of_task(suite: str, task: str, results: ModelResults, title: str) -> Table:
+    """All measures of a single task."""
+    columns = {}
+    for measure in SUITES[suite].measures:
+        column = _column(measure, [task], results)
+        if not column.is_empty:
+            columns[measure.title] = column
+    return _table(f"{title}: {_short_name(task)}", columns, results)
 
 
 def _task_columns(
@@ -151,7 +160,8 @@ def interval_table(title: str, results: ModelResults) -> Table:
         draws = [draws_of[task] for task in tasks]
         if has_average:
             draws.append(np.mean([draws_of[task] for task in averaged], axis=0))
-        rows.append([model, *(_interval_cell(scores) for scores in draws)])
+        cells = [_interval_cell(scores) for scores in draws]
+        rows.append([model, *cells])
 
     header = ["model", *map(_short_name, tasks)]
     if has_average:
@@ -166,9 +176,14 @@ def _interval_cell(draws: Vector) -> str:
 
 def _table(title: str, columns: Mapping[str, _Column], models: Iterable[str]) -> Table:
     """A row a model. Marks follow the rounded numbers, which readers see."""
-    cells = [column.cells for column in columns.values()]
-    rounded = [[float(cell or "nan") for cell in column] for column in cells]
-    marks = best_marks(rounded, [column.measure.lower for column in columns.values()])
+    cells = []
+    rounded = []
+    lower_is_better = []
+    for column in columns.values():
+        cells.append(column.cells)
+        rounded.append([float(cell or "nan") for cell in column.cells])
+        lower_is_better.append(column.measure.lower)
+    marks = best_marks(rounded, lower_is_better)
     rows = [list(row) for row in zip(models, *cells, strict=True)]
     return Table(title, ["model", *columns], rows, marks)
 

@@ -58,17 +58,21 @@ def _nearest(rows: Matrix) -> list[list[tuple[int, float]]]:
     cosines = rows[:SENTENCES] @ rows.T  # (SENTENCES, N)
     np.fill_diagonal(cosines, -np.inf)
     count = min(NEIGHBOURS, len(rows) - 1)
-    order = np.argsort(-cosines, axis=1, kind="stable")[:, :count]
-    nearest = np.take_along_axis(cosines, order, axis=1)
-    return [
-        list(zip(neighbours, values, strict=True))
-        for neighbours, values in zip(order.tolist(), nearest.tolist(), strict=True)
-    ]
+    order = np.argsort(-cosines, axis=1, kind="stable")
+    neighbours = order[:, :count]
+    neighbour_cosines = np.take_along_axis(cosines, neighbours, axis=1)
+
+    nearest = []
+    for row_numbers, values in zip(neighbours.tolist(), neighbour_cosines.tolist(), strict=True):
+        nearest.append(list(zip(row_numbers, values, strict=True)))
+    return nearest
 
 
 def pair_cosines(rows: npt.NDArray[np.float64]) -> Vector:
     """Cosines of all pairs i < j of unit rows (N, D) -> (N (N − 1) / 2,)."""
-    return np.asarray((rows @ rows.T)[np.triu_indices(len(rows), 1)])
+    cosines = rows @ rows.T
+    above_diagonal = np.triu_indices(len(rows), 1)
+    return np.asarray(cosines[above_diagonal])
 
 
 def neighbour_tables(sample: Sequence[str], seen: Mapping[str, Space]) -> list[Table]:
@@ -137,7 +141,8 @@ def _word_groups(texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], list[str]
     words = []
     for group in range(GROUPS):
         # Words with more weight in this group than in all texts.
-        excess = weights[groups == group].mean(axis=0) - weights.mean(axis=0)
+        in_group = groups == group
+        excess = weights[in_group].mean(axis=0) - weights.mean(axis=0)
         columns = np.argsort(-excess)[:GROUP_WORDS]
         words.append(", ".join(names[columns]))
     return groups, words
@@ -145,15 +150,18 @@ def _word_groups(texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], list[str]
 
 def _plane(rows: Matrix, start: str | Matrix) -> Matrix:
     """t-SNE of unit rows (N, D) on a plane around 0: (N, 2)."""
-    plane = TSNE(metric="cosine", init=start, random_state=0).fit_transform(rows)
+    tsne = TSNE(metric="cosine", init=start, random_state=0)
+    plane = tsne.fit_transform(rows)
     return np.asarray(plane - plane.mean(axis=0))
 
 
 def _in_unit_square(plane: Matrix) -> list[list[float]]:
     """Points (N, 2), scaled to 0 … 1 in both directions."""
     low = plane.min(axis=0)
-    span = np.maximum(plane.max(axis=0) - low, 1e-12)
-    points: list[list[float]] = np.round((plane - low) / span, 3).tolist()
+    high = plane.max(axis=0)
+    span = np.maximum(high - low, 1e-12)
+    scaled = (plane - low) / span
+    points: list[list[float]] = scaled.round(3).tolist()
     return points
 
 

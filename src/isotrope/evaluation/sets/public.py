@@ -69,10 +69,10 @@ def _collection(folder: Path, task: str) -> RetrievalSet:
 
 
 def _scifact(folder: Path, setting: str) -> RetrievalSet:
-    corpus = {
-        key: " ".join([title, *sentences])
-        for key, (title, sentences) in scifact_abstracts(folder).items()
-    }
+    corpus = {}
+    for key, (title, sentences) in scifact_abstracts(folder).items():
+        corpus[key] = " ".join([title, *sentences])
+
     member, expected = _CLAIMS[setting]
     with downloaded(folder / "scifact.zip"):
         rows = _member(folder, member)  # one for each piece of evidence
@@ -81,8 +81,9 @@ def _scifact(folder: Path, setting: str) -> RetrievalSet:
 
         judged = {}
         for row in rows:
-            for cited in row["cited_doc_ids"].strip("[]").split():
-                judged[row["id"], cited] = 1
+            cited_ids = row["cited_doc_ids"].strip("[]").split()
+            for document_id in cited_ids:
+                judged[row["id"], document_id] = 1
         return from_judgements("SciFact", claims, corpus, judged)
 
 
@@ -93,7 +94,11 @@ def scifact_abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:
     """
     with downloaded(folder / "scifact.zip"):
         rows = counted(_member(folder, "corpus_train.csv"), _ABSTRACTS)
-        return {row["doc_id"]: (row["title"], _sentences(row["abstract"])) for row in rows}
+        abstracts = {}
+        for row in rows:
+            sentences = _sentences(row["abstract"])
+            abstracts[row["doc_id"]] = (row["title"], sentences)
+        return abstracts
 
 
 def _sentences(abstract: str) -> list[str]:
@@ -129,7 +134,9 @@ def banking_queries(folder: Path, split: str) -> tuple[list[str], list[str]]:
     path = folder / f"{split}.csv"
     with downloaded(path), path.open("rb") as file:
         rows = counted(_rows(file), _QUERIES[split])
-        return [row["text"] for row in rows], [row["category"] for row in rows]
+        queries = [row["text"] for row in rows]
+        intents = [row["category"] for row in rows]
+        return queries, intents
 
 
 def _stackoverflow(folder: Path, setting: str) -> RetrievalSet:
@@ -141,4 +148,5 @@ def _stackoverflow(folder: Path, setting: str) -> RetrievalSet:
 
 def _column(path: Path) -> list[str]:
     with downloaded(path):
-        return [line.strip() for line in counted(lines_of(path), _TITLES)]
+        lines = counted(lines_of(path), _TITLES)
+        return [line.strip() for line in lines]
