@@ -64,18 +64,20 @@ def score(sets: SimilaritySets, cosines: Cosines) -> dict[str, Any]:
     return {task: _score_task(subsets, cosines[task]) for task, subsets in sets.items()}
 
 
+def _score_pairs(pairs: GradedPairs, cosines: Vector) -> dict[str, float]:
+    """`score` of one subset or split."""
+    return {
+        "spearman": spearman(cosines, pairs.gold),
+        "pearson": pearson(cosines, pairs.gold),
+        "nsamples": len(pairs),
+    }
+
+
 def _score_task(
     subsets: Mapping[str, GradedPairs], cosines: Mapping[str, Vector]
 ) -> dict[str, Any]:
     """`score` of one task."""
-    by_subset: dict[str, dict[str, float]] = {}
-    for name, pairs in subsets.items():
-        by_subset[name] = {
-            "spearman": spearman(cosines[name], pairs.gold),
-            "pearson": pearson(cosines[name], pairs.gold),
-            "nsamples": len(pairs),
-        }
-
+    by_subset = {name: _score_pairs(pairs, cosines[name]) for name, pairs in subsets.items()}
     sizes = [len(pairs) for pairs in subsets.values()]
     all_cosines = np.concatenate([cosines[name] for name in subsets])
     all_gold = np.concatenate([pairs.gold for pairs in subsets.values()])

@@ -92,7 +92,8 @@ def split_dev(rows: Indices) -> TrainingSet:
     as SentEval's.
     """
     shuffler = np.random.RandomState(SEED)
-    shuffled = rows[shuffler.permutation(len(rows))]
+    order = shuffler.permutation(len(rows))
+    shuffled = rows[order]
     dev_size = int(HOLDOUT * len(rows))
     return TrainingSet(shuffled[dev_size:], shuffled[:dev_size], shuffler)
 
@@ -118,7 +119,10 @@ def evaluate_transfer(
     """
     results = {}
     for task, parts in tasks.items():
-        texts = [text for part in parts.values() for text in (*part.first, *(part.second or ()))]
+        texts: list[str] = []
+        for part in parts.values():
+            texts += part.first
+            texts += part.second or []
         embeddings = Embeddings.of(encoder, texts)
         problems = {split: problem_of(part, embeddings) for split, part in parts.items()}
         results[task] = accuracies(problems, CLASSES[task], CLASSIFIER_SETTINGS[setting])
@@ -159,10 +163,7 @@ def accuracies(
     """One task's result: the part "all" is cut into nested folds; else "train" and "test", perhaps
     with "dev".
     """
-    problem = Problem(
-        torch.cat([part.features for part in parts.values()]),
-        torch.cat([part.labels for part in parts.values()]),
-    )
+    problem = _joined(list(parts.values()))
     rows = _rows_of_parts(parts)
     if "all" in parts:
         train = test = rows["all"]
@@ -182,19 +183,29 @@ def accuracies(
     predicted = np.zeros(len(labels), dtype=np.int64)
     for fold, weights in zip(folds, chosen.weights, strict=True):
         classifier = weights[None]  # (1, K, D + 1)
-        predicted[fold.dev] = predictions(problem.features[fold.dev], classifier)[:, 0].numpy()
+        classes_of_fold = predictions(problem.features[fold.dev], classifier)  # (n, 1)
+        predicted[fold.dev] = classes_of_fold[:, 0].numpy()
     is_correct = predicted == labels
+    percents = [_percent(is_correct[fold.dev]) for fold in folds]
 
     result: dict[str, Any] = {
-        "accuracy": _mean_fraction([_percent(is_correct[fold.dev]) for fold in folds]),
+        "accuracy": _mean_fraction(percents),
         "dev_accuracy": _mean_fraction(chosen.dev_percents),
         "ntrain": len(train),
         "ntest": len(test),
         "per_sample": {"correct": is_correct[test].astype(int).tolist()},
     }
     if classes == 2 and parts.keys() == {"train", "test"}:
-        result["f1"] = round(float(f1_score(labels[test], predicted[test])), 4)
+        f1 = float(f1_score(labels[test], predicted[test]))
+        result["f1"] = round(f1, 4)
     return result
+
+
+def _joined(parts: Sequence[Problem]) -> Problem:
+    """All parts, one below the other."""
+    features = torch.cat([part.features for part in parts])
+    labels = torch.cat([part.labels for part in parts])
+    return Problem(features, labels)
 
 
 def _rows_of_parts(parts: Mapping[str, Problem]) -> dict[str, Indices]:
@@ -202,8 +213,9 @@ def _rows_of_parts(parts: Mapping[str, Problem]) -> dict[str, Indices]:
     rows = {}
     start = 0
     for name, part in parts.items():
-        rows[name] = np.arange(start, start + len(part.labels))
-        start += len(part.labels)
+        end = start + len(part.labels)
+        rows[name] = np.arange(start, end)
+        start = end
     return rows
 
 
@@ -228,14 +240,15 @@ def _choose_by_folds(
     for fold in folds:
         inner_folds += folds_of(problem.labels, fold.train, setting.folds)
     penalties = np.tile(PENALTIES, (len(inner_folds), 1))
-    scores = train_classifiers(problem, inner_folds, penalties, classes, setting).accuracy
+    trained = train_classifiers(problem, inner_folds, penalties, classes, setting)
 
     best_penalties = []
     dev_percents = []
-    for fold_scores in np.split(scores, len(folds)):  # (inner folds, R)
+    for fold_scores in np.split(trained.accuracy, len(folds)):  # (inner folds, R)
         percents = [_percent(column) for column in fold_scores.T]
-        best_penalties.append([PENALTIES[int(np.argmax(percents))]])
-        dev_percents.append(max(percents))
+        best = int(np.argmax(percents))
+        best_penalties.append([PENALTIES[best]])
+        dev_percents.append(percents[best])
 
     splits = [split_dev(fold.train) for fold in folds]
     trained = train_classifiers(problem, splits, np.array(best_penalties), classes, setting)
@@ -270,19 +283,24 @@ def train_classifiers(
 
     Each stops early by the accuracy on its own development set, and its best weights are kept.
     """
-    trained = TrainedClassifiers(
-        np.zeros(penalties.shape),
-        torch.zeros(*penalties.shape, classes, problem.features.shape[1]),
-    )
+    width = problem.features.shape[1]
+    accuracy = np.zeros(penalties.shape)
+    weights = torch.zeros(*penalties.shape, classes, width)
+
     # Sets with equally many steps an epoch are trained together.
-    steps = np.array([-(-len(split.train) // setting.batch_size) for split in sets])
+    steps = np.array([_step_count(len(split.train), setting.batch_size) for split in sets])
     for count in np.unique(steps):
         group = np.flatnonzero(steps == count)
         together = [sets[int(place)] for place in group]
         best = _train_together(problem, together, penalties[group], classes, setting)
-        trained.accuracy[group] = best.accuracy
-        trained.weights[group] = best.weights
-    return trained
+        accuracy[group] = best.accuracy
+        weights[group] = best.weights
+    return TrainedClassifiers(accuracy, weights)
+
+
+def _step_count(rows: int, batch_size: int) -> int:
+    """How many minibatches the rows make; the last one may be smaller."""
+    return math.ceil(rows / batch_size)
 
 
 def _train_together(
@@ -305,10 +323,9 @@ def _train_together(
     for epoch in range(0, MAX_EPOCH + 1, setting.epoch_size):
         tell("trained for", epoch, MAX_EPOCH, "epochs")
         for _ in range(setting.epoch_size):
-            orders = [
-                shuffler.permutation(split.train)
-                for shuffler, split in zip(shufflers, sets, strict=True)
-            ]
+            orders = []
+            for shuffler, split in zip(shufflers, sets, strict=True):
+                orders.append(shuffler.permutation(split.train))
             minibatches = _minibatches(orders, setting.batch_size)
             _train_epoch(problem, minibatches, weights, decay, optimizer)
 
@@ -341,8 +358,10 @@ def _dev_accuracy(problem: Problem, sets: Sequence[TrainingSet], weights: Tensor
 
 def predictions(features: Tensor, weights: Tensor) -> Tensor:
     """Classes (n, R) of features (n, D + 1) by classifiers (R, K, D + 1)."""
+    classifiers, classes, _ = weights.shape
     logits = features @ weights.flatten(0, 1).T  # (n, R K)
-    return logits.view(len(features), *weights.shape[:2]).argmax(dim=2)
+    by_classifier = logits.view(len(features), classifiers, classes)
+    return by_classifier.argmax(dim=2)
 
 
 class _Minibatches(NamedTuple):
@@ -363,10 +382,10 @@ def _train_epoch(
     features = problem.features
     steps, sets, size = minibatches.rows.shape
     _, classifiers, classes, width = weights.shape
-    labels = problem.labels[minibatches.rows][:, :, None, None]  # (S, b, 1, 1, B)
-    targets = (labels == torch.arange(1, classes)[:, None]).to(
-        features.dtype
-    )  # (S, b, 1, K - 1, B)
+    labels = problem.labels[minibatches.rows]  # (S, b, B)
+    other_classes = torch.arange(1, classes)[:, None]
+    is_class = labels[:, :, None, None] == other_classes  # (S, b, 1, K - 1, B)
+    targets = is_class.to(features.dtype)
 
     # Both are written into again in each step, because new memory would cost more than the sums.
     batch = torch.empty(sets, size, width)
@@ -379,7 +398,8 @@ def _train_epoch(
         directions = weights[:, :, 1:] - weights[:, :, :1]  # (b, R, K - 1, D + 1)
         log_odds = torch.bmm(directions.flatten(1, 2), batch.mT)
         log_odds = log_odds.view(sets, classifiers, classes - 1, size)
-        errors = _probabilities(log_odds).sub_(targets[step]).mul_(minibatches.shares[step])
+        errors = _probabilities(log_odds)
+        errors = errors.sub_(targets[step]).mul_(minibatches.shares[step])
         slopes = torch.bmm(errors.flatten(1, 2), batch).view_as(directions)
 
         torch.mul(weights, penalties, out=gradient)
@@ -398,9 +418,9 @@ def _probabilities(log_odds: Tensor) -> Tensor:
 
 def _minibatches(orders: Sequence[Indices], size: int) -> _Minibatches:
     """The minibatches of b sets, whose rows are taken in these orders."""
-    steps = -(-len(orders[0]) // size)
+    steps = _step_count(len(orders[0]), size)
     rows = torch.zeros(len(orders), steps * size, dtype=torch.int64)
-    shares = torch.zeros(len(orders), steps * size)
+    shares = torch.zeros(rows.shape)
     last_start = (steps - 1) * size
     for row, order in enumerate(orders):
         count = len(order)
