@@ -107,18 +107,15 @@ def load(
     tell(f"loading {name}")
     where = find_model(name)
     check_pooling(pooling)
-    check_known("dtype =", dtype, DTYPES)
     prompts = Prompts(prompt, prompt_name)
     prompts.check(where, name)
 
     first = first_module(where)
     base = base_model(where, name)
-    if first.is_static:
-        _refuse_for_static(first, name, pooling, max_length)
+    _refuse_for_static(first, name, pooling, max_length)
     config = _read_config(where, base, first, name)
     overrides = _dropout_settings(dropout, first, config, name)
-    if dtype in ("bf16", "int8"):
-        _refuse_dtype(dtype, config, device, packed, name)
+    _check_dtype(dtype, config, device, packed, name)
 
     # From here on, the model is in memory.
     encoder = _read_model(where, name, device, overrides)
@@ -133,9 +130,7 @@ def load(
         read_both_ways(encoder, name)
     join_layers(encoder)
     if pooling is not None:
-        # A saved model's pooler is that of before its training, or a random one.
-        pooler_is_trained = first.is_bare and not any("pooler" in tensor for tensor in missing)
-        _replace_pooling(encoder, pooling, pooler_is_trained, name)
+        _replace_pooling(encoder, pooling, first, missing, name)
     freeze(encoder)
     prompts.apply(encoder, name)
     _set_normalize(encoder, normalize)
@@ -182,10 +177,13 @@ def _make_fast(
         choose_dtype(encoder, sample)
 
 
-def _refuse_dtype(
+def _check_dtype(
     dtype: str, config: PreTrainedConfig | None, device: str | None, packed: bool, model: str
 ) -> None:
-    """Refuse to multiply in 16 or 8 bits where that is not possible."""
+    """Refuse an unknown precision, and 16 or 8 bits where they are not possible."""
+    check_known("dtype =", dtype, DTYPES)
+    if dtype not in ("bf16", "int8"):
+        return
     why = why_not(dtype, config, device or get_device_name(), packed)
     if why:
         problem = f"dtype = {dtype!r} does not suit {model}: {why}"
@@ -196,6 +194,8 @@ def _refuse_for_static(
     first: FirstModule, model: str, pooling: str | None, max_length: int | None
 ) -> None:
     """Refuse options that one vector a token cannot follow, and weights that are not safetensors."""
+    if not first.is_static:
+        return
     if pooling is not None or max_length is not None:
         raise UserError(
             f"{model} takes the mean of one vector a token",
@@ -305,12 +305,18 @@ def sees_ahead(encoder: nn.Module) -> bool:
 
 
 def _replace_pooling(
-    encoder: SentenceTransformer, pooling: str, pooler_is_trained: bool, model: str
+    encoder: SentenceTransformer, pooling: str, first: FirstModule, missing: list[str], model: str
 ) -> None:
-    """Put the modules of a pooling in the place of all modules after the transformer."""
+    """Put the modules of a pooling in the place of all modules after the transformer.
+
+    ``missing`` are the names of tensors that the model's files lack.
+    """
     poolings = [module for module in encoder if isinstance(module, Pooling)]
     include_prompt = all(module.include_prompt for module in poolings)
     if pooling == "cls_head":
+        # A saved model's pooler is that of before its training, or a random one.
+        lacks_pooler = any("pooler" in tensor for tensor in missing)
+        pooler_is_trained = first.is_bare and not lacks_pooler
         modules = own_head(list(encoder), pooler_is_trained, model)
     else:
         modules = pooling_modules(encoder[0], pooling)

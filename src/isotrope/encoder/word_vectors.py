@@ -35,8 +35,8 @@ class WordVectors:
         self.source = source_of(Path(path))
         first_lines = list(islice(lines(self.source), 2))
         cells = first_lines[0].rstrip().split(" ")
-        is_header = len(cells) == 2 and all(cell.isdecimal() for cell in cells)
-        self.header = is_header and len(first_lines) == 2
+        are_counts = len(cells) == 2 and all(map(str.isdecimal, cells))
+        self.header = are_counts and len(first_lines) == 2
         self.dim = int(cells[1]) if self.header else len(cells) - 1
 
         first_vector = self._vector(first_lines[self.header])
@@ -94,7 +94,8 @@ class WordVectors:
             words = self.words(sentence)
             for word in words:
                 share = np.float32(self.weight(word) / len(words))
-                means[row] += share * np.asarray(self._vectors[word])
+                vector = np.asarray(self._vectors[word])
+                means[row] += share * vector
         return means
 
     def _known_form(self, word: str) -> str | None:
