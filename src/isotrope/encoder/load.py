@@ -117,7 +117,6 @@ def load(
     overrides = _dropout_settings(dropout, first, config, name)
     _check_dtype(dtype, config, device, packed, name)
 
-    # From here on, the model is in memory.
     encoder = _read_model(where, name, device, overrides)
     missing = missing_tensors(encoder)
     refuse_damaged(encoder, missing, name)
