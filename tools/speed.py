@@ -83,6 +83,7 @@ BITS = {
     "plain_bf16": "sentence-transformers, bf16",
     "onnx_int8": "ONNX Runtime, int8 (dynamic)",
     "fastembed": "fastembed",
+    "openvino": "OpenVINO, float32",
     "openvino_bf16": "OpenVINO, bf16",
     "openvino_int8": "OpenVINO, int8 (NNCF)",
     "ours": "isotrope, float32",

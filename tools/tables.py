@@ -62,6 +62,7 @@ PAGES: dict[str, dict[str, Block]] = {
     "docs/performance.md": {
         "step": speed.step,
         "encode": speed.encode,
+        "bits": partial(speed.bits, has_bf16=True),
         "bits_hidden": partial(speed.bits, has_bf16=False),
     },
 }

@@ -11,6 +11,7 @@ most stay in float32.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.embed import BYTES_A_TOKEN, vectors_of
 from isotrope.encoder.fast.packed import layers
 
 TEXTS = 128  # that are read for the calibration
@@ -153,13 +154,14 @@ def use_grids(encoder: PreTrainedModel) -> None:
 
 
 def _layer_inputs(model: SentenceTransformer, texts: Sequence[str]) -> dict[nn.Linear, Tensor]:
-    """Each linear layer of the encoder, and what reaches it from the texts: (T, A)."""
+    """Each linear layer of the encoder, and what reaches it from the texts: (T, A), about `TOKENS`."""
     encoder = model[0].auto_model
     linear = [module for module in layers(encoder).modules() if type(module) is nn.Linear]
     batches: dict[nn.Linear, list[Tensor]] = {layer: [] for layer in linear}
+    stride = max(1, _tokens(model, texts) // TOKENS)  # all tokens of long texts would fill memory
 
     def remember(layer: Any, inputs: tuple[Tensor, ...]) -> None:
-        batches[layer].append(inputs[0].flatten(0, -2).clone())
+        batches[layer].append(inputs[0].flatten(0, -2)[::stride].clone())
 
     hooks = [layer.register_forward_pre_hook(remember) for layer in linear]
     try:
@@ -167,9 +169,10 @@ def _layer_inputs(model: SentenceTransformer, texts: Sequence[str]) -> dict[nn.L
     finally:
         for hook in hooks:
             hook.remove()
-    return {layer: _evenly(torch.cat(inputs)) for layer, inputs in batches.items()}
+    return {layer: torch.cat(inputs) for layer, inputs in batches.items()}
 
 
-def _evenly(rows: Tensor) -> Tensor:
-    """About `TOKENS` of the rows, so that short and long texts have their share."""
-    return rows[:: max(1, len(rows) // TOKENS)]
+def _tokens(model: SentenceTransformer, texts: Sequence[str]) -> int:
+    """Approximate number of tokens that the model reads of the texts."""
+    longest = model.max_seq_length or inf
+    return int(sum(min(len(text) / BYTES_A_TOKEN, longest) for text in texts))
