@@ -93,7 +93,7 @@ def why_not(dtype: Dtype, config: PreTrainedConfig | None, device: str, packed: 
 
 
 @dataclass(frozen=True)
-class Comparison:
+class DtypeComparison:
     """A narrow dtype beside float32, on a sample of texts."""
 
     dtype: Dtype
@@ -178,7 +178,7 @@ def _shortened(texts: Sequence[str]) -> list[str]:
     return list(texts[:count])
 
 
-def _compare(model: SentenceTransformer, dtype: Dtype, sample: list[str]) -> Comparison:
+def _compare(model: SentenceTransformer, dtype: Dtype, sample: list[str]) -> DtypeComparison:
     """Encode the sample in turns; at the end the model encodes in ``dtype``."""
     turns: tuple[Dtype, ...] = ("float32", dtype)
     seconds: dict[Dtype, list[float]] = {turn: [] for turn in turns}
@@ -197,7 +197,7 @@ def _compare(model: SentenceTransformer, dtype: Dtype, sample: list[str]) -> Com
     exact, rounded = vectors["float32"], vectors[dtype]
     cosines = (exact * rounded).sum(axis=1)
     hits = same_hits(exact, rounded) if len(sample) >= FEWEST else None
-    return Comparison(dtype, float(speed), float(cosines.min()), hits)
+    return DtypeComparison(dtype, float(speed), float(cosines.min()), hits)
 
 
 def same_hits(exact: Vectors, rounded: Vectors) -> float:
