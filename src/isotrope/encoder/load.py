@@ -181,12 +181,11 @@ def _check_dtype(
 ) -> None:
     """Refuse an unknown precision, and 16 or 8 bits where they are not possible."""
     check_known("dtype =", dtype, DTYPES)
-    if dtype not in ("bf16", "int8"):
-        return
-    why = why_not(dtype, config, device or get_device_name(), packed)
-    if why:
-        problem = f"dtype = {dtype!r} does not suit {model}: {why}"
-        raise UserError(problem, "leave it out", "dtype-does-not-suit")
+    if dtype in ("bf16", "int8"):
+        why = why_not(dtype, config, device or get_device_name(), packed)
+        if why:
+            problem = f"dtype = {dtype!r} does not suit {model}: {why}"
+            raise UserError(problem, "leave it out", code="dtype-does-not-suit")
 
 
 def _refuse_for_static(
