@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from isotrope.encoder.fast.dtype import (
     AUTO,
     DTYPES,
     SAMPLE,
+    Dtype,
     choose_dtype,
     multiply_in,
     quantise,
@@ -182,7 +183,7 @@ def _check_dtype(
     """Refuse an unknown precision, and 16 or 8 bits where they are not possible."""
     check_known("dtype =", dtype, DTYPES)
     if dtype in ("bf16", "int8"):
-        why = why_not(dtype, config, device or get_device_name(), packed)
+        why = why_not(cast(Dtype, dtype), config, device or get_device_name(), packed)
         if why:
             problem = f"dtype = {dtype!r} does not suit {model}: {why}"
             raise UserError(problem, "leave it out", code="dtype-does-not-suit")
