@@ -233,7 +233,8 @@ def language_model(model: nn.Module) -> nn.Module | None:
     """
     for module in model.modules():
         if isinstance(module, PreTrainedModel):
-            return module
+            encoder: nn.Module = module  # mypy may see Any here
+            return encoder
     return None
 
 
