@@ -142,7 +142,7 @@ def compress(
         preset: a method with a teacher.
         max_texts: train on a random sample of this size; None takes all that is not held out.
         dev: what chooses the checkpoint: see `isotrope.train`.
-        labels: what judges too, as `isotrope.train` takes it, and so are the columns.
+        labels: labelled texts that judge too, as `isotrope.train` takes them.
         columns: of the labels, in a table.
         data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
         overrides: ``key=value`` over the preset's keys.

@@ -91,7 +91,7 @@ def for_transformers_4(config: dict[str, Any]) -> dict[str, Any] | None:
     Without these keys it takes its defaults, and gives other vectors without a word. None: it
     cannot be said in its words.
     """
-    if config.get("is_causal") is False:  # it would hide the tokens after each one all the same
+    if config.get("is_causal") is False:  # version 4 ignores this and stays causal
         return None
     rope: dict[str, Any] | None = config.get("rope_parameters")
     if not rope:

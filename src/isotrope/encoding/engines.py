@@ -146,6 +146,9 @@ class _Actor:
         self._model = model
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        """Encode the shard that a batch of one row names, and write its file. The row that comes
+        back tells its rows and checksum, or the error.
+        """
         shard = int(batch["shard"][0])
         try:
             part = self._task.encode(_load_once(self._model), shard)

@@ -106,10 +106,10 @@ def harms_other_tasks(
     documents: Mapping[str, DocumentIds],
 ) -> bool:
     """Whether a candidate that gains is significantly worse on the tasks that do not resemble its
-    training, or whether there are no such tasks.
+    training, or whether there are no such tasks. False if no task resembles its training.
     """
     if not traits.resembles_training:
-        return False  # it gains on these tasks
+        return False  # so its gain is one on other tasks already
     unlike = [task for task in before if task not in traits.resembles_training]
     if not unlike:
         return True

@@ -276,7 +276,9 @@ class RaceFiles:
         return FittedStep(parts["mean"], parts["matrix"], queries_only=bool(parts["queries_only"]))
 
     def rankings(self, start: Candidate, fitting_set: FittingSet) -> Rankings | None:
-        """What teachers say to an untrained model; None: there is no teacher."""
+        """The lists that the teachers gave for the pseudo-queries, as they were kept for an untrained
+        candidate; None: no teacher ranked them.
+        """
         with np.load(self._path(start)) as file:
             parts = {part: array for (part,), array in _arrays(file, "rankings")}
         if not parts:

@@ -70,7 +70,7 @@ def _finish(cell: Cell, run: RunFolder, console: Console | None) -> CellResult:
 
 def _train(cell: Cell, run: RunFolder, console: Console | None) -> Measurement:
     """Train the cell's model and measure it."""
-    # by a process that was stopped since: what it held is not known
+    # A process that was stopped since trained it, so its largest memory is not known.
     trained_before = run.finished
     finished = train(
         cell.corpus,

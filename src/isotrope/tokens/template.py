@@ -50,6 +50,9 @@ class Template(Buildable):
     def __call__(
         self, features: dict[str, Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
+        """Put the template around each text, in place of the tokenizer's own tokens. If ``hidden``,
+        attention leaves the text out, so that only the template is read. Nothing is drawn.
+        """
         frame = self.old
         if self.new is not None:
             ids_before, ids_behind = self.new

@@ -64,7 +64,7 @@ class DevScore(BaseEvaluator):
 
 
 def _geometry(pairs: GradedPairs, embeddings: Embeddings) -> dict[str, float]:
-    """Uniformity of some pairs' sentences, which were embedded first, and alignment of the close
+    """Uniformity of the first sentences, `UNIFORMITY_TEXTS` at most, and alignment of the close
     pairs.
     """
     count = min(len(set(pairs.texts)), UNIFORMITY_TEXTS)

@@ -174,7 +174,9 @@ def _name_columns(
 
 
 def _in_order(selection: _Selection, roles: Sequence[str]) -> _Selection:
-    """The selection as the kind that has exactly these roles, in any order, has its columns."""
+    """The selection with its columns in the order of the kind that has exactly these roles; as it is
+    if no kind has them.
+    """
     lowered = [role.lower() for role in roles]
     for kind, pattern in PATTERNS.items():
         order = _places_of(kind, lowered)
