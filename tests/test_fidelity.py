@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from helpers.paths import ROOT
 from isotrope.cli.main import app
 from isotrope.components.registry import STAGES, component_class, kinds
-from isotrope.encoder.pooling import LAYERS
+from isotrope.encoder.pooling import POOLINGS
 from isotrope.errors import UserError
 from isotrope.preset.preset import RECORDS, RESERVED, Preset, preset_names, read_preset
 from isotrope.preset.sources import flat
@@ -190,7 +190,7 @@ def known(name: str) -> bool:
     and its value.
     """
     components = (kind for stage in STAGES for kind in kinds(stage))
-    if name in (*shipped_names("study"), *preset_names(), *LAYERS, *components):
+    if name in (*shipped_names("study"), *preset_names(), *POOLINGS, *components):
         return True
     if name.startswith("isotrope "):
         return known_command(name.split()[1:])

@@ -17,7 +17,7 @@ from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.export import MODES, NEEDS_5, for_transformers_4
 from isotrope.encoder.locate import locate
-from isotrope.encoder.pooling import LAYERS, frame_ids, frame_size
+from isotrope.encoder.pooling import POOLINGS, frame_ids, frame_size
 from isotrope.errors import UserError
 
 TEXT = sentences(7)
@@ -35,7 +35,7 @@ def hidden_states(folder: Path) -> tuple[tuple[torch.Tensor, ...], torch.Tensor,
     return output.hidden_states, features["attention_mask"].unsqueeze(-1), output.pooler_output
 
 
-@pytest.mark.parametrize("pooling", [name for name in LAYERS if name != "mask"])  # that is below
+@pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "mask"])  # that is below
 def test_pooling_means_what_its_name_says(tiny_model: Path, tmp_path: Path, pooling: str) -> None:
     states, mask, pooled = hidden_states(tiny_model)
     layers = {
@@ -178,7 +178,7 @@ def test_a_template_has_one_text_and_one_mask(tiny_model: Path, template: str) -
         frame_ids(tokenizer, "{text} {mask}")
 
 
-@pytest.mark.parametrize("pooling", list(LAYERS))
+@pytest.mark.parametrize("pooling", list(POOLINGS))
 def test_saved_settings_are_in_the_words_of_version_5(
     tiny_model: Path, tmp_path: Path, pooling: str
 ) -> None:
@@ -199,7 +199,7 @@ def test_saved_settings_are_in_the_words_of_version_5(
         kind = module["type"].removeprefix("sentence_transformers.models.")
         name = "sentence_bert_config.json" if kind == "Transformer" else "config.json"
         settings = json.loads((tmp_path / "saved" / module["path"] / name).read_text())
-        assert set(settings) - (names if LAYERS[pooling] else set()) == known[kind]
+        assert set(settings) - (names if POOLINGS[pooling] else set()) == known[kind]
 
 
 FULL, SLIDING = "full_attention", "sliding_attention"

@@ -29,7 +29,7 @@ TEMPLATE = 'This sentence : "{text}" means {mask}.'
 CARRIED = "cls_token_embeddings"
 
 # Name -> the hidden states that are averaged, of layers 0 (embeddings) … L; None: only the last.
-LAYERS: dict[str, Callable[[int], list[int]] | None] = {
+POOLINGS: dict[str, Callable[[int], list[int]] | None] = {
     "cls": None,  # the first token
     "mean": None,  # the mean over real tokens
     # of what enters the first layer: static vectors, as GloVe's are
@@ -49,7 +49,7 @@ LAYERS: dict[str, Callable[[int], list[int]] | None] = {
 def check_pooling(pooling: str | None) -> None:
     """Refuse an unknown name; None is the model's own."""
     if pooling is not None:
-        check_known("pooling =", pooling, LAYERS)
+        check_known("pooling =", pooling, POOLINGS)
 
 
 def own_head(modules: list[Any], trained: bool, model: str) -> list[nn.Module]:
@@ -77,7 +77,7 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
     """The modules that follow ``transformer`` for a pooling's name: -> (N, D)."""
     dim = transformer.get_embedding_dimension()
     config = transformer.auto_model.config
-    layers = LAYERS[pooling]
+    layers = POOLINGS[pooling]
     config.output_hidden_states = layers is not None
     if layers is not None:
         last = config.num_hidden_layers

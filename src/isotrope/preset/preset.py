@@ -21,7 +21,7 @@ from isotrope.components.registry import (
     explain,
 )
 from isotrope.contract.context import BuildContext, TeacherSpec, built
-from isotrope.encoder.pooling import LAYERS
+from isotrope.encoder.pooling import POOLINGS
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.tables import TomlTable, leaves, resolved_tables
@@ -59,7 +59,7 @@ class EncoderSettings(_Record):
     # What is made of the backbone before training; see isotrope.encoder.student.
     student: str | None = None
     # None: the model's own, or mean.
-    pooling: Literal[tuple(LAYERS)] | None = None  # type: ignore[valid-type]
+    pooling: Literal[tuple(POOLINGS)] | None = None  # type: ignore[valid-type]
     dropout: Probability | None = 0.1  # None: as the checkpoint says
     normalize: bool | None = None  # None: as the model has it
     prompt: str | None = None  # words before every text; None: the model's default prompt

@@ -22,7 +22,7 @@ from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import vectors_of
-from isotrope.encoder.pooling import LAYERS
+from isotrope.encoder.pooling import POOLINGS
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.files import DRAFT, check_space, move, write_behind
@@ -31,7 +31,7 @@ from isotrope.types import Batch, Whole
 
 INITIAL = "initial"  # the name of the student as it was before training
 
-Pooling = Literal[("own", *LAYERS)]  # type: ignore[valid-type]
+Pooling = Literal[("own", *POOLINGS)]  # type: ignore[valid-type]
 TRAIN = "train"  # the length that the student reads in training
 Length = Whole | Literal["train"]
 Precision = Literal["fp32", "bf16"]

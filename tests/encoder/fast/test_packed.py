@@ -33,7 +33,7 @@ from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.fast.attention import Dropout, Packing, attend, drop
 from isotrope.encoder.fast.packed import pack, supports
-from isotrope.encoder.pooling import LAYERS
+from isotrope.encoder.pooling import POOLINGS
 
 
 @pytest.mark.parametrize("holes", [False, True])
@@ -156,7 +156,7 @@ def test_an_unknown_architecture_is_left_alone() -> None:
     assert not supports(decoder.config)
 
 
-@pytest.mark.parametrize("pooling", list(LAYERS))
+@pytest.mark.parametrize("pooling", list(POOLINGS))
 def test_poolings_copies_and_saved_models_know_nothing_of_it(
     tiny_model: Path, tmp_path: Path, pooling: str
 ) -> None:
