@@ -80,10 +80,12 @@ def test_many_documents_and_twenty_minutes_give_many_judges() -> None:
 
 
 def test_time_that_no_training_can_use_judges() -> None:
-    plan = make_plan(workload(seconds=180, training=1), NO_TEACHING)
+    short = workload(seconds=240, training=1, judged_by_documents=False)
+    _, by_share = short.choosing_and_judging()
+    plan = make_plan(short, NO_TEACHING)
     assert not plan.short_trainings
-    assert plan.judging > FEWEST_JUDGING
-    assert sum(plan.seconds.values()) >= 0.8 * 180
+    assert plan.judging > 1.5 * by_share
+    assert 0.8 * 240 <= sum(plan.seconds.values()) <= 240
 
 
 def test_less_time_gives_a_shorter_plan() -> None:
