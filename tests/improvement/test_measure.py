@@ -116,6 +116,16 @@ def test_a_model_teaches_if_its_list_finds_more_and_a_worse_one_does_not(tiny_mo
     assert rankings.lists.scores.max() == pytest.approx(1), "the weights sum to 1"
 
 
+def test_a_model_that_adds_nothing_to_the_list_does_not_teach(tiny_model: Path) -> None:
+    """The list of the model and BM25 finds more than the model; a twin leaves it as it is."""
+    fitted_on = fitting_set(60)
+    texts = texts_to_encode(TASKS, fitted_on, POST_STEPS)
+    twin = TeachingModel(embed_texts(load(tiny_model), *texts, JUDGED_LENGTH))
+    measured = measure(load(tiny_model), TASKS, fitted_on, {"twin": twin})
+    assert measured.teachers["twin"] > mean_score(measured.scores["keep"])
+    assert measured.taught_by == ["BM25"]
+
+
 @pytest.mark.parametrize("prompts", [False, True])
 def test_a_teacher_reads_each_text_once_and_its_vectors_are_kept(
     prompts: bool, tiny_model: Path, prompted_model: Path

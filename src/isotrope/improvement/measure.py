@@ -183,13 +183,14 @@ def _find_teachers(
         return  # there is nothing to rank
 
     own_score = mean_score(measured.scores[candidate.name])
+    to_beat = own_score
     with_bm25 = True
     if task_set.searches:
         # Any share may help. On NPL equal shares did not, and the map gained (docs/log.md).
         hybrids = measured.hybrids[candidate.name].values()
         with_bm25 = max(map(mean_score, hybrids)) > own_score
         list_without = list_score([embeddings], with_bm25, task_set.searches, searches_by_words)
-        own_score = max(own_score, list_without)
+        to_beat = max(own_score, list_without)
 
     for name, teacher in teachers.items():
         if isinstance(teacher, RerankingTeacher):
@@ -203,7 +204,7 @@ def _find_teachers(
         else:
             measured.teachers[name] = mean_score(score_tasks(task_set, teacher.embeddings))
 
-    better = [name for name, score in measured.teachers.items() if score > own_score]
+    better = [name for name, score in measured.teachers.items() if score > to_beat]
     measured.taught_by = [BM25, *better] if with_bm25 else better
     if measured.taught_by:
         chosen = [teachers[name] for name in better]
