@@ -44,3 +44,11 @@ def test_pages_load_nothing_from_the_network(site: Path) -> None:
         assert not re.search(
             r"<link[^>]+href=\"?(https?:)?//[^>]+stylesheet|<link[^>]+stylesheet[^>]+//", text
         ), page
+
+
+@pytest.mark.slow
+def test_every_picture_of_the_home_page_is_in_the_site(site: Path) -> None:
+    home = (site / "index.html").read_text(encoding="utf-8")
+    pictures = re.findall(r"(?:src|srcset)=\"?([^\" >]+\.svg)", home)
+    assert len(pictures) >= 2
+    assert all((site / picture).is_file() for picture in pictures)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "isotrope"
 LINK = re.compile(
     r"\[([^\]]*)\]\(((?:\.\./)*)((?:src|tests|tools|benchmarks|examples)/[^)#]*"
-    r"|CITATION\.cff|CONTRIBUTING\.md|CHANGELOG\.md)\)"
+    r"|CITATION\.cff|CONTRIBUTING\.md(?:#[^)]*)?|CHANGELOG\.md)\)"
 )
 
 
@@ -42,7 +42,9 @@ def equation(source: str, *_: Any, **__: Any) -> str:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Pages that are made from something else: the README and the docstrings."""
-    home = (ROOT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    home = (ROOT / "README.md").read_text(encoding="utf-8")
+    # The home page lies in docs/: its links and its pictures begin there.
+    home = home.replace("](docs/", "](").replace('="docs/', '="')
     made = {"index.md": home, "reference/commands.md": commands()}
     for name, modules in rooms():
         made[f"reference/{name}.md"] = "\n".join(

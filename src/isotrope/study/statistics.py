@@ -109,8 +109,8 @@ def _half_log(ratio: float) -> float:
 def holm(p: Sequence[float | None]) -> list[float | None]:
     """Holm's correction of p values for their number; None (not tested) stays and does not count.
 
-    >>> [value and round(value, 9) for value in holm([0.01, None, 0.04, 0.03])]
-    [0.03, None, 0.06, 0.06]
+    >>> tuple(value and round(value, 9) for value in holm([0.01, None, 0.04, 0.03]))
+    (0.03, None, 0.06, 0.06)
     """
     values = np.array(p, dtype=float)  # None becomes NaN
     is_tested = ~np.isnan(values)
