@@ -30,7 +30,7 @@ from xxhash import xxh64_hexdigest
 from benchmarks.paths import RESULTS
 from benchmarks.search import choice
 from isotrope import load
-from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.fast.half import has_bf16
 from isotrope.encoder.length import limit_length
 from isotrope.evaluation.document_tasks import DocumentTask
@@ -139,8 +139,14 @@ class Cell:
             PSEUDO_QUERIES, choice.SEED
         )
         self.student_name = f"isotrope/{student}"
+        self.teacher_name = teacher
+        self.cache = cache
         self.student = cache.embed(self.student_name, self.learned + self.judged)
-        self.teacher = cache.embed(teacher, self.learned + self.judged)
+
+    @cached_property
+    def teacher(self) -> Embeddings:
+        """The teacher's vectors, which take most of a cell's time: only where a list needs them."""
+        return self.cache.embed(self.teacher_name, self.learned + self.judged)
 
     @property
     def learned(self) -> list[str]:
@@ -165,13 +171,13 @@ class Cell:
     def lists(self, setting: Setting) -> RankedLists:
         """The fused lists of a setting."""
         asked = self.asked(setting)
-        searches = [
-            by_cosine(self.student.encode(asked.texts), self.student.encode(self.documents)),
-            by_cosine(self.teacher.encode(asked.texts), self.teacher.encode(self.documents)),
-            self.index.search(asked.texts),
+        searches: list[Callable[[], Search]] = [
+            lambda: by_cosine(*encode_both(self.student, asked.texts, self.documents)),
+            lambda: by_cosine(*encode_both(self.teacher, asked.texts, self.documents)),
+            lambda: self.index.search(asked.texts),
         ]
         own = np.full_like(asked.own, -1) if setting.own_document else asked.own
-        return ranked_lists(searches, setting.weights, own, len(self.documents))
+        return ranked_lists(*used_searches(searches, setting.weights), own, len(self.documents))
 
     def fit_map(self, setting: Setting) -> Embeddings:
         """The student after a map that learned a setting."""
@@ -211,13 +217,12 @@ class Cell:
         corpus: Sequence[str],
     ) -> Search:
         """The search that a list of these weights makes."""
-        searches = [
-            by_cosine(student.encode_query(queries), student.encode_document(corpus)),
-            by_cosine(self.teacher.encode(queries), self.teacher.encode(corpus)),
-            Bm25Index.of(corpus).search(list(queries)),
+        searches: list[Callable[[], Search]] = [
+            lambda: by_cosine(student.encode_query(queries), student.encode_document(corpus)),
+            lambda: by_cosine(*encode_both(self.teacher, queries, corpus)),
+            lambda: Bm25Index.of(corpus).search(list(queries)),
         ]
-        used = [place for place, weight in enumerate(weights) if weight]
-        return search_with([searches[place] for place in used], [weights[place] for place in used])
+        return search_with(*used_searches(searches, weights))
 
     def by_labels(self, student: Embeddings, weights: tuple[float, float, float]) -> Vector:
         """nDCG@10 of each query."""
@@ -249,6 +254,21 @@ class Cell:
         """A student alone, and with BM25."""
         with_bm25 = self.judge(student, (1 - BM25_SHARE, 0.0, BM25_SHARE))
         return {**self.judge(student, (1.0, 0.0, 0.0)), "with_bm25": with_bm25}
+
+
+def encode_both(
+    model: Embeddings, queries: Sequence[str], documents: Sequence[str]
+) -> tuple[Vectors, Vectors]:
+    """The vectors of queries and of documents by a model without roles."""
+    return model.encode(queries), model.encode(documents)
+
+
+def used_searches(
+    searches: Sequence[Callable[[], Search]], weights: Sequence[float]
+) -> tuple[list[Search], list[float]]:
+    """The searches of a fused list that have a weight, and their weights."""
+    used = [place for place, weight in enumerate(weights) if weight]
+    return [searches[place]() for place in used], [weights[place] for place in used]
 
 
 def measure_maps(cell: Cell) -> dict[str, Any]:
