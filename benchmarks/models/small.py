@@ -1,7 +1,9 @@
 """isotrope/small beside its teacher and isotrope/tiny: what it keeps, and what it saves.
 
     python -m benchmarks.models.small measure DATA      # docs/results/compress/small.json
-    # a student to begin with: more tokens, fewer numbers
+    # a student to begin with: two layers of the teacher, with fewer tokens and units
+    python -m benchmarks.models.small first --output start
+    # another one: more tokens, fewer numbers
     python -m benchmarks.models.small begin STUDENT --output start
     # src/isotrope/models/small: the same weights with 16 bits
     python -m benchmarks.models.small ship MODEL
@@ -19,8 +21,9 @@ ships is the mean of its weights and the third one's. The first one was trained 
 tokens gave their places to words, so now it would have 994 words more.
 
     python -m benchmarks.models.small_text first DATA first.txt
+    python -m benchmarks.models.small first --output start-first
     isotrope compress isotrope/minilm first.txt --output first \\
-        --student layers:2,vocabulary:16000,inner:768 --set train.learning_rate=5e-4 \\
+        --student ./start-first --set train.learning_rate=5e-4 \\
         --set train.epochs=4.6 --set train.precision=bf16 \\
         --set train.eval_steps=1000 --set teachers.teacher.precision=bf16
     python -m benchmarks.models.small ship first/model --output first-16
@@ -52,14 +55,14 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from benchmarks.models.shrink import keep_tokens, keep_units, narrow_embeddings
 from benchmarks.paths import ROOT
 from isotrope import evaluate, load
 from isotrope.compression.compress import TIMED
 from isotrope.compression.cost import measure_costs, peak_memory
 from isotrope.encoder import save
 from isotrope.encoder.locate import locate
-from isotrope.encoder.student import narrow_embeddings
-from isotrope.encoder.vocabulary import keep_tokens
+from isotrope.encoder.student import keep_layers
 from isotrope.evaluation.sets.public import load_retrieval_set
 from isotrope.evaluation.suite import SUITES, main_scores
 from isotrope.study.measure import reading
@@ -164,6 +167,13 @@ def measure(data: Path) -> None:
         RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
+def first(output: Path) -> None:
+    """Write what the first training begins with: two layers of the teacher."""
+    student = keep_layers(load(TEACHER, device="cpu"), 2)
+    student = keep_units(keep_tokens(student, 16_000), 768)
+    save(student, output)
+
+
 def begin(earlier: Path, output: Path) -> None:
     """Write what the second training begins with: a student of few tokens, with more of them, of
     fewer numbers each.
@@ -183,7 +193,7 @@ def begin(earlier: Path, output: Path) -> None:
     student[0].auto_model.resize_token_embeddings(len(whole), mean_resizing=False)
     student[0].auto_model.get_input_embeddings().weight.data.copy_(whole)
     student[0].processor = teacher[0].processor
-    save(narrow_embeddings(keep_tokens(student, TOKENS)[0], WIDTH), output)
+    save(narrow_embeddings(keep_tokens(student, TOKENS), WIDTH), output)
     if (card := earlier / "README.md").is_file():  # the next training adds itself to it
         shutil.copy(card, output)
 
@@ -205,13 +215,16 @@ def ship(trained: Path, output: Path, beside: Path | None = None) -> None:
 
 
 def main() -> None:
-    """Measure, begin, or ship."""
+    """Measure, make a first student, begin, or ship."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["measure", "begin", "ship"])
+    parser.add_argument("what", choices=["measure", "first", "begin", "ship"])
     parser.add_argument(
-        "folder", type=Path, help="the data folder, or the folder of the trained model"
+        "folder",
+        type=Path,
+        nargs="?",
+        help="the data folder, or the folder of the trained model",
     )
     parser.add_argument("--output", type=Path, default=SHIPPED, help="a new folder for the model")
     parser.add_argument(
@@ -223,6 +236,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if given.what == "measure":
         measure(given.folder)
+    elif given.what == "first":
+        first(given.output)
     elif given.what == "begin":
         begin(given.folder, given.output)
     else:

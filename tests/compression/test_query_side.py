@@ -16,12 +16,9 @@ import isotrope
 from helpers.library import write_library
 from helpers.refusals import refused
 from helpers.small_bert import build_bert
-from helpers.small_vocabularies import TEXTS, roberta
 from helpers.words import sentences
 from isotrope.cli.main import app
-from isotrope.compression.compress import Compression, compress
 from isotrope.compression.page import write_student_report
-from isotrope.compression.vocabulary import Cut
 from isotrope.encoder import save
 from isotrope.text.corpus import Document
 from isotrope.text.pairs.passages import Queries
@@ -171,104 +168,3 @@ def test_a_short_text_is_a_query_and_a_long_one_gives_several() -> None:
     assert {"A title", "A heading"} < set(found)
     assert len(found) == len(set(found)) > 8
     assert len(maker(long, 4, random)) == 4
-
-
-DOCUMENTS = [f"{first}. {second}." for first in TEXTS for second in TEXTS if first != second]
-GERMAN = [text for text in DOCUMENTS if "König" in text]
-
-
-@pytest.fixture(scope="module")
-def unigram(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("teacher")
-    model = isotrope.load(roberta("Unigram", place), "mean", normalize=True, device="cpu")
-    save(model, place / "model")
-    return place / "model"
-
-
-LOST = 20  # tokens
-
-
-@dataclass(frozen=True)
-class FewerTokens:
-    """A model that has lost tokens, and what was said."""
-
-    whole: SentenceTransformer
-    cut: Cut
-    student: str
-    shown: str
-
-    @property
-    def small(self) -> SentenceTransformer:
-        return plain(self.cut.folder / "model")
-
-
-@pytest.fixture(scope="module")
-def fewer_tokens(unigram: Path, tmp_path_factory: pytest.TempPathFactory) -> FewerTokens:
-    whole, console = plain(unigram), Console(record=True, width=200)
-    student = f"vocabulary:{len(whole.tokenizer) - LOST}"
-    output = tmp_path_factory.mktemp("vocabulary") / "run"
-    cut = compress(unigram, GERMAN, student=student, output=output, console=console)
-    assert isinstance(cut, Cut)
-    return FewerTokens(whole, cut, student, console.export_text())
-
-
-def test_what_is_lost_is_told_first(fewer_tokens: FewerTokens) -> None:
-    assert "tokens in your documents" in fewer_tokens.shown
-    assert 0.9 < fewer_tokens.cut.kept <= 1
-
-
-def test_only_the_rows_of_lost_tokens_are_saved(fewer_tokens: FewerTokens) -> None:
-    record, count = fewer_tokens.cut.record, len(fewer_tokens.whole.tokenizer)
-    assert list(record["tokens"]) == [count, count - LOST]
-    assert record["bytes"][0] - record["bytes"][1] == LOST * 16 * 4
-
-
-def test_a_text_that_needs_no_lost_token_keeps_its_vector(fewer_tokens: FewerTokens) -> None:
-    whole, small = fewer_tokens.whole, fewer_tokens.small
-    known = small.tokenizer.get_vocab().keys()
-    same = [text for text in GERMAN if {*whole.tokenizer.tokenize(text)} <= known]
-    assert same
-    np.testing.assert_array_equal(small.encode(same), whole.encode(same))
-
-
-def test_nothing_is_trained_so_nothing_is_tested(fewer_tokens: FewerTokens) -> None:
-    verdict = fewer_tokens.cut.verdict
-    assert verdict.word == "not tested"
-    assert "keeps its vector to the last bit. Its weights have " in verdict.advice
-    assert list(fewer_tokens.cut.table.columns) == ["before", "after"]
-
-
-def test_card_and_page_tell_the_size(fewer_tokens: FewerTokens) -> None:
-    folder, count = fewer_tokens.cut.folder, len(fewer_tokens.whole.tokenizer) - LOST
-    assert f"{count:,} tokens" in (folder / "model" / "README.md").read_text(encoding="utf-8")
-    assert "Tokens and size" in (folder / "report.html").read_text(encoding="utf-8")
-
-
-def test_a_finished_cut_is_only_read(fewer_tokens: FewerTokens, unigram: Path) -> None:
-    quiet = Console(quiet=True)
-    folder = fewer_tokens.cut.folder
-    again = compress(unigram, GERMAN, student=fewer_tokens.student, output=folder, console=quiet)
-    assert again.record == fewer_tokens.cut.record
-
-
-def test_layers_of_fewer_tokens_follow_the_whole_teacher(unigram: Path, tmp_path: Path) -> None:
-    """Also with queries only, where both tokenizers are in one model."""
-    whole = SentenceTransformer(str(unigram), device="cpu")
-    count = len(whole.tokenizer) - 20
-    found = compress(
-        unigram,
-        DOCUMENTS,
-        student=f"layers:1,vocabulary:{count}",
-        side="query",
-        output=tmp_path / "run",
-        overrides=["train.batch_size=16", "train.epochs=1", "train.max_length=32"],
-        console=Console(quiet=True),
-    )
-    assert isinstance(found, Compression)
-    assert found.record["compression"]["student"] == f"layers:1,vocabulary:{count}"
-    assert found.record["compression"]["teacher"] == "model"
-    routes = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")[0].sub_modules
-    assert [len(routes[name][0].tokenizer) for name in ("query", "document")] == [count, count + 20]
-    np.testing.assert_array_equal(
-        found.model.encode_document(TEXTS), isotrope.load(unigram).encode(TEXTS)
-    )

@@ -1,6 +1,4 @@
-"""Smaller models of a larger one: fewer layers, tokens and units, or one vector a token; word
-vectors from files.
-"""
+"""Smaller models of a larger one: fewer layers, or one vector a token; word vectors from files."""
 
 import gzip
 from pathlib import Path
@@ -17,20 +15,17 @@ from torch.testing import assert_close
 
 from helpers.refusals import refused
 from helpers.small_bert import build_bert
-from helpers.small_encoders import KINDS, as_student, batch, random_model
+from helpers.small_encoders import KINDS, as_student, batch
 from helpers.toy_vectors import TEXT, VECTORS, write_word_vectors
 from isotrope.encoder import load, save
 from isotrope.encoder.student import (
     check_student,
     keep_layers,
-    keep_units,
-    narrow_embeddings,
     stand_for_text,
     static_model,
     student_of,
     zipf_weights,
 )
-from isotrope.encoder.vocabulary import keep_tokens
 from isotrope.encoder.word_vectors import WordVectors
 from oracle import baselines as naive
 
@@ -47,11 +42,8 @@ TEXTS = ["the old king of the island", "a red bird", "war"]
         "layers:-1",
         "tiny",
         "",
-        "layers:2,inner:0",
-        "layers:2,inner:3,vocabulary:4",
-        "embeddings:4",
-        "static,inner:3",
-        "static,vocabulary:9",
+        "layers:2,inner:3",
+        "vocabulary:9",
     ],
 )
 def test_unknown_students_are_refused(student: str) -> None:
@@ -74,15 +66,6 @@ def test_each_student_is_made(tmp_path: Path) -> None:
     tables = [student_of(load(folder), "static")[0] for _ in range(2)]
     assert isinstance(tables[0], StaticEmbedding)
     assert tables[0].embedding.weight.equal(tables[1].embedding.weight), "nothing is drawn"
-    narrow = student_of(load(folder), "layers:2,vocabulary:60,inner:40,embeddings:16")
-    assert len(narrow.tokenizer) == 60
-    assert len(student_of(load(folder), "vocabulary:60").tokenizer) == 60
-    assert narrow[0].model.config.embedding_size == 16
-    assert narrow[0].model.config.intermediate_size == 40
-    assert (
-        student_of(load(folder), "layers:1:last,inner:40")[0].model.config.vocab_size
-        == whole.config.vocab_size
-    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -113,7 +96,7 @@ def check_saved(model: SentenceTransformer, folder: Path) -> None:
 
 def test_a_student_is_saved_whole(tmp_path: Path) -> None:
     short = keep_layers(load(build_bert(tmp_path / "teacher", layers=4), "mean", device="cpu"), 2)
-    check_saved(keep_units(keep_tokens(short, 60)[0], 40), tmp_path / "short")
+    check_saved(short, tmp_path / "short")
 
 
 def test_what_cannot_be_had_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -126,53 +109,6 @@ def test_what_cannot_be_had_is_refused_in_one_line(tmp_path: Path) -> None:
         keep_layers(as_student("ModernBert", tmp_path / "modern"), 1, "last")
     with refused("student-does-not-fit"):
         keep_layers(torch.nn.Sequential(torch.nn.Linear(2, 2)), 1)
-    with refused("student-does-not-fit"):
-        keep_units(load(teacher), 64)
-    with refused("student-does-not-fit"):
-        keep_units(load("isotrope/tiny"), 9)
-
-
-def test_narrow_embeddings_of_few_directions_say_the_same(tmp_path: Path) -> None:
-    """Tokens and places that differ in 10 directions have the same vectors with 12 numbers, also
-    when saved.
-    """
-    teacher = load(build_bert(tmp_path / "teacher"), "mean", device="cpu")
-    own = teacher[0].auto_model.embeddings
-    inside = torch.linalg.qr(torch.randn(32, 10, generator=torch.Generator().manual_seed(0)))[0]
-    with torch.no_grad():
-        for table in (own.word_embeddings, own.position_embeddings, own.token_type_embeddings):
-            table.weight.copy_(table.weight @ inside @ inside.T)
-        own.LayerNorm.weight.uniform_(0.5, 2)
-        own.LayerNorm.bias.uniform_(-1, 1)
-    expected = teacher.encode(TEXTS)
-    narrow = narrow_embeddings(teacher, 12)
-    assert narrow[0].auto_model.get_input_embeddings().weight.shape[1] == 12
-    assert_close(narrow.encode(TEXTS), expected, atol=1e-4, rtol=1e-4)
-    check_saved(narrow, tmp_path / "narrow")
-    with refused("student-does-not-fit"):
-        narrow_embeddings(narrow, 8)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ModernBert"])
-def test_units_that_do_nothing_can_go_without_a_change(kind: str) -> None:
-    whole, features = random_model(kind).eval(), batch()
-    dead = torch.arange(24) % 3 == 1  # 8 of 24 units
-    with torch.no_grad():
-        for module in whole.modules():
-            if isinstance(module, torch.nn.Linear) and module.in_features == 24:
-                module.weight[:, dead] = 0.0
-        expected = whole(**features).last_hidden_state
-        holder = torch.nn.Module()
-        holder.auto_model = whole
-        keep_units([holder], 16)
-        found = whole(**features).last_hidden_state
-    real = features["attention_mask"].bool()
-    assert_close(found[real], expected[real])
-    assert not any(
-        24 in module.weight.shape
-        for module in whole.modules()
-        if isinstance(module, torch.nn.Linear)
-    )
 
 
 WORDS = ["king", "island", "bird", "war"]  # each is one token

@@ -33,9 +33,8 @@ def compress(
 
     Args:
         model: The large model: folder, hub name, or isotrope/minilm.
-        student: tiny (isotrope/tiny), layers:3 (some of the teacher's),
-            layers:2,vocabulary:27000,inner:768,embeddings:256 (smaller still), static (one vector a
-            token), vocabulary:30000 (only fewer tokens, no training), or a model.
+        student: tiny (isotrope/tiny), layers:3 (some of the teacher's), static (one vector a
+            token), or a model.
         side: query: the student reads queries only, and documents keep the teacher's vectors;
             default: both.
         preset: Method: a preset with a teacher, or a .toml file; default: distil.

@@ -23,14 +23,12 @@ from isotrope.compression.page import (
 from isotrope.compression.quality import ByModel, Models, compare_quality
 from isotrope.compression.result import CompressionResult, Distances
 from isotrope.compression.student import Student, plan_student, query_overrides
-from isotrope.compression.vocabulary import Cut, cut_alone, cut_first
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.checksum import GivenModel, located
 from isotrope.encoder.locate import find_model, public_name
 from isotrope.encoder.prompts import used_prompt, with_query_route
-from isotrope.encoder.vocabulary import tokenizer_kind
 from isotrope.errors import UserError, check_known
 from isotrope.evaluation.sets.labels import Labels
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
@@ -113,7 +111,7 @@ def compress(
     split: str | None = None,
     restart: bool = False,
     console: Console | None = None,
-) -> Compression | Cut:
+) -> Compression:
     """Train a small model to give the similarities that a large one gives, on text without labels.
 
     The run is one of `isotrope.train` with the preset ``distil``. Afterwards the student is
@@ -126,11 +124,8 @@ def compress(
         documents: text of any kind: see `isotrope.text.read_text`. A fifth of it, 2,000 texts
             at most, is held out, and judges.
         student: ``tiny`` (isotrope/tiny), ``layers:3`` (layers of the teacher, spread evenly;
-            ``layers:3:first`` and ``layers:3:last`` take others;
-            ``,vocabulary:27000,inner:768,embeddings:256`` after it makes it smaller still),
-            ``static`` (one vector a token, for `StaticEmbedding`), or any model.
-            ``vocabulary:30000`` alone keeps the tokens that the documents need most, and nothing is
-            trained: a text that needs no lost token keeps its vector to the last bit.
+            ``layers:3:first`` and ``layers:3:last`` take others), ``static`` (one vector a token,
+            for `StaticEmbedding`), or any model.
         side: ``query``: the student reads queries only, and the result is one model with two
             routes, because its ``encode_document`` is the teacher's to the last bit. A model of the
             teacher's width may be such a student. With two layers of a BERT, that keeps 92.5 % of
@@ -163,9 +158,6 @@ def compress(
     teacher = located(model)
     planned = _plan_student(student, teacher, queries_only)
     source = read_text(documents, text_column=text_column, title_column=title_column, split=split)
-    if planned.is_vocabulary_only:
-        return cut_alone(teacher, planned.tokens, source, output, restart, console)
-    planned = _with_fewer_tokens(planned, teacher, source, console)
     query_keys = query_overrides(teacher) if queries_only else []
     distillation = _Distillation(
         teacher=teacher,
@@ -292,18 +284,6 @@ def _plan_student(student: GivenModel, teacher: str, queries_only: bool) -> Stud
     for model in (teacher, planned.backbone):
         find_model(model)
     return planned
-
-
-def _with_fewer_tokens(
-    student: Student, teacher: str, source: TextSource, console: Console
-) -> Student:
-    """The student on a teacher that has only the tokens that it keeps."""
-    if not student.tokens:
-        return student
-    # A WordPiece keeps its first tokens, whatever the documents need.
-    if tokenizer_kind(load(teacher, device="cpu", frozen=True)) == "WordPiece":
-        return student
-    return student.on(cut_first(teacher, student.tokens, source, console))
 
 
 def _judging_labels(

@@ -1,14 +1,13 @@
 """What a student is made of: layers of its teacher, a vector for each token, or another model."""
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import tomli_w
 
 from isotrope.encoder import load
 from isotrope.encoder.prompts import role_prompt, used_prompt
-from isotrope.encoder.student import IN_PLACE, STATIC, check_student, without_vocabulary
+from isotrope.encoder.student import IN_PLACE, STATIC, check_student
 
 TINY = "isotrope/tiny"
 RATE = 1e-4  # of a student that knows something: a good model is spoilt by the rate of a raw one
@@ -16,7 +15,7 @@ RATE = 1e-4  # of a student that knows something: a good model is spoilt by the 
 # with the teacher's by 0.25 with the preset's 1e-3, 0.43 with this, and 0.45 with 3e-2, with which
 # a reader of queries is worse.
 STATIC_RATE = 1e-2
-_MADE_OF_TEACHER = ("layers", "vocabulary", "inner", STATIC)  # the first words of such students
+_MADE_OF_TEACHER = ("layers", STATIC)  # the first words of such students
 # Over the preset's keys, if it reads queries only: its own vector is its teacher's, of texts that
 # look like queries.
 _QUERY_KEYS = (
@@ -35,12 +34,6 @@ class Student:
     backbone: str  # the model that it is made of
     recipe: str = ""  # how it is made of the backbone, such as layers:3; "": the backbone itself
     learning_rate: float | None = None  # None: the preset's
-    tokens: int = 0  # that it keeps, of the backbone's vocabulary; 0: all
-
-    @property
-    def is_vocabulary_only(self) -> bool:
-        """Whether it is its teacher with fewer tokens, so that nothing is trained."""
-        return bool(self.tokens) and not without_vocabulary(self.recipe)[0]
 
     @property
     def overrides(self) -> list[str]:
@@ -51,11 +44,6 @@ class Student:
         if self.learning_rate is not None:
             keys.append(f"train.learning_rate={self.learning_rate}")
         return keys
-
-    def on(self, backbone: str) -> "Student":
-        """The same, made of a backbone that has only the tokens that it keeps."""
-        rest, _ = without_vocabulary(self.recipe)
-        return replace(self, backbone=backbone, recipe=rest)
 
 
 def plan_student(student: str, teacher: str, queries_only: bool = False) -> Student:
@@ -71,8 +59,7 @@ def plan_student(student: str, teacher: str, queries_only: bool = False) -> Stud
         return Student(student, recipe, learning_rate=RATE)
     check_student(recipe)
     rate = STATIC_RATE if recipe.startswith(STATIC) else RATE
-    _, tokens = without_vocabulary(recipe)
-    return Student(student, teacher, recipe, rate, tokens)
+    return Student(student, teacher, recipe, rate)
 
 
 def query_student(student: str) -> str:
@@ -80,7 +67,7 @@ def query_student(student: str) -> str:
     follows it already.
     """
     if "/" not in student:
-        check_student(without_vocabulary(student)[0])
+        check_student(student)
     return IN_PLACE if student == STATIC else student
 
 
@@ -103,7 +90,7 @@ def query_overrides(teacher: str) -> list[str]:
 
 def _is_recipe(student: str) -> bool:
     """Whether it is made of the teacher, and not a model's name or folder."""
-    if re.split("[:,]", student)[0] in _MADE_OF_TEACHER:
+    if student.split(":")[0] in _MADE_OF_TEACHER:
         return True
     is_folder = bool(student) and Path(student).expanduser().exists()
     return "/" not in student and not is_folder

@@ -1,22 +1,19 @@
 """A smaller model made of a larger one, to begin training with: ``layers:3`` or ``static``.
 
 Every second layer: DistilBERT, Sanh et al., 2019, https://arxiv.org/abs/1910.01108, Sec. 3. Which
-layers are best to keep: Sajjad et al., 2023, https://arxiv.org/abs/2004.03844. Units that neither
-read nor write much are left out: Li et al., ICLR 2017, https://arxiv.org/abs/1608.08710, Sec. 3.1,
-there for channels. A static student is model2vec's (Tulkens and van Dongen, 2024,
-https://github.com/MinishLab/model2vec): each token through the teacher, PCA, and weights by the
-token's frequency, which its place in the vocabulary tells (Zipf).
+layers are best to keep: Sajjad et al., 2023, https://arxiv.org/abs/2004.03844. A static student is
+model2vec's (Tulkens and van Dongen, 2024, https://github.com/MinishLab/model2vec): each token
+through the teacher, PCA, and weights by the token's frequency, which its place in the vocabulary
+tells (Zipf).
 """
 
 import re
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import (
@@ -27,7 +24,7 @@ from sentence_transformers.sentence_transformer.modules import (
 from sklearn.decomposition import PCA
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import ElectraConfig, ElectraModel, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from isotrope.console.progress import tell
 from isotrope.encoder.adapters import has_adapter, merge_adapter
@@ -35,133 +32,49 @@ from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.fast.packed import pack
 from isotrope.encoder.pooling import frame_size
 from isotrope.encoder.similarity import model_similarity
-from isotrope.encoder.vocabulary import keep_tokens
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 
 STATIC = "static"
 IN_PLACE = "static:in-place"  # it has its teacher's width and directions
 PLACES = ("spread", "first", "last")
-_COUNT = r"[1-9]\d{0,6}"
-_VOCABULARY = re.compile(rf"vocabulary:({_COUNT})")
-_LAYERS = re.compile(
-    rf"""
-    layers:(?P<layers>{_COUNT})
-    (:(?P<place>{"|".join(PLACES)}))?
-    (,vocabulary:(?P<tokens>{_COUNT}))?
-    (,inner:(?P<inner_units>{_COUNT}))?
-    (,embeddings:(?P<embedding_width>{_COUNT}))?
-    """,
-    re.VERBOSE,
-)
+
+_LAYERS = re.compile(rf"layers:[1-9]\d{{0,3}}(:({'|'.join(PLACES)}))?")
 WIDTH = 256  # model2vec's
 SMOOTH = 1e-4  # model2vec's sif_coefficient
 _LAYOUT = 2  # version of the vectors; part of the key
 _TOKENS_A_PASS = 512
-COMMON = 500  # of a drawn token: tokens of a lower rank count as this one does
-_DRAWN = 200_000  # tokens with a place, of which the directions of narrow embeddings are found
-_USUAL_PLACES = 128  # most texts are no longer
-_SAME = (  # settings of an ELECTRA that are those of a BERT
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "initializer_range",
-    "layer_norm_eps",
-    "pad_token_id",
-)
 # [CLS], [unused5], <s>: they have no rank, and their vectors are zero
 _NO_WORD = re.compile(r"\[\w+\]|<[^<>]+>")
 
 Rows = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class _LayerStudent:
-    """What ``layers:N:PLACE,vocabulary:V,inner:U,embeddings:E`` asks for; None: as it is."""
-
-    layers: int
-    place: str
-    tokens: int | None
-    inner_units: int | None
-    embedding_width: int | None
-
-    @classmethod
-    def parse(cls, student: str) -> "_LayerStudent | None":
-        match = _LAYERS.fullmatch(student)
-        if match is None:
-            return None
-
-        def count(name: str) -> int | None:
-            return int(match[name]) if match[name] else None
-
-        return cls(
-            layers=int(match["layers"]),
-            place=match["place"] or PLACES[0],
-            tokens=count("tokens"),
-            inner_units=count("inner_units"),
-            embedding_width=count("embedding_width"),
-        )
-
-
 def check_student(student: str) -> None:
     """Refuse what `student_of` does not know."""
-    if student in (STATIC, IN_PLACE):
-        return
-    if _LAYERS.fullmatch(student) or _VOCABULARY.fullmatch(student):
+    if student in (STATIC, IN_PLACE) or _LAYERS.fullmatch(student):
         return
     raise UserError(
         f"the student {student!r} is unknown",
-        "choose static, or layers:N, layers:N:first, layers:N:last for a number N of layers; "
-        "after it ,vocabulary:N and ,inner:N and ,embeddings:N",
+        "choose static, or layers:N, layers:N:first, layers:N:last for a number N of layers",
         "unknown-student",
     )
-
-
-def without_vocabulary(student: str) -> tuple[str, int]:
-    """What a student is beside its vocabulary, and how many tokens it keeps; 0 for all."""
-    match = _VOCABULARY.search(student)
-    if match is None:
-        return student, 0
-    remaining = student.replace(match[0], "").replace(",,", ",").strip(",")
-    return remaining, int(match[1])
 
 
 def student_of(model: SentenceTransformer, student: str | None) -> SentenceTransformer:
     """What ``student`` makes of a model; the model itself for None.
 
     Call it with a model that nothing else uses. ``layers:N`` keeps N layers, spread evenly;
-    ``layers:N:first`` and ``layers:N:last`` keep those.
-    ``layers:N,vocabulary:V,inner:U,embeddings:E`` also keeps V tokens, the first ones where it can,
-    U units within each layer, and E numbers a token; each may stand without the others, and
-    ``vocabulary:V`` without layers. ``static`` gives each token one vector, and ``static:in-place``
-    one that can be compared with its teacher's vectors.
+    ``layers:N:first`` and ``layers:N:last`` keep those. ``static`` gives each token one vector, and
+    ``static:in-place`` one that can be compared with its teacher's vectors.
     """
     if student is None:
         return model
     check_student(student)
     if student in (STATIC, IN_PLACE):
         return static_model(model, WIDTH if student == STATIC else None)
-    plan = _LayerStudent.parse(student)
-    if plan is None:
-        _, count = without_vocabulary(student)
-        smaller, _ = keep_tokens(model, count)
-        return smaller
-
-    model = keep_layers(model, plan.layers, plan.place)
-    if plan.tokens:
-        model, _ = keep_tokens(model, plan.tokens)
-    if plan.inner_units:
-        model = keep_units(model, plan.inner_units)
-    if plan.embedding_width:
-        model = narrow_embeddings(model, plan.embedding_width)
-    return model
+    _, count, *place = student.split(":")
+    return keep_layers(model, int(count), *place)
 
 
 def keep_layers(
@@ -257,116 +170,6 @@ def _weights_of_layers(
             new_layer = layers.index(int(old_layer))
             weights[f"{stack}.{new_layer}.{within}"] = value
     return weights
-
-
-@torch.no_grad()
-def narrow_embeddings(model: SentenceTransformer, width: int) -> SentenceTransformer:
-    """Make the given BERT an ELECTRA, whose tokens and places have ``width`` numbers.
-
-    One matrix takes them to the width of the layers. ELECTRA: Clark et al., ICLR 2020,
-    https://openreview.net/forum?id=r1xMH1BtvB, Sec. 3.2. Those width - 1 directions are kept in
-    which sums of a token, drawn by Zipf's law, and a place differ most (PCA). The matrix does to
-    such a sum what the norm after it did, which moves before it: all directions would give the same
-    vectors as before.
-    """
-    encoder = model[0].auto_model
-    config = encoder.config
-    fits = config.model_type == "bert" and 2 <= width < config.hidden_size
-    _check_fit(fits, f"embeddings:{width}", f"{config.hidden_size} numbers a token", config)
-    embeddings = encoder.embeddings
-    words = embeddings.word_embeddings.weight  # (V, D)
-    types = embeddings.token_type_embeddings.weight  # (2, D)
-    places = embeddings.position_embeddings.weight + types[0]  # (L, D)
-    norm = embeddings.LayerNorm
-    inward = _directions_without_mean(words, places, width)  # (D, E)
-
-    settings = {key: getattr(config, key) for key in _SAME}
-    narrow = _like(encoder, ElectraModel(ElectraConfig(embedding_size=width, **settings)))
-    new = narrow.embeddings
-    new.word_embeddings.weight.copy_(_centred(words) @ inward)
-    new.position_embeddings.weight.copy_(_centred(places) @ inward)
-    new.token_type_embeddings.weight.copy_(_centred(types - types[0]) @ inward)
-    scale = (config.hidden_size / width) ** 0.5
-    narrow.embeddings_project.weight.copy_(norm.weight[:, None] * inward * scale)
-    narrow.embeddings_project.bias.copy_(norm.bias)
-    narrow.encoder.load_state_dict(encoder.encoder.state_dict())
-    pack(narrow)
-    model[0].model = narrow
-    return model
-
-
-def _directions_without_mean(words: Tensor, places: Tensor, width: int) -> Tensor:
-    """The projection (D, E) to the directions in which sums of a token and a place differ most.
-
-    What it gives has no mean over its E numbers, as the norm of narrow embeddings wants it.
-    """
-    drawing = torch.Generator().manual_seed(0)
-    frequencies = 1 / (torch.arange(len(words)) + COMMON).double()
-    drawn_words = torch.multinomial(frequencies, _DRAWN, replacement=True, generator=drawing)
-    usual = min(_USUAL_PLACES, len(places))
-    drawn_places = torch.randint(usual, (_DRAWN,), generator=drawing)
-    sums = _centred(words[drawn_words] + places[drawn_places]).double()  # (drawn, D)
-    eigenvectors = torch.linalg.eigh(sums.T @ sums).eigenvectors  # by rising variance
-    best = eigenvectors[:, -(width - 1) :].to(words)  # (D, E - 1)
-
-    # Rows without a mean: a column of the identity against the sum of those before.
-    steps = torch.ones(width, width).tril() - torch.arange(1.0, width + 1).diag()
-    projection: Tensor = best @ F.normalize(steps[1:], dim=-1).to(words)
-    return projection
-
-
-def _check_fit(fits: bool, what: str, there: str, config: PreTrainedConfig) -> None:
-    if not fits:
-        raise UserError(
-            f"{what} does not fit the {there} of a {config.model_type}",
-            "choose fewer for a bert, or leave it out",
-            "student-does-not-fit",
-        )
-
-
-def _centred(rows: Tensor) -> Tensor:
-    """Without the mean of each row (N, D), which a layer norm takes away."""
-    return rows - rows.mean(dim=-1, keepdim=True)
-
-
-@torch.no_grad()
-def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
-    """Let the given model have ``count`` inner units in each layer's feed-forward part.
-
-    They are those that do most: with the largest product of the norms of what a unit reads and of
-    what it writes.
-    """
-    encoder = model[0].auto_model
-    config = encoder.config
-    key = "hidden_dim" if config.model_type == "distilbert" else "intermediate_size"
-    total = getattr(config, key, 0)
-    width = config.hidden_size
-    reading = _linear_layers(encoder, width, total)
-    writing = _linear_layers(encoder, total, width)
-    fits = 1 <= count < total and len(reading) == len(writing) == config.num_hidden_layers
-    _check_fit(fits, f"inner:{count}", f"{total} inner units", config)
-
-    for up, down in zip(reading, writing, strict=True):
-        norms = up.weight.norm(dim=1) * down.weight.norm(dim=0)  # (U,)
-        units = norms.topk(count).indices.sort().values
-        up.weight = nn.Parameter(up.weight[units])
-        if up.bias is not None:
-            up.bias = nn.Parameter(up.bias[units])
-        up.out_features = count
-        down.weight = nn.Parameter(down.weight[:, units])
-        down.in_features = count
-    setattr(config, key, count)
-    return model
-
-
-def _linear_layers(encoder: nn.Module, width_in: int, width_out: int) -> list[Any]:
-    layers = []
-    for module in encoder.modules():
-        if not isinstance(module, nn.Linear):
-            continue
-        if (module.in_features, module.out_features) == (width_in, width_out):
-            layers.append(module)
-    return layers
 
 
 def zipf_weights(count: int) -> Rows:
