@@ -27,7 +27,7 @@ from isotrope.improvement.scores import mean_score
 from isotrope.improvement.speed import reading_speed, training_speed
 from isotrope.improvement.steps import MAPS, POST_STEPS, QUERY_MAP, WHITENINGS, FittingSet
 from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet, count_words, texts_to_encode
-from isotrope.improvement.teachers import Teacher, TeachingModel
+from isotrope.improvement.teachers import TeachingModel
 from isotrope.post.ranking_map import with_map
 from isotrope.text.pseudo_queries import PseudoQueries
 
@@ -41,7 +41,7 @@ def measure(
     model: SentenceTransformer,
     tasks: Sequence[DocumentTask] = TASKS,
     fitted_on: FittingSet | None = None,
-    teachers: Mapping[str, Teacher] | None = None,
+    teachers: Mapping[str, TeachingModel] | None = None,
     candidate: Candidate = KEPT,
 ) -> CandidateScores:
     task_set = TaskSet(tasks)

@@ -22,7 +22,7 @@ from isotrope.improvement.plan import (
 )
 from isotrope.store.files import write_json
 
-NO_TEACHING = Teaching({}, 0, {}, {})
+NO_TEACHING = Teaching()
 
 
 def workload(reading: float = 4500, training: float = 50, **changes: Any) -> Workload:
@@ -132,7 +132,7 @@ def test_the_slowest_of_several_models_decides() -> None:
 
 
 def test_teachers_take_time_from_trainings() -> None:
-    teaching = Teaching({"large": 0}, 0, {"slow": "it takes long"}, {"teacher large": 300.0})
+    teaching = Teaching(["large"], {"slow": "it takes long"}, {"teacher large": 300.0})
     plan, without = (make_plan(workload(), each) for each in (teaching, NO_TEACHING))
     assert seconds_of_trainings(plan) < seconds_of_trainings(without)
     assert plan.left_out == {"slow": "it takes long"}
@@ -150,12 +150,11 @@ def test_a_plan_of_an_earlier_version_is_refused() -> None:
     assert caught.value.code == "unreadable-plan"
 
 
-PLAN = Plan(choosing=1, judging=1, teachers={"large": 0}, candidates=(Candidate(name="keep"),))
+PLAN = Plan(choosing=1, judging=1, teachers=("large",), candidates=(Candidate(name="keep"),))
 OTHERS: dict[str, dict[str, Any]] = {
-    "teacher": {"teachers": {"other": 0}},
+    "teacher": {"teachers": ("other",)},
     "model": {"candidates": (Candidate(name="x", start="x"),)},
     "training": {"candidates": (Candidate(name="x", recipe="crops"),)},
-    "questions": {"questions": 9},
 }
 
 
@@ -163,9 +162,9 @@ OTHERS: dict[str, dict[str, Any]] = {
 def test_a_plan_of_another_race_is_refused(what: str, tmp_path: Path) -> None:
     documents: Any = SimpleNamespace()
     trainers = {"": CandidateTrainer("model", documents, 50, 100, 0, tmp_path)}
-    check_plan(PLAN, trainers, {"large": "large"}, None)
+    check_plan(PLAN, trainers, {"large": "large"})
     with pytest.raises(UserError) as caught:
-        check_plan(PLAN.model_copy(update=OTHERS[what]), trainers, {"large": "large"}, None)
+        check_plan(PLAN.model_copy(update=OTHERS[what]), trainers, {"large": "large"})
     assert caught.value.code == "plan-does-not-fit"
 
 

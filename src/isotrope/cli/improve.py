@@ -21,7 +21,6 @@ def improve(
     text_column: str | None = None,
     other_models: list[str] | None = None,
     teachers: list[str] | None = None,
-    query_model: str | None = None,
     plan: str | None = None,
     restart: bool = False,
 ) -> None:
@@ -34,8 +33,7 @@ def improve(
         minutes: Time for the whole command; default: 20.
         other_models: Another model to begin with; again for more. The best for the documents is
             improved.
-        teachers: A larger model or cross-encoder that may teach rankings; again for more.
-        query_model: A language model that writes questions for the documents.
+        teachers: A larger model that may teach rankings; again for more.
         plan: Folder of an earlier improvement: do the same work, whatever time it takes.
     """
     options = {**locals(), "documents": text_sources(documents)}

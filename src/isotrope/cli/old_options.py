@@ -16,6 +16,7 @@ OLD_OPTIONS = {
     "--jobs": "write --workers",
     "--corpus": "write --documents, or name the text after the command",
     "--processes": "start it with torchrun --nproc-per-node N -m isotrope train",
+    "--query-model": "leave it out: questions that a language model wrote can judge, as --labels",
     "--resume": "leave it out: the same command goes on",
     "--format": "leave it out: the name of the output says it (OUT.parquet, or a folder)",
     "--checkpoint-minutes": "leave it out, or set train.save_steps",

@@ -9,6 +9,7 @@ Source: Stone, Cross-validatory choice and assessment of statistical predictions
 https://doi.org/10.1111/j.2517-6161.1974.tb00994.x.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ FOLDS = 3  # the first one chooses, the others judge
 QUICK_STEPS = (*WHITENINGS, QUERY_MAP)  # fitted again in seconds
 
 # Fits a step, by its name, to the texts of a fitting set; None: nobody teaches it.
-FitStep = Callable[[str, FittingSet], FittedStep | None]
+FitStep = Callable[[str, FittingSet], FittedStep]
 
 
 @dataclass(frozen=True)
@@ -100,22 +101,18 @@ def cross_fit(
         folds: as `make_folds` gives them.
         fit_step: fits a step to a fitting set.
     """
-    parts: dict[str, list[TaskScores]] = {KEEP: []}
+    quick = {name: step for name, step in steps.items() if step in QUICK_STEPS}
+    parts = defaultdict[str, list[TaskScores]](list)  # by candidate, in the order of the folds
     for fold in folds:
         parts[KEEP].append(score_tasks(fold.task_set, embeddings))
-        for candidate, step in steps.items():
-            if step not in QUICK_STEPS:
-                continue
-            fitted = fit_step(step, fold.fitting_set)
-            if fitted is not None:
-                moved = fitted.apply(embeddings)
-                parts.setdefault(candidate, []).append(score_tasks(fold.task_set, moved))
+        for candidate, step in quick.items():
+            moved = fit_step(step, fold.fitting_set).apply(embeddings)
+            parts[candidate].append(score_tasks(fold.task_set, moved))
 
-    complete = {name: scores for name, scores in parts.items() if len(scores) == len(folds)}
     task_sets = [fold.task_set for fold in folds]
     return CrossFitted(
-        choosing=FoldScores.of(task_sets[:1], {n: scores[:1] for n, scores in complete.items()}),
-        judging=FoldScores.of(task_sets[1:], {n: scores[1:] for n, scores in complete.items()}),
+        choosing=FoldScores.of(task_sets[:1], {n: scores[:1] for n, scores in parts.items()}),
+        judging=FoldScores.of(task_sets[1:], {n: scores[1:] for n, scores in parts.items()}),
     )
 
 

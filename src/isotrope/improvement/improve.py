@@ -130,7 +130,6 @@ def improve(
     text_column: str | None = None,
     other_models: Sequence[GivenModel] = (),
     teachers: Sequence[GivenModel] = (),
-    query_model: str | None = None,
     plan: str | Path | Mapping[str, Any] | None = None,
     restart: bool = False,
     console: Console | None = None,
@@ -166,8 +165,6 @@ def improve(
         other_models: further models to begin with. The best of all for these documents is improved.
         teachers: models too slow for searches, but good enough to teach rankings: see
             `isotrope.improvement.teachers`.
-        query_model: a language model that writes questions for the documents: see
-            `isotrope.improvement.questions`.
         plan: do the work of an earlier improvement, whose folder or ``record["plan"]`` this is.
             Then there is no clock, and the same documents and model give the same choice.
         restart: forget what an earlier call left in the output.
@@ -184,7 +181,7 @@ def improve(
         check_minutes(minutes)
     given_plan = None if plan is None else read_plan(plan)
     with watch("reading", console):
-        models = Models.locate(model, pooling, other_models, teachers, query_model)
+        models = Models.locate(model, pooling, other_models, teachers)
         judging_labels = None if labels is None else read_labels(labels, columns)
         general = general_pairs(data)
         source = read_text(documents, text_column=text_column, title_column=title_column)
@@ -261,7 +258,7 @@ class _Improving:
         self.console.print(threads_line())
         trainers = trainers_of(self.models, self.material, 0, self.job.folder)
         if self.given_plan is not None:
-            check_plan(self.given_plan, trainers, self.models.teachers, self.models.query_model)
+            check_plan(self.given_plan, trainers, self.models.teachers)
         self.job.begin()
         if notes.plan is None:
             notes.plan = self.given_plan or self._new_plan(trainers, clock)
@@ -290,7 +287,7 @@ class _Improving:
         self.console.print(choosing.line(CHOOSING))
         self.console.print(judging.line(JUDGING))
         folder = self.job.folder
-        fitting_set = fitting_set_of(self.material, split, plan, self.models.query_model, folder)
+        fitting_set = fitting_set_of(self.material, split, plan)
         race = Race(
             plan=plan,
             trainers=trainers_of(self.models, self.material, split.held_out, folder),

@@ -22,7 +22,7 @@ from isotrope.evaluation.search import RankedLists, Search, search_with
 from isotrope.improvement.candidates import Candidate, file_name
 from isotrope.improvement.cross_fit import CrossFitted, Fold, cross_fit, score_tasks
 from isotrope.improvement.plan import Plan
-from isotrope.improvement.scores import KEEP, TaskScores, mean_score
+from isotrope.improvement.scores import TaskScores, mean_score
 from isotrope.improvement.steps import (
     MAPS,
     QUERY_MAP,
@@ -35,8 +35,7 @@ from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet, texts_to_encode
 from isotrope.improvement.teachers import (
     BM25,
     Rankings,
-    RerankingTeacher,
-    Teacher,
+    TeachingModel,
     list_score,
     search_by_model,
 )
@@ -96,7 +95,7 @@ def measure_candidate(
     candidate: Candidate,
     task_set: TaskSet,
     fitting_set: FittingSet,
-    teachers: Mapping[str, Teacher],
+    teachers: Mapping[str, TeachingModel],
     searches_by_words: Mapping[str, Search],
     folds: Sequence[Fold] = (),
 ) -> CandidateScores:
@@ -144,15 +143,13 @@ class _StepFitter:
 
     embeddings: Embeddings
     taught_by: Sequence[str]
-    teachers: Mapping[str, Teacher]
+    teachers: Mapping[str, TeachingModel]
 
-    def __call__(self, step: str, fitting_set: FittingSet) -> FittedStep | None:
+    def __call__(self, step: str, fitting_set: FittingSet) -> FittedStep:
         if step in WHITENINGS:
             return fit_whitening(step, self.embeddings, fitting_set)
 
         chosen = [self.teachers[name] for name in self.taught_by if name != BM25]
-        if any(isinstance(teacher, RerankingTeacher) for teacher in chosen):
-            return None  # ordering all lists again would take too long
         rankings = Rankings.of(self.embeddings, fitting_set, chosen, BM25 in self.taught_by)
         return rankings.fit_map(step, fitting_set.seed)
 
@@ -171,7 +168,7 @@ def _find_teachers(
     embeddings: Embeddings,
     task_set: TaskSet,
     fitting_set: FittingSet,
-    teachers: Mapping[str, Teacher],
+    teachers: Mapping[str, TeachingModel],
     searches_by_words: Mapping[str, Search],
 ) -> None:
     """Rank the fitting set by the fused list, if that finds more than the model.
@@ -193,11 +190,7 @@ def _find_teachers(
         to_beat = max(own_score, list_without)
 
     for name, teacher in teachers.items():
-        if isinstance(teacher, RerankingTeacher):
-            if candidate.name == KEEP:  # a list costs as much as 50 texts: it teaches one model
-                score = teacher.reranker.score(embeddings, task_set.searches, searches_by_words)
-                measured.teachers[name] = score
-        elif task_set.searches:
+        if task_set.searches:
             readers = [embeddings, teacher.embeddings]
             score = list_score(readers, with_bm25, task_set.searches, searches_by_words)
             measured.teachers[name] = score
@@ -258,7 +251,6 @@ class RaceFiles:
         if measured.rankings and not candidate.recipe:
             rankings = measured.rankings
             parts = {
-                "rows": rankings.rows,
                 "document_vectors": rankings.document_vectors,
                 "documents": rankings.lists.documents,
                 "scores": rankings.lists.scores,
@@ -284,10 +276,10 @@ class RaceFiles:
             parts = {part: array for (part,), array in _arrays(file, "rankings")}
         if not parts:
             return None
-        queries = [fitting_set.pseudo_queries.texts[row] for row in parts["rows"]]
         lists = RankedLists(parts["documents"], parts["scores"])
         no_vectors = np.empty((0, 0))  # the vectors of queries are not kept
-        return Rankings(queries, parts["rows"], no_vectors, parts["document_vectors"], lists)
+        queries = fitting_set.pseudo_queries.texts
+        return Rankings(queries, no_vectors, parts["document_vectors"], lists)
 
     def _path(self, candidate: Candidate) -> Path:
         return self.folder / f"{file_name(candidate.name)}.npz"

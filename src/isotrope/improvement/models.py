@@ -10,9 +10,8 @@ from isotrope.encoder.locate import Base, find_model
 from isotrope.encoder.pooling import check_pooling
 from isotrope.errors import UserError
 from isotrope.improvement.candidates import unique_names
-from isotrope.improvement.questions import check_writer
 from isotrope.improvement.scores import KEEP
-from isotrope.improvement.teachers import Reranker, is_cross_encoder
+from isotrope.improvement.teachers import is_cross_encoder
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,6 @@ class Models:
     pooling: str | None  # of the given model
     others: Mapping[str, str]  # to begin with
     teachers: Mapping[str, str]
-    query_model: str | None
 
     @classmethod
     def locate(
@@ -32,7 +30,6 @@ class Models:
         pooling: str | None,
         other_models: Sequence[GivenModel],
         teachers: Sequence[GivenModel],
-        query_model: str | None,
     ) -> "Models":
         """Find all models. UserError if one is not there or is named twice."""
         check_pooling(pooling)
@@ -42,10 +39,7 @@ class Models:
         teaching = unique_names(teachers, taken)
         for where in (given, *others.values(), *teaching.values()):
             find_model(where)
-        if query_model:
-            find_model(query_model)
-            check_writer(query_model)
-        return cls(given, pooling, others, teaching, query_model)
+        return cls(given, pooling, others, teaching)
 
     @property
     def name(self) -> str:
@@ -58,17 +52,12 @@ class Models:
         return {"": self.given, **self.others}
 
     def check(self) -> None:
-        """Check that each can do its work: a cross-encoder only teaches, and none is damaged."""
-        for where in self.teachers.values():
-            if is_cross_encoder(where):
-                Reranker(where)
-            else:
-                load(where)
-        for where in self.starts.values():
+        """Check that each can be loaded and gives vectors."""
+        for where in (*self.starts.values(), *self.teachers.values()):
             if is_cross_encoder(where):
                 raise UserError(
                     f"{where} is a cross-encoder, which gives no vectors",
-                    f"let it teach: --teacher {where}",
+                    "name an embedding model",
                     "cross-encoder",
                 )
             load(where)
@@ -79,5 +68,4 @@ class Models:
             "model": files_checksum(self.given),
             "other_models": {name: files_checksum(path) for name, path in self.others.items()},
             "teachers": {name: files_checksum(path) for name, path in self.teachers.items()},
-            "query_model": files_checksum(self.query_model) if self.query_model else None,
         }

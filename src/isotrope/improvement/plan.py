@@ -6,7 +6,7 @@ the result, and can be repeated without a clock.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ JUDGING_SHARE = 0.2  # reading the judging tasks, with the given model and two f
 FITTING_SHARE = 0.3  # reading what maps are learned from, with all untrained encoders
 CROSS_FITTING_SHARE = 0.1  # reading the tasks of the fitting set's folds, with one encoder
 TEACHER_SHARE = 0.3  # of the time left: reading by one further teacher
-QUESTION_SHARE = 0.2  # of the time left: writing questions
 SHORT_SHARE = 0.4  # of the time left for trainings: the short ones
 
 SAFETY = 0.9  # of the time left that trainings are planned for
@@ -49,8 +48,7 @@ class Plan(BaseModel):
     judging: int  # documents, or labels, that judge the chosen one
     fitting: int = MOST_FITTING  # documents that post steps are fitted on, at most
     cross_fitting: int = 0  # of these, those that judge quick steps that are fitted without them
-    questions: int = 0  # documents that a language model writes a question for
-    teachers: dict[str, int] = {}  # name -> pseudo-queries that it is asked about; 0: it reads all
+    teachers: tuple[str, ...] = ()  # names of further models that read all texts
     candidates: tuple[Candidate, ...] = ()  # in this order
     short_trainings: tuple[int, ...] = ()  # pairs of each of the first recipes
     long_trainings: tuple[int, ...] = ()  # pairs of the better half's second trainings, best first
@@ -140,12 +138,11 @@ class Workload:
 
 @dataclass(frozen=True)
 class Teaching:
-    """What further teachers and questions cost."""
+    """The further teachers that there is time for, and what they cost."""
 
-    teachers: Mapping[str, int]  # as in `Plan`
-    questions: int
-    left_out: Mapping[str, str]
-    seconds: Mapping[str, float]
+    teachers: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)  # name -> why
+    seconds: dict[str, float] = field(default_factory=dict)  # name of a work -> estimate
 
 
 def reads_maps(candidate: Candidate) -> bool:
@@ -188,12 +185,11 @@ def make_plan(workload: Workload, teaching: Teaching) -> Plan:
         judging=judging,
         fitting=fitting,
         cross_fitting=cross_fitting,
-        questions=teaching.questions,
-        teachers=dict(teaching.teachers),
+        teachers=tuple(teaching.teachers),
         candidates=tuple(workload.untrained),
         short_trainings=short,
         long_trainings=long,
-        left_out=dict(teaching.left_out),
+        left_out=teaching.left_out,
         seconds={name: round(value, 1) for name, value in seconds.items()},
     )
 
@@ -263,12 +259,9 @@ def check_plan(
     plan: Plan,
     trainers: Mapping[str, CandidateTrainer],
     teachers: Mapping[str, str],
-    query_model: str | None,
 ) -> None:
-    """Check that this race has all teachers, models, trainings and questions of a plan."""
+    """Check that this race has all teachers, models and trainings of a plan."""
     missing = [f"teacher {name} (--teacher)" for name in plan.teachers if name not in teachers]
-    if plan.questions and not query_model:
-        missing.append("query model (--query-model)")
     for candidate in plan.candidates:
         if candidate.start not in trainers:
             missing.append(f"model {candidate.start} (--other-model)")

@@ -28,14 +28,12 @@ from isotrope.improvement.cross_fit import Fold, make_folds
 from isotrope.improvement.models import Models
 from isotrope.improvement.plan import (
     MOST_ROUNDS,
-    QUESTION_SHARE,
     TEACHER_SHARE,
     Plan,
     Teaching,
     Workload,
     make_plan,
 )
-from isotrope.improvement.questions import write_questions, writing_speed
 from isotrope.improvement.scores import KEEP
 from isotrope.improvement.speed import reading_speed, training_speed
 from isotrope.improvement.split import (
@@ -53,12 +51,10 @@ from isotrope.improvement.tasks import (
     can_be_split,
     count_words,
     label_tasks,
-    queries_and_corpus,
     split_labels,
     tasks_from_documents,
     texts_to_encode,
 )
-from isotrope.improvement.teachers import FEWEST_QUERIES, Reranker, is_cross_encoder
 from isotrope.text import TextSource
 from isotrope.text.corpus import Document, Documents
 from isotrope.text.permutation import evenly
@@ -143,22 +139,10 @@ class Material:
         return choosing, tasks_from_documents(list(self.documents.each(split.judging)), self.seed)
 
 
-def fitting_set_of(
-    material: Material, split: Split, plan: Plan, query_model: str | None, folder: Path
-) -> FittingSet:
-    """What post steps are fitted on, with the questions that a language model has written."""
+def fitting_set_of(material: Material, split: Split, plan: Plan) -> FittingSet:
+    """What post steps are fitted on."""
     fitting_set = FittingSet.of(material.documents, split.fitting, material.seed)
-    fitting_set = fitting_set.part(plan.fitting)
-    if query_model and plan.questions:
-        questions = write_questions(
-            query_model,
-            fitting_set.documents,
-            plan.questions,
-            folder / "questions.json",
-            material.seed,
-        )
-        fitting_set = fitting_set.with_queries(questions)
-    return fitting_set
+    return fitting_set.part(plan.fitting)
 
 
 def cross_fitting_folds(
@@ -251,63 +235,33 @@ def measure_workload(
 
 
 def plan_teaching(models: Models, material: Material, seconds: float) -> Teaching:
-    """Plan within ``seconds`` how many questions a language model writes, and which teachers
-    beside the model itself there is time for. Each is timed on a sample.
+    """Plan within ``seconds`` which teachers beside the model itself there is time for.
 
-    A teacher's number is that of the pseudo-queries whose lists a cross-encoder orders anew; 0
-    says that an embedding model reads all texts. What takes too long is left out, with the reason.
+    Each is timed on a sample. One that takes too long is left out, with the reason.
     """
-    left_out: dict[str, str] = {}
-    estimates: dict[str, float] = {}
-    teachers: dict[str, int] = {}
-    questions = 0
-    if not models.teachers and not models.query_model:
-        return Teaching(teachers, questions, left_out, estimates)
+    teaching = Teaching()
+    if not models.teachers:
+        return teaching
 
     rows = material.documents.split(0, material.seed)[0]
     fitting_set = FittingSet.of(material.documents, rows, material.seed)
-    if models.query_model:
-        speed = writing_speed(models.query_model, fitting_set.documents)
-        questions = min(len(fitting_set.documents), int(QUESTION_SHARE * seconds * speed))
-        estimates["questions"] = questions / speed
-        seconds -= estimates["questions"]
     tasks = tasks_from_documents(material.sample(), material.seed)
     for name, where in models.teachers.items():
-        limit = TEACHER_SHARE * seconds
-        if not is_cross_encoder(where):
-            needed = _reading_seconds(where, tasks, fitting_set)
-            count = 0
-        elif isinstance(material.labels, GradedPairs):
-            left_out[name] = "graded pairs cannot say how well a cross-encoder orders documents"
+        needed = _reading_seconds(where, tasks, fitting_set)
+        if needed > TEACHER_SHARE * seconds:
+            minutes = needed / 60
+            teaching.left_out[name] = f"it would take {minutes:.0f} minutes to read the texts"
             continue
-        else:
-            count, needed = _reranking_work(where, tasks, fitting_set, limit)
-        if needed > limit:
-            left_out[name] = f"it would take {needed / 60:.0f} minutes to read the texts"
-            continue
-        teachers[name] = count
-        estimates[f"teacher {name}"] = needed
+        teaching.teachers.append(name)
+        teaching.seconds[f"teacher {name}"] = needed
         seconds -= needed
-    return Teaching(teachers, questions, left_out, estimates)
+    return teaching
 
 
 def _reading_seconds(where: str, tasks: TaskSet, fitting_set: FittingSet) -> float:
     """Seconds in which another model reads all that maps are learned from."""
     queries, documents = texts_to_encode(tasks.tasks, fitting_set, MAPS)
     return count_words([*queries, *documents]) / reading_speed(load(where, dtype=AUTO), documents)
-
-
-def _reranking_work(
-    where: str, tasks: TaskSet, fitting_set: FittingSet, limit: float
-) -> tuple[int, float]:
-    """How many pseudo-queries a cross-encoder can order documents for, and the seconds it takes."""
-    queries = fitting_set.pseudo_queries.texts
-    lists_a_second = Reranker(where).speed(queries, fitting_set.documents)
-    judging = sum(len(queries_and_corpus(task)[0]) for task in tasks.searches)
-    judging = round(judging * MOST_CHOOSING / SAMPLE)
-    fewest = min(FEWEST_QUERIES, len(queries))
-    count = max(fewest, min(len(queries), int(limit * lists_a_second) - judging))
-    return count, (count + judging) / lists_a_second
 
 
 def plan_race(

@@ -34,11 +34,7 @@ from isotrope.improvement.steps import MAPS, WHITENINGS, FittingSet
 from isotrope.improvement.tasks import TaskSet, texts_to_encode
 from isotrope.improvement.teachers import (
     Rankings,
-    Reranker,
-    RerankingTeacher,
-    Teacher,
     TeachingModel,
-    is_cross_encoder,
 )
 from isotrope.store.files import read_record, write_json
 
@@ -300,17 +296,14 @@ class Race:
             )
 
     @cached_property
-    def loaded_teachers(self) -> dict[str, Teacher]:
+    def loaded_teachers(self) -> dict[str, TeachingModel]:
         """The teachers of the plan, with what they have read."""
-        teachers: dict[str, Teacher] = {}
+        teachers: dict[str, TeachingModel] = {}
         texts = texts_to_encode(self.task_set.tasks, self.fitting_set, MAPS)
-        for name, queries in self.plan.teachers.items():
-            where = self.teachers[name]
+        for name in self.plan.teachers:
             with watch("reading", self.console, name):
-                if is_cross_encoder(where):
-                    teachers[name] = RerankingTeacher(Reranker(where), queries)
-                else:
-                    teachers[name] = TeachingModel.read(where, *texts, self.console.print)
+                where = self.teachers[name]
+                teachers[name] = TeachingModel.read(where, *texts, self.console.print)
         return teachers
 
     def _is_trained(self, candidate: Candidate) -> bool:

@@ -56,16 +56,6 @@ class FittingSet:
         queries = pseudo_queries(pages, seed=seed).sample(MAP_QUERIES, seed)
         return cls([page.text for page in pages], queries, seed, rows)
 
-    def with_queries(self, more: PseudoQueries) -> "FittingSet":
-        """The same documents with further pseudo-queries."""
-        queries = self.pseudo_queries
-        joined = PseudoQueries(
-            queries.texts + more.texts,
-            queries.documents + more.documents,
-            queries.kinds + more.kinds,
-        )
-        return replace(self, pseudo_queries=joined)
-
     def part(self, count: int) -> "FittingSet":
         """At most ``count`` documents, evenly spread, and their pseudo-queries."""
         if count >= len(self.documents):
