@@ -28,8 +28,26 @@ from isotrope.evaluation.sets.public import load_retrieval_set, scifact_abstract
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.post.fitted import LinearStep
-from isotrope.post.whitening import Removal, Whitening
+from isotrope.post.whitening import Whitening, covariance_of
 from isotrope.text.corpus import Document
+from isotrope.types import Matrix
+
+
+class Removal(LinearStep):
+    """All-but-the-top: the ``k`` directions of largest variance are taken away.
+
+    Mu and Viswanath, ICLR 2018, Algorithm 1, https://arxiv.org/abs/1702.01417, project x and not
+    x − μ onto these directions, which adds the same vector to all results.
+    """
+
+    k: int = 1
+
+    def linear(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
+        mean = vectors.mean(axis=0)
+        _, directions = np.linalg.eigh(covariance_of(vectors - mean))  # by rising variance
+        top = directions[:, -self.k :]  # (D, k)
+        return mean, np.eye(vectors.shape[1]) - top @ top.T
+
 
 TARGET = RESULTS / "post" / "result.json"
 MODELS = {"isotrope/tiny": "first_last", "isotrope/minilm": None}

@@ -9,7 +9,6 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
-from helpers.refusals import refused
 from helpers.wordbag import as_lines, own_pairs
 from isotrope.cli.main import app
 from isotrope.errors import UserError
@@ -67,34 +66,6 @@ def test_own_pairs_and_labelled_texts(tmp_path: Path, cached: Path, pairs: Path)
     ), "no raw HTML"
     assert "<b>" not in table
     assert pairs.stem in outcome.output, "a name is no markup"
-
-
-def test_shortened_vectors_stand_beside_the_model(cached: Path, pairs: Path) -> None:
-    outcome = invoke(
-        "evaluate",
-        "isotrope/tiny",
-        "--labels",
-        pairs,
-        "--truncate",
-        "64",
-        "--precision",
-        "binary",
-        "--compare",
-    )
-    assert outcome.exit_code == 0, outcome.output
-    for row in (
-        "isotrope/tiny, binary",
-        "isotrope/tiny, 64 dimensions",
-        "isotrope/tiny, 64 dimensions, binary",
-    ):
-        assert outcome.output.count(row) >= 2, "a score, and a test against the model as it is"
-    for bad in (["--truncate", "big"], ["--precision", "int4"]):
-        with refused("impossible-value", *bad):
-            invoke("evaluate", "isotrope/tiny", "--labels", pairs, *bad)
-    with pytest.raises(
-        UserError, match="isotrope/tiny has 256 dimensions, and is to be cut to 300: choose"
-    ):
-        invoke("evaluate", "isotrope/tiny", "--labels", pairs, "--truncate", "300")
 
 
 def test_results_are_written_before_anything_is_drawn(

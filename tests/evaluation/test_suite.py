@@ -1,4 +1,4 @@
-"""One door to every evaluation, several models by name, and mteb's door."""
+"""One door to every evaluation, and several models by name."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ import pandas
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from helpers.wordbag import WORDS, Bag, as_lines, own_pairs, results_of, sts_task
+from helpers.wordbag import WORDS, Bag, as_lines, own_pairs, results_of
 from isotrope import load
 from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
@@ -21,7 +21,6 @@ from isotrope.evaluation.sets.labels import read_labels
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet, same_class
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.suite import SuiteEvaluator, cases_of, main_scores
-from isotrope.post.shortened import shortenings
 from oracle.similarity import DATA, HashEncoder, needs_data
 
 
@@ -193,31 +192,6 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
     )
 
 
-def test_shortened_vectors_are_scored_beside_and_encoded_once(
-    cached: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoded = list[str]()
-    encode = SentenceTransformer.encode
-
-    def spy(self: SentenceTransformer, texts: list[str], **options: Any) -> Any:
-        encoded.extend(texts)
-        return encode(self, texts, **options)
-
-    monkeypatch.setattr(SentenceTransformer, "encode", spy)
-    asked = plan_evaluations("sts", None, None, [own_pairs()])
-    name, steps = "isotrope/tiny", shortenings("64", "int8,binary")
-    found = evaluate_models([name], asked, steps=steps)
-    assert list(found) == [name, *(f"{name}, {step}" for step in steps)]
-    spearman = {
-        label: of["sts, own data"]["mine"]["spearman"]["test"] for label, of in found.items()
-    }
-    assert len(set(spearman.values())) > 3
-    assert len(encoded) == len(set(encoded))
-    assert evaluate_models([name], asked, steps=steps) == found, (
-        "remembered, each under its own key"
-    )
-
-
 def test_labels_in_another_script_are_one_warning(cached: Path) -> None:
     questions = [(f"Вопрос номер {number}", f"Ответ на вопрос {number}") for number in range(4)]
     said = list[str]()
@@ -227,28 +201,6 @@ def test_labels_in_another_script_are_one_warning(cached: Path) -> None:
         say=said.append,
     )
     assert len([line for line in said if "has no words of this script" in line]) == 1
-
-
-def test_mteb_takes_any_encoder_with_its_prompts(prompted_model: Path) -> None:
-    """A real task of mteb's own classes, its data from here."""
-    import mteb
-
-    from isotrope.evaluation.mteb import MtebEncoder
-
-    pairs, texts = own_pairs(), ["a river", "the sea"]
-    found = mteb.evaluate(
-        MtebEncoder(Bag(), "isotrope/bag"), sts_task(pairs), cache=None, show_progress_bar=False
-    )
-    score = found.task_results[0].scores["test"][0]["cosine_spearman"]
-    assert score == pytest.approx(
-        main_scores("sts", results_of(Bag(), "sts", pairs))["mine"], abs=2e-3
-    )
-    own = SentenceTransformer(str(prompted_model), device="cpu")
-    wrapped = MtebEncoder(load(prompted_model, device="cpu", prompt_name="query"), "me/e5")
-    query, document = mteb.types.PromptType.query, mteb.types.PromptType.document
-    for kind, words in ((None, "song of "), (query, "song of "), (document, "a short book on ")):
-        found = wrapped.encode([{"text": texts}], prompt_type=kind)
-        np.testing.assert_allclose(found, own.encode(texts, prompt=words), atol=1e-5)
 
 
 @pytest.mark.parametrize("given", [{}, {"setting": "test"}, {"tasks": None}])

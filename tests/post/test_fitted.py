@@ -13,19 +13,16 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 
 from helpers.refusals import refused
-from helpers.toy_vectors import TEXT, VECTORS, Rows, write_word_vectors
+from helpers.toy_vectors import Rows, write_word_vectors
 from helpers.words import sentences
 from isotrope import load
 from isotrope.encoder import save
-from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embeddings
 from isotrope.post.fitted import FittedEncoder, LinearStep, with_linear
 from isotrope.post.flow import Flow
 from isotrope.post.names import EncoderName, check_name, open_encoder
-from isotrope.post.sif import Sif
-from isotrope.post.whitening import Removal, Whitening, whitening
-from oracle import baselines as naive
+from isotrope.post.whitening import Whitening, whitening
 
 
 def test_the_target_is_what_is_encoded():
@@ -66,34 +63,8 @@ def glove(tmp_path):
     return write_word_vectors(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("options", "kept"),
-    [({}, 1), ({"remove": 0}, 0), ({"remove": 2, "a": 0.1}, 2)],
-    ids=["default", "none", "two"],
-)
-def test_sif_equals_its_definition(glove, tmp_path, options, kept):
-    counts = {"the": 60, "a": 30, "cat": 5, "dog": 4, "sat": 1}
-    path = tmp_path / "counts.txt"
-    path.write_text("".join(f"{word} {count}\n" for word, count in counts.items()))
-    a = options.get("a", 1e-3)
-    got = Sif(freq=str(path), **options).behind(WordVectors(glove)).encode(TEXT)
-    np.testing.assert_allclose(got, naive.sif(VECTORS, TEXT, counts, a, kept), atol=1e-5)
-    own = {"the": 5, "cat": 2, "sat": 2, "dog": 3, "a": 3}  # as often as they occur in the text
-    got = Sif(**options).behind(WordVectors(glove)).encode(TEXT)
-    np.testing.assert_allclose(got, naive.sif(VECTORS, TEXT, own, a, kept), atol=1e-5)
-
-
-def test_sif_fitted_on_a_corpus_keeps_its_counts(glove, tmp_path):
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_text("\n".join(TEXT))
-    one = open_encoder(f"{glove}+sif:fit={corpus}")
-    np.testing.assert_allclose(one.encode(["the cat sat"])[0], one.encode(TEXT)[0], atol=1e-6)
-    target = open_encoder(f"{glove}+sif")
-    np.testing.assert_allclose(target.encode(TEXT), one.encode(TEXT), atol=1e-6)
-
-
 TEXTS = sentences(60)
-STEPS = [Whitening(exponent=0.0), Whitening(exponent=0.25, k=7), Removal(k=2)]
+STEPS = [Whitening(exponent=0.0), Whitening(exponent=0.25, k=7)]
 
 
 def fitted(step: LinearStep, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -154,7 +125,7 @@ def test_names_are_taken_apart(tmp_path):
     assert EncoderName.parse(str(odd)) == EncoderName(str(odd), None, ())
     assert EncoderName.parse(f"{odd}+whitening") == EncoderName(str(odd), None, (Whitening(),))
     assert EncoderName.parse("model+whitening:exponent=0.25").steps == (Whitening(exponent=0.25),)
-    assert EncoderName.parse("model+removal+removal:k=3").steps == (Removal(), Removal(k=3))
+    assert EncoderName.parse("model+flow+whitening:k=3").steps == (Flow(), Whitening(k=3))
 
 
 def test_a_plain_name_is_the_model_and_a_pooling_its_own(tiny_model):
@@ -170,9 +141,7 @@ def test_a_plain_name_is_the_model_and_a_pooling_its_own(tiny_model):
         np.testing.assert_array_equal(open_encoder(str(name), pooling).encode(texts), expected)
 
 
-@pytest.mark.parametrize(
-    "step", ["whitening:k=5", "removal:k=2", "flow:epochs=2,depth=2", "whitening+flow"]
-)
+@pytest.mark.parametrize("step", ["whitening:k=5", "flow:epochs=2,depth=2", "whitening+flow"])
 def test_a_named_baseline_is_an_encoder(tiny_model, step):
     texts = sentences(60)
     encoder = open_encoder(f"{tiny_model}@mean+{step}")
@@ -180,7 +149,6 @@ def test_a_named_baseline_is_an_encoder(tiny_model, step):
     # the last LayerNorm of a fresh model centres its 32 channels: they vary in 31 directions
     expected = {
         "whitening:k=5": 5,
-        "removal:k=2": 32,
         "flow:epochs=2,depth=2": 32,
         "whitening+flow": 31,
     }[step]
@@ -193,7 +161,7 @@ def test_a_named_baseline_is_an_encoder(tiny_model, step):
         ("isotrope/tiny@middle", "pooling = 'middle' is unknown: choose one of cls, mean"),
         (
             "isotrope/tiny+whitenin",
-            r"no step 'whitenin': write one of \+whitening, \+removal, \+flow",
+            r"no step 'whitenin': write one of \+whitening, \+flow",
         ),
         (
             "isotrope/tiny+whitening:q=3",
@@ -204,7 +172,6 @@ def test_a_named_baseline_is_an_encoder(tiny_model, step):
         ("isotrope/tiny+whitening:fit=gone.txt", "gone.txt does not exist"),
         ("isotrope/tiny+whitening:sentences=9", "sentences = 9 of the target"),
         ("isotrope/tiny+flow+whitening:fit=wiki.txt", "after a step that is fitted on the target"),
-        ("isotrope/tiny+sif", r"\+sif weighs words: put it right after a file"),
         ("gone/far/model+whitening", "gone/far/model does not exist"),
         ("+whitening", "holds no model"),
     ],
@@ -217,11 +184,7 @@ def test_mistakes_in_a_name_are_found_before_a_model_is_loaded(name, words):
 def test_mistakes_in_files_are_named(glove, tmp_path):
     with refused("no-pooling"):
         check_name(f"{glove}@cls")
-    with pytest.raises(UserError, match=r"gone.txt cannot be read"):
-        open_encoder(f"{glove}+sif:freq=gone.txt")
-    with refused("sif-without-words"):
-        check_name(f"{glove}+whitening+sif")
-    check_name(f"{glove}+sif+whitening:k=2")
+    check_name(f"{glove}+whitening:k=2")
     for text, words in {
         "a b\n": "line 1: no word vector",
         "10 3\nno numbers here\n": "line 2: no word vector",
@@ -236,10 +199,6 @@ def test_mistakes_in_files_are_named(glove, tmp_path):
     glove.write_bytes(bytes(range(256)) * 20)
     with pytest.raises(UserError, match="not text"):
         open_encoder(str(glove))
-    glove.write_text("the 1 2 3\n")
-    (tmp_path / "counts").write_text("the many\n")
-    with refused("no-count", "line 1"):
-        open_encoder(f"{glove}+sif:freq={tmp_path / 'counts'}")
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,4 +1,4 @@
-"""Whitening, removal, shortening, ranks and flow equal their definitions."""
+"""Whitening, ranks and flow equal their definitions."""
 
 import math
 from pathlib import Path
@@ -7,17 +7,14 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
-from sentence_transformers.util import quantize_embeddings, truncate_embeddings
-from sklearn.preprocessing import normalize
 
 from helpers.refusals import refused
 from helpers.toy_vectors import anisotropic
 from helpers.words import sentences
 from isotrope.post.flow import Flow, Glow, negative_log_likelihood
-from isotrope.post.names import EncoderName, open_encoder
+from isotrope.post.names import open_encoder
 from isotrope.post.ranks import ranks
-from isotrope.post.shortened import Shortened, shortened, shortenings
-from isotrope.post.whitening import removal, whitening
+from isotrope.post.whitening import whitening
 from oracle import baselines as naive
 from oracle import losses as oracle
 
@@ -75,64 +72,6 @@ def test_whitening_wants_enough_sentences():
     assert whitening(anisotropic(rows=6), 3)[1].shape == (6, 3)
     with refused("too-few-sentences"):
         whitening(anisotropic(), 7)
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_removal_equals_its_definition(k):
-    x = anisotropic(rows=15)
-    mean, matrix = removal(x, k)
-    np.testing.assert_allclose((x - mean) @ matrix, naive.all_but_the_top(x, k), atol=1e-6)
-
-
-VECTORS = np.random.default_rng(0).normal(size=(30, 20)) + 0.3
-
-
-@pytest.mark.parametrize("k", [None, 12])
-def test_equals_sentence_transformers(k: int | None) -> None:
-    cut = normalize(truncate_embeddings(VECTORS, k))
-    assert np.allclose(shortened(VECTORS, k)(VECTORS), cut, rtol=1e-12)
-    assert np.array_equal(shortened(VECTORS, k, "int8")(VECTORS), quantize_embeddings(cut, "int8"))
-
-
-@pytest.mark.parametrize("k", [None, 5])  # 5: no whole number of bytes
-def test_cosines_of_bits_order_as_the_hamming_distance(k: int | None) -> None:
-    signs = shortened(VECTORS, k, "binary")(VECTORS)
-    assert signs.shape == (30, k or 20)
-    hamming = (signs[:, None] != signs[None]).sum(axis=-1)
-    assert np.allclose(signs @ signs.T / signs.shape[1], 1 - 2 * hamming / signs.shape[1])
-    packed = quantize_embeddings(VECTORS[:, :k], "ubinary")
-    assert np.array_equal(signs > 0, np.unpackbits(packed, axis=1, count=k or 20) == 1)
-
-
-def test_what_is_asked_for() -> None:
-    assert [str(step) for step in shortenings("8, 4", "int8,binary")] == [
-        "int8",
-        "binary",
-        "8 dimensions",
-        "8 dimensions, int8",
-        "8 dimensions, binary",
-        "4 dimensions",
-        "4 dimensions, int8",
-        "4 dimensions, binary",
-    ]
-    assert shortenings(None, None) == []
-    for truncate, precision in (
-        ("64,x", None),
-        ("0", None),
-        ("-3", None),
-        ("", None),
-        (None, "int4"),
-    ):
-        said = (
-            "--precision 'int4'"
-            if precision
-            else f"--truncate '{(truncate or '').rpartition(',')[2]}'"
-        )
-        with refused("impossible-value", said):
-            shortenings(truncate, precision)
-    assert EncoderName.parse("m+shortened:k=4,precision=int8").steps == (
-        Shortened(k=4, precision="int8"),
-    )
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

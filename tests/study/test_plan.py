@@ -342,7 +342,6 @@ BAD = {
     'title = "t"\n[rows.a]\n[run.suites]\ntransfer = {setting = "quick"}': "suite transfer: the setting 'quick' is",
     'title = "t"\n[rows.a]\npreset = "rankcse-listnet"\n[teachers.simcse]\npreset = "rankcse-listnet"': "needs itself",
     'title = "t"\n[rows.a]\nthen = "flux"': "then = 'flux': there is no step 'flux'",
-    'title = "t"\n[rows.a]\nthen = "sif"': "then = 'sif' is not possible",
     'title = "t"\n[rows.a]\nthen = "whitening:fit=text.txt"': "then = 'whitening:fit=text.txt' is not possible",
     'title = "t"\n[rows.a]\nthen = "flow:sentences=5"': "then = 'flow:sentences=5' is not possible",
     'title = "t"\n[rows.a]\ntrain = false\nsweep = {"train.epochs" = [1]}': "rows.a.sweep has no effect",

@@ -234,7 +234,7 @@ def test_word_vectors_are_a_row_where_a_file_is_named(
     published = {"Avg." = 61.32}
     [rows.SIF]
     vectors = true
-    then = "sif:fit=target"
+    then = "whitening:fit=target"
     published = {"Avg." = 1}
     [rows.white]
     vectors = true

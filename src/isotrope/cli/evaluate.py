@@ -18,7 +18,6 @@ from isotrope.store.files import check_file, write_json, writing
 if TYPE_CHECKING:
     from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.models import PlannedEvaluation
-    from isotrope.post.shortened import Shortened
 
 
 @command
@@ -35,8 +34,6 @@ def evaluate(
     prompt_name: str | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-    truncate: str | None = None,
-    precision: str | None = None,
     compare: bool = False,
     intervals: bool = False,
     json_file: str | None = None,
@@ -52,8 +49,6 @@ def evaluate(
         tasks: Only these tasks of the suites, such as STS12,MR; several with commas.
         labels: Labels of your own: a file of graded pairs, questions, triples or texts with
             classes, or a folder with queries and qrels; again for more.
-        truncate: Also score the first dimensions of the vectors: 64,128.
-        precision: Also score vectors of 8-bit numbers or of bits: int8,binary.
         compare: A verdict on each model against the first.
         intervals: Show 95 % intervals of the STS scores.
         table: Write the tables to this file: .md, .tex or .html; again for more.
@@ -62,11 +57,9 @@ def evaluate(
     from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.models import plan_evaluations
     from isotrope.evaluation.sets.labels import read_labels
-    from isotrope.post.shortened import shortenings
     from isotrope.report.scores import all_tables, check_table_file
 
-    steps = shortenings(truncate, precision)
-    if compare and len(set(models)) + len(steps) < 2:
+    if compare and len(set(models)) < 2:
         remedy = "name at least two, the one to compare with first"
         raise UserError("--compare with one model", remedy, code="too-few-models")
     table_files = [check_table_file(path) for path in table or ()]
@@ -74,7 +67,7 @@ def evaluate(
     own_labels = [read_labels(path, columns) for path in labels or ()]
     evaluations = plan_evaluations(suite, tasks, data, own_labels)
     prompts = Prompts(prompt, prompt_name, query_prompt, document_prompt)
-    results = _evaluate_models(models, evaluations, pooling, prompts, steps)
+    results = _evaluate_models(models, evaluations, pooling, prompts)
     # The file comes before the tables, so that nothing is lost if a table cannot be drawn.
     if target:
         with writing(target.parent, again="run the same command again; results are remembered"):
@@ -90,12 +83,11 @@ def _evaluate_models(
     evaluations: "Sequence[PlannedEvaluation]",
     pooling: str | None,
     prompts: "Prompts",
-    steps: "Sequence[Shortened]",
 ) -> dict[str, Any]:
     """Model -> suite -> task -> result, with a line of progress."""
     from isotrope.evaluation.models import evaluate_models
 
-    count = len(models) * (1 + len(steps)) * len(evaluations)
+    count = len(models) * len(evaluations)
     errors = plain_console(stderr=True)
     show_threads_once = cache(lambda: errors.print(threads_line()))
     with watch("loading", errors) as bar:
@@ -111,7 +103,6 @@ def _evaluate_models(
             show_progress,
             errors.print,
             show_threads_once,
-            steps,
         )
 
 

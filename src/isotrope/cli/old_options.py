@@ -17,6 +17,8 @@ OLD_OPTIONS = {
     "--corpus": "write --documents, or name the text after the command",
     "--processes": "start it with torchrun --nproc-per-node N -m isotrope train",
     "--query-model": "leave it out: questions that a language model wrote can judge, as --labels",
+    "--truncate": "leave it out: sentence-transformers' truncate_dim gives such a model",
+    "--precision": "leave it out: sentence-transformers' quantize_embeddings gives such vectors",
     "--resume": "leave it out: the same command goes on",
     "--format": "leave it out: the name of the output says it (OUT.parquet, or a folder)",
     "--checkpoint-minutes": "leave it out, or set train.save_steps",

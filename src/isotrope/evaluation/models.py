@@ -31,7 +31,6 @@ from isotrope.evaluation.suite import (
 )
 from isotrope.evaluation.vector_cache import VectorCache
 from isotrope.post.names import check_name, open_encoder
-from isotrope.post.shortened import Shortened
 from isotrope.store.cache import remembered
 from isotrope.text.coverage import unknown_warning
 from isotrope.types import Encoder
@@ -212,13 +211,11 @@ def evaluate_models(
     progress: Callable[[int, str], None] = lambda done, doing: None,
     say: Callable[[str], None] = lambda line: None,
     begins: Callable[[], None] = lambda: None,
-    steps: Sequence[Shortened] = (),
 ) -> dict[str, dict[str, Any]]:
     """Evaluate models, as `open_encoder` takes them: model -> suite -> task -> result; own data as
     "SUITE, own data".
 
-    Each model is evaluated as it is, then with each of the ``steps``, as "MODEL, 64 dimensions". It
-    encodes its texts once.
+    Each model encodes its texts once.
 
     Args:
         models: names, or folders.
@@ -228,11 +225,9 @@ def evaluate_models(
         progress: told how many results are there, and which one comes now.
         say: told of texts that a model does not know, and of prompts that nobody uses.
         begins: called before the long work, when the data are read.
-        steps: that shorten the vectors.
 
     Raises:
-        UserError: prompts for searches if nothing is searched, a model that cannot be loaded, or
-            one with fewer dimensions than a step keeps.
+        UserError: prompts for searches if nothing is searched, or a model that cannot be loaded.
     """
     _check_prompts(prompts, evaluations)
     for name in models:
@@ -245,28 +240,18 @@ def evaluate_models(
         encoder: Encoder = opened
         model_key: dict[str, object] | None = None
         if isinstance(opened, SentenceTransformer):  # others are fitted on what they encode
-            _check_dimensions(name, opened, steps)
             _say_of_unknown_texts(opened, evaluations, say)
             checksum = model_checksum(opened)
             model_key = {"model": checksum}
             encoder = RememberingEncoder(opened, begins, f"{checksum}-{code_checksum()}", say)
         _say_of_prompts(name, opened, evaluations, prompts, say)
 
-        for step in (None, *steps):
-            label = name
-            shortened = encoder
-            key = model_key
-            if step:
-                label = f"{name}, {step}"
-                shortened = step.behind(encoder)
-                key = model_key and {**model_key, "step": step.model_dump()}
-
-            by_suite: dict[str, Any] = defaultdict(dict)
-            for evaluation in evaluations:
-                progress(done, f"{label}: {evaluation.title}")
-                by_suite[evaluation.title] |= evaluation.result(shortened, key)
-                done += 1
-            results[label] = by_suite
+        by_suite: dict[str, Any] = defaultdict(dict)
+        for evaluation in evaluations:
+            progress(done, f"{name}: {evaluation.title}")
+            by_suite[evaluation.title] |= evaluation.result(encoder, model_key)
+            done += 1
+        results[name] = by_suite
     return results
 
 
@@ -278,18 +263,6 @@ def _check_prompts(prompts: Prompts, evaluations: Sequence[PlannedEvaluation]) -
             "prompts for queries or documents, and no search",
             "name the suite retrieval, give queries of your own, or give the words as the prompt",
             code="prompts-without-search",
-        )
-
-
-def _check_dimensions(name: str, model: SentenceTransformer, steps: Sequence[Shortened]) -> None:
-    """Refuse steps that keep more dimensions than the model has."""
-    largest = max((step.k or 0 for step in steps), default=0)
-    dimensions = model.get_embedding_dimension()
-    if dimensions and largest > dimensions:
-        raise UserError(
-            f"{name} has {dimensions} dimensions, and is to be cut to {largest}",
-            f"choose at most {dimensions}",
-            code="too-many-dimensions",
         )
 
 

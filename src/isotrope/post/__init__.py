@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     from isotrope.post.fitted import PostStep as PostStep
     from isotrope.post.flow import Flow as Flow
     from isotrope.post.ranks import Ranks as Ranks
-    from isotrope.post.shortened import Shortened as Shortened
-    from isotrope.post.sif import Sif as Sif
-    from isotrope.post.whitening import Removal as Removal
     from isotrope.post.whitening import Whitening as Whitening
 
 # Class -> its module; imported when it is first used, so that names do not wait for torch.
@@ -22,9 +19,6 @@ COMPONENTS = {
     "FittedEncoder": "fitted",
     "Flow": "flow",
     "Ranks": "ranks",
-    "Shortened": "shortened",
-    "Sif": "sif",
     "Whitening": "whitening",
-    "Removal": "whitening",
 }
 __getattr__, __dir__ = lazy_exports(__name__, COMPONENTS)

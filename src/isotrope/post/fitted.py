@@ -48,11 +48,6 @@ class PostStep(BaseModel, ABC):
     def behind(self, base: Encoder) -> "FittedEncoder":
         return FittedEncoder(base, self)
 
-    def prepare(self, base: Encoder, sentences: Sequence[str]) -> None:
-        """What the encoder must know of the sentences, before it encodes them and the step is
-        fitted on them.
-        """
-
     @abstractmethod
     def fitted(self, vectors: Matrix) -> Transform:
         """The transformation fitted on vectors (N, D)."""
@@ -94,7 +89,6 @@ class FittedEncoder(ByRole):
 
     def fit(self, sentences: Sequence[str]) -> Self:
         """Fit on some sentences, and on nothing else from now on."""
-        self.step.prepare(self.base, sentences)
         if isinstance(self.base, FittedEncoder) and self.base.step.fit == TARGET:
             self.base.fit(sentences)
         distinct = list(dict.fromkeys(sentences))
@@ -105,8 +99,6 @@ class FittedEncoder(ByRole):
         """Sentences (N,) -> (N, K)."""
         self._read_corpus()
         distinct = list(dict.fromkeys(sentences))
-        if self._transform is None:
-            self.step.prepare(self.base, distinct)
         vectors = self._matrix(distinct, role)
         transform = self._transform or self.step.fitted(vectors)
         row_of = {sentence: row for row, sentence in enumerate(distinct)}

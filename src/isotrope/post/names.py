@@ -4,7 +4,7 @@ A name is a source, then a pooling after ``@``, then any steps behind it, each a
 tables write them:
 
     MODEL@first_last+whitening:k=256         another pooling, then BERT-whitening to 256 dimensions
-    glove.6B.300d.txt+sif:freq=counts.txt    the mean of word vectors, where rare words weigh more
+    glove.6B.300d.txt                        the mean of word vectors
     MODEL+ranks:k=1000,fit=wiki.txt          fitted on a corpus, not on what is evaluated
 
 docs/methods/others.md has all steps. A file whose name holds a ``+`` or a comma cannot be given as
@@ -27,17 +27,12 @@ from isotrope.errors import UserError
 from isotrope.post.fitted import TARGET, PostStep
 from isotrope.post.flow import Flow
 from isotrope.post.ranks import Ranks
-from isotrope.post.shortened import Shortened
-from isotrope.post.sif import Sif
-from isotrope.post.whitening import Removal, Whitening
+from isotrope.post.whitening import Whitening
 from isotrope.types import Encoder
 
 STEPS: dict[str, type[PostStep]] = {
     "whitening": Whitening,
-    "removal": Removal,
     "flow": Flow,
-    "shortened": Shortened,
-    "sif": Sif,
     "ranks": Ranks,
 }
 
@@ -84,10 +79,6 @@ def check_name(name: str, prompts: Prompts = NO_PROMPTS) -> EncoderName:
         raise UserError(problem, "leave both out: they are averaged", code="no-pooling")
     else:
         WordVectors(parsed.words)
-    for number, step in enumerate(parsed.steps):
-        if isinstance(step, Sif) and (number > 0 or parsed.words is None):
-            remedy = "put it right after a file of word vectors"
-            raise UserError(f"{name}: +sif weighs words", remedy, code="sif-without-words")
     for step in parsed.steps:
         step.check()
     return parsed

@@ -1,6 +1,4 @@
-"""BERT-whitening: vectors without a mean, uncorrelated, of equal or of less unequal variance; and
-all-but-the-top.
-"""
+"""BERT-whitening: vectors without a mean, uncorrelated, of equal or of less unequal variance."""
 
 import numpy as np
 from sklearn.covariance import ledoit_wolf
@@ -100,32 +98,3 @@ class Whitening(LinearStep):
 
     def linear(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
         return whitening(vectors, self.k, self.exponent, self.shrink)
-
-
-def removal(vectors: Matrix, k: int = 1) -> tuple[Matrix, Matrix]:
-    """Mean μ (D,) and W = I − U Uᵀ (D, D) of vectors (N, D); the result of x is (x − μ) W.
-
-    U (D, k) are the directions of largest variance. Mu and Viswanath, ICLR 2018, Algorithm 1,
-    https://arxiv.org/abs/1702.01417, project x and not x − μ onto U, which adds (U Uᵀ) μ to all
-    vectors.
-    """
-    dim = vectors.shape[1]
-    if k >= min(len(vectors), dim):
-        problem = f"removal of k = {k} directions of {vectors.shape} vectors"
-        raise UserError(problem, "choose a smaller k", code="too-many-directions")
-    mean = vectors.mean(axis=0)
-    covariance = covariance_of(vectors - mean)
-    _, directions = np.linalg.eigh(covariance)  # by rising variance
-    top = directions[:, -k:]  # (D, k)
-    projection = top @ top.T
-    return mean, np.eye(dim) - projection
-
-
-class Removal(LinearStep):
-    """``+removal``: all-but-the-top. BibTeX: mu2018allbutthetop."""
-
-    # directions taken away, of the largest variance; the paper takes about D / 100 for word vectors
-    k: Count = 1
-
-    def linear(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
-        return removal(vectors, self.k)

@@ -106,7 +106,7 @@ class StudyPlan:
 
         ``needed_by`` are the models whose training waits for this one.
         """
-        check_step(entry.row.then, words=entry.row.vectors)
+        check_step(entry.row.then)
         if entry.row.then and entry.row.train:
             return self._add_step_behind(entry, seed, backbone)
         preset = self.inputs.preset(entry.row.preset, entry.row.set)

@@ -9,7 +9,6 @@ from typing import Any
 from isotrope.errors import UserError, check_known
 from isotrope.post.fitted import TARGET
 from isotrope.post.names import post_step
-from isotrope.post.sif import Sif
 from isotrope.study.spec import RowSettings, Spec, missing_file
 
 SENTENCES = "sentences"  # the one key of a sweep that is not a preset's
@@ -184,18 +183,15 @@ def _printed_alone(spec: Spec, mention: _Mention) -> UserError:
     )
 
 
-def check_step(then: str, words: bool) -> None:
-    """Check that the step that a row's ``then`` names can stand behind the row's model, or its
-    ``words``.
-    """
+def check_step(then: str) -> None:
+    """Check that the step that a row's ``then`` names can stand behind the row's model."""
     if not then:
         return
     step = post_step(then, f"then = {then!r}")
     fits_elsewhere = step.fit != TARGET or step.sentences is not None
-    if fits_elsewhere or (isinstance(step, Sif) and not words):
+    if fits_elsewhere:
         raise UserError(
             f"then = {then!r} is not possible",
-            "write whitening or flow, fitted on the row's sentences or with fit=target; sif if "
-            "vectors = true",
+            "write whitening or flow, fitted on the row's sentences or with fit=target",
             code="impossible-step",
         )
