@@ -122,6 +122,14 @@ def test_a_better_search_comes_before_a_kept_model() -> None:
     assert lines[1].startswith("Keep your model")
 
 
+def test_a_search_with_the_given_model_and_a_better_model_are_alternatives() -> None:
+    advice = "Keep the model and add 0.2 BM25: +3.2 points on tasks made from your documents"
+    verdict = replace(race_result().verdict, advice=advice)
+    lines = advice_lines(race_result(search=BestSearch("keep", 0.2, verdict)))
+    assert lines[0].startswith(f"If your search can add BM25: {advice}")
+    assert lines[1].startswith("If it can't: Use the new model")
+
+
 @pytest.mark.parametrize(("word", "share"), [("no difference found", 0.3), ("better", 0.0)])
 def test_bm25_is_not_advised_otherwise(word: str, share: float) -> None:
     assert len(searching(word, share)) == 1

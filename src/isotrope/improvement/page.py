@@ -154,12 +154,17 @@ def advice_lines(result: RaceResult) -> list[str]:
         return [model_advice]
     low, high = search.verdict.low or 0.0, search.verdict.high or 0.0
     search_advice = (
-        f"The best search: {search.verdict.advice} ({signed(low)} … {signed(high)}), against your "
-        f"model alone (isotrope search INDEX --hybrid {search.bm25_share:g})."
+        f"{search.verdict.advice} ({signed(low)} … {signed(high)}), against your model alone "
+        f"(isotrope search INDEX --hybrid {search.bm25_share:g})."
     )
-    if result.is_better:
-        return [model_advice, search_advice]
-    return [search_advice, model_advice]
+    if not result.is_better:
+        return [f"The best search: {search_advice}", model_advice]
+    if search.model == KEEP:  # the two answers are alternatives
+        return [
+            f"If your search can add BM25: {search_advice}",
+            f"If it can't: {model_advice}",
+        ]
+    return [model_advice, f"The best search: {search_advice}"]
 
 
 def teacher_lines(result: RaceResult) -> list[str]:
