@@ -63,6 +63,17 @@ def test_a_layer_gives_what_its_grid_says() -> None:
 
 
 @needs_int8
+def test_the_largest_numbers_do_not_overflow() -> None:
+    """Processors without VNNI add two products in 16 bits."""
+    layer = torch.nn.Linear(64, 8, bias=False).requires_grad_(False)
+    layer.weight.fill_(1.0)
+    inputs = torch.ones(5, 64)
+    layer.grid = Grid.of(inputs, layer.weight, smoothing=0.5, clip=1.0)  # type: ignore[assignment]
+    layer.__class__ = Linear8
+    torch.testing.assert_close(layer(inputs), torch.full((5, 8), 64.0))
+
+
+@needs_int8
 @pytest.mark.parametrize("kind", KINDS)
 def test_layers_of_every_architecture_have_a_grid(kind: str) -> None:
     """The classes of the layers go there and back."""

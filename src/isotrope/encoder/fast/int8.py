@@ -30,14 +30,23 @@ SMOOTHING = (0.5, 0.6, 0.7, 0.8)  # SmoothQuant's alpha: the part of a range tha
 CLIPS = (0.9, 0.75, 0.6)  # of the range: rarer numbers beyond it are cut
 SENSITIVE = 0.03  # a layer that loses more of its output's spread stays in float32
 STEPS = 255  # of an input
-WEIGHT_STEPS = 127  # on each side of 0
 TINY = 1e-5  # a channel's smallest range, so that nothing is divided by 0
 
 
 @cache
 def has_int8() -> bool:
-    """Whether this processor multiplies 8-bit integers without overflow: AVX-512 VNNI."""
-    return torch.backends.mkldnn.is_available() and torch.cpu._is_vnni_supported()  # type: ignore[no-untyped-call]
+    """Whether this processor multiplies 8-bit integers quickly: AVX2, or what came after it."""
+    return torch.backends.mkldnn.is_available() and torch.cpu._is_avx2_supported()  # type: ignore[no-untyped-call]
+
+
+@cache
+def most_weight_steps() -> int:
+    """The steps of a weight on each side of 0.
+
+    Without VNNI, the processor adds two products in 16 bits. With 63 steps, the sum stays below
+    their limit: 2 · 255 · 63 < 2¹⁵.
+    """
+    return 127 if torch.cpu._is_vnni_supported() else 63  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
@@ -60,8 +69,8 @@ class Grid:
         low = clip * min(0.0, float(smooth.min()))
         high = clip * max(0.0, float(smooth.max()))
         step = max(high - low, TINY) / STEPS
-        weight_steps = (weight / factors).abs().amax(dim=1).clamp(min=TINY**2) / WEIGHT_STEPS
-        return cls(factors, step, round(-low / step), weight_steps)
+        largest = (weight / factors).abs().amax(dim=1).clamp(min=TINY**2)  # (B,)
+        return cls(factors, step, round(-low / step), largest / most_weight_steps())
 
     def round_inputs(self, inputs: Tensor) -> Tensor:
         """(…, A) float32 -> (…, A) uint8."""
