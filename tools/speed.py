@@ -92,19 +92,28 @@ BITS = {
 }
 
 
-def bits(has_bf16: bool) -> str:
-    """Each system in 32, 16 and 8 bits: speed, and what rounding changes."""
+def bits(processor: str) -> str:
+    """Each system in 32, 16 and 8 bits: speed, and what rounding changes. On a processor with bf16
+    instructions, with those of VNNI alone, or with AVX2 alone.
+    """
     header = ["model", "text", "system", "a second", "times as fast", "smallest cosine"]
     header += ["first hits the same", "CACM", "SciFact"]
     rows = []
     for result in _files("bits"):
-        if result["bf16"] != has_bf16:
+        if _instructions(result) != processor:
             continue
         for system in BITS:
             if system in result["sentences_a_second"]:
                 text = result["text"].split(".")[0]
                 rows.append([f"isotrope/{result['shape']}", text, *_bits_row(result, system)])
     return grid(header, rows)
+
+
+def _instructions(result: Result) -> str:
+    """The best instructions for few bits that a measurement could use."""
+    if result["bf16"]:
+        return "bf16"
+    return "VNNI" if result.get("vnni", True) else "AVX2"
 
 
 def _bits_row(result: Result, system: str) -> list[str]:

@@ -16,6 +16,7 @@ import compared
 import measured
 import papers
 import picture
+import probes
 import promised
 import speed
 import teachers
@@ -62,8 +63,9 @@ PAGES: dict[str, dict[str, Block]] = {
     "docs/performance.md": {
         "step": speed.step,
         "encode": speed.encode,
-        "bits": partial(speed.bits, has_bf16=True),
-        "bits_hidden": partial(speed.bits, has_bf16=False),
+        "bits": partial(speed.bits, "bf16"),
+        "bits_hidden": partial(speed.bits, "VNNI"),
+        "bits_avx2": partial(speed.bits, "AVX2"),
     },
 }
 # folder of docs/results -> title, the command that makes its numbers, and its tables with what each
@@ -109,10 +111,20 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "documents of each collection, queries only, one run.": partial(teachers.searches, "minilm"),
         "MiniLM: gains of maps, alone / with 0.3 BM25 in the search. The first learns from 0.5 teacher + 0.5 BM25; the "
         "others change one thing.": partial(teachers.settings, "minilm"),
+        "isotrope/small, in the same way: nDCG@10 × 100 by labels, and gains.": partial(teachers.searches, "small"),
+        "isotrope/small: gains of maps, alone / with 0.3 BM25 in the search.": partial(teachers.settings, "small"),
         "Gates, by the tasks from held-out documents: whether the teacher, or the fused list, finds more than the "
         "student.": teachers.gates,
         "How often each gate is right, over all maps with a teacher: open where labels show a gain, closed where they "
         "do not.": teachers.counted_gates,
+    }),
+    "probes": ("Searches that change without training", "python -m benchmarks.search.probes CACHE --data DATA", {
+        "MiniLM alone: nDCG@10 × 100 by labels, and gains of queries that move towards the consensus with BM25, and of a "
+        "bias against documents that are near to everything. 1,500 documents of each collection, one run; rate, "
+        "temperature and steps were chosen on CACM.": partial(probes.gains, "minilm", "alone"),
+        "MiniLM with 0.3 BM25 in the search, before and after.": partial(probes.gains, "minilm", "with_bm25"),
+        "isotrope/small alone.": partial(probes.gains, "small", "alone"),
+        "isotrope/small with 0.3 BM25 in the search.": partial(probes.gains, "small", "with_bm25"),
     }),
     "false-better": ("False *better*, and power", "python -m benchmarks.search.false_better", {
         "Races of 36 candidates without any true gain: how many end with *better*. 2,000 races a row.":
