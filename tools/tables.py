@@ -119,8 +119,8 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "do not.": teachers.counted_gates,
     }),
     "probes": ("Searches that change without training", "python -m benchmarks.search.probes CACHE --data DATA", {
-        "MiniLM alone: nDCG@10 × 100 by labels, and gains of queries that move towards the consensus with BM25, and of a "
-        "bias against documents that are near to everything. 1,500 documents of each collection, one run; rate, "
+        "MiniLM alone: nDCG@10 × 100 by labels, and gains of queries that move towards the consensus with BM25, and of "
+        "a bias against documents that are near to everything. 1,500 documents of each collection, one run; rate, "
         "temperature and steps were chosen on CACM.": partial(probes.gains, "minilm", "alone"),
         "MiniLM with 0.3 BM25 in the search, before and after.": partial(probes.gains, "minilm", "with_bm25"),
         "isotrope/small alone.": partial(probes.gains, "small", "alone"),
