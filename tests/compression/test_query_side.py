@@ -121,7 +121,7 @@ def test_titles_and_several_queries_of_a_document_ask(
 
 def test_the_page_shows_how_queries_are_encoded(trained: QuerySide) -> None:
     page = write_student_report(trained.run).read_text(encoding="utf-8")
-    for words in ("encode_query(query)", "queries a second", "The student reads the queries"):
+    for words in ("encode_query(query)", "speed with queries", "The student reads the queries"):
         assert words in page
 
 

@@ -74,11 +74,19 @@ def test_the_last_real_token_is_taken_whatever_the_side_of_the_padding(
     )
 
 
+def seeing_ahead(model: Path, folder: Path) -> Path:
+    """The same decoder, whose configuration lets its tokens see those after them."""
+    shutil.copytree(model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"is_causal": False}))
+    return folder
+
+
 def test_tokens_that_see_ahead_do_so_wherever_the_model_loads(qwen: Path, tmp_path: Path) -> None:
     """Also in a batch without padding, where a kernel gets no mask."""
     plain, model = (
         load(qwen, "mean", device="cpu"),
-        load(qwen, "mean", device="cpu", bidirectional=True),
+        load(seeing_ahead(qwen, tmp_path / "ahead"), "mean", device="cpu"),
     )
     assert not sees_ahead(plain[0].auto_model)
     assert sees_ahead(model[0].auto_model)
@@ -93,8 +101,6 @@ def test_tokens_that_see_ahead_do_so_wherever_the_model_loads(qwen: Path, tmp_pa
     assert words["tokenizer_class"] == NEEDS_5, (
         "version 4 of transformers would hide the tokens ahead"
     )
-    with refused("bidirectional-has-no-effect"):
-        load(tmp_path / "saved", bidirectional=True)
 
 
 def test_a_tokenizer_without_padding_pads_with_its_end(qwen: Path, tmp_path: Path) -> None:
@@ -119,12 +125,11 @@ def test_a_preset_trains_a_decoder_that_sees_ahead(qwen: Path, tmp_path: Path) -
     """The run's page compares it with the model as it was given."""
     (tmp_path / "few.txt").write_text("\n".join(sentences(32)))
     chosen = {"max_texts": 32, "dev": "none", "labels": "none"}
-    run = small_run(
-        qwen, tmp_path / "few.txt", tmp_path / "run", "encoder.bidirectional=true", **chosen
-    )
+    ahead = seeing_ahead(qwen, tmp_path / "ahead")
+    run = small_run(ahead, tmp_path / "few.txt", tmp_path / "run", **chosen)
     assert sees_ahead(load(run.folder / "model")[0].auto_model)
     seen = spaces(RunFolder(run.folder))[0]["before"]
-    given = Space.of(vectors_of(load(qwen), RunFolder(run.folder).sample))
+    given = Space.of(vectors_of(load(ahead), RunFolder(run.folder).sample))
     np.testing.assert_allclose(seen.cosines, given.cosines, atol=1e-5)
 
 
@@ -145,8 +150,11 @@ def test_decoders_of_many_kinds(kind: str, tmp_path: Path) -> None:
     left, right = (
         build_decoder(tmp_path / side, side, kind=kind, **shape) for side in ("left", "right")
     )
-    for ahead in (False, True):
-        model, other = (load(folder, device="cpu", bidirectional=ahead) for folder in (left, right))
+    both_ways = [
+        seeing_ahead(folder, tmp_path / f"ahead-{folder.name}") for folder in (left, right)
+    ]
+    for folders in ([left, right], both_ways):
+        model, other = (load(folder, device="cpu") for folder in folders)
         vectors = model.encode(TEXTS)
         np.testing.assert_allclose(one_by_one(model), vectors, atol=1e-5)
         np.testing.assert_allclose(other.encode(TEXTS), vectors, atol=1e-5)

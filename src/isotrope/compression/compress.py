@@ -4,24 +4,22 @@ saves.
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
-from isotrope.compression.cost import Costs, measure_costs
-from isotrope.compression.held_out import HeldOut, hold_out
+from isotrope.compression.cost import measure_costs
+from isotrope.compression.held_out import hold_out
 from isotrope.compression.page import (
     compression_tables,
     compression_verdict,
     student_evidence,
     write_student_report,
 )
-from isotrope.compression.quality import ByModel, Models, compare_quality
-from isotrope.compression.result import CompressionResult, Distances
+from isotrope.compression.quality import ByModel, Judges, compare_quality
+from isotrope.compression.result import CompressionResult
 from isotrope.compression.student import Student, plan_student, query_overrides
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
@@ -39,9 +37,7 @@ from isotrope.report.outcome import framed
 from isotrope.report.saving import save_model
 from isotrope.report.switching import Switch
 from isotrope.report.tables import Table
-from isotrope.store.files import Record
-from isotrope.text import TextLike, TextSource, read_text
-from isotrope.text.corpus import Document
+from isotrope.text import TextLike, read_text
 from isotrope.text.pseudo_queries import pseudo_queries
 from isotrope.training.folder import RunFolder
 from isotrope.training.pairs import given_labels, named_pairs
@@ -159,122 +155,71 @@ def compress(
     planned = _plan_student(student, teacher, queries_only)
     source = read_text(documents, text_column=text_column, title_column=title_column, split=split)
     query_keys = query_overrides(teacher) if queries_only else []
-    distillation = _Distillation(
-        teacher=teacher,
-        student=planned,
-        queries_only=queries_only,
-        preset=preset,
-        overrides=[*planned.overrides, *query_keys, *overrides],
-        labels=_judging_labels(labels, columns, queries_only),
-        dev=dev,
-        data=data,
-        seed=seed,
-        console=console,
-    )
-    held = distillation.hold_out(source, max_texts)
-    run = distillation.train(source, held, output, restart)
+    keys = [*planned.overrides, *query_keys, *overrides]
+    method = read_preset(preset, keys)
+    judging_labels = _judging_labels(labels, columns, queries_only)
+
+    with watch("reading the texts", console):
+        held = hold_out(source, method.pairs is not None, max_texts, seed)
+    with watch("training", console):
+        run = train(
+            source,
+            preset=preset,
+            model=planned.backbone,
+            teachers={_teacher_name(method): [teacher]},
+            labels=judging_labels,
+            dev=dev,
+            output=output,
+            data=data,
+            seed=seed,
+            overrides=keys,
+            restart=restart,
+            console=plain_console(quiet=True),
+            held_out=held.held_out,
+            max_texts=held.max_texts,
+        )
     if "compression" in run.record:
         return Compression(run.job, run.record)
-    with run.job.held():
-        return distillation.judge(run, held.judging)
+
+    graded, _ = named_pairs(
+        dev, method.train.select, judging_labels, data or os.environ.get("ISOTROPE_DATA")
+    )
+    labelled = judging_labels if isinstance(judging_labels, RetrievalSet) else None
+    judges = Judges(held.judging, graded, labelled, queries_only)
+    with run.job.held(), watch("judging", console):
+        return _judge(run, teacher, planned, judges)
 
 
-@dataclass(frozen=True)
-class _Distillation:
-    """The training of a student, and its comparison with its teacher."""
+def _judge(run: Run, teacher: str, student: Student, judges: Judges) -> Compression:
+    """Compare the trained student with its teacher, and finish the run."""
+    folder = RunFolder(run.folder)
+    models = ByModel(
+        load(teacher, frozen=True),
+        untrained(folder.preset.encoder),
+        load(folder.model, frozen=True),
+    )
+    quality = compare_quality(models, judges)
+    texts = _timed_texts(judges)
+    cost = measure_costs(models.teacher, models.student, [teacher, str(folder.model)], texts)
 
-    teacher: str
-    student: Student
-    queries_only: bool  # the student reads no documents
-    preset: str | Path
-    overrides: list[str]  # of the preset
-    labels: str | Labels | None
-    dev: str | Sequence[str] | None
-    data: str | Path | None
-    seed: int
-    console: Console
-
-    @cached_property
-    def method(self) -> Preset:
-        """The preset with its overrides."""
-        return read_preset(self.preset, self.overrides)
-
-    def hold_out(self, source: TextSource, max_texts: int | None) -> HeldOut:
-        """Choose the texts that judge."""
-        with watch("reading the texts", self.console):
-            return hold_out(source, self.method.pairs is not None, max_texts, self.seed)
-
-    def train(
-        self, source: TextSource, held: HeldOut, output: str | Path | None, restart: bool
-    ) -> Run:
-        """Train the student on the texts of ``source`` that are not in ``held``, in the folder
-        ``output``. With ``restart``, an earlier training there is begun again.
-        """
-        with watch("training", self.console):
-            return train(
-                source,
-                preset=self.preset,
-                model=self.student.backbone,
-                teachers={_teacher_name(self.method): [self.teacher]},
-                labels=self.labels,
-                dev=self.dev,
-                output=output,
-                data=self.data,
-                seed=self.seed,
-                overrides=self.overrides,
-                restart=restart,
-                console=plain_console(quiet=True),
-                held_out=held.held_out,
-                max_texts=held.max_texts,
-            )
-
-    def judge(self, run: Run, held_out: Sequence[Document]) -> Compression:
-        """Compare the trained student with its teacher, and finish the run."""
-        folder = RunFolder(run.folder)
-        models = ByModel(
-            load(self.teacher, frozen=True),
-            untrained(folder.preset.encoder),
-            load(folder.model, frozen=True),
-        )
-        quality, searched = self._quality(models, held_out)
-        cost = self._cost(models, held_out, folder.model)
-        new_model = models.student
-        if self.queries_only:
-            new_model = _join(self.teacher, folder.model)
-        result = CompressionResult(
-            teacher=public_name(self.teacher),
-            student=public_name(self.student.name),
-            side=QUERY if self.queries_only else BOTH,
-            quality=quality,
-            cost=cost,
-            searched=searched,
-            switch=Switch.of(new_model, documents_stay=self.queries_only),
-        )
-        verdict = compression_verdict(result)
-        card = Card.of(folder.model).judged(verdict, student_evidence(result))
-        if self.queries_only:
-            save_model(new_model, folder.model, card.describing(new_model, documents_stay=True))
-        else:
-            save_card(folder.model, card)
-        record = {**run.record, "verdict": verdict.record(), "compression": result.record()}
-        return Compression(run.job, run.job.finish(record))
-
-    def _quality(
-        self, models: Models, held_out: Sequence[Document]
-    ) -> tuple[dict[str, Distances], Record | None]:
-        """The scores of all three models, and how searches change."""
-        data = self.data or os.environ.get("ISOTROPE_DATA")
-        graded, _ = named_pairs(self.dev, self.method.train.select, self.labels, data)
-        labelled = self.labels if isinstance(self.labels, RetrievalSet) else None
-        with watch("judging", self.console):
-            return compare_quality(models, held_out, graded, labelled, self.queries_only)
-
-    def _cost(self, models: Models, held_out: Sequence[Document], student: Path) -> Costs:
-        """Speed and memory of teacher and student."""
-        with watch("measuring speed and memory", self.console):
-            texts = _timed_texts(held_out, self.queries_only)
-            names = [self.teacher, str(student)]
-            return measure_costs(models.teacher, models.student, names, texts)
+    queries_only = judges.queries_only
+    new_model = _join(teacher, folder.model) if queries_only else models.student
+    result = CompressionResult(
+        teacher=public_name(teacher),
+        student=public_name(student.name),
+        side=QUERY if queries_only else BOTH,
+        quality=quality,
+        cost=cost,
+        switch=Switch.of(new_model, documents_stay=queries_only),
+    )
+    verdict = compression_verdict(result)
+    card = Card.of(folder.model).judged(verdict, student_evidence(result))
+    if queries_only:
+        save_model(new_model, folder.model, card.describing(new_model, documents_stay=True))
+    else:
+        save_card(folder.model, card)
+    record = {**run.record, "verdict": verdict.record(), "compression": result.record()}
+    return Compression(run.job, run.job.finish(record))
 
 
 def _plan_student(student: GivenModel, teacher: str, queries_only: bool) -> Student:
@@ -296,11 +241,11 @@ def _judging_labels(
     return judging
 
 
-def _timed_texts(held_out: Sequence[Document], queries_only: bool) -> list[str]:
+def _timed_texts(judges: Judges) -> list[str]:
     """Texts to measure speed and memory with."""
-    texts = [document.text for document in held_out]
-    if queries_only:
-        texts = pseudo_queries(held_out).texts
+    texts = [document.text for document in judges.held_out]
+    if judges.queries_only:
+        texts = pseudo_queries(judges.held_out).texts
     if len(texts) < TIMED:
         texts = list(similarity_pairs().first)
     return texts[:TIMED]

@@ -46,7 +46,6 @@ class Costs:
     """What two models need on this machine: the teacher first, then the student."""
 
     texts: int  # that were encoded
-    speed: list[float]  # texts a second
     faster: Ratio  # student over teacher
     weights: list[int]  # bytes
     memory: list[int | None]  # bytes; None if they could not be measured
@@ -78,7 +77,6 @@ def measure_costs(
     ratios = [before / after for before, after in zip(slow, fast, strict=True)]
     return Costs(
         texts=len(texts),
-        speed=[len(texts) / statistics.median(seconds) for seconds in (slow, fast)],
         faster=Ratio(statistics.median(ratios), min(ratios), max(ratios)),
         weights=[weight_bytes(model) for model in models],
         memory=[peak_memory(name, texts) for name in names],

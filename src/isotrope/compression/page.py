@@ -7,9 +7,7 @@ from isotrope.compression.result import PAIRS, PARTS, QUERIES, CompressionResult
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict, signed
 from isotrope.report.comparison import SHORT_NAMES
-from isotrope.report.examples import examples_table
 from isotrope.report.page import PageFigure, interval_bars
-from isotrope.report.space import map_figure
 from isotrope.report.switching import STAYS
 from isotrope.report.tables import Table
 from isotrope.training.folder import RunFolder
@@ -31,8 +29,9 @@ ONE_SIDE = (
     "The student reads the queries, and the first text of a pair; the teacher reads all else."
 )
 HOW_MEASURED = (
-    "{texts} texts of at most 128 tokens, on this machine, with one thread of the processor. The "
-    "models took turns. The ratio is the median of five rounds, from {low:.1f} to {high:.1f}. "
+    "Speed is how many times as fast the student is: {texts} texts of at most 128 tokens, on this "
+    "machine, with one thread of the processor. The models took turns. It is the median of five "
+    "rounds, from {low:.1f} to {high:.1f}. "
     "Memory is the most that loading and encoding need beside Python and its libraries, each model "
     "in a process of its own."
 )
@@ -79,27 +78,20 @@ def _change(comparison: Comparison) -> str:
 
 
 def cost_table(result: CompressionResult) -> Table:
-    """Speed, weights and memory of teacher and student, and their ratios."""
+    """Speed, weights and memory of teacher and student."""
     cost = result.cost
-    texts = "queries" if result.queries_only else "texts"
+    speed = "speed with queries" if result.queries_only else "speed"
     rows = [
-        [
-            f"{texts} a second",
-            *(f"{speed:.0f}" for speed in cost.speed),
-            f"{cost.faster.median:.1f} times as fast",
-        ],
-        _size_row("weights, MB", cost.weights),
-        _size_row("memory, MB", cost.memory),
+        [speed, "1.0", f"{cost.faster.median:.1f}"],
+        ["weights, MB", *map(_megabytes, cost.weights)],
+        ["memory, MB", *map(_megabytes, cost.memory)],
     ]
     note = HOW_MEASURED.format(texts=cost.texts, low=cost.faster.low, high=cost.faster.high)
-    return Table("Speed and size", ["", "teacher", "student", "ratio"], rows, notes=[note])
+    return Table("Speed and size", ["", "teacher", "student"], rows, notes=[note])
 
 
-def _size_row(name: str, sizes: "list[int] | list[int | None]") -> list[str]:
-    teacher, student = sizes
-    megabytes = [f"{size / 1e6:.1f}" if size else "not measured" for size in sizes]
-    share = f"{100 * student / teacher:.0f} %" if teacher and student else ""
-    return [name, *megabytes, share]
+def _megabytes(size: int | None) -> str:
+    return f"{size / 1e6:.1f}" if size else "not measured"
 
 
 def kept_line(result: CompressionResult) -> str:
@@ -146,22 +138,14 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
         return write_report(run, output)
 
     result = CompressionResult.from_record(record)
-    tables = compression_tables(result)
-    figures = [_distances_figure(result)]
-    if result.searched:
-        if result.searched["shown"]["told"]:
-            names = ("with the teacher", "with the student")
-            tables.append(examples_table(result.searched["shown"], names=names))
-        if result.searched["map"]:
-            figures.append(map_figure(result.searched["map"], ("teacher", "student")))
     return write_report(
         run,
         output,
         title=f"Compress: {result.teacher}",
         verdict=compression_verdict(result),
         lead=[f"The student {_advice(result)}"],
-        tables=tables,
-        figures=figures,
+        tables=compression_tables(result),
+        figures=[_distances_figure(result)],
         switch=result.switch if _faults_of_teacher(result) else None,
     )
 

@@ -20,8 +20,6 @@ from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import Comparison, compare
 from isotrope.evaluation.similarity import row_similarities, similarity_of
 from isotrope.evaluation.sts import SimilaritySets, main_pairs, pair_similarities
-from isotrope.report.examples import compare_searches
-from isotrope.store.files import Record
 from isotrope.text.corpus import Document
 from isotrope.types import Vector
 
@@ -50,33 +48,31 @@ class ByModel(Generic[T]):
 Models = ByModel[SentenceTransformer]
 
 
-def compare_quality(
-    models: Models,
-    held_out: Sequence[Document],
-    sets: SimilaritySets,
-    labelled: RetrievalSet | None = None,
-    queries_only: bool = False,
-) -> tuple[dict[str, Distances], Record | None]:
-    """A student against its teacher and against itself before training.
+@dataclass(frozen=True, slots=True)
+class Judges:
+    """What a student is judged by."""
 
-    Tasks are made of the ``held_out`` texts if there are enough. ``sets`` are graded pairs beside
-    the 330 that ship with isotrope. ``labelled`` queries come first. With ``queries_only``, the
-    teacher reads all documents, and the second texts of pairs.
+    held_out: Sequence[Document]  # tasks are made of them, if there are enough
+    graded: SimilaritySets  # pairs, beside the 330 that ship with isotrope
+    labelled: RetrievalSet | None = None
+    queries_only: bool = False  # the teacher reads documents, and the second texts of pairs
 
-    Returns:
-        Kind of task -> distances; and what `isotrope.report.examples.compare_searches` says of
-        searches by teacher and student.
+
+def compare_quality(models: Models, judges: Judges) -> dict[str, Distances]:
+    """A student against its teacher and against itself before training: kind of task -> distances.
+
+    Labelled queries come first.
     """
     quality = {}
-    searched = None
-    document_reader = models.teacher if queries_only else None
+    document_reader = models.teacher if judges.queries_only else None
 
+    labelled = judges.labelled
     if labelled is not None:
         embeddings = _embed(models, document_reader, labelled.queries, labelled.corpus, None)
         scores = embeddings.map(lambda vectors: {labelled.name: labelled.score(vectors)})
         quality[QUERIES] = scores.distances(compare)
 
-    tasks = make_document_tasks(held_out).tasks
+    tasks = make_document_tasks(judges.held_out).tasks
     if tasks:
         queries = chain(*(task.queries for task in tasks))
         corpus = chain(*(task.corpus for task in tasks))
@@ -84,13 +80,11 @@ def compare_quality(
         quality[PARTS] = embeddings.distances(
             lambda before, after: compare_on_documents(before, after, tasks)
         )
-        largest = max(tasks, key=lambda task: task.size)
-        searched = _compare_searches(largest.as_retrieval_set(), embeddings)
 
-    all_sets: SimilaritySets = {SIMILARITY: {"test": similarity_pairs()}, **sets}
+    all_sets: SimilaritySets = {SIMILARITY: {"test": similarity_pairs()}, **judges.graded}
     pairs = models.map(lambda model: _judged_pairs(model, document_reader, all_sets))
     quality[PAIRS] = pairs.distances(compare)
-    return quality, searched
+    return quality
 
 
 def _embed(
@@ -114,13 +108,6 @@ def _embed(
         )
 
     return models.map(embed)
-
-
-def _compare_searches(searches: RetrievalSet, embeddings: ByModel[Embeddings]) -> Record:
-    vectors = embeddings.map(
-        lambda encoder: search_vectors(encoder, searches.queries, searches.corpus)
-    )
-    return compare_searches(searches, vectors.teacher, vectors.student)
 
 
 def _judged_pairs(

@@ -1,7 +1,7 @@
 """What a compression found, as ``result.json`` keeps it under "compression"."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,6 @@ class CompressionResult:
     side: str  # what the student reads: both, or query
     quality: dict[str, Distances]  # by kind of task; the first one judges
     cost: Costs
-    searched: dict[str, Any] | None = None  # see `isotrope.report.examples.compare_searches`
     switch: Switch | None = None
 
     @classmethod
@@ -54,8 +53,7 @@ class CompressionResult:
 
     def record(self) -> Record:
         """As JSON takes it."""
-        switch = self.switch.model_dump() if self.switch else None
-        return {**asdict(replace(self, switch=None)), "switch": switch, "kept": self.kept}
+        return {**_READER.dump_python(self, mode="json"), "kept": self.kept}
 
     @property
     def queries_only(self) -> bool:

@@ -5,7 +5,7 @@ all.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -17,18 +17,15 @@ from isotrope.encoder.locate import not_on_hub
 from isotrope.errors import UserError
 
 # What transformers says if a model's code is not its own, in each of its versions.
-_ASKS_FOR_TRUST = (
-    "trust_remote_code",
-    "contains custom code",
-    "custom code which must be executed",
-)
+_ASKS_FOR_TRUST = ("trust_remote_code", "custom code")
 
 
 @contextmanager
 def loading(where: str, model: str) -> Iterator[None]:
-    """Turn whatever the libraries raise while they load a model into one UserError."""
+    """Load a model quietly, and turn whatever the libraries raise into one UserError."""
     try:
-        yield
+        with quiet():
+            yield
     except Exception as error:
         raise _in_one_line(where, model, error) from error
 
@@ -58,53 +55,28 @@ def _in_one_line(where: str, model: str, error: Exception) -> UserError:
     )
 
 
-class _Reports:
-    """Whether transformers shows bars and warnings, which are settings of the whole process.
-
-    Several threads may hide them at the same time, and the last one restores what was set before.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._hiding = 0
-        self._bars_were_shown = True
-        self._level_before = logging.WARNING
-
-    def hide(self, *, warnings: bool) -> None:
-        """Hide progress bars, and warnings if asked for, until `restore`."""
-        with self._lock:
-            if self._hiding == 0:
-                self._bars_were_shown = logging.is_progress_bar_enabled()
-                self._level_before = logging.get_verbosity()
-                logging.disable_progress_bar()
-            if warnings:
-                logging.set_verbosity_error()
-            self._hiding += 1
-
-    def restore(self) -> None:
-        """Undo one `hide`."""
-        with self._lock:
-            self._hiding -= 1
-            if self._hiding > 0:
-                return
-            logging.set_verbosity(self._level_before)
-            if self._bars_were_shown:
-                logging.enable_progress_bar()
-
-
-_reports = _Reports()
+# transformers changes settings of the whole process while it loads (the type of new tensors, the
+# functions that fill them), so two loadings at once would disturb each other.
+_one_at_a_time = RLock()
 
 
 @contextmanager
 def quiet(reports: bool = True) -> Iterator[None]:
     """Hide transformers' progress bars, which would break into ours; and its warnings without
-    ``reports``.
+    ``reports``. One thread after the other, since these are settings of the whole process.
     """
-    _reports.hide(warnings=not reports)
-    try:
-        yield
-    finally:
-        _reports.restore()
+    with _one_at_a_time:
+        bars_were_shown = logging.is_progress_bar_enabled()
+        level_before = logging.get_verbosity()
+        logging.disable_progress_bar()
+        if not reports:
+            logging.set_verbosity_error()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(level_before)
+            if bars_were_shown:
+                logging.enable_progress_bar()
 
 
 def missing_tensors(model: nn.Module) -> list[str]:

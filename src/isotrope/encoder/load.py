@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from threading import RLock
 from typing import Any, cast
 
 import numpy as np
@@ -17,7 +16,6 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.console.progress import tell
-from isotrope.contract.features import language_model
 from isotrope.encoder.adapters import base_model, merge_adapter
 from isotrope.encoder.fast.dtype import (
     AUTO,
@@ -30,7 +28,7 @@ from isotrope.encoder.fast.dtype import (
     why_not,
 )
 from isotrope.encoder.fast.packed import pack, supports
-from isotrope.encoder.faults import loading, missing_tensors, quiet, refuse_damaged
+from isotrope.encoder.faults import loading, missing_tensors, refuse_damaged
 from isotrope.encoder.length import set_length
 from isotrope.encoder.locate import FirstModule, find_model, first_module, is_trusted
 from isotrope.encoder.pooling import check_pooling, freeze, join_layers, own_head, pooling_modules
@@ -40,9 +38,6 @@ from isotrope.errors import UserError, check_known
 # What configurations call an encoder's dropout: hidden_dropout_prob, resid_pdrop, dropout_rate, …
 _DROPOUT = re.compile(r"dropout|pdrop")
 _HEADS = re.compile(r"classif|summary|pooler|qa_")  # whose dropout is not the encoder's
-# transformers changes settings of the whole process while it loads (the type of new tensors, the
-# functions that fill them), so two loadings at once would disturb each other.
-_one_at_a_time = RLock()
 
 
 def load(
@@ -56,7 +51,6 @@ def load(
     packed: bool = True,
     prompt: str | None = None,
     prompt_name: str | None = None,
-    bidirectional: bool | None = None,
     frozen: bool = False,
     dtype: str = "float32",
     sample: Sequence[str] = SAMPLE,
@@ -86,8 +80,6 @@ def load(
             model's default prompt.
         prompt_name: the same, by the name of one of the model's prompts. Either becomes the model's
             default prompt, and is saved with it.
-        bidirectional: let the tokens of a decoder see those after them (see `read_both_ways`). By
-            default they do as the model's ``config.json`` says.
         frozen: the model will only encode. Embeddings of words that a local file stores in 16 bits
             stay so: less memory, the same vectors. To train or save it, load it without this.
         dtype: ``float32``; ``bf16``, for a frozen model on a CPU that has instructions for it: the
@@ -126,8 +118,6 @@ def load(
     if base:
         merge_adapter(encoder)
     _give_padding(encoder, name)
-    if bidirectional:
-        read_both_ways(encoder, name)
     join_layers(encoder)
     if pooling is not None:
         _replace_pooling(encoder, pooling, first, missing, name)
@@ -144,7 +134,7 @@ def _read_model(
     where: str, model: str, device: str | None, overrides: dict[str, float]
 ) -> SentenceTransformer:
     """sentence-transformers' own loading; ``overrides`` change the transformer's configuration."""
-    with _one_at_a_time, loading(where, model), quiet():
+    with loading(where, model):
         return SentenceTransformer(
             where,
             device=device,
@@ -215,7 +205,7 @@ def _read_config(
     """The configuration of the model's transformer; None if it has none, or one for each role."""
     if not first.is_transformer:
         return None
-    with _one_at_a_time, loading(where, model):
+    with loading(where, model):
         return AutoConfig.from_pretrained(
             base or first.folder or where, trust_remote_code=is_trusted(where)
         )
@@ -270,25 +260,6 @@ def _give_padding(model: SentenceTransformer, name: str) -> None:
             "no-padding-token",
         )
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-
-
-def read_both_ways(model: SentenceTransformer, name: str) -> None:
-    """Let every token of a decoder see the tokens after it too, in place.
-
-    A saved model says so in its config.json. BehnamGhader et al., COLM 2024 (LLM2Vec), Sec. 2.1.
-    https://arxiv.org/abs/2404.05961. Most decoders give worse vectors until they are trained so.
-    """
-    encoder: Any = language_model(model)
-    if encoder is None or sees_ahead(encoder.eval()):
-        raise _not_bidirectional(name, "sees all others already")
-    encoder.config.is_causal = False
-    if not sees_ahead(encoder):
-        raise _not_bidirectional(name, "cannot be told to look ahead")
-
-
-def _not_bidirectional(model: str, why: str) -> UserError:
-    problem = f"bidirectional = true: every token of {model} {why}"
-    return UserError(problem, "leave it out", "bidirectional-has-no-effect")
 
 
 def sees_ahead(encoder: nn.Module) -> bool:

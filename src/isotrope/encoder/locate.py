@@ -187,23 +187,16 @@ def check_hub(where: str) -> None:
     that answers with another fault, such as that this one file is missing, passes too: the
     libraries ask it again.
     """
-    if Path(where).is_dir() or _is_downloaded(where):
+    if Path(where).is_dir():
         return
     try:
-        get_hf_file_metadata(hf_hub_url(where, _FILES[0]), timeout=30)
+        downloaded = [try_to_load_from_cache(where, name) for name in _FILES[:2]]
+        if not any(isinstance(path, str) for path in downloaded):
+            get_hf_file_metadata(hf_hub_url(where, _FILES[0]), timeout=30)
     except Exception as error:
         # Each version of the client has its own error for a network that is not there.
         if isinstance(error, RepositoryNotFoundError) or not isinstance(error, HfHubHTTPError):
             raise not_on_hub(where, error) from error
-
-
-def _is_downloaded(model: str) -> bool:
-    """Whether the hub's cache on this machine holds a model."""
-    try:
-        paths = [try_to_load_from_cache(model, name) for name in _FILES[:2]]
-    except Exception as error:  # such as a name that cannot be one of the hub
-        raise not_on_hub(model, error) from error
-    return any(isinstance(path, str) for path in paths)
 
 
 def not_on_hub(model: str, error: Exception) -> UserError:

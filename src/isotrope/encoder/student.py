@@ -31,7 +31,6 @@ from isotrope.encoder.adapters import has_adapter, merge_adapter
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.fast.packed import pack
 from isotrope.encoder.pooling import frame_size
-from isotrope.encoder.similarity import model_similarity
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 
@@ -98,7 +97,8 @@ def keep_layers(
     if kinds:  # ModernBERT: which layers see far
         config.layer_types = [kinds[layer] for layer in layers]
 
-    smaller = _like(full_model, type(full_model)(config))
+    smaller: Any = type(full_model)(config)
+    smaller.to(device=full_model.device, dtype=full_model.dtype).train(full_model.training)
     try:
         smaller.load_state_dict(_weights_of_layers(full_model, stack, layers))
     except RuntimeError as error:
@@ -113,11 +113,6 @@ def keep_layers(
     pack(smaller)
     model[0].model = smaller
     return model
-
-
-def _like(full_model: PreTrainedModel, new: Any) -> Any:
-    """A new model with the device, the precision and the mode of another one."""
-    return new.to(device=full_model.device, dtype=full_model.dtype).train(full_model.training)
 
 
 def _refuse_without_layers(model: SentenceTransformer, count: int) -> None:
@@ -229,7 +224,7 @@ def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> Sente
     if isinstance(model[-1], Normalize):
         modules.append(Normalize())
     return SentenceTransformer(
-        modules=modules, device=str(model.device), similarity_fn_name=model_similarity(model)
+        modules=modules, device=str(model.device), similarity_fn_name=model.similarity_fn_name
     )
 
 

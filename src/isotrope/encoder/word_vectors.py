@@ -1,7 +1,7 @@
 """Averaged word vectors of GloVe or word2vec, as an encoder."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +19,7 @@ _FORMAT = (
 
 
 class WordVectors:
-    """The (weighted) mean of a sentence's word vectors; zero where none of its words is known.
+    """The mean of a sentence's word vectors; zero where none of its words is known.
 
     Words are what white space separates, which is right for tokenised text; what is unknown is
     looked up in lower case, then split at punctuation. Only the vectors of words that occur are
@@ -43,7 +43,6 @@ class WordVectors:
         if self.dim < 2 or first_vector is None:
             problem = f"{path}, line {1 + self.header}: no word vector"
             raise UserError(problem, _FORMAT, "no-word-vectors")
-        self.weight: Callable[[str], float] = lambda word: 1.0
         # word -> (D,); None: the file has no such word
         self._vectors: dict[str, WordVector | None] = {}
 
@@ -92,8 +91,8 @@ class WordVectors:
         means = np.zeros((len(sentences), self.dim), np.float32)
         for row, sentence in enumerate(sentences):
             words = self.words(sentence)
+            share = np.float32(1 / max(1, len(words)))
             for word in words:
-                share = np.float32(self.weight(word) / len(words))
                 vector = np.asarray(self._vectors[word])
                 means[row] += share * vector
         return means

@@ -105,23 +105,20 @@ def compare_searches(
     }
 
 
-def examples_table(
-    shown: Mapping[str, Any], between: str = "\n", names: tuple[str, str] = ("before", "after")
-) -> Table:
+def examples_table(shown: Mapping[str, Any], between: str = "\n") -> Table:
     """Three rows a search of `SearchChanges`, a record of which is ``shown``.
 
-    ``between`` stands between two hits, and the two models have these names.
+    ``between`` stands between two hits.
     """
-    before, after = names
     rows = []
     for search in shown["told"]:
         rows.append(["search", search["query"]])
-        rows.append([before, between.join(search["before"])])
-        rows.append([after, between.join(search["after"])])
+        rows.append(["before", between.join(search["before"])])
+        rows.append(["after", between.join(search["after"])])
     marks: Marks = {(row, 1): "best" for row in range(0, len(rows), 3)}
     counts = (
         f"Of {shown['queries']:,} searches, {shown['earlier']:,} find their first right text "
-        f"earlier than {before}, and {shown['later']:,} later."
+        f"earlier than before, and {shown['later']:,} later."
     )
     signs = "✓ is a right text, → one that was not found before."
     title = "Searches that only one of the two models answers"

@@ -44,6 +44,27 @@ class Heads:
     places: Tensor
     rows: Tensor
 
+    @classmethod
+    def of(
+        cls, bias: Tensor, rows: Tensor, count: int, groups: list[tuple[Tensor | slice, int]]
+    ) -> "Heads":
+        """From a batch's bias (N, 1, 1, L) and rows (N, H, L) into ``count`` = T·H.
+
+        A group is its sentences, and how many columns it has.
+        """
+        masks = []
+        group_rows = []
+        for sentences, columns in groups:
+            masks.append(bias[sentences, :, :, :columns])
+            group_rows.append(rows[sentences, :, :columns].reshape(-1))
+        all_rows = torch.cat(group_rows)  # (M,)
+
+        # Of each token's heads, where they stand: the inverse index.
+        places = all_rows.new_full((count,), len(all_rows))
+        holds_token = all_rows < count
+        places[all_rows[holds_token]] = holds_token.nonzero().squeeze(1)
+        return cls(masks, places, all_rows)
+
     def pad(self, x: Tensor) -> list[Tensor]:
         """Unpack heads: (1, H, T, d) -> (g, H, l, d) of each group."""
         heads, size = x.shape[1], x.shape[-1]
@@ -101,15 +122,11 @@ class Packing:
         bias = torch.zeros(mask.shape, device=mask.device)
         bias = bias.masked_fill_(mask == 0, HIDDEN)[:, None, None]
 
-        # The same for the heads of each token, and for the tokens of each head.
+        # The same for the tokens of each head.
         head = torch.arange(heads, device=mask.device)
-        sentence = places // length
-        column = places % length
-        head_places = (sentence[:, None] * heads + head) * length + column[:, None]  # (T, H)
-        head_places = head_places.clamp(max=n * heads * length)
         head_rows = rows.view(n, 1, length) * heads + head[:, None]  # (N, H, L)
         head_rows = head_rows.clamp(max=tokens * heads)
-        one_group = Heads([bias], head_places.view(-1), head_rows.view(-1))
+        one_group = Heads.of(bias, head_rows, tokens * heads, [(slice(None), length)])
         return cls(bias, places, rows, one_group)
 
     @cached_property
@@ -121,19 +138,10 @@ class Packing:
         lengths = (is_real * number).amax(1)  # (N,)
         rows = self.heads.rows.view(n, -1, length)  # (N, H, L)
 
-        masks = []
-        group_rows = []
+        groups: list[tuple[Tensor | slice, int]] = []
         for sentences in lengths.argsort(stable=True).tensor_split(GROUPS):
-            longest = int(lengths[sentences].max())
-            masks.append(self.bias[sentences, :, :, :longest])
-            group_rows.append(rows[sentences, :, :longest].reshape(-1))
-        all_rows = torch.cat(group_rows)  # (M,)
-
-        # Of each token's heads, where they stand: the inverse index.
-        places = torch.full_like(self.heads.places, len(all_rows))
-        holds_token = all_rows < len(places)
-        places[all_rows[holds_token]] = holds_token.nonzero().squeeze(1)
-        return Heads(masks, places, all_rows)
+            groups.append((sentences, int(lengths[sentences].max())))
+        return Heads.of(self.bias, rows, len(self.heads.places), groups)
 
     def pack(self, x: Tensor) -> Tensor:
         """(N, L, …) -> (1, T, …)."""
@@ -231,8 +239,11 @@ def attend(
         heads = packing.groups
         biases = heads.masks
 
+    attended = []
     groups = zip(heads.pad(query), heads.pad(key), heads.pad(value), biases, strict=True)
-    return heads.pack([attention(*group, dropout, scaling) for group in groups])
+    for q, k, v, b in groups:
+        attended.append(attention(q, k, v, b, dropout, scaling))
+    return heads.pack(attended)
 
 
 def _fused(
@@ -257,7 +268,9 @@ def _plain(
         flat_bias.reshape(n * heads, -1, length),  # (N·H, 1 or L, L)
     )
     scale = size**-0.5 if scaling is None else scaling
-    at_once = n * heads if torch.is_grad_enabled() else max(1, SCORES // length**2)
+    at_once = n * heads
+    if not torch.is_grad_enabled():
+        at_once = max(1, SCORES // length**2)
     is_slow_in_half = length % BLOCK != 0 or length < 2 * BLOCK
     is_widened = query.element_size() == 2 and is_slow_in_half
 

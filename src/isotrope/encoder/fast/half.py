@@ -37,12 +37,14 @@ class Linear16(nn.Linear):
         if self.weight.requires_grad:
             return F.linear(input.float(), self.weight, self.bias)
         if self._ready is None:
+            rounded = self.weight.bfloat16()
+            laid_out = torch.ops.mkldnn._reorder_linear_weight(rounded, ROWS)
             bias = None if self.bias is None else self.bias.bfloat16()
-            self._ready = (
-                torch.ops.mkldnn._reorder_linear_weight(self.weight.bfloat16(), ROWS),
-                bias,
-            )
-        return torch.ops.mkldnn._linear_pointwise(input.bfloat16(), *self._ready, "none", [], "")  # type: ignore[no-any-return]
+            self._ready = (laid_out, bias)
+        weight, bias = self._ready
+        rows = input.bfloat16()
+        output: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+        return output
 
     def __getstate__(self) -> dict[str, Any]:
         """What is copied or sent to another process, which lays the weights out anew."""
@@ -59,14 +61,16 @@ class Attention16(ModernBertAttention):
     ) -> Any:
         heads = self.Wqkv(hidden_states).unflatten(-1, (3, -1, self.head_dim))  # (1, T, 3, H, d)
         cos, sin = (part.to(heads.dtype)[:, :, None, None] for part in position_embeddings)
-        pairs, value = heads[:, :, :2], heads[:, :, 2]
+        pairs = heads[:, :, :2]
         turned = torch.addcmul(pairs * cos, rotate_half(pairs), sin)
-        # (1, H, T, d)
-        query, key, value = (part.transpose(1, 2) for part in (*turned.unbind(2), value))
+
+        # (1, H, T, d) each.
+        query = turned[:, :, 0].transpose(1, 2)
+        key = turned[:, :, 1].transpose(1, 2)
+        value = heads[:, :, 2].transpose(1, 2)
         kwargs["sliding_window"] = self.sliding_window
-        return self.Wo(
-            packed_attention(self, query, key, value, attention_mask, **kwargs)[0].flatten(2)
-        ), None
+        attended, _ = packed_attention(self, query, key, value, attention_mask, **kwargs)
+        return self.Wo(attended.flatten(2)), None
 
 
 HALVES: dict[type[nn.Module], type[nn.Module]] = {

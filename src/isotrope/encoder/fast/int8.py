@@ -69,8 +69,10 @@ class Grid:
         low = clip * min(0.0, float(smooth.min()))
         high = clip * max(0.0, float(smooth.max()))
         step = max(high - low, TINY) / STEPS
-        largest = (weight / factors).abs().amax(dim=1).clamp(min=TINY**2)  # (B,)
-        return cls(factors, step, round(-low / step), largest / most_weight_steps())
+
+        largest = (weight / factors).abs().amax(dim=1)  # (B,)
+        weight_steps = largest.clamp(min=TINY**2) / most_weight_steps()
+        return cls(factors, step, round(-low / step), weight_steps)
 
     def round_inputs(self, inputs: Tensor) -> Tensor:
         """(…, A) float32 -> (…, A) uint8."""
@@ -80,12 +82,14 @@ class Grid:
 
     def round_weight(self, weight: Tensor) -> Tensor:
         """(B, A) float32 -> (B, A) int8."""
-        return (weight / self.factors / self.weight_steps[:, None]).round().to(torch.int8)
+        steps = weight / self.factors / self.weight_steps[:, None]
+        return steps.round().to(torch.int8)
 
     def error(self, inputs: Tensor, weight: Tensor) -> float:
         """The part of an output's spread that rounding loses."""
         steps = self.round_inputs(inputs).float() - self.zero
-        rounded = F.linear(steps, self.round_weight(weight).float()) * self.step * self.weight_steps
+        weight_steps = self.round_weight(weight).float()
+        rounded = F.linear(steps, weight_steps) * self.step * self.weight_steps
         exact = F.linear(inputs, weight)
         spread = (exact - exact.mean(dim=0)).norm()
         return float((rounded - exact).norm() / spread.clamp(min=TINY))
@@ -93,16 +97,18 @@ class Grid:
 
 def best_grid(inputs: Tensor, weight: Tensor) -> tuple[Grid, float]:
     """The grid with the smallest error, and this error; inputs are (T, A), the weight (B, A)."""
-    candidates = [(smoothing, 1.0) for smoothing in SMOOTHING]
-    grids = [Grid.of(inputs, weight, *candidate) for candidate in candidates]
-    errors = [grid.error(inputs, weight) for grid in grids]
+
+    def measured(smoothing: float, clip: float) -> tuple[Grid, float]:
+        grid = Grid.of(inputs, weight, smoothing, clip)
+        return grid, grid.error(inputs, weight)
+
+    unclipped = [measured(smoothing, 1.0) for smoothing in SMOOTHING]
+    errors = [error for _, error in unclipped]
+    best = int(np.argmin(errors))
 
     # The range is clipped for the best smoothing alone.
-    smoothing, _ = candidates[int(np.argmin(errors))]
-    grids += [Grid.of(inputs, weight, smoothing, clip) for clip in CLIPS]
-    errors += [grid.error(inputs, weight) for grid in grids[len(errors) :]]
-    best = int(np.argmin(errors))
-    return grids[best], errors[best]
+    clipped = [measured(SMOOTHING[best], clip) for clip in CLIPS]
+    return min([unclipped[best], *clipped], key=lambda pair: pair[1])
 
 
 class Linear8(nn.Linear):
@@ -170,7 +176,8 @@ def _layer_inputs(model: SentenceTransformer, texts: Sequence[str]) -> dict[nn.L
     stride = max(1, _tokens(model, texts) // TOKENS)  # all tokens of long texts would fill memory
 
     def remember(layer: Any, inputs: tuple[Tensor, ...]) -> None:
-        batches[layer].append(inputs[0].flatten(0, -2)[::stride].clone())
+        rows = inputs[0].flatten(0, -2)  # (T, A)
+        batches[layer].append(rows[::stride].clone())
 
     hooks = [layer.register_forward_pre_hook(remember) for layer in linear]
     try:
