@@ -7,7 +7,6 @@ older ones. An average of layers needs sentence-transformers 5.4.
 
 import json
 from collections.abc import Mapping
-from copy import copy
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder.faults import quiet
 from isotrope.encoder.locate import trust
 from isotrope.encoder.pooling import split_layers
+from isotrope.encoder.prompts import with_modules
 from isotrope.store.files import new_folder, write_json, write_text
 
 CLASSIC = "sentence_transformers.models."
@@ -53,9 +53,7 @@ def save(
     Raises:
         UserError: ``folder`` holds something that is not ours.
     """
-    portable = copy(model)
-    modules = split_layers(list(model))
-    portable._modules = {str(number): module for number, module in enumerate(modules)}
+    portable = with_modules(model, split_layers(list(model)))
     with new_folder(Path(folder), "model") as draft:
         with quiet():
             portable.save_pretrained(str(draft), create_model_card=False)

@@ -188,7 +188,7 @@ def with_query_route(
     go the other way. ``shared`` are modules before both routes.
     """
     routes = Router.for_query_document(list(queries), list(documents), default_route="document")
-    new = _with_modules(encoder, [*shared, routes.to(encoder.device)])
+    new = with_modules(encoder, [*shared, routes.to(encoder.device)])
     # sentence-transformers reads queries with the prompt "query", which may be empty, and not with
     # the default one.
     default = used_prompt(encoder)
@@ -209,15 +209,14 @@ def one_route(encoder: SentenceTransformer, role: Role) -> SentenceTransformer:
     for module in encoder:
         route = module.sub_modules[role] if isinstance(module, Router) else [module]
         modules.extend(map(copy, route))  # a module that occurs twice would be run once
-    new = _with_modules(encoder, modules)
+    new = with_modules(encoder, modules)
     new.prompts = {**encoder.prompts, role: words_of_role(encoder, role)}
     new.default_prompt_name = role
     return new
 
 
-def _with_modules(
-    encoder: SentenceTransformer, modules: Iterable[nn.Module]
-) -> SentenceTransformer:
+def with_modules(encoder: SentenceTransformer, modules: Iterable[nn.Module]) -> SentenceTransformer:
+    """A copy of the model with other modules."""
     new = copy(encoder)
     new._modules = {str(place): module for place, module in enumerate(modules)}
     return new

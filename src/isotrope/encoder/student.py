@@ -116,13 +116,13 @@ def keep_layers(
 
 
 def _refuse_without_layers(model: SentenceTransformer, count: int) -> None:
-    remedy = "choose the pooling mean or cls, or the student static"
-    if any(isinstance(module, WeightedLayerPooling) for module in model):
-        problem = "the model's pooling averages its layers"
-        raise UserError(f"layers:{count}: {problem}", remedy, "student-does-not-fit")
-    if not isinstance(model[0], Transformer):
-        problem = f"a {type(model[0]).__name__} has no layers"
-        raise UserError(f"layers:{count}: {problem}", remedy, "student-does-not-fit")
+    averages_layers = any(isinstance(module, WeightedLayerPooling) for module in model)
+    if averages_layers or not isinstance(model[0], Transformer):
+        raise UserError(
+            f"layers:{count}: the model has no layers, or its pooling averages them",
+            "choose the pooling mean or cls, or the student static",
+            "student-does-not-fit",
+        )
 
 
 def _layer_stack(full_model: PreTrainedModel, count: int) -> str:

@@ -15,7 +15,7 @@ from sentence_transformers.base.modules import Normalize
 
 from isotrope.encoder.embed import search_vectors, vectors_of
 from isotrope.encoder.pooling import dense
-from isotrope.encoder.prompts import ByRole, Role, has_roles
+from isotrope.encoder.prompts import ByRole, Role, has_roles, with_modules
 from isotrope.errors import UserError
 from isotrope.text.cleaning import fold
 from isotrope.text.files import find_sources
@@ -145,10 +145,10 @@ def with_linear(encoder: SentenceTransformer, mean: Matrix, matrix: Matrix) -> S
     length, and gets none.
     """
     unit_length = isinstance(encoder[-1], Normalize) and encoder.truncate_dim is None
-    new = copy(encoder)
-    new.truncate_dim = None  # it would cut behind the layer
+    uncut = copy(encoder)
+    uncut.truncate_dim = None  # it would cut behind the layer
     # Dimensions that the model cuts get the weight 0.
-    beyond = int(new.get_embedding_dimension() or 0) - len(mean)
+    beyond = int(uncut.get_embedding_dimension() or 0) - len(mean)
     mean = np.pad(mean, (0, beyond))
     matrix = np.pad(matrix, ((0, beyond), (0, 0)))
 
@@ -158,5 +158,4 @@ def with_linear(encoder: SentenceTransformer, mean: Matrix, matrix: Matrix) -> S
     modules = [*encoder, layer.to(encoder.device)]
     if unit_length:
         modules.append(Normalize())
-    new._modules = {str(number): module for number, module in enumerate(modules)}
-    return new
+    return with_modules(uncut, modules)

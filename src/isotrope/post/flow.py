@@ -19,6 +19,9 @@ from isotrope.errors import UserError
 from isotrope.post.fitted import PostStep, Transform
 from isotrope.types import AboveZero, Count, Matrix
 
+BATCH = 64  # vectors a step of the optimizer
+WIDTH = 32  # hidden units of a coupling's network
+
 
 class GlowStep(nn.Module):
     """(N, D) -> (N, D) and log |det| (N,): z = (x − μ) exp(−s), then z M, then its second half is
@@ -104,9 +107,7 @@ class Flow(PostStep):
 
     lr: AboveZero = 1e-3  # of Adam
     epochs: Count = 1
-    batch: int = Field(default=64, ge=2)
     depth: Count = 9  # steps of the flow
-    width: Count = 32  # hidden units of a coupling's network
     seed: int = Field(default=0, ge=0)  # of weights, permutations and the order of the sentences
 
     def fitted(self, vectors: Matrix) -> Transform:
@@ -128,7 +129,7 @@ class Flow(PostStep):
         with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             x = x.clone()
-            glow = Glow(x.shape[1], self.depth, self.width)
+            glow = Glow(x.shape[1], self.depth, WIDTH)
             glow.begin(x)
             optimizer = torch.optim.Adam(glow.parameters(), lr=self.lr)
             for _ in range(self.epochs):
@@ -138,8 +139,8 @@ class Flow(PostStep):
     def _epoch(self, glow: Glow, optimizer: torch.optim.Optimizer, x: Tensor) -> None:
         """Fit once to all rows (N, D), in random order."""
         order = torch.randperm(len(x))
-        for number, picks in enumerate(torch.split(order, self.batch)):
-            tell("fitted the flow to", number * self.batch, len(x))
+        for number, picks in enumerate(torch.split(order, BATCH)):
+            tell("fitted the flow to", number * BATCH, len(x))
             self._step(glow, optimizer, x[picks])
 
     def _step(self, glow: Glow, optimizer: torch.optim.Optimizer, x: Tensor) -> None:

@@ -79,7 +79,7 @@ class Heads:
 
     def pack(self, groups: list[Tensor]) -> Tensor:
         """(g, H, l, d) of each group -> (1, T, H, d)."""
-        heads, size = groups[0].shape[1], groups[0].shape[-1]
+        _, heads, _, size = groups[0].shape
         padded = [group.reshape(-1, size) for group in groups]
         joined = padded[0] if len(padded) == 1 else torch.cat(padded)  # one needs no copy
         packed = _take(joined, self.places, self.rows)

@@ -83,13 +83,15 @@ def dtype_of(encoder: nn.Module) -> Dtype:
 def why_not(dtype: Dtype, config: PreTrainedConfig | None, device: str, packed: bool = True) -> str:
     """Why an encoder of this configuration cannot encode in bf16 or int8 here; "" if it can."""
     is_able = has_bf16() if dtype == "bf16" else has_int8()
-    reasons = {
-        "this processor has no instructions for it": not is_able,
-        "it is for the CPU, and the model is elsewhere": not device.startswith("cpu"),
-        "it needs packed = True": not packed,
-        "isotrope does not pack this architecture": not supports(config),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), "")
+    if not is_able:
+        return "this processor has no instructions for it"
+    if not device.startswith("cpu"):
+        return "it is for the CPU, and the model is elsewhere"
+    if not packed:
+        return "it needs packed = True"
+    if not supports(config):
+        return "isotrope does not pack this architecture"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -112,9 +114,9 @@ class DtypeComparison:
 
     def __str__(self) -> str:
         verdict = "taken" if self.is_good else "not taken"
-        hits = (
-            "" if self.same_hits is None else f", {self.same_hits:.0%} of the first hits the same"
-        )
+        hits = ""
+        if self.same_hits is not None:
+            hits = f", {self.same_hits:.0%} of the first hits the same"
         return (
             f"{self.dtype} is {verdict}: {self.speed:.1f} times as fast as float32, "
             f"smallest cosine {self.cosine:.4f}{hits}"

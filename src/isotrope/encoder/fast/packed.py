@@ -113,7 +113,9 @@ def _token_inputs(model: PreTrainedModel, arguments: dict[str, Any]) -> dict[str
             inputs[name] = arguments[name]
     if "position_ids" not in inputs:
         inputs["position_ids"] = positions(model, arguments.get("input_ids"), mask)
-    return {name: value.expand(*mask.shape, *value.shape[2:]) for name, value in inputs.items()}
+    for name, value in inputs.items():
+        inputs[name] = value.expand(*mask.shape, *value.shape[2:])
+    return inputs
 
 
 def _with_columns(x: Tensor, columns: int) -> Tensor:
