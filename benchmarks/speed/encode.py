@@ -236,7 +236,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
         "shape": asked.shape,
         "text": asked.text.name,
         "bf16": has_bf16() and not asked.hide_bf16,
-        "vnni": torch.cpu._is_vnni_supported(),  # type: ignore[no-untyped-call]
+        "vnni": torch.cpu._is_vnni_supported(),
         "sentences": share * asked.repetitions,
         "threads": torch.get_num_threads(),
         "clock": clock.name,

@@ -136,9 +136,8 @@ def test_a_map_has_neighbours_together_and_groups_of_words() -> None:
         far = ((places[:, None] - places) ** 2).sum(axis=2) + 9 * np.eye(100)
         assert enough <= np.mean(of[far.argmin(axis=1)] == of) <= enough + 0.5
         assert (places.min(), places.max()) == (0, 1)
-    shown = map_figure(found, ("<old>", "new"))
+    shown = map_figure(found)
     assert shown.svg.count("<circle") == 2 * 100 + GROUPS
-    assert "&lt;old&gt;" in shown.svg
     assert text_map(texts[:20], apart[:20], apart[:20]) is None
     assert text_map(texts, apart, np.ones((100, 16))) is None, (
         "texts that a model cannot tell apart"

@@ -165,14 +165,11 @@ def _in_unit_square(plane: Matrix) -> list[list[float]]:
     return points
 
 
-def map_figure(
-    text_map: Mapping[str, Any], names: tuple[str, str] = ("before", "after")
-) -> PageFigure:
+def map_figure(text_map: Mapping[str, Any]) -> PageFigure:
     """The two maps of `text_map`, side by side, with the words of each colour below."""
-    before, after = names
     marks = [
-        *_map_marks(before, 0, text_map["before"], text_map["group"]),
-        *_map_marks(after, WIDTH - SIDE, text_map["after"], text_map["group"]),
+        *_map_marks("before", 0, text_map["before"], text_map["group"]),
+        *_map_marks("after", WIDTH - SIDE, text_map["after"], text_map["group"]),
     ]
     for line, words in enumerate(text_map["words"], start=1):
         base = TITLE_HEIGHT + SIDE + LINE_HEIGHT * line

@@ -39,8 +39,7 @@ class Linear16(nn.Linear):
         if self._ready is None:
             rounded = self.weight.bfloat16()
             laid_out = torch.ops.mkldnn._reorder_linear_weight(rounded, ROWS)
-            bias = None if self.bias is None else self.bias.bfloat16()
-            self._ready = (laid_out, bias)
+            self._ready = (laid_out, None if self.bias is None else self.bias.bfloat16())
         weight, bias = self._ready
         rows = input.bfloat16()
         output: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")

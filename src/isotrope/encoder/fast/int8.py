@@ -46,7 +46,7 @@ def most_weight_steps() -> int:
     Without VNNI, the processor adds two products in 16 bits. With 63 steps, the sum stays below
     their limit: 2 · 255 · 63 < 2¹⁵.
     """
-    return 127 if torch.cpu._is_vnni_supported() else 63  # type: ignore[no-untyped-call]
+    return 127 if torch.cpu._is_vnni_supported() else 63
 
 
 @dataclass(frozen=True)
