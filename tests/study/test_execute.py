@@ -85,7 +85,7 @@ def test_a_stopped_study_shows_what_is_finished(
 def test_the_number_of_workers_changes_no_score(
     finished: Study, small: Path, tmp_path: Path
 ) -> None:
-    """A process uses as many threads as the study says, however many run beside it."""
+    """A process uses one thread, however many run beside it."""
     alone = study(small, output=tmp_path, rows=["SimCSE"], seeds=1, console=quiet()).record
     assert numbers(alone.rows[0].scores[0]) == numbers(finished.record.rows[0].scores[0])
     assert {environment["threads"] for environment in alone.environments} == {1}

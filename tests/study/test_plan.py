@@ -20,7 +20,7 @@ from isotrope.errors import UserError
 from isotrope.preset.preset import read_preset
 from isotrope.preset.tables import read_toml, shipped_names
 from isotrope.study import study
-from isotrope.study.cost import study_cost
+from isotrope.study.cost import GPUS, Estimate, study_cost, total
 from isotrope.study.plan import StudyPaths, StudyPlan, corpus_files, has_component
 from isotrope.study.rows import expand_rows
 from isotrope.study.spec import Spec, read_study
@@ -191,13 +191,15 @@ def test_an_estimate_has_all_cells_of_a_plan(
 ) -> None:
     monkeypatch.chdir(stand_ins)
     plan = planned(_spec(name, large_corpus, tmp_path), tmp_path)
-    cost = study_cost(plan, "h200")
-    assert sum(row.cells for row in cost.rows) >= len(plan.cells)
-    assert all(row.unfinished == row.cells for row in cost.rows)
+    table = study_cost(plan, "h200")
+    assert len(table.rows) == len(plan.rows) + len(plan.models)
+    assert sum(int(cells) for _, cells, *_ in table.rows) >= len(plan.cells)
+    assert all(unfinished == cells for _, cells, unfinished, *_ in table.rows)
+    estimate = Estimate(plan, GPUS["h200"])
+    cost = total([estimate.cell(cell) for cell in plan.cells.values()])
     assert cost.seconds > 0
     assert cost.memory > 1e6
     assert cost.disk > 1e6
-    assert len(cost.table().rows) == len(plan.rows) + len(plan.models)
 
 
 def test_documents_that_allow_no_task_are_refused(
@@ -278,20 +280,16 @@ def test_other_pairs_under_the_same_name_make_another_cell(
 def test_what_changes_a_result_makes_other_cells(sketch: Sketch) -> None:
     changes: dict[str, Any] = {
         "seeds": 5,
-        "split": "sentences",
         "keep_duplicates": True,
-        "threads": 2,
     }
     made = {
         key: sketch("[rows.A]\n[rows.raw]\ntrain = false\n", **{key: value})
         for key, value in changes.items()
     }
-    for label, different in {"A": 4, "raw": 2}.items():  # without training, no text is read
+    for label, different in {"A": 2, "raw": 1}.items():  # without training, no text is read
         assert len({plan.rows[label][0] for plan in made.values()}) == different
     corpora = {key: plan.cells[plan.rows["A"][0]].corpus for key, plan in made.items()}
-    assert corpora["split"].split == "sentences"
     assert corpora["keep_duplicates"].keep_duplicates
-    assert {cell.run.threads for cell in made["threads"].cells.values()} == {2}
 
 
 def test_a_corpus_may_have_the_signs_of_a_pattern_in_its_name(
@@ -516,7 +514,9 @@ def test_options_replace_their_settings_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "study.toml"
-    run = 'corpus = "a.txt"\nbackbone = "isotrope/tiny"\nsentences = 500\nthreads = 2\ndev = ["none"]\nseeds = 4\n'
+    run = (
+        'corpus = "a.txt"\nbackbone = "isotrope/tiny"\nsentences = 500\ndev = ["none"]\nseeds = 4\n'
+    )
     file.write_text(f'title = "t"\n[run]\n{run}[rows.SimCSE]\n')
     monkeypatch.setenv("ISOTROPE_DATA", "theirs")
     nothing: Any = {"output": tmp_path, "documents": [], "model": None, "dev": ()}
@@ -528,7 +528,6 @@ def test_options_replace_their_settings_alone(
         "model": "m",
         "sentences": 64,
         "dev": ["stsb"],
-        "threads": 1,
         "keep_duplicates": True,
     }
     changed = {
@@ -536,7 +535,6 @@ def test_options_replace_their_settings_alone(
         "backbone": "m",
         "sentences": 64,
         "dev": ("stsb",),
-        "threads": 1,
         "keep_duplicates": True,
     }
     spec = spec_with(file, {"output": "out", **given})

@@ -34,7 +34,6 @@ PASSED_ON = (
     "labels",
     "tuned",
     "workers",
-    "threads",
     "restart",
 )
 
@@ -59,7 +58,6 @@ def study(
     sweep: list[str] | None = None,
     tuned: str | None = None,
     workers: int = 1,
-    threads: int | None = None,
     restart: bool = False,
     keep_duplicates: bool = False,
     search: bool = False,
@@ -90,7 +88,6 @@ def study(
         sweep: key=value,value: every row with each value.
         tuned: A search.toml, made by --search: use its best settings, also for tuned teachers.
         workers: How many work at the same time; the result is the same.
-        threads: Processor threads for each run.
         keep_duplicates: Train on every text, also on one that occurred before.
         plan: Run nothing: show cells, what is missing, hours, memory and disk, about.
         gpu: Of --plan: a GPU that was measured (h200); default: this machine is measured.
@@ -160,7 +157,7 @@ def _plan(file: str, gpu: str, options: Mapping[str, Any]) -> None:
     from isotrope.study.cost import study_cost
     from isotrope.study.study import plan_study
 
-    print_table(study_cost(plan_study(file, **options), gpu).table(), console)
+    print_table(study_cost(plan_study(file, **options), gpu), console)
 
 
 def _show(study: "Study") -> None:

@@ -27,6 +27,7 @@ NUMBERS = "numbers"
 COSINES = "after.npz"
 DRAWS = "draws.npz"
 METRICS = "metrics.jsonl"
+THREADS = 1  # of its process, since the last digits of scores depend on their number
 # so that p is 0.0001 at least, and still significant after correction for hundreds of rows
 RESAMPLES = 19_999
 

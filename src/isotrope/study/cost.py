@@ -6,7 +6,7 @@ computed from them. So an estimate may be wrong by a half, and it never decides 
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -22,9 +22,10 @@ from isotrope.encoder.locate import locate
 from isotrope.errors import UserError, check_known
 from isotrope.preset.preset import TrainSettings
 from isotrope.report.tables import Table
-from isotrope.study.cell import RESAMPLES, Cell
+from isotrope.study.cell import Cell
 from isotrope.study.plan import StudyPlan
 from isotrope.study.spec import missing_file
+from isotrope.text import TextSource
 from isotrope.text.permutation import evenly
 from isotrope.training.inputs import STUDENT
 from isotrope.training.pairs import TRANSFER_DEV, dev_names
@@ -44,8 +45,6 @@ CLASSIFIER_SECONDS = 300  # SentEval's classifiers of the transfer tasks
 TRANSFER_DEV_SECONDS = 120  # the same in the setting for prototypes
 
 WEIGHT_BYTES = 4  # float32
-CHECKPOINT_BYTES = 12  # of a weight: itself, and the two moments of AdamW
-CHECKPOINTS = 3  # that a run holds at most: the best, the last, and the one being written
 STATE_BYTES = 16  # of a trained weight: itself, its gradient, and the two moments of AdamW
 # Of a token, a channel and a layer, kept for the backward pass: Korthikanti et al. 2022
 # (https://arxiv.org/abs/2205.05198) in 16 bits, with attention over short texts.
@@ -91,13 +90,12 @@ class Speed:
 
     device: str
     precision: str  # bf16 or fp32
-    layers: int  # of the model that was measured
-    seconds_a_step: float  # that even the smallest step of two passes needs
+    seconds_a_layer: float  # that even the smallest step of two passes needs
     seconds_a_token: float  # of a training step, for each weight of the layers
 
     def training(self, shape: ModelShape, tokens: float, steps: float) -> float:
         """Seconds of ``steps`` steps that read ``tokens`` tokens together."""
-        waiting = steps * self.seconds_a_step * shape.layers / self.layers
+        waiting = steps * shape.layers * self.seconds_a_layer
         return waiting + tokens * shape.layer_weights * self.seconds_a_token
 
     def encoding(self, shape: ModelShape, tokens: float) -> float:
@@ -107,7 +105,7 @@ class Speed:
 
 # Fitted to steps of SimCSE on BERT-base with batches of 64 (2,808 tokens, 39.6 ms) and 512 (22,484
 # tokens, 79.9 ms): docs/results/performance/gpu.json.
-GPUS = {"h200": Speed("NVIDIA H200", "bf16", 12, 0.0338, 2.05e-6 / BERT_BASE.layer_weights)}
+GPUS = {"h200": Speed("NVIDIA H200", "bf16", 0.0338 / 12, 2.05e-6 / BERT_BASE.layer_weights)}
 
 
 def speed_of(gpu: str, plan: StudyPlan) -> Speed:
@@ -129,21 +127,17 @@ def measured_speed(cell: Cell) -> Speed:
     on_gpu = model.device.type == "cuda"
     precision = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
     few, many = (64, 512) if on_gpu else (2, 8)
-    corpus = cell.corpus.texts()
-    rows = np.asarray(evenly(len(corpus), min(many, len(corpus))))
-    texts = corpus.texts(rows)
-    texts = (texts * many)[:many]
+    texts = (_some_texts(cell.corpus, many) * many)[:many]
 
     optimizer = torch.optim.AdamW(model.parameters())
-    measured: list[tuple[int, float]] = []
-    for batch in (texts[:few], texts[:few], texts):  # the first step is slower
-        measured.append(_timed_step(model, optimizer, batch, precision))
-    (fewer_tokens, faster), (more_tokens, slower) = measured[1:]
+    _timed_step(model, optimizer, texts[:few], precision)  # the first step is slower
+    fewer_tokens, faster = _timed_step(model, optimizer, texts[:few], precision)
+    more_tokens, slower = _timed_step(model, optimizer, texts, precision)
     seconds_a_token = max(0.0, slower - faster) / max(1, more_tokens - fewer_tokens)
     seconds_a_step = max(0.0, faster - seconds_a_token * fewer_tokens)
-    device = torch.cuda.get_device_name() if on_gpu else f"this machine, {cell.run.threads} threads"
+    device = torch.cuda.get_device_name() if on_gpu else "this machine"
     return Speed(
-        device, precision, shape.layers, seconds_a_step, seconds_a_token / shape.layer_weights
+        device, precision, seconds_a_step / shape.layers, seconds_a_token / shape.layer_weights
     )
 
 
@@ -163,6 +157,12 @@ def _timed_step(
     optimizer.step()
     float(loss.detach())  # waits for the GPU
     return tokens, time.monotonic() - began
+
+
+def _some_texts(corpus: TextSource, count: int) -> list[str]:
+    """Texts of the whole corpus, evenly apart."""
+    texts = corpus.texts()
+    return texts.texts(np.asarray(evenly(len(texts), min(count, len(texts)))))
 
 
 @cache
@@ -187,108 +187,60 @@ def shape_of(name: str) -> ModelShape:
 
 
 @dataclass(frozen=True, slots=True)
-class CellCost:
-    """About what one cell needs."""
+class Cost:
+    """About what cells need."""
 
-    seconds: float
-    memory: float  # bytes, at its largest step
-    disk: float  # bytes that stay
-    checkpoints: float  # bytes that are deleted when it is finished
-    finished: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RowCost:
-    """About what a row of the study needs, or a model that rows share."""
-
-    label: str
     cells: int
     unfinished: int
-    seconds: float  # of the unfinished cells
-    memory: float  # bytes, of the largest cell
+    seconds: float  # of the unfinished ones
+    memory: float  # bytes, at the largest step of any
+    disk: float  # bytes that stay
 
-    def table_cells(self) -> list[str]:
+    def table_row(self, label: str) -> list[str]:
         """As a row of the table."""
-        hours, memory = _hours(self.seconds), _gigabytes(self.memory)
-        return [self.label, str(self.cells), str(self.unfinished), hours, memory]
+        hours = f"{self.seconds / 3600:.1f}"
+        return [label, str(self.cells), str(self.unfinished), hours, _gigabytes(self.memory)]
 
 
-@dataclass(frozen=True, slots=True)
-class StudyCost:
-    """About what a study needs."""
-
-    title: str
-    speed: Speed
-    rows: tuple[RowCost, ...]
-    missing: tuple[str, ...]  # files without which rows have printed numbers alone
-    seconds: float  # one cell after the other; equal cells count once
-    memory: float  # bytes, of the largest cell
-    disk: float  # bytes in the study's folder and the cache, with the checkpoints of one run
-
-    def table(self) -> Table:
-        """The estimate as a table: cells, unfinished ones, hours, memory."""
-        rows = [row.table_cells() for row in self.rows]
-        total = f"All: about {duration(self.seconds)} with one worker"
-        notes = [
-            f"{total}, {_gigabytes(self.memory)} GB of memory for the largest cell, and "
-            f"{_gigabytes(self.disk)} GB of disk. Rows that share cells count them once each.",
-            f"By the speed of {self.speed.device} in {self.speed.precision}. An estimate may be "
-            "wrong by a half.",
-            *self.missing,
-        ]
-        header = ["row", "cells", "unfinished", "hours", "memory (GB)"]
-        return Table(f"Plan: {self.title}", header, rows, notes=notes)
+def total(costs: Collection[Cost]) -> Cost:
+    """What cells need together, one after the other."""
+    return Cost(
+        cells=sum(cost.cells for cost in costs),
+        unfinished=sum(cost.unfinished for cost in costs),
+        seconds=sum(cost.seconds for cost in costs),
+        memory=max(cost.memory for cost in costs),
+        disk=sum(cost.disk for cost in costs),
+    )
 
 
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.1f}"
-
-
-def _gigabytes(size: float) -> str:
-    return f"{size / GIGA:.1f}"
-
-
-def study_cost(plan: StudyPlan, gpu: str = "") -> StudyCost:
-    """Estimate what the unfinished cells of a plan need, on a named GPU or on this machine.
+def study_cost(plan: StudyPlan, gpu: str = "") -> Table:
+    """What the unfinished cells of a plan need, on a named GPU or on this machine: cells, unfinished
+    ones, hours, and memory of every row.
 
     UserError for an unknown GPU, or a model whose size is not known.
     """
     estimate = Estimate(plan, speed_of(gpu, plan))
     costs = {key: estimate.cell(cell) for key, cell in plan.cells.items()}
-    rows: list[RowCost] = []
-    for name, key in plan.models.items():
-        rows.append(_row_cost(f"teacher {name}", [costs[key]]))
+    rows = [costs[key].table_row(f"teacher {name}") for name, key in plan.models.items()]
     for label, keys in plan.rows.items():
         distinct_keys = dict.fromkeys(keys.values())
-        rows.append(_row_cost(label, [costs[key] for key in distinct_keys]))
+        rows.append(total([costs[key] for key in distinct_keys]).table_row(label))
 
-    all_costs = costs.values()
-    results = sum(cost.disk for cost in all_costs)
-    checkpoints = max(cost.checkpoints for cost in all_costs)  # of one run at a time
-    return StudyCost(
-        title=plan.spec.title,
-        speed=estimate.speed,
-        rows=tuple(rows),
-        missing=tuple(_missing_files(plan)),
-        seconds=_unfinished_seconds(all_costs) + estimate.teachers_seconds,
-        memory=max(cost.memory for cost in all_costs),
-        disk=results + checkpoints + estimate.teachers_disk,
-    )
-
-
-def _row_cost(label: str, costs: Sequence[CellCost]) -> RowCost:
-    """A row by its cells."""
-    return RowCost(
-        label,
-        cells=len(costs),
-        unfinished=sum(not cost.finished for cost in costs),
-        seconds=_unfinished_seconds(costs),
-        memory=max(cost.memory for cost in costs),
-    )
+    study = total(costs.values())
+    notes = [
+        f"All: about {duration(study.seconds)} with one worker, {_gigabytes(study.memory)} GB of "
+        f"memory for the largest cell, and {_gigabytes(study.disk)} GB of disk, beside the "
+        "checkpoints of the runs. Rows that share cells count them once each.",
+        f"By the speed of {estimate.speed.device} in {estimate.speed.precision}. An estimate may "
+        "be wrong by a half.",
+        *_missing_files(plan),
+    ]
+    header = ["row", "cells", "unfinished", "hours", "memory (GB)"]
+    return Table(f"Plan: {plan.spec.title}", header, rows, notes=notes)
 
 
-def _unfinished_seconds(costs: Iterable[CellCost]) -> float:
-    return sum(cost.seconds for cost in costs if not cost.finished)
+def _gigabytes(size: float) -> str:
+    return f"{size / GIGA:.1f}"
 
 
 def _missing_files(plan: StudyPlan) -> list[str]:
@@ -304,34 +256,35 @@ def _missing_files(plan: StudyPlan) -> list[str]:
 
 
 class Estimate:
-    """Estimates cells. The encoding of a text by a teacher is shared by cells, so it is kept apart."""
+    """Estimates cells. What a teacher encodes is shared, and counts for the first cell that needs
+    it.
+    """
 
     def __init__(self, plan: StudyPlan, speed: Speed) -> None:
         self.plan = plan
         self.speed = speed
-        self.teachers_seconds = 0.0
-        self.teachers_disk = 0.0
         self._encoded: set[tuple[Any, ...]] = set()
         self._words = cache(_words_a_text)
 
-    def cell(self, cell: Cell) -> CellCost:
-        """What one cell needs, without what others have encoded."""
-        is_finished = cell.result() is not None
+    def cell(self, cell: Cell) -> Cost:
+        """What one cell needs."""
+        unfinished = int(cell.result() is None)
         if cell.row.vectors:
-            return CellCost(0.0, 0.0, _numbers_size(cell), 0.0, is_finished)
-        shape = shape_of(str(cell.settings["base"]))
+            return Cost(1, unfinished, 0.0, 0.0, 0.0)
+        shape = self._shape(str(cell.settings["base"]))
         seconds = self._judging(cell, shape)
         memory = float(WEIGHT_BYTES * shape.weights)
-        checkpoints = 0.0
+        disk = memory if cell.keep_model else 0.0
         if cell.row.train:
             train = TrainSettings(**cell.settings["train"])
             seconds += self._training(cell, shape, train)
             memory = self._training_memory(cell, shape, train)
-            checkpoints = float(CHECKPOINTS * CHECKPOINT_BYTES * shape.weights)
-            self._add_teachers(cell, train)
-        model_size = WEIGHT_BYTES * shape.weights if cell.keep_model else 0.0
-        disk = model_size + _numbers_size(cell)
-        return CellCost(seconds, memory, disk, checkpoints, is_finished)
+            count = self._count(cell)
+            for teacher in self._encoding_teachers(cell):
+                tokens = count * self._tokens(cell, train.max_length)
+                seconds += self.speed.encoding(teacher, tokens)
+                disk += WEIGHT_BYTES * count * teacher.width
+        return Cost(1, unfinished, unfinished * seconds, memory, disk)
 
     def _training(self, cell: Cell, shape: ModelShape, train: TrainSettings) -> float:
         """Seconds of the steps, of the teachers that read every batch, and of the evaluations."""
@@ -344,20 +297,18 @@ class Estimate:
             if table.get("live"):
                 for model in table["models"]:
                     seconds += self.speed.encoding(self._shape(model), tokens)
-        return seconds + steps / train.eval_steps * self._selecting(cell, shape, train)
-
-    def _selecting(self, cell: Cell, shape: ModelShape, train: TrainSettings) -> float:
-        """Seconds of one evaluation on the dev pairs."""
-        names = dev_names(cell.run.dev if cell.run.dev is not None else train.select)
         if not (cell.data or cell.run.dev):
-            return 0.0
-        seconds = 0.0
-        for name in names:
+            return seconds
+
+        evaluation = 0.0
+        for name in dev_names(cell.run.dev if cell.run.dev is not None else train.select):
+            sentences = DEV_SENTENCES
             if name == TRANSFER_DEV:
-                seconds += TRANSFER_DEV_SECONDS
-            sentences = SUITE_SENTENCES["transfer"] if name == TRANSFER_DEV else DEV_SENTENCES
-            seconds += self.speed.encoding(shape, sentences * self._tokens(cell, train.max_length))
-        return seconds
+                sentences = SUITE_SENTENCES["transfer"]
+                evaluation += TRANSFER_DEV_SECONDS
+            tokens = sentences * self._tokens(cell, train.max_length)
+            evaluation += self.speed.encoding(shape, tokens)
+        return seconds + steps / train.eval_steps * evaluation
 
     def _judging(self, cell: Cell, shape: ModelShape) -> float:
         """Seconds of the test pairs and of the further suites."""
@@ -372,39 +323,29 @@ class Estimate:
     def _training_memory(self, cell: Cell, shape: ModelShape, train: TrainSettings) -> float:
         """Bytes of weights, optimizer and activations at a step with the longest texts."""
         peers = cell.settings.get("peers", {})
-        second = any(peer.get("kind", label) == "trained" for label, peer in peers.items())
-        states = STATE_BYTES * shape.weights
-        if second:
-            states *= 2
-        states += WEIGHT_BYTES * shape.weights * (len(peers) - second)
-
+        trained = [label for label, peer in peers.items() if peer.get("kind", label) == "trained"]
+        states = STATE_BYTES * shape.weights * (1 + len(trained))
         together = train.batch_size * cell.settings["views"].get("passes", 2)
         texts = min(together, train.mini_batch_size or together)
         channels = texts * train.max_length * shape.layers * shape.width
-        activations = channels * ACTIVATION_BYTES[self.speed.precision]
-        if train.gradient_checkpointing:
-            activations /= shape.layers
-        return float(states + activations)
+        return float(states + channels * ACTIVATION_BYTES[self.speed.precision])
 
-    def _add_teachers(self, cell: Cell, train: TrainSettings) -> None:
-        """Count what cached teachers encode, once for each teacher and sample of the text."""
-        count = self._count(cell)
+    def _encoding_teachers(self, cell: Cell) -> list[ModelShape]:
+        """The cached teachers that have not encoded this cell's sample of the text for another one."""
+        shapes: list[ModelShape] = []
         for table in cell.settings["teachers"].values():
             for model in () if table.get("live") else table.get("models", ()):
                 seed = cell.seed if cell.sentences else None
                 encoded = (model, id(cell.corpus), cell.sentences, seed)
-                if model == STUDENT or encoded in self._encoded:
-                    continue
-                self._encoded.add(encoded)
-                shape = self._shape(model)
-                tokens = count * self._tokens(cell, train.max_length)
-                self.teachers_seconds += self.speed.encoding(shape, tokens)
-                self.teachers_disk += WEIGHT_BYTES * count * shape.width
+                if model != STUDENT and encoded not in self._encoded:
+                    self._encoded.add(encoded)
+                    shapes.append(self._shape(model))
+        return shapes
 
     def _shape(self, reference: str) -> ModelShape:
-        """The size of a teacher: a name, or the key of the cell that trains it."""
+        """The size of a model: a name, or the key of the cell that trains it."""
         if reference in self.plan.cells:
-            return shape_of(str(self.plan.cells[reference].settings["base"]))
+            reference = str(self.plan.cells[reference].settings["base"])
         return shape_of(reference)
 
     def _count(self, cell: Cell) -> int:
@@ -412,16 +353,12 @@ class Estimate:
 
     def _tokens(self, cell: Cell, length: int) -> float:
         """Tokens that a model reads of a text, on the average."""
-        words: tuple[int, ...] = self._words(cell.corpus)
-        tokens = 2 + TOKENS_A_WORD * np.array(words)
+        tokens = 2 + TOKENS_A_WORD * np.array(self._words(cell.corpus))
         return float(np.minimum(tokens, length).mean())
 
 
-def _words_a_text(corpus: Any) -> tuple[int, ...]:
-    texts = corpus.texts()
-    count = min(SAMPLED, len(texts))
-    rows = np.asarray(evenly(len(texts), count))
-    return tuple(len(text.split()) for text in texts.texts(rows))
+def _words_a_text(corpus: TextSource) -> list[int]:
+    return [len(text.split()) for text in _some_texts(corpus, SAMPLED)]
 
 
 def trained_passes(settings: Mapping[str, Any]) -> float:
@@ -437,9 +374,3 @@ def trained_passes(settings: Mapping[str, Any]) -> float:
     for label, term in settings.get("terms", {}).items():
         passes += 2 * EXTRA_STEPS.get(term.get("kind", label), 0.0)
     return passes
-
-
-def _numbers_size(cell: Cell) -> float:
-    """Bytes of the bootstrap draws and cosines, which every judged cell keeps."""
-    tasks = 7 if cell.run.test == "sts" else int(cell.run.test != "none")
-    return 8.0 * RESAMPLES * tasks

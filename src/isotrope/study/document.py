@@ -1,11 +1,11 @@
-"""A study's record as pages, in Markdown, LaTeX and HTML: which row to use, then tables with notes."""
+"""A study's record as pages, in Markdown and HTML: which row to use, then tables with notes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from isotrope.evaluation.verdict import Verdict, Word
 from isotrope.report.page import Page, PageFigure
-from isotrope.report.tables import Marks, Table, best_marks, latex, markdown
+from isotrope.report.tables import Marks, Table, best_marks, markdown
 from isotrope.store.files import write_text, writing
 from isotrope.study.columns import LOWER_IS_BETTER, RETRIEVAL, STS, shown
 from isotrope.study.record import (
@@ -75,9 +75,7 @@ CLAIM_HEADER = [
 
 
 def write_pages(record: StudyRecord, folder: Path) -> list[Path]:
-    """Write ``table.md``, ``table.tex`` and ``table.html`` from what ``study.json`` holds -> their
-    paths.
-    """
+    """Write ``table.md`` and ``table.html`` from what ``study.json`` holds -> their paths."""
     texts = study_pages(record, folder)
     with writing(folder):
         for name, text in texts.items():
@@ -109,7 +107,6 @@ def study_pages(record: StudyRecord, folder: Path | None = None) -> dict[str, st
     blocks += [f"![{name}]({file})" for name, file in record.figures.items()]
     return {
         "table.md": "\n\n".join(blocks) + "\n",
-        "table.tex": latex(tables),
         "table.html": page.html(),
     }
 

@@ -21,7 +21,7 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import duration, progress
 from isotrope.errors import Stopped, UserError
 from isotrope.store.files import open_log, write_text
-from isotrope.study.cell import Cell
+from isotrope.study.cell import THREADS, Cell
 from isotrope.study.plan import StudyPlan
 from isotrope.study.record import CellResult
 
@@ -33,7 +33,7 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
     of one that failed.
 
     ``workers`` processes run at a time and take GPUs in turn. Their number changes no result, since
-    each uses the plan's number of threads.
+    each uses the same number of threads.
     """
     run = PlanRun(plan, workers, console)
     try:
@@ -166,7 +166,7 @@ def _work(cell: Cell, slot: int) -> None:
     # what is imported by now is no garbage: else each collection takes most of a second
     gc.freeze()
     threading.Thread(target=_die_with_the_study, daemon=True).start()
-    torch.set_num_threads(cell.run.threads)
+    torch.set_num_threads(THREADS)
     _choose_gpu(slot)
     error_file = cell.beside("error.txt")
     error_file.unlink(missing_ok=True)

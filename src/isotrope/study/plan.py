@@ -22,7 +22,7 @@ from isotrope.evaluation.suite import checked_tasks
 from isotrope.preset.preset import RESERVED, Preset, check_runnable, preset_names, read_preset
 from isotrope.store.files import file_checksum
 from isotrope.store.remote import is_url
-from isotrope.study.cell import Cell
+from isotrope.study.cell import THREADS, Cell
 from isotrope.study.rows import PlannedRow, check_step, expand_rows
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
 from isotrope.text import Documents, TextPath, Texts, TextSource, read_text
@@ -140,7 +140,7 @@ class StudyPlan:
             sentences=entry.row.sentences,
             corpus=corpus,
             data=self.paths.data,
-            keep_model=not entry.row.vectors and (self.spec.run.keep_models or bool(needed_by)),
+            keep_model=not entry.row.vectors and bool(needed_by),
             documents=self.inputs.documents,
             needs=needs,
         )
@@ -178,7 +178,7 @@ class StudyPlan:
             backbone=str(cell.model.resolve()),
             needs=(trained,),
             teachers={},
-            keep_model=self.spec.run.keep_models,
+            keep_model=False,
         )
         return key
 
@@ -267,7 +267,7 @@ class StudyPlan:
                 if row.train or run.positives or name == "encoder"
             },
             "seed": seed,
-            "threads": run.threads,
+            "threads": THREADS,
             "train": row.train,
             "test": pairs.judging,
             "suites": self.inputs.measured_on,
@@ -372,7 +372,6 @@ class StudyInputs:
         return read_text(
             corpus_files(patterns, self.paths.data),
             positive=positive or None,
-            split=None if documents else run.split,
             keep_duplicates=keep_duplicates,
         )
 

@@ -69,7 +69,6 @@ class CommonSettings(_Table):
 
     # files, folders or patterns, relative to the data folder or to the present one
     corpus: Names = ()
-    split: str | None = None  # "sentences": of the texts, as in isotrope train
     # of the text, as in isotrope train; published numbers of steps need it
     keep_duplicates: bool = False
     sentences: Sentences | None = None  # a random sample of so many; None: all
@@ -91,8 +90,6 @@ class CommonSettings(_Table):
     tasks: Annotated[tuple[Column, ...], Listed] = ()
     set: Names = ()  # key=value, where a row's preset has that component
     baseline: str = ""  # the row that the others are compared with; "": the first
-    keep_models: bool = False  # teachers are kept in any case
-    threads: Count = 1  # of each cell on the processor; the last digits of its scores depend on it
 
     @property
     def labels(self) -> str | None:

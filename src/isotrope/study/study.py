@@ -22,7 +22,7 @@ from isotrope.study.tuned import with_tuned
 
 
 class Options(TypedDict, total=False):
-    """The study's file decides what is left out; those from ``documents`` to ``threads`` replace
+    """The study's file decides what is left out; those from ``documents`` to ``labels`` replace
     keys of its ``[run]``.
     """
 
@@ -37,8 +37,6 @@ class Options(TypedDict, total=False):
     dev: Sequence[str] | None  # pairs that select
     seeds: int | None  # how many, from 0
     labels: str | None  # pairs that judge, as ``run.test``: sts, stsb, stsb-dev, dev-half, none
-    # processor threads of each cell, a part of its key: another number makes new cells
-    threads: int | None
     data: str | Path | None  # the folder that holds ``senteval/``; None takes ISOTROPE_DATA
     rows: Sequence[str]  # only these
     sweep: Mapping[str, Sequence[Any]] | None  # key -> values, over every row
@@ -62,7 +60,6 @@ def spec_with(file: str | Path, options: Options, *, search: bool = False, **run
         "dev": options.get("dev") or None,
         "seeds": options.get("seeds"),
         "test": options.get("labels"),
-        "threads": options.get("threads"),
     }
     spec = read_study(file, changes | run)
     if tuned := options.get("tuned"):
@@ -106,8 +103,8 @@ def study(file: str | Path, **options: Unpack[Options]) -> Study:
     """Run the unfinished cells of a study (a shipped one's name, or a .toml file), then write its
     tables.
 
-    The output folder holds ``cells/`` (each with ``result.json``), ``study.json`` and ``table.md``,
-    ``.tex``, ``.html`` with the figures. A cell's key is everything that decides its result. So a
+    The output folder holds ``cells/`` (each with ``result.json``), ``study.json`` and ``table.md``
+    and ``.html`` with the figures. A cell's key is everything that decides its result. So a
     finished cell is never run again, studies in one folder share equal cells, and more seeds or
     rows only add cells. After a kill, the same call goes on. Call it under ``if __name__ ==
     "__main__"``, since cells run in processes of their own.
