@@ -92,9 +92,6 @@ MISTAKES: dict[str, Mistake] = {
         "./no/model does not exist … check the path",
     ),
     "train: teacher": (lambda b: b.train("--teacher", "a"), "--teacher a: not of the form NAME=MODEL … --teacher"),
-    "study: sweep": (
-        lambda b: ["study", "tiny", "--output", "out", "--sweep", "a="], "--sweep a=: not of the form key=value … write"
-    ),
     "seed": (lambda b: b.train("--seed", "-1"), "--seed … greater than or equal to 0 … see isotrope train --help"),
     "no output": (lambda b: ["train", str(b.corpus)], "Missing option … --output … see isotrope train --help"),
     "unknown option": (lambda b: b.train("--sede", "3"), "No such option … see isotrope train --help"),

@@ -375,7 +375,7 @@ KINDS = {
     "projection": "",
     "sweep": 'x = "train.epochs"\n',
 }
-KINDS["curve"] = 'columns = ["uniformity", "dev"]\n'
+KINDS["curve"] = 'columns = ["uniformity", "alignment"]\n'
 
 
 class _Pairs:

@@ -33,7 +33,7 @@ def test_a_failing_cell_is_reported_and_the_others_go_on_whatever_they_are_calle
     train = false
     [rows."[red]"]
     preset = "rankcse-listmle"
-    teachers = {rank = ["broken"]}
+    set = ['teachers.rank.models=["broken"]']
     [teachers.broken]
     preset = "whitenedcse"
     set = ["views.sgw.groups=5"]

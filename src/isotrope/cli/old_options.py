@@ -19,6 +19,8 @@ OLD_OPTIONS = {
     "--query-model": "leave it out: questions that a language model wrote can judge, as --labels",
     "--truncate": "leave it out: sentence-transformers' truncate_dim gives such a model",
     "--precision": "leave it out: sentence-transformers' quantize_embeddings gives such vectors",
+    "--sweep": "write sweep = {…} into the rows of the study's file",
+    "--threads": "leave it out: every cell of a study has one thread",
     "--resume": "leave it out: the same command goes on",
     "--format": "leave it out: the name of the output says it (OUT.parquet, or a folder)",
     "--checkpoint-minutes": "leave it out, or set train.save_steps",

@@ -1,7 +1,6 @@
 """``isotrope study``: many runs, one table, and what it shows."""
 
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ VERIFY = "verify"
 IDLE = {
     VERIFY: ("seeds", "rows", "search", "plan", "gpu"),
     "plan": ("cell", "seed", "search", "restart"),
-    "search": ("cell", "seed", "gpu", "seeds", "labels", "sweep"),
+    "search": ("cell", "seed", "gpu", "seeds", "labels"),
     "run": ("cell", "seed", "gpu"),
 }
 PASSED_ON = (
@@ -55,7 +54,6 @@ def study(
     labels: str | None = None,
     rows: list[str] | None = None,
     overrides: list[str] | None = None,
-    sweep: list[str] | None = None,
     tuned: str | None = None,
     workers: int = 1,
     restart: bool = False,
@@ -85,7 +83,6 @@ def study(
         labels: Labelled pairs that judge: sts, stsb, stsb-dev, dev-half, none.
         rows: Only this row; several with commas, or again.
         overrides: key=value: change a setting, in every row that has the key; again for more.
-        sweep: key=value,value: every row with each value.
         tuned: A search.toml, made by --search: use its best settings, also for tuned teachers.
         workers: How many work at the same time; the result is the same.
         keep_duplicates: Train on every text, also on one that occurred before.
@@ -130,7 +127,6 @@ def _options(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
         "row_documents": files,
         "rows": row_names(file, given["rows"] or (), vectors=given["vectors"], row_documents=files),
         "overrides": given["overrides"] or (),
-        "sweep": _sweeps(given["sweep"]),
         "console": console,
     }
 
@@ -179,17 +175,6 @@ def _refuse_idle(option: str, value: object) -> None:
     if value:
         remedy = "leave it out: see isotrope study --help"
         raise UserError(f"--{option} has no effect here", remedy, code="idle-option")
-
-
-def _sweeps(words: Sequence[str] | None) -> dict[str, list[Any]] | None:
-    """``key=0.8,0.9`` -> {key: [0.8, 0.9]}; values that are not TOML are names."""
-    sweeps: dict[str, list[Any]] = {}
-    for key, values in named_values("--sweep", words, "key=value,value", "train.epochs=1,2"):
-        try:
-            sweeps[key] = tomllib.loads(f"values = [{values}]")["values"]
-        except tomllib.TOMLDecodeError:
-            sweeps[key] = [value.strip() for value in values.split(",")]
-    return sweeps or None
 
 
 def _files(words: Sequence[str] | None) -> dict[str, str] | None:

@@ -112,9 +112,6 @@ def _row(
     finished: Results,
     failed: Mapping[str, str],
 ) -> StudyRow:
-    printed = _published(entry.row)
-    if entry.at:  # printed numbers are not of swept values
-        printed = Published(source=printed.source, differs=printed.differs)
     return StudyRow(
         label=entry.label,
         kind=kind,
@@ -123,17 +120,12 @@ def _row(
         cells=dict(keys),
         scores={seed: finished[key].scores for seed, key in keys.items() if key in finished},
         failed={seed: failed[key] for seed, key in keys.items() if key in failed},
-        **dict(printed),
+        **dict(_published(entry.row)),
     )
 
 
 def _published(row: Reference) -> Published:
-    return Published(
-        published=dict(row.published),
-        published_sd=dict(row.published_sd),
-        source=row.source,
-        differs=row.differs,
-    )
+    return Published.model_validate(row, from_attributes=True)
 
 
 def _shown_columns(spec: Spec, rows: Sequence[StudyRow]) -> list[str]:

@@ -49,7 +49,6 @@ class Cell:
     backbone: str
     teachers: Mapping[str, tuple[str, ...]]
     seed: int
-    sentences: int | None
     corpus: TextSource
     data: str | None
     keep_model: bool

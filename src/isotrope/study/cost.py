@@ -335,8 +335,8 @@ class Estimate:
         shapes: list[ModelShape] = []
         for table in cell.settings["teachers"].values():
             for model in () if table.get("live") else table.get("models", ()):
-                seed = cell.seed if cell.sentences else None
-                encoded = (model, id(cell.corpus), cell.sentences, seed)
+                seed = cell.seed if cell.row.sentences else None
+                encoded = (model, id(cell.corpus), cell.row.sentences, seed)
                 if model != STUDENT and encoded not in self._encoded:
                     self._encoded.add(encoded)
                     shapes.append(self._shape(model))
@@ -349,7 +349,7 @@ class Estimate:
         return shape_of(reference)
 
     def _count(self, cell: Cell) -> int:
-        return cell.sentences or len(cell.corpus.texts())
+        return cell.row.sentences or len(cell.corpus.texts())
 
     def _tokens(self, cell: Cell, length: int) -> float:
         """Tokens that a model reads of a text, on the average."""

@@ -2,12 +2,12 @@
 function.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
@@ -22,8 +22,6 @@ from isotrope.study.plan import StudyPlan
 from isotrope.study.record import CellResult, Mean, StudyRecord, StudyRow
 from isotrope.study.spec import FigureSettings
 from isotrope.types import Vector
-
-LOGGED = ["dev", "alignment", "uniformity"]  # at every evaluation of a run
 
 
 def draw(plan: StudyPlan, record: StudyRecord, folder: Path) -> dict[str, str]:
@@ -82,57 +80,44 @@ def bars_figure(plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSetti
     return figure
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SweepPoint:
-    """A swept value and what was measured there."""
-
-    x: float
-    y: float
-    sd: float
-
-
 def sweep_figure(plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSettings) -> Figure:
     """Means over the values of one key. A line for each swept row, column, and combination of other
     keys' values.
     """
-    lines = _sweep_lines(rows, settings)
+    points = pd.DataFrame(_sweep_points(rows, settings), columns=["line", "x", "y", "sd"])
     figure, axes = new_figure(2.9, 5.4)
-    for i, (name, points) in enumerate(lines.items()):
-        ordered = sorted(points)
+    lines = points.groupby("line", sort=False)
+    for i, (name, line) in enumerate(lines):
+        ordered = line.sort_values("x")
         axes.errorbar(
-            [point.x for point in ordered],
-            [point.y for point in ordered],
-            yerr=[point.sd for point in ordered],
+            ordered["x"],
+            ordered["y"],
+            yerr=ordered["sd"],
             marker="o",
             color=_color(i),
-            label=name if len(lines) > 1 else "",
+            label=str(name) if len(lines) > 1 else "",
         )
-    swept_values = {point.x for points in lines.values() for point in points}
-    _scale_x(axes, sorted(swept_values))
+    _scale_x(axes, sorted(points["x"].unique()))
     axes.set(xlabel=settings.x, ylabel=", ".join(settings.columns))
     return figure
 
 
-def _sweep_lines(rows: Sequence[StudyRow], settings: FigureSettings) -> dict[str, list[SweepPoint]]:
-    """Name of a line -> its points."""
-    lines: dict[str, list[SweepPoint]] = {}
+def _sweep_points(
+    rows: Sequence[StudyRow], settings: FigureSettings
+) -> Iterator[tuple[str, float, float, float]]:
+    """The line, x, y and standard deviation of each point."""
     for row in rows:
         if settings.x not in row.at:
             continue
-        other_keys = [
-            f"{key.rsplit('.', 1)[-1]} = {value}"
-            for key, value in row.at.items()
-            if key != settings.x
-        ]
+        words = [row.base]
+        for key, value in row.at.items():
+            if key != settings.x:
+                words.append(f"{key.rsplit('.', 1)[-1]} = {value}")
         for column in settings.columns:
-            mean = row.mean(column)
-            if mean is None:
-                continue
             column_name = [column] if len(settings.columns) > 1 else []
-            name = ", ".join([row.base, *other_keys, *column_name])
-            point = SweepPoint(float(row.at[settings.x]), mean.value, mean.sd or 0)
-            lines.setdefault(name, []).append(point)
-    return lines
+            if mean := row.mean(column):
+                line = ", ".join([*words, *column_name])
+                yield line, float(row.at[settings.x]), mean.value, mean.sd or 0.0
 
 
 def _scale_x(axes: Axes, values: Sequence[float]) -> None:
@@ -146,42 +131,29 @@ def _scale_x(axes: Axes, values: Sequence[float]) -> None:
 
 
 def curve_figure(plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSettings) -> Figure:
-    """What was logged at every evaluation (alignment, uniformity, dev), the mean over seeds, over
-    the steps.
+    """What was logged at every evaluation (alignment, uniformity), the mean over seeds, over the
+    steps.
     """
-    columns = [column for column in LOGGED if column in settings.columns] or LOGGED
-    figure = Figure(figsize=(4.2 * len(columns), 2.9))
-    for place, column in enumerate(columns, start=1):
-        axes = figure.add_subplot(1, len(columns), place)
+    figure = Figure(figsize=(4.2 * len(settings.columns), 2.9))
+    panels = figure.subplots(1, len(settings.columns), squeeze=False)[0]
+    for axes, column in zip(panels, settings.columns, strict=True):
         for i, row in enumerate(rows):
             curve = _mean_curve(plan, row, column)
-            if curve:
-                axes.plot(
-                    [*curve],
-                    [*curve.values()],
-                    color=_color(i),
-                    label=row.label,
-                    marker="o" if len(curve) < 10 else "",
-                )
+            marker = "o" if len(curve) < 10 else ""
+            if len(curve):
+                axes.plot(curve.index, curve, color=_color(i), label=row.label, marker=marker)
         axes.set(xlabel="step", ylabel=UNITS.get(column, column))
     return figure
 
 
-def _mean_curve(plan: StudyPlan, row: StudyRow, column: str) -> dict[int, float]:
-    """Step -> mean over the seeds, for the steps that every seed has logged."""
-    name, scale = ("score", 100) if column == "dev" else (column, 1)
+def _mean_curve(plan: StudyPlan, row: StudyRow, column: str) -> "pd.Series[float]":
+    """The mean over the seeds, by the steps that every seed has logged."""
     curves: list[dict[int, float]] = []
     for cell in _finished_cells(plan, row):
-        logged = [record for record in cell.metrics() if name in record]
+        logged = {record["step"]: record[column] for record in cell.metrics() if column in record}
         if logged:
-            curves.append({record["step"]: scale * record[name] for record in logged})
-    if not curves:
-        return {}
-    common_steps = set.intersection(*map(set, curves))
-    means: dict[int, float] = {}
-    for step in sorted(common_steps):
-        means[step] = float(np.mean([curve[step] for curve in curves]))
-    return means
+            curves.append(logged)
+    return pd.DataFrame(curves).dropna(axis=1).mean().sort_index()
 
 
 def plane_figure(plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSettings) -> Figure:
@@ -190,18 +162,14 @@ def plane_figure(plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSett
     """
     column = settings.columns[0]
     figure, axes = new_figure(2.9, 5.4)
-    count = 0
-    for row in rows:
-        alignment, uniformity = row.mean("alignment"), row.mean("uniformity")
-        if alignment is None or uniformity is None:
-            continue
-        point = (uniformity.value, alignment.value)
+    placed = [row for row in rows if row.mean("alignment") and row.mean("uniformity")]
+    for i, row in enumerate(placed):
+        means = row.mean("uniformity"), row.mean("alignment")
+        point = [mean.value for mean in means if mean]
         score = row.mean(column)
         name = f"{row.label} {score.value:.2f}" if score else row.label
-        color = _color(count)
-        axes.plot(*point, "o", color=color)
-        axes.annotate(name, point, (6, 4), textcoords="offset points", color=color)
-        count += 1
+        axes.plot(*point, "o", color=_color(i))
+        axes.annotate(name, point, (6, 4), textcoords="offset points", color=_color(i))
     axes.margins(0.25)
     axes.set(xlabel=UNITS["uniformity"], ylabel=UNITS["alignment"])
     return figure
@@ -273,12 +241,13 @@ def projection_figure(
         for result in _results(plan, row)[:1]:
             if result.projection:
                 projections[row.label] = result.projection
-    figure = Figure(figsize=(2.6 * max(1, len(projections)), 2.9))
+    count = max(1, len(projections))
+    figure = Figure(figsize=(2.6 * count, 2.9))
+    panels = figure.subplots(1, count, squeeze=False)[0]
     for i, (label, points) in enumerate(projections.items()):
-        axes = figure.add_subplot(1, len(projections), i + 1)
-        axes.plot(*np.transpose(points), ".", color=_color(i), ms=3)
-        axes.add_patch(Circle((0, 0), 1, fill=False, color=RULE))
-        axes.set(title=label, aspect="equal", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
+        panels[i].plot(*np.transpose(points), ".", color=_color(i), ms=3)
+        panels[i].add_patch(Circle((0, 0), 1, fill=False, color=RULE))
+        panels[i].set(title=label, aspect="equal", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
     return figure
 
 

@@ -39,7 +39,7 @@ DIVERSITY = "diversity"
 
 def sample_of(cell: Cell) -> Sample:
     """The sentences that this seed of the row trains on."""
-    return Sample(cell.corpus.texts(), cell.sentences, cell.seed)
+    return Sample(cell.corpus.texts(), cell.row.sentences, cell.seed)
 
 
 def all_scores(

@@ -14,7 +14,7 @@ import xxhash
 from isotrope.components.registry import READING, STAGES
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.word_vectors import WordVectors
-from isotrope.errors import UserError, check_known
+from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import FEWEST_TEXTS, FEWEST_WORDS, make_document_tasks
 from isotrope.evaluation.sets.files import data_checksum, data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
@@ -45,7 +45,6 @@ class StudyPlan:
 
     Args:
         only: rows to keep; all if empty.
-        sweep: key -> values, over every row.
         overrides: ``key=value`` over every cell whose preset has that component.
     """
 
@@ -54,14 +53,13 @@ class StudyPlan:
         spec: Spec,
         paths: StudyPaths,
         only: Sequence[str] = (),
-        sweep: Mapping[str, Sequence[Any]] | None = None,
         overrides: Sequence[str] = (),
     ) -> None:
         self.spec = spec
         self.paths = paths
         self.overrides = tuple(overrides)
         self.inputs = StudyInputs(spec, paths)
-        self.entries = expand_rows(spec, only, sweep)
+        self.entries = expand_rows(spec, only)
         self.cells: dict[str, Cell] = {}  # key -> cell
         self.rows: dict[str, dict[int, str]] = {}  # label -> seed -> key
         self.models: dict[str, str] = {}  # a teacher's name -> key
@@ -95,22 +93,16 @@ class StudyPlan:
         for setting in self.overrides:
             check_component(setting, planned)
 
-    def _add_cell(
-        self,
-        entry: PlannedRow,
-        seed: int,
-        backbone: str | None = None,
-        needed_by: tuple[str, ...] = (),
-    ) -> str:
+    def _add_cell(self, entry: PlannedRow, seed: int, needed_by: tuple[str, ...] = ()) -> str:
         """Add a cell, and the cells that it needs, to the plan -> its key.
 
         ``needed_by`` are the models whose training waits for this one.
         """
         check_step(entry.row.then)
         if entry.row.then and entry.row.train:
-            return self._add_step_behind(entry, seed, backbone)
+            return self._add_step_behind(entry, seed)
         preset = self.inputs.preset(entry.row.preset, entry.row.set)
-        start, base = self._start(entry.row, preset, backbone, needed_by)
+        start, base = self._start(entry.row, preset, needed_by)
 
         corpus = self._text(entry.row, preset)
         entry = _on_text(entry, corpus, preset)
@@ -137,7 +129,6 @@ class StudyPlan:
                 label: tuple(map(self._model_path, models)) for label, models in teachers.items()
             },
             seed=seed,
-            sentences=entry.row.sentences,
             corpus=corpus,
             data=self.paths.data,
             keep_model=not entry.row.vectors and bool(needed_by),
@@ -160,13 +151,13 @@ class StudyPlan:
         keep_model = planned.keep_model or cell.keep_model
         self.cells[cell.key] = replace(planned, keep_model=keep_model)
 
-    def _add_step_behind(self, entry: PlannedRow, seed: int, backbone: str | None) -> str:
+    def _add_step_behind(self, entry: PlannedRow, seed: int) -> str:
         """Add a trained row with a step behind its model -> its key. Rows with and without the step
         share one training.
         """
         row = entry.row
         without_step = replace(entry, row=row.model_copy(update={"then": ""}))
-        trained = self._add_cell(without_step, seed, backbone, needed_by=(f"then = {row.then}",))
+        trained = self._add_cell(without_step, seed, needed_by=(f"then = {row.then}",))
         cell = self.cells[trained]
         key = _checksum([trained, row.then])
         self.cells[key] = replace(
@@ -174,7 +165,7 @@ class StudyPlan:
             label=entry.label,
             key=key,
             folder=self._folder(row, seed, key),
-            row=row.model_copy(update={"train": False, "sentences": cell.sentences}),
+            row=row.model_copy(update={"train": False, "sentences": cell.row.sentences}),
             backbone=str(cell.model.resolve()),
             needs=(trained,),
             teachers={},
@@ -183,7 +174,7 @@ class StudyPlan:
         return key
 
     def _start(
-        self, row: RowSettings, preset: Preset, backbone: str | None, needed_by: tuple[str, ...]
+        self, row: RowSettings, preset: Preset, needed_by: tuple[str, ...]
     ) -> tuple[str, str]:
         """What the training begins with, and the untrained model below it.
 
@@ -195,7 +186,7 @@ class StudyPlan:
         run = self.spec.run
         if row.vectors:
             return run.vectors, run.vectors
-        name = backbone or run.backbone or start
+        name = run.backbone or start
         return name, name
 
     def _reference(self, name: str, needed_by: tuple[str, ...]) -> str:
@@ -227,19 +218,17 @@ class StudyPlan:
             sentences=teacher.sentences or self.spec.run.sentences,
         )
         entry = PlannedRow(name, row, name)
-        return self._add_cell(entry, teacher.seed, teacher.backbone, (*needed_by, name))
+        return self._add_cell(entry, teacher.seed, (*needed_by, name))
 
     def _teachers(
         self, row: RowSettings, preset: Preset, needed_by: tuple[str, ...]
     ) -> dict[str, tuple[str, ...]]:
         """Label of a teacher -> its models, each a name or a cell's key."""
-        for label in row.teachers:
-            check_known(f"preset {preset.name}: the teacher", label, preset.teachers)
         if not row.train:
             return {}
         teachers: dict[str, tuple[str, ...]] = {}
         for label, table in preset.teachers.items():
-            names = row.teachers.get(label) or table.get("models", ())
+            names = table.get("models", ())
             teachers[label] = tuple(self._reference(name, needed_by) for name in names)
         return teachers
 
@@ -254,7 +243,7 @@ class StudyPlan:
     ) -> dict[str, Any]:
         """Everything that decides a cell's result; ``untrained`` models count by their files."""
         run = self.spec.run
-        pairs = self.inputs.pairs(tuple(preset.train.select))
+        judging, selecting = self.inputs.pairs(tuple(preset.train.select))
         reads_text = row.train or row.then or run.positives
         text: Documents | Texts | None = None
         if reads_text:
@@ -269,10 +258,10 @@ class StudyPlan:
             "seed": seed,
             "threads": THREADS,
             "train": row.train,
-            "test": pairs.judging,
+            "test": judging,
             "suites": self.inputs.measured_on,
             "text": [text.key, row.sentences] if text else None,
-            "dev": pairs.selecting if row.train else None,
+            "dev": selecting if row.train else None,
         }
         if row.then:
             decides["then"] = row.then
@@ -315,14 +304,6 @@ class StudyPlan:
         return self.paths.output / "cells" / name
 
 
-@dataclass(frozen=True, slots=True)
-class PairChecksums:
-    """The pairs that judge a cell and those that select its model, by what they hold."""
-
-    judging: dict[str, dict[str, str]]  # task -> part -> checksum
-    selecting: dict[str, str]  # name -> checksum
-
-
 class StudyInputs:
     """What a study reads: presets, text, pairs, models and suites, each read once."""
 
@@ -360,7 +341,6 @@ class StudyInputs:
         measured_on: dict[str, list[Any]] = {}
         for suite, settings in self.spec.run.suites.items():
             checked_tasks(suite, settings.tasks or None, settings.setting)
-        for suite, settings in self.spec.run.suites.items():
             checksum = data_checksum(data_folder(self.paths.data), MEASURED_BY[suite].folders)
             measured_on[suite] = [checksum, settings.model_dump(mode="json")]
         return measured_on
@@ -375,15 +355,15 @@ class StudyInputs:
             keep_duplicates=keep_duplicates,
         )
 
-    def _pairs(self, select: tuple[str, ...]) -> PairChecksums:
+    def _pairs(self, select: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str]]:
+        """Checksums of the pairs that judge a cell, and of those that select its model."""
         run = self.spec.run
         judging, selecting = named_pairs(run.dev, select, run.labels, self.paths.data)
-        checksums = PairChecksums({}, {})
-        for task, sets in judging.items():
-            checksums.judging[task] = {name: pairs.checksum() for name, pairs in sets.items()}
-        for name, pairs in selecting.items():
-            checksums.selecting[name] = pairs.checksum()
-        return checksums
+        judging_checksums = {
+            task: {name: pairs.checksum() for name, pairs in sets.items()}
+            for task, sets in judging.items()
+        }
+        return judging_checksums, {name: pairs.checksum() for name, pairs in selecting.items()}
 
 
 def _model_checksum(name: str) -> str:

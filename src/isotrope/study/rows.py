@@ -36,17 +36,15 @@ class PlannedRow:
         return replace(self, row=row, share=None)
 
 
-def expand_rows(
-    spec: Spec, only: Sequence[str] = (), sweep: Mapping[str, Sequence[Any]] | None = None
-) -> dict[str, PlannedRow]:
+def expand_rows(spec: Spec, only: Sequence[str] = ()) -> dict[str, PlannedRow]:
     """The rows to run, sweeps expanded: label -> entry.
 
-    ``only`` names the rows to keep, before or after expansion (all if empty). ``sweep`` goes over
-    every row.
+    ``only`` names the rows to keep, before or after expansion (all if empty).
     """
     entries: dict[str, PlannedRow] = {}
     for base, row in spec.rows.items():
-        for entry in _entries_of(spec, base, row, sweep or {}):
+        for values in itertools.product(*row.sweep.values()):
+            entry = _entry(spec, base, row, dict(zip(row.sweep, values, strict=True)))
             if entry.label in entries:
                 raise UserError(
                     f"study {spec.name}: two rows are called {entry.label!r}",
@@ -58,24 +56,6 @@ def expand_rows(
     if not only:
         return entries
     return {label: entry for label, entry in entries.items() if label in only or entry.base in only}
-
-
-def _entries_of(
-    spec: Spec, base: str, row: RowSettings, sweep: Mapping[str, Sequence[Any]]
-) -> Iterator[PlannedRow]:
-    """The entries of one row: one for each combination of swept values."""
-    swept = {**row.sweep, **sweep}
-    axes = {key: values for key, values in swept.items() if _is_swept(key, row)}
-    for values in itertools.product(*axes.values()):
-        at = dict(zip(axes, values, strict=True))
-        yield _entry(spec, base, row, at)
-
-
-def _is_swept(key: str, row: RowSettings) -> bool:
-    """Whether a row has the key: an untrained one has its step's sentences only."""
-    if key == SENTENCES:
-        return not row.documents and (row.train or bool(row.then))
-    return row.train
 
 
 def _entry(spec: Spec, base: str, row: RowSettings, at: Mapping[str, Any]) -> PlannedRow:

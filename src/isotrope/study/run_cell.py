@@ -81,7 +81,7 @@ def _train(cell: Cell, run: RunFolder, console: Console | None) -> Measurement:
         dev=cell.run.dev,
         data=cell.data,
         seed=cell.seed,
-        max_texts=cell.sentences,
+        max_texts=cell.row.sentences,
         overrides=cell.overrides,
         console=console,
         # judged below; else every run would judge the same backbone again

@@ -47,7 +47,7 @@ def _known_column(column: str) -> str:
 
 Column = Annotated[str, AfterValidator(_known_column)]
 Choices = Annotated[tuple[bool | int | float | str, ...], Field(min_length=1)]  # of a search
-Published = dict[Column, float]  # column -> the printed number
+Numbers = dict[Column, float]  # column -> the printed number
 
 
 class _Table(BaseModel, extra="forbid", frozen=True):
@@ -110,7 +110,6 @@ class TeacherSettings(_Table):
 
     preset: str
     set: Names = ()
-    backbone: str | None = None  # stays, whatever the study's backbone is
     sentences: Sentences | None = None  # None: the run's
     seed: Seed = 0
     tuned: str = ""  # a trained row: with --tuned, its best settings are this teacher's too
@@ -135,8 +134,8 @@ class Range(_Table):
 class Reference(_Table):
     """``[reference."NAME"]``: published numbers of a method that is not run."""
 
-    published: Published = {}
-    published_sd: Published = {}
+    published: Numbers = {}
+    published_sd: Numbers = {}
     source: str = ""
     # what is different behind the published numbers, such as another text. A row with ``documents``
     # too reads the run's text until their file is named, and then nothing is different.
@@ -150,7 +149,6 @@ class RowSettings(Reference):
 
     preset: str = "simcse"
     set: Names = ()
-    teachers: dict[str, Names] = {}  # a preset's teacher -> its models
     # key -> values; the key "sentences" takes numbers, or shares (≤ 1) of the run's sentences, or
     # of the whole text
     sweep: dict[str, Values] = {}
@@ -320,9 +318,9 @@ def _keys_without_effect(spec: Spec) -> Iterator[str]:
 def _unread_keys(row: RowSettings, searched: bool) -> set[str]:
     """The keys that a row like this one does not read."""
     if row.vectors:
-        unread = {"preset", "set", "teachers", "sweep", "train", "search", "documents"}
+        unread = {"preset", "set", "sweep", "train", "search", "documents"}
     elif not row.train:
-        unread = {"scale", "teachers", "search"}
+        unread = {"scale", "search"}
         if not row.then:  # a step is fitted on the sentences, which a sweep may set
             unread |= {"sentences", "sweep"}
     else:

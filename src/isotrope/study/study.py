@@ -39,7 +39,6 @@ class Options(TypedDict, total=False):
     labels: str | None  # pairs that judge, as ``run.test``: sts, stsb, stsb-dev, dev-half, none
     data: str | Path | None  # the folder that holds ``senteval/``; None takes ISOTROPE_DATA
     rows: Sequence[str]  # only these
-    sweep: Mapping[str, Sequence[Any]] | None  # key -> values, over every row
     # a ``search.toml``, whose best settings are added to the rows and to tuned teachers
     tuned: str | Path | None
     overrides: Sequence[str]  # ``key=value`` over every cell whose preset has that component
@@ -82,7 +81,6 @@ def plan_study(file: str | Path, **options: Unpack[Options]) -> StudyPlan:
         spec_with(file, options),
         paths_of(options),
         options.get("rows", ()),
-        options.get("sweep"),
         options.get("overrides", ()),
     )
 

@@ -16,7 +16,6 @@ def training(row: RowSettings) -> str:
     decides = {
         "preset",
         "set",
-        "teachers",
         "sweep",
         "scale",
         "search",

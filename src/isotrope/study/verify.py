@@ -166,7 +166,6 @@ def _run_again(file: str | Path, cell: RecordedCell, options: Options) -> CellRe
         spec_with(file, options),
         paths_of(options),
         [label],
-        options.get("sweep"),
         options.get("overrides", ()),
     )
     key = plan.rows[label][cell.seed]
