@@ -17,7 +17,6 @@ from helpers.refusals import refused
 from isotrope.cli import main as cli
 from isotrope.cli.old_options import OLD_COMMANDS, OLD_OPTIONS
 from isotrope.cli.options import command
-from isotrope.cli.study import row_names
 from isotrope.errors import needs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,19 +68,6 @@ def test_no_extra_is_imported_at_once() -> None:
     code += "for name in isotrope.__all__: getattr(isotrope, name)\n"
     code += "import isotrope.study.study, isotrope.training.page, isotrope.cli.main"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_rows_are_named_with_commas_and_in_full(tmp_path: Path) -> None:
-    file = tmp_path / "s.toml"
-    file.write_text(
-        'title = "t"\n[rows.A]\nsweep = {"train.epochs" = [1, 2]}\n[rows."B, small"]\n[rows.C]'
-    )
-    assert row_names(str(file), ["A, C", "B, small", "A, epochs = 2"]) == [
-        "A",
-        "C",
-        "B, small",
-        "A, epochs = 2",
-    ]
 
 
 FUNCTIONS = {

@@ -81,7 +81,7 @@ def study(
         sentences: Texts of each run; default: the study's.
         seeds: Seeds of each row: 0, 1, 2, …; default: the study's.
         labels: Labelled pairs that judge: sts, stsb, stsb-dev, dev-half, none.
-        rows: Only this row; several with commas, or again.
+        rows: Only this row; again for more.
         overrides: key=value: change a setting, in every row that has the key; again for more.
         tuned: A search.toml, made by --search: use its best settings, also for tuned teachers.
         workers: How many work at the same time; the result is the same.
@@ -98,7 +98,7 @@ def study(
         _refuse_idle(option, given[option])
     run_study = load_function("isotrope.study.study:study")
     study_file = name or file
-    options = _options(study_file, given)
+    options = _options(given)
     if task == VERIFY:
         _verify(study_file, cell, seed, options)
     elif task == "plan":
@@ -119,13 +119,12 @@ def _task(file: str, name: str, *, search: bool, plan: bool) -> str:
     return "search" if search else "run"
 
 
-def _options(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `isotrope.study.study`, from those of the command."""
-    files = _files(given["row_documents"])
     return {
         **{name: given[name] for name in PASSED_ON},
-        "row_documents": files,
-        "rows": row_names(file, given["rows"] or (), vectors=given["vectors"], row_documents=files),
+        "row_documents": _files(given["row_documents"]),
+        "rows": given["rows"] or (),
         "overrides": given["overrides"] or (),
         "console": console,
     }
@@ -186,20 +185,3 @@ def _files(words: Sequence[str] | None) -> dict[str, str] | None:
             raise UserError(problem, "name one file or folder", code="named-twice")
         files[name] = file
     return files or None
-
-
-def row_names(file: str, words: Sequence[str], **files: Any) -> list[str]:
-    """The rows that were asked for: a word is the name of a row, or several names with commas."""
-    from isotrope.study.rows import expand_rows
-    from isotrope.study.spec import read_study
-
-    if not words:
-        return []
-    spec = read_study(file, files)
-    row_labels = {*spec.reference}
-    for entry in expand_rows(spec).values():
-        row_labels |= {entry.label, entry.base}
-    names: list[str] = []
-    for word in words:
-        names += [word] if word in row_labels else [name.strip() for name in word.split(",")]
-    return names

@@ -356,17 +356,15 @@ def _corrected(comparisons: Sequence[C]) -> list[C]:
     """Correct the p values over seeds, and those over pairs, for their number; equal cells do not
     count.
     """
-    p: list[float | None] = []
-    p_margin: list[float | None] = []
-    p_pairs: list[float | None] = []
-    for comparison in comparisons:
-        seeds = None if comparison.same else comparison.seeds
-        pairs = None if comparison.same else comparison.pairs
-        p.append(seeds.p if seeds else None)
-        p_margin.append(seeds.p_margin if seeds else None)
-        p_pairs.append(pairs.p if pairs else None)
-
-    corrections = zip(comparisons, holm(p), holm(p_margin), holm(p_pairs), strict=True)
+    tests = [None if comparison.same else comparison.seeds for comparison in comparisons]
+    pair_tests = [None if comparison.same else comparison.pairs for comparison in comparisons]
+    corrections = zip(
+        comparisons,
+        holm([test.p if test else None for test in tests]),
+        holm([test.p_margin if test else None for test in tests]),
+        holm([test.p if test else None for test in pair_tests]),
+        strict=True,
+    )
     return [comparison.corrected(*values) for comparison, *values in corrections]
 
 

@@ -287,16 +287,12 @@ class Estimate:
         return Cost(1, unfinished, unfinished * seconds, memory, disk)
 
     def _training(self, cell: Cell, shape: ModelShape, train: TrainSettings) -> float:
-        """Seconds of the steps, of the teachers that read every batch, and of the evaluations."""
+        """Seconds of the steps and of the evaluations on the dev pairs."""
         texts = train.epochs * self._count(cell)
         steps = texts / train.batch_size
         tokens = texts * self._tokens(cell, train.max_length)
         passes = trained_passes(cell.settings)
         seconds = self.speed.training(shape, passes * tokens, steps * passes / 2)
-        for table in cell.settings["teachers"].values():
-            if table.get("live"):
-                for model in table["models"]:
-                    seconds += self.speed.encoding(self._shape(model), tokens)
         if not (cell.data or cell.run.dev):
             return seconds
 
@@ -331,10 +327,10 @@ class Estimate:
         return float(states + channels * ACTIVATION_BYTES[self.speed.precision])
 
     def _encoding_teachers(self, cell: Cell) -> list[ModelShape]:
-        """The cached teachers that have not encoded this cell's sample of the text for another one."""
+        """The teachers that have not encoded this cell's sample of the text for another one."""
         shapes: list[ModelShape] = []
         for table in cell.settings["teachers"].values():
-            for model in () if table.get("live") else table.get("models", ()):
+            for model in table.get("models", ()):
                 seed = cell.seed if cell.row.sentences else None
                 encoded = (model, id(cell.corpus), cell.row.sentences, seed)
                 if model != STUDENT and encoded not in self._encoded:

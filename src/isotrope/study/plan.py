@@ -105,7 +105,8 @@ class StudyPlan:
         start, base = self._start(entry.row, preset, needed_by)
 
         corpus = self._text(entry.row, preset)
-        entry = _on_text(entry, corpus, preset)
+        if entry.share is not None:
+            entry = entry.on_text(len(training_text(corpus, preset, None)))
         overrides = self._overrides(entry.row, preset, base, corpus)
         preset = self.inputs.preset(entry.row.preset, overrides)
         _check_row(entry.row, preset, corpus, start)
@@ -370,13 +371,6 @@ def _model_checksum(name: str) -> str:
     return file_checksum(Path(name)) if Path(name).is_file() else files_checksum(name)
 
 
-def _on_text(entry: PlannedRow, corpus: TextSource, preset: Preset) -> PlannedRow:
-    """The entry with a share of the text as a number of its rows."""
-    if entry.share is None:
-        return entry
-    return entry.on_text(len(training_text(corpus, preset, None)))
-
-
 def _check_row(row: RowSettings, preset: Preset, corpus: TextSource, start: str) -> None:
     """Refuse a row that cannot run."""
     check_runnable(preset)
@@ -392,12 +386,10 @@ def _check_enough_text(row: RowSettings, corpus: TextSource, preset: Preset) -> 
     total = len(training_text(corpus, preset, None))
     count = total if row.sentences is None else row.sentences
     if count > total:
-        dropped = preset.pairs is None and not corpus.keep_duplicates
-        remedy = f"take at most {total}, or leave --sentences out for all of them"
         raise UserError(
-            f"{count} sentences of a text that has {total}"
-            + (" different ones" if dropped else ""),
-            remedy + (", or add --keep-duplicates" if dropped else ""),
+            f"{count} sentences of a text that has {total}",
+            f"take at most {total}, or leave --sentences out for all of them; equal lines count "
+            "once, unless --keep-duplicates is given",
             code="sample-larger-than-text",
         )
     if count < preset.train.batch_size:

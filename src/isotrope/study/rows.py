@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,9 +29,8 @@ class PlannedRow:
 
     def on_text(self, sentences: int) -> "PlannedRow":
         """The entry for a text of so many sentences: its share becomes a number of them."""
-        if self.share is None:
-            return self
-        count = None if self.share == 1 else round(self.share * sentences)
+        share = self.share or 1
+        count = None if share == 1 else round(share * sentences)
         row = self.row.model_copy(update={SENTENCES: count})
         return replace(self, row=row, share=None)
 
@@ -109,58 +108,37 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Mention:
-    """A name that an option or a key of the file gives, and the names that are possible there."""
-
-    where: str
-    name: str
-    possible: set[str]
-
-
 def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[str]) -> None:
     """Refuse names of rows, teachers and keys that the study does not have."""
     rows = {*entries, *(entry.base for entry in entries.values())}
-    for mention in _mentions(spec, entries, rows, only):
-        if mention.name in spec.reference.keys() - rows:
-            raise _printed_alone(spec, mention)
-        check_known(f"study {spec.name}: {mention.where}", mention.name, sorted(mention.possible))
-
-
-def _mentions(
-    spec: Spec, entries: Mapping[str, PlannedRow], rows: set[str], only: Sequence[str]
-) -> Iterator[_Mention]:
     for name in only:
-        yield _Mention("--rows:", name, rows)
+        _check_name(spec, "--rows:", name, rows)
     if spec.run.baseline:
-        yield _Mention("run.baseline =", spec.run.baseline, rows)
+        _check_name(spec, "run.baseline =", spec.run.baseline, rows)
     for label, claim in spec.claims.items():
         for side in (claim.better, claim.than):
-            yield _Mention(f"claims.{label}:", side, {*rows, *spec.teachers})
+            _check_name(spec, f"claims.{label}:", side, {*rows, *spec.teachers})
 
-    swept_numbers = {
-        key
-        for entry in entries.values()
-        for key, value in entry.at.items()
-        if isinstance(value, int | float)
-    }
+    swept_numbers: set[str] = set()
+    for entry in entries.values():
+        swept_numbers |= {key for key, value in entry.at.items() if isinstance(value, int | float)}
     for label, figure in spec.figures.items():
         for name in figure.rows:
-            yield _Mention(f"figures.{label}.rows:", name, rows)
+            _check_name(spec, f"figures.{label}.rows:", name, rows)
         if figure.kind == "sweep":
-            yield _Mention(f"figures.{label}.x =", figure.x, swept_numbers)
+            _check_name(spec, f"figures.{label}.x =", figure.x, swept_numbers)
 
 
-def _printed_alone(spec: Spec, mention: _Mention) -> UserError:
-    missing = missing_file(spec.reference[mention.name], spec.run)
-    remedy = "name a row that is run"
-    if missing:
-        remedy = f"name its {missing.content} with {missing.option}"
-    return UserError(
-        f"study {spec.name}: {mention.where} {mention.name!r} has printed numbers alone",
-        remedy,
-        code="not-run",
-    )
+def _check_name(spec: Spec, where: str, name: str, possible: set[str]) -> None:
+    """Check a name that an option or a key of the file gives."""
+    where = f"study {spec.name}: {where}"
+    if name not in possible and name in spec.reference:
+        missing = missing_file(spec.reference[name], spec.run)
+        remedy = "name a row that is run"
+        if missing:
+            remedy = f"name its {missing.content} with {missing.option}"
+        raise UserError(f"{where} {name!r} has printed numbers alone", remedy, code="not-run")
+    check_known(where, name, sorted(possible))
 
 
 def check_step(then: str) -> None:
