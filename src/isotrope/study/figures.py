@@ -162,10 +162,12 @@ def plane_figure(plan: StudyPlan, rows: Sequence[StudyRow], settings: FigureSett
     """
     column = settings.columns[0]
     figure, axes = new_figure(2.9, 5.4)
-    placed = [row for row in rows if row.mean("alignment") and row.mean("uniformity")]
-    for i, row in enumerate(placed):
-        means = row.mean("uniformity"), row.mean("alignment")
-        point = [mean.value for mean in means if mean]
+    placed: list[tuple[StudyRow, tuple[float, float]]] = []
+    for row in rows:
+        alignment, uniformity = row.mean("alignment"), row.mean("uniformity")
+        if alignment and uniformity:
+            placed.append((row, (uniformity.value, alignment.value)))
+    for i, (row, point) in enumerate(placed):
         score = row.mean(column)
         name = f"{row.label} {score.value:.2f}" if score else row.label
         axes.plot(*point, "o", color=_color(i))

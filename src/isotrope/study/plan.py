@@ -2,6 +2,7 @@
 decides its result.
 """
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -112,7 +113,7 @@ class StudyPlan:
         _check_row(entry.row, preset, corpus, start)
         teachers = self._teachers(entry.row, preset, needed_by)
 
-        models = dict.fromkeys([start, *_flat(teachers)])
+        models = dict.fromkeys([start, *itertools.chain(*teachers.values())])
         needs = tuple(model for model in models if model in self.cells)
         untrained = models.keys() - {*needs, STUDENT}
         settings = _settings(preset, base, start, teachers)
@@ -412,10 +413,6 @@ def _settings(
     for label, models in teachers.items():
         settings["teachers"][label]["models"] = list(models)
     return settings
-
-
-def _flat(teachers: Mapping[str, Sequence[str]]) -> list[str]:
-    return [model for models in teachers.values() for model in models]
 
 
 def _checksum(decides: Any) -> str:

@@ -152,38 +152,28 @@ def _trial_study(spec: Spec, searched: Iterable[SearchedRow], documents: tuple[s
     return spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}})
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A finished trial: its settings, and what each judge said of it."""
-
-    settings: tuple[str, ...]  # each as ``key=value``
-    scores: dict[str, float]  # by judge
-
-    def table(self) -> dict[str, Any]:
-        """As ``search.toml`` has it."""
-        return {"set": [*self.settings], **self.scores}
-
-
-def _finished_trials(plan: StudyPlan, row: SearchedRow) -> list[Trial]:
-    """A row's trials that have ended."""
-    finished: list[Trial] = []
+def _finished_trials(plan: StudyPlan, row: SearchedRow) -> list[dict[str, Any]]:
+    """A row's trials that have ended, each as ``search.toml`` has it: its settings and its scores by
+    judge.
+    """
+    finished: list[dict[str, Any]] = []
     for name, settings in zip(row.trial_rows(), row.trials, strict=True):
         result = plan.cells[plan.rows[name][0]].result()
         if result:
             judged = {judge: result.scores[judge] for judge in FILES if judge in result.scores}
-            finished.append(Trial(settings, judged))
+            finished.append({"set": [*settings], **judged})
     return finished
 
 
-def _write_best(file: Path, trials: Mapping[str, list[Trial]], judge: str) -> None:
+def _write_best(file: Path, trials: Mapping[str, list[dict[str, Any]]], judge: str) -> None:
     """Write each row's best trial by one judge, beside the rows of earlier searches."""
     rows: dict[str, Any] = {}
     if file.is_file():
         rows = tomllib.loads(file.read_text(encoding="utf-8"))["rows"]
     for label, finished in trials.items():
         if finished:
-            best = max(finished, key=lambda trial: trial.scores.get(judge, -np.inf))
-            rows[label] = {**best.table(), "trials": [trial.table() for trial in finished]}
+            best = max(finished, key=lambda trial: trial.get(judge, -np.inf))
+            rows[label] = {**best, "trials": finished}
     write_text(file, tomli_w.dumps({"rows": rows}))
 
 

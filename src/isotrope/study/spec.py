@@ -275,7 +275,13 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
         raise UserError(
             f"study {name}: {mistake.problem}", mistake.remedy, code=mistake.code
         ) from error
-    _check_keys_have_effect(spec)
+    for key in _keys_without_effect(spec):
+        raise UserError(
+            f"study {spec.name}: {key} has no effect",
+            "leave it out: rows that are swept, not trained, or of word vectors do not read "
+            "every key",
+            code="no-effect",
+        )
     _check_row_documents(spec)
     spec = _with_named_files(spec)
     _check_tuned_teachers(spec)
@@ -292,16 +298,6 @@ def _replace_run_keys(tables: dict[str, Any], changes: Mapping[str, Any]) -> Non
     run |= replacements
     if isinstance(row_documents, dict) and "row_documents" in replacements:
         run["row_documents"] = row_documents | replacements["row_documents"]
-
-
-def _check_keys_have_effect(spec: Spec) -> None:
-    for key in _keys_without_effect(spec):
-        raise UserError(
-            f"study {spec.name}: {key} has no effect",
-            "leave it out: rows that are swept, not trained, or of word vectors do not read "
-            "every key",
-            code="no-effect",
-        )
 
 
 def _keys_without_effect(spec: Spec) -> Iterator[str]:
