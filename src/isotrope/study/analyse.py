@@ -314,7 +314,7 @@ def _test_over_pairs(
         return None
     # Interval and p come from the draws only. The scores are in the record already.
     test = judged(0.0, 0.0, row - than)
-    return PairTest(low=test.low, high=test.high, p=test.p, resamples=test.resamples)
+    return PairTest.model_validate(test, from_attributes=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ from isotrope.study.tuned import training
 from isotrope.training.pairs import dev_names
 
 DEV = "dev"
-FILES = {DEV: "search.toml", SELF_MADE: "search-self-made.toml"}  # judge -> its choices
+JUDGES = (DEV, SELF_MADE)  # the first chooses
+FILE = "search.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,8 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     step, on the half of the dev pairs that selects if the other half judges the study. Trials are
     drawn by the search's seed, so a stopped search goes on, and more trials add to the old ones.
     ``search.toml`` holds, for each row, the best ``set`` for its table in the study's file, and all
-    trials; a search of other rows adds theirs. If documents are named, ``search-self-made.toml``
-    holds what the tasks made from them choose; dev pairs still select each trial's checkpoint. Rows
-    of one training share their trials.
+    trials; a search of other rows adds theirs. If documents are named, tasks made from them score
+    each trial too. Rows of one training share their trials.
 
     Raises:
         UserError: the study has no search or no dev pairs, a trial fails, or a mistake as in
@@ -88,15 +88,14 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
         job.begin()
         failed = run_plan(plan, options.get("workers", 1), console)
         finished = {row.label: _finished_trials(plan, row) for row in searched}
-        for judge in (DEV, SELF_MADE) if documents else (DEV,):
-            _write_best(paths.output / FILES[judge], finished, judge)
+        _write_best(paths.output / FILE, finished)
     if failed:
         raise UserError(
             f"{len(failed)} of {len(plan.cells)} cells are not finished",
-            f"see the logs in cells/; {FILES[DEV]} has the others, and the same command goes on",
+            f"see the logs in cells/; {FILE} has the others, and the same command goes on",
             code="unfinished-cells",
         )
-    return paths.output / FILES[DEV]
+    return paths.output / FILE
 
 
 def _check_dev_pairs(spec: Spec, paths: StudyPaths) -> None:
@@ -160,19 +159,19 @@ def _finished_trials(plan: StudyPlan, row: SearchedRow) -> list[dict[str, Any]]:
     for name, settings in zip(row.trial_rows(), row.trials, strict=True):
         result = plan.cells[plan.rows[name][0]].result()
         if result:
-            judged = {judge: result.scores[judge] for judge in FILES if judge in result.scores}
+            judged = {judge: result.scores[judge] for judge in JUDGES if judge in result.scores}
             finished.append({"set": [*settings], **judged})
     return finished
 
 
-def _write_best(file: Path, trials: Mapping[str, list[dict[str, Any]]], judge: str) -> None:
-    """Write each row's best trial by one judge, beside the rows of earlier searches."""
+def _write_best(file: Path, trials: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Write each row's best trial by the dev pairs, beside the rows of earlier searches."""
     rows: dict[str, Any] = {}
     if file.is_file():
         rows = tomllib.loads(file.read_text(encoding="utf-8"))["rows"]
     for label, finished in trials.items():
         if finished:
-            best = max(finished, key=lambda trial: trial.get(judge, -np.inf))
+            best = max(finished, key=lambda trial: trial.get(DEV, -np.inf))
             rows[label] = {**best, "trials": finished}
     write_text(file, tomli_w.dumps({"rows": rows}))
 
