@@ -1,8 +1,9 @@
 """What a study will cost before it runs: cells, hours, memory and disk, about.
 
-Times follow from two numbers of a machine, which training steps of one model tell: the seconds that
-any step needs, and those of a token in a layer's weight. Other models, batches and passes are
-computed from them. So an estimate may be wrong by a half, and it never decides anything.
+Times follow from two numbers of a machine: the seconds that any step needs, and those of a token in
+a layer's weight. Of a known GPU both were fitted to steps of one model. On this machine one step is
+timed, which gives the second, so it may be wrong for batches of other sizes. An estimate may be
+wrong by a half, and it never decides anything.
 """
 
 import time
@@ -32,6 +33,8 @@ from isotrope.training.pairs import TRANSFER_DEV, dev_names
 
 TOKENS_A_WORD = 1.35  # of BERT's tokenizer, on English Wikipedia
 SAMPLED = 1000  # texts whose words are counted
+PASSES = 2  # of a training step of SimCSE
+TIMED_TEXTS = 16  # in a step that is timed without a GPU
 FORWARD = 1 / 3  # of a training step: the rest is the backward pass
 # What terms with an encoder or a decoder of their own add, in steps of SimCSE
 # (docs/results/performance/zoo-tiny.json).
@@ -116,47 +119,42 @@ def speed_of(gpu: str, plan: StudyPlan) -> Speed:
     if gpu:
         check_known("the GPU", gpu, GPUS, ", or leave it out, and this machine is measured")
         return GPUS[gpu]
-    return measured_speed(next(iter(plan.cells.values())))
+    return measured_speed(next(cell for cell in plan.cells.values() if not cell.row.vectors))
 
 
 def measured_speed(cell: Cell) -> Speed:
-    """Measure training steps of a cell's model on this machine, with few texts and with many."""
+    """Measure a training step of a cell's model on this machine, with as many texts as the study
+    trains on at a time, but few without a GPU.
+    """
     name = str(cell.settings["base"])
     model = load(name)
-    shape = shape_of(name)
     on_gpu = model.device.type == "cuda"
     precision = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
-    few, many = (64, 512) if on_gpu else (2, 8)
-    texts = (_some_texts(cell.corpus, many) * many)[:many]
-
-    optimizer = torch.optim.AdamW(model.parameters())
-    _timed_step(model, optimizer, texts[:few], precision)  # the first step is slower
-    fewer_tokens, faster = _timed_step(model, optimizer, texts[:few], precision)
-    more_tokens, slower = _timed_step(model, optimizer, texts, precision)
-    seconds_a_token = max(0.0, slower - faster) / max(1, more_tokens - fewer_tokens)
-    seconds_a_step = max(0.0, faster - seconds_a_token * fewer_tokens)
-    device = torch.cuda.get_device_name() if on_gpu else "this machine"
-    return Speed(
-        device, precision, seconds_a_step / shape.layers, seconds_a_token / shape.layer_weights
-    )
-
-
-def _timed_step(
-    model: Any, optimizer: torch.optim.Optimizer, texts: list[str], precision: str
-) -> tuple[int, float]:
-    """Tokens and seconds of one training step with two passes."""
+    count = cell.settings["train"]["batch_size"] if on_gpu else TIMED_TEXTS
+    texts = _some_texts(cell.corpus, count)
     features = batch_to_device(model.preprocess(texts), model.device)
-    tokens = 2 * int(features["attention_mask"].sum())
+    optimizer = torch.optim.AdamW(model.parameters())
+    _step(model, optimizer, features, precision)  # the first step is slower
     began = time.monotonic()
+    _step(model, optimizer, features, precision)
+    seconds = time.monotonic() - began
+
+    tokens = PASSES * int(features["attention_mask"].sum())
+    device = torch.cuda.get_device_name() if on_gpu else "this machine"
+    return Speed(device, precision, 0.0, seconds / (tokens * shape_of(name).layer_weights))
+
+
+def _step(
+    model: Any, optimizer: torch.optim.Optimizer, features: dict[str, Any], precision: str
+) -> None:
+    """A training step, after which the device waits for nothing."""
     with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
-        first = model(dict(features))["sentence_embedding"]
-        second = model(dict(features))["sentence_embedding"]
-        loss = -torch.cosine_similarity(first, second).mean()
+        views = [model(dict(features))["sentence_embedding"] for _ in range(PASSES)]
+        loss = -torch.cosine_similarity(*views).mean()
     optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
-    float(loss.detach())  # waits for the GPU
-    return tokens, time.monotonic() - began
+    float(loss.detach())
 
 
 def _some_texts(corpus: TextSource, count: int) -> list[str]:
