@@ -20,21 +20,8 @@ IDLE = {
     "search": ("cell", "seed", "gpu", "seeds", "labels"),
     "run": ("cell", "seed", "gpu"),
 }
-PASSED_ON = (
-    "output",
-    "documents",
-    "keep_duplicates",
-    "data",
-    "model",
-    "vectors",
-    "sentences",
-    "seeds",
-    "dev",
-    "labels",
-    "tuned",
-    "workers",
-    "restart",
-)
+# what the command reads itself; everything else is for `isotrope.study.study`
+OF_THE_COMMAND = ("file", "name", "search", "plan", "gpu", "cell", "seed")
 
 
 @command
@@ -122,7 +109,7 @@ def _task(file: str, name: str, *, search: bool, plan: bool) -> str:
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `isotrope.study.study`, from those of the command."""
     return {
-        **{name: given[name] for name in PASSED_ON},
+        **{name: value for name, value in given.items() if name not in OF_THE_COMMAND},
         "row_documents": _files(given["row_documents"]),
         "rows": given["rows"] or (),
         "overrides": given["overrides"] or (),

@@ -29,8 +29,9 @@ class PlannedRow:
 
     def on_text(self, sentences: int) -> "PlannedRow":
         """The entry for a text of so many sentences: its share becomes a number of them."""
-        share = self.share or 1
-        count = None if share == 1 else round(share * sentences)
+        if self.share is None:
+            return self
+        count = None if self.share == 1 else round(self.share * sentences)
         row = self.row.model_copy(update={SENTENCES: count})
         return replace(self, row=row, share=None)
 
