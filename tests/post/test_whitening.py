@@ -74,30 +74,27 @@ def test_whitening_wants_enough_sentences():
         whitening(anisotropic(), 7)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_cosines_are_spearmans_correlations(share: float) -> None:
+def test_cosines_are_spearmans_correlations() -> None:
     corpus, x = anisotropic(30, 5), anisotropic(600, 5, seed=1)
     corpus[7] = corpus[3]  # equal cosines share a rank
-    found = ranks(corpus, share)(x)
-    assert found.shape == (600, 35 if share else 30)
+    found = ranks(corpus)(x)
+    assert found.shape == (600, 30)
     for i, j in ((0, 1), (5, 599), (2, 2)):
         lists = [[oracle.cosine(x[row], one) for one in corpus] for row in (i, j)]
-        expected = share * oracle.cosine(x[i], x[j]) + (1 - share) * spearmanr(*lists).statistic
+        expected = spearmanr(*lists).statistic
         assert oracle.cosine(found[i], found[j]) == pytest.approx(expected, abs=1e-12)
-    assert np.array_equal(ranks(corpus, share)(x[:3]), found[:3]), "row by row"
+    assert np.array_equal(ranks(corpus)(x[:3]), found[:3]), "row by row"
 
 
 def test_it_stands_behind_a_model(tiny_model: Path, corpus_file: Path) -> None:
     text = sentences(5, seed=3)
     base = open_encoder(f"{tiny_model}@mean")
-    found = open_encoder(
-        f"{tiny_model}@mean+ranks:fit={corpus_file},sentences=60,k=40,share=0.25"
-    ).encode(text)
-    corpus = base.encode(corpus_file.read_text().splitlines()[:40])
-    expected = ranks(np.asarray(corpus, np.float64), 0.25)(
-        np.asarray(base.encode(text), np.float64)
+    found = open_encoder(f"{tiny_model}@mean+ranks:fit={corpus_file},sentences=60,k=40").encode(
+        text
     )
-    assert found.shape == (5, 72)
+    corpus = base.encode(corpus_file.read_text().splitlines()[:40])
+    expected = ranks(np.asarray(corpus, np.float64))(np.asarray(base.encode(text), np.float64))
+    assert found.shape == (5, 40)
     assert np.allclose(found, expected, atol=1e-4)
 
 

@@ -30,7 +30,7 @@ from isotrope.encoder.fast.dtype import (
 from isotrope.encoder.fast.packed import pack, supports
 from isotrope.encoder.faults import loading, missing_tensors, refuse_damaged
 from isotrope.encoder.length import set_length
-from isotrope.encoder.locate import FirstModule, find_model, first_module, is_trusted
+from isotrope.encoder.locate import FirstModule, find_model, first_module, is_bare, is_trusted
 from isotrope.encoder.pooling import check_pooling, freeze, join_layers, own_head, pooling_modules
 from isotrope.encoder.prompts import Prompts, refuse_routes
 from isotrope.errors import UserError, check_known
@@ -120,7 +120,7 @@ def load(
     _give_padding(encoder, name)
     join_layers(encoder)
     if pooling is not None:
-        _replace_pooling(encoder, pooling, first, missing, name)
+        _replace_pooling(encoder, pooling, missing, name)
     freeze(encoder)
     prompts.apply(encoder, name)
     _set_normalize(encoder, normalize)
@@ -275,7 +275,7 @@ def sees_ahead(encoder: nn.Module) -> bool:
 
 
 def _replace_pooling(
-    encoder: SentenceTransformer, pooling: str, first: FirstModule, missing: list[str], model: str
+    encoder: SentenceTransformer, pooling: str, missing: list[str], model: str
 ) -> None:
     """Put the modules of a pooling in the place of all modules after the transformer.
 
@@ -286,7 +286,7 @@ def _replace_pooling(
     if pooling == "cls_head":
         # A saved model's pooler is that of before its training, or a random one.
         lacks_pooler = any("pooler" in tensor for tensor in missing)
-        pooler_is_trained = first.is_bare and not lacks_pooler
+        pooler_is_trained = is_bare(model) and not lacks_pooler
         modules = own_head(list(encoder), pooler_is_trained, model)
     else:
         modules = pooling_modules(encoder[0], pooling)

@@ -119,11 +119,10 @@ def is_bare(model: str | Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FirstModule:
-    """What a model begins with, by its modules.json; a bare encoder has none."""
+    """What a model begins with, by its modules.json; a bare encoder has none, and a Transformer."""
 
     kind: str = "Transformer"  # the name of the module's class
     folder: Path | None = None  # where its files are; None: on the hub
-    is_bare: bool = True  # whether there is no modules.json
     is_own_code: bool = False  # whether its class is not one of sentence-transformers
 
     @property
@@ -145,7 +144,7 @@ class FirstModule:
 
 
 def first_module(where: str) -> FirstModule:
-    """The first module of a model. Models on the hub count as bare, since nothing is loaded."""
+    """The first module of a model; that of one on the hub counts as a Transformer."""
     folder = Path(where)
     if not folder.is_dir():
         return FirstModule()
@@ -155,11 +154,10 @@ def first_module(where: str) -> FirstModule:
         return FirstModule(
             kind=kind,
             folder=folder / first.get("path", ""),
-            is_bare=False,
             is_own_code=not package.startswith("sentence_transformers"),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return FirstModule(folder=folder, is_bare=not (folder / "modules.json").is_file())
+        return FirstModule(folder=folder)
 
 
 _saved_here = set[Path]()  # folders that this process has written from models in memory

@@ -5,17 +5,16 @@ from scipy.stats import rankdata
 from sklearn.preprocessing import normalize
 
 from isotrope.post.fitted import PostStep, Transform
-from isotrope.types import Count, Fraction, Matrix
+from isotrope.types import Count, Matrix
 
 _BLOCK = 512  # rows whose ranks are made at once
 
 
-def ranks(vectors: Matrix, share: float = 0.0) -> Transform:
+def ranks(vectors: Matrix) -> Transform:
     """Rows x (N, D) -> unit rows (N, M) of the ranks of their cosines with ``vectors`` (M, D).
 
     Ranks are centred, and equal cosines share a rank. So the cosine of two results is Spearman's
-    correlation of the two lists of cosines. With a ``share`` λ > 0, x itself stands behind the
-    ranks, and the cosine of two results is λ · cos(x, y) + (1 − λ) · that correlation: (N, M + D).
+    correlation of the two lists of cosines.
     """
     corpus = normalize(vectors)
 
@@ -23,9 +22,7 @@ def ranks(vectors: Matrix, share: float = 0.0) -> Transform:
         cosines = normalize(x) @ corpus.T  # (n, M)
         mean_rank = (len(corpus) + 1) / 2
         centred: Matrix = normalize(rankdata(cosines, axis=1) - mean_rank)
-        if not share:
-            return centred
-        return np.hstack([(1 - share) ** 0.5 * centred, share**0.5 * normalize(x)])
+        return centred
 
     def transform(x: Matrix) -> Matrix:
         blocks = []
@@ -45,7 +42,6 @@ class Ranks(PostStep):
 
     # sentences to be ranked, the first of those that it is fitted on; all by default
     k: Count | None = None
-    share: Fraction = 0.0  # of the vector's own cosine; the rest is that of the ranks
 
     def fitted(self, vectors: Matrix) -> Transform:
-        return ranks(vectors[: self.k], self.share)
+        return ranks(vectors[: self.k])
