@@ -38,6 +38,8 @@ def both_gains(student: Record) -> str:
 def searches(student: str) -> str:
     """Searches, maps and encoders of the main settings, with intervals."""
     cells = dict(records(student))
+    if not cells:
+        return "Not measured yet."
     rows = [
         ["as it is", *(f"{each['searches']['as it is']['labels']:.1f}" for each in cells.values())]
     ]
@@ -66,6 +68,8 @@ def _cell(told: Callable[[Record], str]) -> Callable[[Record | None], str]:
 def settings(student: str) -> str:
     """The gain of each map."""
     cells = dict(records(student))
+    if not cells:
+        return "Not measured yet."
     names = dict.fromkeys(name for each in cells.values() for name in each["maps"])
     rows = [[name, *(both_gains(each["maps"][name]) for each in cells.values())] for name in names]
     return grid(["", *cells], rows)

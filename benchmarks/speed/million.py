@@ -25,7 +25,7 @@ from isotrope.store.files import write_json
 from isotrope.training.processes import environment
 
 TARGET = RESULTS / "performance" / "million.json"
-MODEL = "isotrope/small"
+MODEL = "isotrope/tiny"
 WORDS = 12  # of a document
 QUERIES = [
     "a river in the north of Italy",
