@@ -1,4 +1,4 @@
-"""On a GPU: the same vectors as on the processor, and a few steps of most methods."""
+"""On a GPU: the same vectors as on the processor, also compiled, and a few steps of most methods."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ import torch
 from helpers.words import sentences
 from isotrope import load, train
 from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.fast.packed import compile_layers
 from isotrope.preset.preset import read_preset
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -30,6 +31,13 @@ def test_vectors_are_those_of_the_processor(tiny_model: Path) -> None:
     texts = sentences(300)
     there, here = (vectors_of(load(tiny_model, device=device), texts) for device in ("cuda", "cpu"))
     np.testing.assert_allclose(there, here, atol=2e-3)  # a GPU may multiply in 19 bits
+
+
+def test_a_compiled_encoder_gives_the_same_vectors(tiny_model: Path) -> None:
+    texts, model = sentences(64), load(tiny_model, device="cuda")
+    before = vectors_of(model, texts)
+    compile_layers(model)
+    np.testing.assert_allclose(vectors_of(model, texts), before, atol=2e-3)
 
 
 @pytest.mark.parametrize("method", METHODS)

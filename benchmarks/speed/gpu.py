@@ -1,4 +1,5 @@
-"""Training steps on a GPU: SimCSE, and RankCSE with two cached teachers; prints JSON.
+"""Training steps on a GPU: SimCSE, and RankCSE with two cached teachers, compiled and not; prints
+JSON.
 
     # an H100 or H200, dense bf16
     python -m benchmarks.speed.gpu --peak-tflops 989 --output gpu.json
@@ -9,7 +10,7 @@ A BERT of random weights, base-sized unless told otherwise, with the presets' ob
 dropout .1, in bf16 (float32 on a CPU). A step is forward, loss, backward, clipping and AdamW on
 token ids that lie ready; sentences have 12 to 32 tokens, evenly (mean 22, as SimCSE's wiki1m).
 Teachers are two memory-mapped files of D float32 a row, looked up and mixed every step. Every shape
-has been met before the clock starts; ``first_seconds`` is what that took.
+has been met before the clock starts; ``first_seconds`` is what that took, compiling included.
 ``epoch_minutes`` is a million sentences at that speed, tokens, evaluation and checkpoints left out.
 
 ``model_flop_utilisation`` is 6·N·T a second over the peak: N parameters of the layers alone, T real
@@ -33,7 +34,7 @@ from transformers import BertConfig, BertModel
 
 from benchmarks.timing import show
 from isotrope import load
-from isotrope.encoder.fast.packed import layers
+from isotrope.encoder.fast.packed import compile_layers, layers
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.teachers.mixture import mix
 from isotrope.types import Batch
@@ -90,9 +91,13 @@ class Teachers:
         return mix([torch.from_numpy(found[rows]).to(self.device) for found in self.maps], [1, 2])
 
 
-def measure(folder: Path, method: str, batch: int, asked: argparse.Namespace) -> dict[str, Any]:
+def measure(
+    folder: Path, method: str, batch: int, compiled: bool, asked: argparse.Namespace
+) -> dict[str, Any]:
     """One method at one batch size."""
     model = student(folder, asked.layers, asked.width, asked.device)
+    if compiled:
+        compile_layers(model)
     taught = (
         {"rank": Teachers(folder, asked.rows, asked.width, asked.device)} if METHODS[method] else {}
     )
@@ -118,6 +123,7 @@ def measure(folder: Path, method: str, batch: int, asked: argparse.Namespace) ->
     return {
         "method": method,
         "batch": batch,
+        "compiled": compiled,
         "steps_per_second": float(f"{1 / seconds:.4g}"),
         "sentences_per_second": round(batch / seconds),
         "tokens_per_step": round(tokens),
@@ -140,7 +146,7 @@ def _seconds(step: Any, batches: Iterator[tuple[dict[str, Tensor], Tensor]], dev
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure every method at every batch size."""
+    """Measure every method at every batch size, compiled and not."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -152,17 +158,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=100, help="timed ones")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS])
     parser.add_argument("--rows", type=int, default=100_000, help="of a teacher's file")
+    parser.add_argument("--compile", choices=["on", "off", "both"], default="both")
     parser.add_argument(
         "--peak-tflops", type=float, default=989.0, help="of the device, dense, in its precision"
     )
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args(arguments)
     asked.device = "cuda" if torch.cuda.is_available() else "cpu"
+    chosen = {"on": [True], "off": [False], "both": [False, True]}[asked.compile]
     with tempfile.TemporaryDirectory() as place:
         found = [
-            measure(Path(place), method, batch, asked)
+            measure(Path(place), method, batch, compiled, asked)
             for method in asked.methods
             for batch in asked.batches
+            for compiled in chosen
         ]
     show(
         {

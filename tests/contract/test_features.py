@@ -24,6 +24,7 @@ from isotrope.contract.features import (
     stacked,
     step_features,
 )
+from isotrope.encoder.fast.packed import WIDTH
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff, LayerCutoff
 from isotrope.tokens.shuffle import PositionShuffle
@@ -125,7 +126,7 @@ def test_fillers_of_a_packed_batch_do_not_move_what_is_erased(tiny_model: Path) 
     )
     encoder = packed[0].auto_model
     encoder.forward = update_wrapper(
-        partial(encoder.forward, width=32, multiple=32), encoder.forward
+        partial(encoder.forward, width=WIDTH, multiple=None), encoder.forward
     )
     seen = []
     encoder.embeddings.register_forward_hook(

@@ -97,6 +97,7 @@ class TrainSettings(_Record):
     # Matryoshka: widths that each have the loss.
     dims: Annotated[list[Count], Field(min_length=1)] | None = None
     keep_head: bool | None = None  # the view steps become part of the model; None: no
+    compile: bool | None = None  # the layers, by torch.compile: for GPUs; None: no
 
 
 RECORDS: dict[str, type[_Record]] = {

@@ -17,6 +17,7 @@ from isotrope.console.threads import threads_line
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.adapters import add_adapter, name_base
+from isotrope.encoder.fast.packed import compile_layers
 from isotrope.encoder.length import position_limit
 from isotrope.encoder.locate import is_bare, locate, public_name
 from isotrope.encoder.prompts import Prompts, refuse_routes, used_prompt
@@ -74,6 +75,8 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     )
     objective = build_objective(preset, model, inputs.seed, context=context)
     _rehearse(objective, corpus, preset)
+    if preset.train.compile:
+        compile_layers(model)
 
     watched = Sample(corpus, min(WATCHED, len(corpus)), WATCHED_SEED).texts()
     folder = RunFolder(job.folder)

@@ -1,1 +1,1 @@
-"""The same encoder, faster: no padding, cheap dropout, fewer bits."""
+"""The same encoder, faster: no padding, cheap dropout, compiled layers."""

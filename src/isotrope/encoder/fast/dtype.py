@@ -19,7 +19,7 @@ from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.fast.half import HALVES, Linear16, has_bf16
 from isotrope.encoder.fast.int8 import Linear8, has_int8, measure_grids, use_grids
-from isotrope.encoder.fast.packed import forward, layers, supports
+from isotrope.encoder.fast.packed import WIDTH, forward, layers, supports
 from isotrope.store.cache import remembered
 
 Dtype = Literal["float32", "bf16", "int8"]
@@ -46,7 +46,7 @@ def multiply_in(encoder: PreTrainedModel, dtype: Dtype) -> None:
     """Let the layers of a packed encoder multiply in ``dtype``, in place.
 
     For bf16 and int8, its weights must be frozen, and for int8 its grids must have been measured
-    (`quantise`). In bf16, lengths are multiples of 16 and numbers of tokens of 32, since
+    (`quantise`). In bf16, lengths are multiples of 16 and numbers of tokens of `WIDTH`, since
     oneDNN prepares each new shape for a millisecond.
     """
     originals: dict[type[nn.Module], type[nn.Module]] = {
@@ -60,7 +60,7 @@ def multiply_in(encoder: PreTrainedModel, dtype: Dtype) -> None:
             module.__class__ = HALVES.get(type(module), type(module))
     if dtype == "int8":
         use_grids(encoder)
-    shapes = {"width": 16, "multiple": 32} if dtype == "bf16" else {}
+    shapes = {"width": 16, "multiple": WIDTH} if dtype == "bf16" else {}
     encoder.forward = update_wrapper(partial(forward, encoder, **shapes), encoder.forward)
 
 

@@ -3,20 +3,25 @@
 So padding costs nothing in any linear layer. N sentences of l_i tokens run through embeddings,
 linear layers, norms and MLP as (1, T, D), T = Σ l_i. Only attention sees (N, H, L, d) again, and
 the output is padded as before. So poolings, saved models, and losses that patch the model's forward
-need no change.
+need no change. On a GPU, layers can be compiled too: small batches wait for launches of small
+kernels.
 """
 
+import os
+import shutil
 from contextvars import ContextVar
 from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
 
-from isotrope.contract.features import positions
+from isotrope.contract.features import language_model, positions
 from isotrope.encoder.fast.attention import ATTENTION_NAME, Dropout, Packing, attend
+from isotrope.errors import UserError
 
 # Model types, by where positions begin.
 FROM_FIRST_COLUMN = {"bert", "electra", "distilbert", "modernbert"}
@@ -26,6 +31,12 @@ PER_TOKEN = ("input_ids", "inputs_embeds", "token_type_ids", "position_ids")
 ELSEWHERE = ("past_key_values", "encoder_hidden_states", "output_attentions")
 # Of tokens, on a GPU: a few shapes for its allocator and its kernels.
 MULTIPLE = 256
+# Few shapes for the compiler: lengths are multiples of `WIDTH`, and tokens are multiples of a
+# `SHARE`-th of the padded batch.
+WIDTH = 32
+SHARE = 16
+COMPILERS = ("g++", "clang++", "c++", "cl")
+SHAPES = 64  # that are compiled; torch's own limit of 8 would have it compute further ones eagerly
 
 
 def supports(config: PreTrainedConfig | None) -> bool:
@@ -53,12 +64,12 @@ def pack(model: PreTrainedModel) -> None:
 
 
 def forward(
-    model: PreTrainedModel, *args: Any, width: int = 1, multiple: int = 1, **kwargs: Any
+    model: PreTrainedModel, *args: Any, width: int = 1, multiple: int | None = 1, **kwargs: Any
 ) -> Any:
     """``type(model).forward``, packed if it has an attention mask (N, L) and returns only states.
 
     Within, lengths are multiples of ``width``, and numbers of tokens of ``multiple``: so there are
-    few shapes.
+    few shapes. None: of a `SHARE`-th of the padded batch.
     """
     if args or not _can_pack(kwargs):
         return type(model).forward(model, *args, **kwargs)
@@ -70,7 +81,9 @@ def forward(
         mask = F.pad(mask, (0, columns))
         inputs = {name: _with_columns(value, columns) for name, value in inputs.items()}
 
-    if mask.is_cuda:
+    if multiple is None:
+        multiple = -(-mask.numel() // SHARE)
+    elif mask.is_cuda:
         multiple = MULTIPLE
     packing = Packing.from_mask(mask, model.config.num_attention_heads, multiple)
     packed: dict[str, Any] = {name: packing.pack(value) for name, value in inputs.items()}
@@ -176,6 +189,41 @@ class _SelfAttention(MPNetSelfAttention):
 
 # Classes that are replaced, with the same weights.
 FASTER = {nn.Dropout: Dropout, MPNetEncoder: _Encoder, MPNetSelfAttention: _SelfAttention}
+
+
+def compile_layers(model: nn.Module) -> None:
+    """Compile each layer of the encoder within ``model`` for training.
+
+    A model compiles in the time of one layer, and its weights keep their names. Batches then come
+    in few shapes: lengths are multiples of `WIDTH`, tokens of a sixteenth of the padded batch.
+    Dropout draws other masks. Without gradients, the model computes as before.
+
+    Raises:
+        UserError: isotrope does not know the architecture, or there is no C++ compiler.
+    """
+    encoder: Any = language_model(model)
+    is_packed = isinstance(getattr(encoder, "forward", None), partial)
+    if not supports(getattr(encoder, "config", None)) or not is_packed:
+        kind = type(encoder or model).__name__
+        problem = f"train.compile = true: isotrope does not compile {kind}"
+        raise UserError(problem, "set train.compile = false", "cannot-compile")
+    if not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
+        problem = "train.compile = true needs a C++ compiler, and none is found"
+        remedy = "install g++, or set train.compile = false"
+        raise UserError(problem, remedy, "no-compiler")
+
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
+    for layer in layers(encoder):
+        layer.compile(dynamic=False)
+    encoder.forward = update_wrapper(partial(_forward, encoder), encoder.forward)
+
+
+def _forward(encoder: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
+    """With gradients in few shapes, compiled; without them in any shape, as before."""
+    if torch.is_grad_enabled():
+        return forward(encoder, *args, width=WIDTH, multiple=None, **kwargs)
+    with torch.compiler.set_stance("force_eager"):
+        return forward(encoder, *args, **kwargs)
 
 
 def layers(encoder: PreTrainedModel) -> nn.ModuleList:
