@@ -133,7 +133,7 @@ class StudyPlan:
             seed=seed,
             corpus=corpus,
             data=self.paths.data,
-            keep_model=not entry.row.vectors and bool(needed_by),
+            keep_model=bool(needed_by),
             documents=self.inputs.documents,
             needs=needs,
         )
@@ -350,9 +350,9 @@ class StudyInputs:
     def _text(self, documents: str, positive: str, keep_duplicates: bool) -> TextSource:
         """The text of the run, or that of a row with ``documents`` of its own."""
         run = self.spec.run
-        patterns = (run.row_documents[documents],) if documents else run.corpus
+        names = (run.row_documents[documents],) if documents else run.corpus
         return read_text(
-            corpus_files(patterns, self.paths.data),
+            corpus_files(names, self.paths.data),
             positive=positive or None,
             keep_duplicates=keep_duplicates,
         )
@@ -442,28 +442,23 @@ def check_component(override: str, presets: Iterable[Preset], where: str = "") -
         )
 
 
-def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
-    """Files that a study's patterns name, in the current folder or else in the data folder."""
-    if not patterns:
+def corpus_files(names: Sequence[str], data: str | None) -> tuple[str, ...]:
+    """Files and folders that a study names, in the current folder or else in the data folder."""
+    if not names:
         raise UserError(
             "the study names no corpus", "add --documents FILE, or run.corpus", code="no-corpus"
         )
-    return tuple(TextPath(file) for pattern in patterns for file in _matches(pattern, data))
+    return tuple(TextPath(_existing_path(name, data)) for name in names)
 
 
-def _matches(pattern: str, data: str | None) -> list[str]:
-    if is_url(pattern):
-        return [pattern]
-    candidates = (Path(pattern), Path(data or "", pattern))
-    for path in candidates:  # a file name may contain * or ?
+def _existing_path(name: str, data: str | None) -> str:
+    if is_url(name):
+        return name
+    for path in (Path(name), Path(data or "", name)):
         if path.exists():
-            return [str(path)]
-    for path in candidates:
-        relative = path.relative_to(path.anchor)
-        if matches := sorted(Path(path.anchor).glob(str(relative))):
-            return [str(match) for match in matches]
+            return str(path)
     raise UserError(
-        f"{pattern} does not exist",
+        f"{name} does not exist",
         "check the path, or give --documents or --data",
         code="missing-path",
     )

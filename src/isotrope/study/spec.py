@@ -67,7 +67,7 @@ class SuiteSettings(_Table):
 class CommonSettings(_Table):
     """``[run]``: what all rows have in common."""
 
-    # files, folders or patterns, relative to the data folder or to the present one
+    # files or folders, relative to the data folder or to the present one
     corpus: Names = ()
     # of the text, as in isotrope train; published numbers of steps need it
     keep_duplicates: bool = False
