@@ -236,8 +236,6 @@ def test_a_mistyped_key_gets_the_nearest_one() -> None:
     for typed, meant in (
         ("train.batchsize=32", "train.batch_size"),
         ("batch_size=32", "train.batch_size"),
-        ("lr=1e-3", "train.learning_rate"),
-        ("train.lr=1e-3", "train.learning_rate"),
         ("temperature=0.1", "terms.infonce.temperature"),
         ("term.infonce.temperature=0.1", "terms.infonce.temperature"),
         ("terms.infonc.temperature=0.1", "infonce"),

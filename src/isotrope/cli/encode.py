@@ -1,7 +1,6 @@
 """``isotrope encode`` and ``isotrope search``: vectors of any amount of text, and search."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING
 from isotrope.cli.call import call
 from isotrope.cli.options import command, text_sources
 from isotrope.cli.show import console
-from isotrope.errors import UserError
 from isotrope.report.tables import Table, print_table
 from isotrope.store.files import check_file, write_text, writing
 
@@ -28,13 +26,11 @@ def encode(
     output: str,
     text_column: str | None = None,
     batch_size: int = 64,
-    pooling: str | None = None,
     prompt: str | None = None,
     prompt_name: str | None = None,
     keep: str | None = None,
     engine: str = "one",
     workers: int | None = None,
-    address: str | None = None,
     restart: bool = False,
     dtype: str = "auto",
 ) -> None:
@@ -49,8 +45,7 @@ def encode(
         batch_size: Texts at a time, at most; fewer where they are long.
         keep: Columns to write beside the vectors, such as id,title.
         engine: one process, or ray (needs isotrope[ray]).
-        workers: Workers of ray; default: one a core.
-        address: Of a Ray cluster; default: Ray on this machine.
+        workers: Workers of ray, here or on the cluster of RAY_ADDRESS; default: one a core.
         dtype: float32, bf16 or int8 (for CPUs that have them), or auto: a faster one that is as good.
     """
     options = {**locals(), "texts": text_sources(texts)}
@@ -61,7 +56,7 @@ def encode(
 @command
 def search(
     index: str,
-    queries: list[str] | None = None,
+    queries: list[str],
     *,
     model: str | None = None,
     top: int = 10,
@@ -75,7 +70,7 @@ def search(
 
     Args:
         index: What isotrope encode wrote: OUT.parquet or a folder.
-        queries: Default: the lines of the standard input.
+        queries: Words to search for.
         model: The model that encoded the texts; default: the one that the index names.
         top: Rows for each query.
         hybrid: BM25's share of the score, from 0 to 1; the similarity is the rest.
@@ -83,8 +78,7 @@ def search(
     options = {**locals()}
     del options["json_file"]
     target = check_file(Path(json_file)) if json_file else None
-    queries = queries or _lines_of_standard_input()
-    hits = call("isotrope.encoding.search:search", {**options, "queries": queries})
+    hits = call("isotrope.encoding.search:search", options)
     record = []
     for query, rows in zip(queries, hits, strict=True):
         print_table(_hits_table(query, rows, with_score=bool(hybrid)), console)
@@ -94,17 +88,6 @@ def search(
             # Kept columns may hold dates, which become text.
             write_text(target, json.dumps(record, indent=2, default=str) + "\n")
         console.print(f"written to {target}")
-
-
-def _lines_of_standard_input() -> list[str]:
-    """The queries of the standard input. Bytes that are not UTF-8 are refused later, with the
-    query.
-    """
-    if sys.stdin.isatty():
-        remedy = "write one after the index, or pipe lines into the command"
-        raise UserError("there is no query", remedy, "no-query")
-    lines = (line.decode("utf-8", "surrogateescape").strip() for line in sys.stdin.buffer)
-    return [line for line in lines if line]
 
 
 def _hits_table(query: str, hits: "Sequence[Hit]", with_score: bool) -> Table:

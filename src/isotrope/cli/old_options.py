@@ -21,6 +21,7 @@ OLD_OPTIONS = {
     "--precision": "leave it out: sentence-transformers' quantize_embeddings gives such vectors",
     "--sweep": "write sweep = {…} into the rows of the study's file",
     "--threads": "leave it out: every cell of a study has one thread",
+    "--address": "set RAY_ADDRESS, which Ray reads",
     "--resume": "leave it out: the same command goes on",
     "--format": "leave it out: the name of the output says it (OUT.parquet, or a folder)",
     "--checkpoint-minutes": "leave it out, or set train.save_steps",

@@ -36,7 +36,6 @@ WORDS = {
     "columns": "Of the labels' table: its columns, in this order: question,answer.",
     "sentences": "Use a random sample of so many texts; default: all.",
     "text": "In tables: the column of the texts; default: the only one, or text.",
-    "title": "In tables: the column of the titles; default: title, if any.",
     "max_texts": "Use a random sample of so many texts; default: all.",
     "text_column": "In tables: the column of the texts; default: the only one, or text.",
     "title_column": "In tables: the column of the titles; default: title, if any.",
@@ -54,7 +53,6 @@ WORDS = {
 # The name of an option, if it is not that of its parameter.
 OPTION_NAMES = {
     "overrides": "set",
-    "others": "or",
     "other_models": "other-model",
     "teachers": "teacher",
     "negatives": "negative",
@@ -73,27 +71,16 @@ VARIABLES = {"data": "ISOTROPE_DATA", "folder": "ISOTROPE_DATA"}
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a function of plain types the signature that typer needs, and one line for a file that
-    ends too early.
-    """
+    """Give a function of plain types the signature that typer needs."""
     summary, described = _docstring(function)
     parameters = [
         _typer_parameter(parameter, described.get(parameter.name) or WORDS[parameter.name])
         for parameter in inspect.signature(function).parameters.values()
     ]
 
-    def run(**options: Any) -> None:
-        try:
-            function(**options)
-        except EOFError as error:  # typer would take it for Ctrl-D
-            why = " ".join(str(error).split()) or "the file ends too early"
-            problem = f"a file is empty or cut short ({why})"
-            raise UserError(problem, "make or fetch it again", code="damaged-file") from error
-
-    run.__name__ = function.__name__
-    run.__doc__ = summary
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return run
+    function.__doc__ = summary
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return function
 
 
 def _docstring(function: Callable[..., None]) -> tuple[str, dict[str, str]]:

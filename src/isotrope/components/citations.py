@@ -7,12 +7,11 @@ users who write their own training script.
 import inspect
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import yaml
 from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
 from torch import nn
 
@@ -67,17 +66,6 @@ class ObjectiveCardData(SentenceTransformerModelCardData):
     the data.
     """
 
-    # Name and address of a licence that the hub does not list.
-    licence: dict[str, Any] = field(default_factory=dict)
-
-    def to_yaml(self, line_break: str | None = None) -> str:
-        """The card's metadata. sentence-transformers knows no name of a licence."""
-        metadata: str = super().to_yaml(line_break).strip()
-        if not self.licence:
-            return metadata
-        licence = yaml.safe_dump(self.licence, allow_unicode=True)
-        return f"{metadata}\n{licence}".strip()
-
     def set_widget_examples(self, dataset: Any) -> None:
         """Set none: they would be texts of the data."""
 
@@ -109,11 +97,7 @@ def _card_data(data: SentenceTransformerModelCardData, base: Base) -> ObjectiveC
         setattr(card, name, value)
     card.base_model = card.base_model or base.hub
     card.model_name = card.model_name or f"{base.name}, trained with isotrope"
-    if card.license is None:
-        card.license = base.about.get("license")
-        for key in ("license_name", "license_link"):
-            if key in base.about:
-                card.licence[key] = base.about[key]
+    card.license = card.license or base.about.get("license")
     card.language = card.language or base.about.get("language", [])
     card.add_tags(MODEL_TAGS)
     return card

@@ -156,7 +156,7 @@ def _check_first_batch(ids: Tensor) -> None:
         raise UserError(problem, remedy, code="equal-texts")
 
 
-def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any]]) -> None:
+def check_views(objective: Any, views: Views) -> None:
     """Check in the first step that something can be learned from the views. In evaluation, warn of
     equal views.
     """
@@ -174,13 +174,9 @@ def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any
     if _are_equal(objective, views):
         remedy = (
             "give the encoder dropout: isotrope.load(model, dropout=0.1) in a script,"
-            " encoder.dropout in a preset"
+            " encoder.dropout in a preset; word vectors, which have none, need a column of positives,"
+            ' or tokens=[(component("tokens", "cutoff"), [1])]'
         )
-        if "offsets" in columns[0]:  # word vectors
-            remedy = (
-                "word vectors have no dropout; give a second column of positives, or a token step:"
-                ' tokens=[(component("tokens", "cutoff"), [1])]'
-            )
         problem = "the two views of every sentence are equal, so there is nothing to learn"
         raise UserError(problem, remedy, code="equal-views")
 

@@ -70,12 +70,17 @@ def component(stage: str, kind: str, **options: Any) -> Any:
         UserError: unknown stage, kind or option, or an impossible value; names the key, the value
             and the remedy.
     """
+    return make_component(stage, kind, options, where=f"{stage}.{kind}")
+
+
+def make_component(stage: str, kind: str, options: Mapping[str, Any], where: str) -> Any:
+    """As `component`; ``where`` is what messages call it."""
     cls = component_class(stage, kind)
     record = _options_record(cls)
     try:
         checked = record(**options)
     except ValidationError as error:
-        raise explain(error, record, f"{stage}.{kind}") from error
+        raise explain(error, record, where) from error
     arguments = {name: getattr(checked, name) for name in record.model_fields}
     return cls(**arguments)
 
@@ -181,25 +186,11 @@ def _dotted_key(where: str, finding: Mapping[str, Any]) -> str:
     return ".".join(keys).strip(".")
 
 
-_NAMES_ELSEWHERE = {  # of other tools -> of isotrope
-    "lr": "learning_rate",
-    "bs": "batch_size",
-    "per_device_train_batch_size": "batch_size",
-    "tau": "temperature",
-    "num_train_epochs": "epochs",
-    "warmup_ratio": "warmup",
-    "max_seq_length": "max_length",
-}
-
-
 def _meant_key(key: str, value: object, keys: list[str]) -> str:
     """As `nearest`, for a key that may lack its table (batch_size), or have a mistyped one."""
     while isinstance(value, Mapping) and value:
         inner, value = next(iter(value.items()))
         key = f"{key}.{inner}"
-    table, dot, last = key.rpartition(".")
-    name_here = _NAMES_ELSEWHERE.get(last, last)
-    key = f"{table}{dot}{name_here}"
     for candidate in keys:
         if candidate.endswith("." + key):
             return f"did you mean {candidate!r}? "

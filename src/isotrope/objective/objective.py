@@ -138,7 +138,7 @@ class Objective(Described, nn.Module):
         views = self.encode(columns, labels)
         for step in self.views:
             views = step(views)
-        check_views(self, views, columns)
+        check_views(self, views)
         return views
 
     def encode(self, columns: list[TextColumn], labels: Tensor | None) -> Views:

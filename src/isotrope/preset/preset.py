@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,9 +15,9 @@ from isotrope.components.registry import (
     READING,
     STAGES,
     THIRD_PARTY,
-    component,
     component_class,
     explain,
+    make_component,
 )
 from isotrope.contract.context import BuildContext, TeacherSpec, built
 from isotrope.encoder.pooling import POOLINGS
@@ -140,8 +139,7 @@ class ComponentEntry:
 
     def make(self) -> Any:
         """The component, not yet built for a run."""
-        with _named_as_written([self]):
-            return component(self.stage, self.kind, **self.options)
+        return make_component(self.stage, self.kind, self.options, where=self.table)
 
 
 class Preset(_Record):
@@ -278,13 +276,9 @@ def check_runnable(preset: Preset) -> None:
 
 def _check_head(preset: Preset) -> None:
     """Check that the view steps can become part of the model."""
-    reason = "" if preset.head else f"{preset.name} has no head"
-    for entry in preset.parts("views"):
-        if not hasattr(entry.cls, "layers"):
-            reason = reason or f"views.{entry.label} has no method layers()"
-    if reason:
-        remedy = "leave it out, or choose a head such as [views.mlp]"
-        raise UserError(f"train.keep_head = true, and {reason}", remedy, code="no-head")
+    if not preset.head or not all(hasattr(entry.cls, "layers") for entry in preset.parts("views")):
+        problem = f"train.keep_head = true, and {preset.name} has no head that can be kept"
+        raise UserError(problem, "leave it out, or choose a head such as [views.mlp]", "no-head")
 
 
 def _check_components(preset: Preset, third_parties: bool) -> None:
@@ -334,34 +328,17 @@ def build_objective(
     views = [entry.make() for entry in preset.parts("views")]
     scores = [entry.make() for entry in preset.parts("scores")]
     terms = {entry.label: entry.make() for entry in preset.parts("terms")}
-    with _named_as_written(preset.parts()):
-        return Objective(
-            model,
-            terms,
-            tokens=tokens,
-            peers=peers,
-            views=views,
-            scores=scores,
-            passes=preset.views.get("passes", 2),
-            teachers=teachers,
-            dims=preset.train.dims or (),
-            seed=seed,
-            context=context,
-            mini_batch_size=preset.train.mini_batch_size,
-        )
-
-
-@contextmanager
-def _named_as_written(entries: Iterable[ComponentEntry]) -> Iterator[None]:
-    """Name a mistake in a component's options by the preset's table, which may not be called after
-    its kind.
-    """
-    try:
-        yield
-    except UserError as error:
-        problem, remedy = error.problem, error.remedy
-        for entry in entries:
-            kind = rf"\b{entry.stage}\.{re.escape(entry.kind)}\b"
-            problem = re.sub(kind, entry.table, problem)
-            remedy = re.sub(kind, entry.table, remedy)
-        raise UserError(problem, remedy, code=error.code) from error
+    return Objective(
+        model,
+        terms,
+        tokens=tokens,
+        peers=peers,
+        views=views,
+        scores=scores,
+        passes=preset.views.get("passes", 2),
+        teachers=teachers,
+        dims=preset.train.dims or (),
+        seed=seed,
+        context=context,
+        mini_batch_size=preset.train.mini_batch_size,
+    )

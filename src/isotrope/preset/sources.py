@@ -1,7 +1,6 @@
 """Presets for a person to read: flat, resolved, and with the source of every value."""
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
@@ -10,9 +9,6 @@ from isotrope.preset.tables import SHIPPED, SIZES, Layer, TomlTable, leaves, pre
 
 DEFAULT = "isotrope's default"
 OWN_SETTING = "set for this run"
-
-_HEADER = re.compile(r"\[([\w.-]+)\]\s*(?:#\s*(.*))?")
-_SETTING = re.compile(r"([\w.-]+)\s*=\s*[^#]*?(?:#\s*(.*))?")
 
 
 def cited_sources(name: str) -> dict[str, str]:
@@ -34,28 +30,21 @@ def _comments(layer: Layer) -> dict[str, str]:
     """
     comments = {}
     table = ""
-    text = layer.path.read_text(encoding="utf-8")
-    for line in text.splitlines():
-        header = _HEADER.fullmatch(line)
-        setting = _SETTING.fullmatch(line)
-        if header:
-            table = header[1]
-            if header[2] and layer.size is None:
-                comments[table] = header[2]
-        elif setting:
-            key = _key_in_layer(layer, table, setting[1])
-            if key is not None:
-                comments[key] = setting[2] or ""
-    return comments
+    for line in layer.path.read_text(encoding="utf-8").splitlines():
+        code, _, comment = line.partition("#")
+        key, is_setting, _ = code.partition("=")
+        if is_setting:
+            comments[f"{table}.{key.strip()}".strip(".")] = comment.strip()
+        elif code.startswith("["):
+            table = code.strip().strip("[]")
+            if comment:
+                comments[table] = comment.strip()
 
-
-def _key_in_layer(layer: Layer, table: str, name: str) -> str | None:
-    """The dotted key of a setting within its layer; None if it is in another layer's table."""
-    if layer.size is not None:
-        return name if table == f"{SIZES}.{layer.size}" else None
-    if table.startswith(f"{SIZES}."):
-        return None
-    return f"{table}.{name}".strip(".")
+    if layer.size is None:
+        return {key: text for key, text in comments.items() if not key.startswith(f"{SIZES}.")}
+    prefix = f"{SIZES}.{layer.size}."
+    keys = [key for key in comments if key.startswith(prefix)]
+    return {key.removeprefix(prefix): comments[key] for key in keys}
 
 
 def flat(preset: Preset) -> TomlTable:
