@@ -221,7 +221,7 @@ MISTAKES = [  # a preset, an override, and the one line that it gets
     ("distil", "train.dims=[]", "train.dims"),
     ("crops", "pairs.kind=cuts", "pairs has no kind 'cuts'"),
     ("crops", "pairs.kind=3", r"pairs\.kind = 3 is not possible"),
-    ("crops", "pairs.shortest=30", r"pairs\.longest = 24 is less than shortest = 30"),
+    ("crops", "pairs.shortest=30", r"pairs\.crops\.longest = 24 is less than shortest = 30"),
     ("crops", "pairs.longer=9", r"pairs\.longer is an unknown key: did you mean 'pairs\.longest'\?"),
 ]  # fmt: skip
 
