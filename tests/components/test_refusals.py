@@ -76,7 +76,7 @@ def refused(match: str) -> Any:
         (
             student,
             {"views": [component("scores", "noise")]},
-            "views holds Noise.*: move it to scores",
+            "views holds Noise.*: make one",
         ),
         (student, {"tokens": [(SHUFFLE, 1)]}, r"count its passes from 0: on = \[1\] in a preset"),
         (student, {"teachers": {"rank": nn.Linear(2, 2)}}, "teachers holds Linear"),

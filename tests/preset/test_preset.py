@@ -270,14 +270,14 @@ def test_a_relative_extends_is_found_from_the_presets_own_folder(
     for name in (tmp_path / "mine" / "top.toml", "../mine/top.toml"):
         assert read_preset(name).train.epochs == 7
     (tmp_path / "mine" / "shared" / "base.toml").unlink()
-    with refused("missing-file", "base.toml", "middle.toml"):
+    with refused("missing-file", "base.toml", "shared"):
         read_preset("../mine/top.toml")
 
 
 def test_a_circle_is_named_whatever_the_paths_are_called(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text('extends = "./two.toml"\n')
     (tmp_path / "two.toml").write_text(f'extends = "../{tmp_path.name}/one.toml"\n')
-    with refused("extends-itself", "one → two → one"):
+    with refused("extends-itself", "two.toml"):
         read_preset(tmp_path / "one.toml")
 
 

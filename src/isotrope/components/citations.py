@@ -45,7 +45,9 @@ def bibtex(keys: Iterable[str]) -> str:
     '@software{isotrope,'
     """
     distinct = dict.fromkeys([*keys, "isotrope"])
-    return "\n\n".join(entries()[key] for key in distinct if key in entries())
+    by_key = entries()
+    found = [by_key[key] for key in distinct if key in by_key]
+    return "\n\n".join(found)
 
 
 @cache
@@ -77,7 +79,9 @@ class ObjectiveCardData(SentenceTransformerModelCardData):
     def compute_dataset_metrics(self, dataset: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Size, columns and lengths of a data set."""
         metrics = super().compute_dataset_metrics(dataset, *args, **kwargs)
-        return {key: value for key, value in metrics.items() if key not in TEXTS}
+        for key in TEXTS:
+            metrics.pop(key, None)
+        return metrics
 
 
 def introduce(model: SentenceTransformer) -> SentenceTransformer:
@@ -108,17 +112,17 @@ class Described:
 
     def get_config_dict(self: Any) -> dict[str, Any]:
         """The settings: stage -> components with their options."""
-        stages = {
-            "tokens": [_options(step) | {"on": list(on)} for step, on in self.tokens],
-            "peers": [_options(peer) | {"on": list(on)} for peer, on in self.peers],
-            "views": [_options(step) for step in self.views],
-            "scores": [_options(step) for step in self.scores],
-            "terms": {name: _options(term) for name, term in self.terms.items()},
-            "teachers": sorted(self.teachers),
-            "dims": list(self.narrow),
-        }
-        used = {stage: components for stage, components in stages.items() if components}
-        return {"passes": self.passes, "seed": self.seed, **used}
+        settings: dict[str, Any] = {"passes": self.passes, "seed": self.seed}
+        for stage in ("tokens", "peers"):
+            settings[stage] = [
+                {**_options(component), "on": list(on)} for component, on in getattr(self, stage)
+            ]
+        for stage in ("views", "scores"):
+            settings[stage] = [_options(step) for step in getattr(self, stage)]
+        settings["terms"] = {name: _options(term) for name, term in self.terms.items()}
+        settings["teachers"] = sorted(self.teachers)
+        settings["dims"] = list(self.narrow)
+        return {key: value for key, value in settings.items() if value not in ([], {})}
 
     @property
     def citation(self: Any) -> str:

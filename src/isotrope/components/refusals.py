@@ -18,10 +18,6 @@ from isotrope.types import Views
 OF_PASSES = ("tokens", "peers")  # stages whose components are on for some passes
 # Views that differ by less than this share of the largest value differ by rounding.
 EQUAL_VIEWS = 1e-4
-EQUAL_IN_EVALUATION = (
-    "The evaluation loss compares equal views: it only tells how far apart the texts are. "
-    "Choose checkpoints with an evaluator, or with pairs."
-)
 HALF_PRECISION = {torch.bfloat16, torch.float16}
 
 
@@ -40,7 +36,10 @@ class LossTerms(dict[str, Tensor]):
 
 
 def check_objective(
-    model: Any, passes: int, dims: Sequence[int], components: Sequence[Any]
+    model: Any,
+    passes: int,
+    dims: Sequence[int],
+    components: Sequence[Any],
 ) -> None:
     """Check what an objective is made of. ``components`` are those of each of `STAGES`, as given.
 
@@ -48,7 +47,8 @@ def check_objective(
     """
     _check_model(model)
     width = model.get_embedding_dimension()
-    if not all(1 <= dim <= (width or dim) for dim in dims):
+    narrowest, widest = min(dims, default=1), max(dims, default=1)
+    if narrowest < 1 or widest > (width or widest):
         remedy = f"list widths from 1 to the model's, which is {width}"
         raise UserError(f"dims = {list(dims)} is not possible", remedy, code="impossible-dims")
 
@@ -80,13 +80,18 @@ def _check_model(model: Any) -> None:
         warnings.warn(f"{problem}. {remedy}.", stacklevel=4)
 
 
-def _of_passes(stage: str, pair: Any, passes: int) -> Any:
+def _of_passes(
+    stage: str,
+    pair: Any,
+    passes: int,
+) -> Any:
     """The step or peer of a pair (component, numbers of its passes)."""
     count = max(2, passes)  # a column of positives has a pass of its own
     component, on = pair, []
     if isinstance(pair, tuple | list) and len(pair) == 2:
         component, on = pair
-    if not isinstance(on, Collection) or not on or not all(number in range(count) for number in on):
+    is_list = isinstance(on, Collection) and len(on) > 0
+    if not is_list or not set(on) <= set(range(count)):
         problem = f"{stage}: {component!r:.60} is on in passes {on!r}, of {count}"
         remedy = (
             f"count its passes from 0: on = [1] in a preset, {stage}=[(component, [1])] in a script"
@@ -104,10 +109,7 @@ def _check_component(stage: str, component: Any) -> None:
     if own_stage == stage and is_made and can_be_called and not reads_texts:
         return
     problem = f"{stage} holds {component!r:.60}, which is not one of its components"
-    remedy = f'make one: component("{stage}", …)'
-    if own_stage != stage:
-        remedy = f"move it to {own_stage}"
-    raise UserError(problem, remedy, code="not-a-component")
+    raise UserError(problem, f'make one: component("{stage}", …)', code="not-a-component")
 
 
 def _check_peers(peers: Sequence[tuple[Any, Sequence[int]]]) -> None:
@@ -119,7 +121,9 @@ def _check_peers(peers: Sequence[tuple[Any, Sequence[int]]]) -> None:
 
 
 def check_columns(
-    objective: Any, columns: Sequence[Mapping[str, Any]], labels: Tensor | None
+    objective: Any,
+    columns: Sequence[Mapping[str, Any]],
+    labels: Tensor | None,
 ) -> None:
     """Check that an objective can read the data: row ids in every step, all else in the first step
     of training.
@@ -143,7 +147,10 @@ def check_columns(
 
 def _are_row_ids(labels: Tensor) -> bool:
     """Whether these may be numbers of rows (N,): of classes or scores, many are equal."""
-    return not labels.is_floating_point() and 2 * len(set(labels.tolist())) >= len(labels)
+    if labels.is_floating_point():
+        return False
+    distinct = labels.unique()
+    return 2 * len(distinct) >= len(labels)
 
 
 def _check_first_batch(ids: Tensor) -> None:
@@ -157,14 +164,8 @@ def _check_first_batch(ids: Tensor) -> None:
 
 
 def check_views(objective: Any, views: Views) -> None:
-    """Check in the first step that something can be learned from the views. In evaluation, warn of
-    equal views.
-    """
-    if not objective.training:
-        if _are_equal(objective, views):
-            warnings.warn(EQUAL_IN_EVALUATION, stacklevel=2)
-        return
-    if objective.step:
+    """Check in the first step that something can be learned from the views."""
+    if not objective.training or objective.step:
         return
     if len(views.stack) < 2 and not _needs_one_view(objective):
         problem = "passes = 1 leaves one view, with nothing to compare it with"
@@ -190,10 +191,17 @@ def _are_equal(objective: Any, views: Views) -> bool:
     stack = views.stack  # (V, N, D)
     if len(stack) == 1 and _needs_one_view(objective):
         return False
-    if any(getattr(term, "equal_views", False) for term in objective.terms.values()):
+    if _some_term(objective, "equal_views"):
         return False
     difference = (stack[0] - stack[-1]).abs().max()
-    return bool(difference <= EQUAL_VIEWS * stack.abs().max())
+    limit = EQUAL_VIEWS * stack.abs().max()
+    return bool(difference <= limit)
+
+
+def _some_term(objective: Any, attribute: str) -> bool:
+    """Whether one of the terms says so of itself."""
+    terms = objective.terms.values()
+    return any(getattr(term, attribute, False) for term in terms)
 
 
 def _check_negatives(objective: Any, views: Views) -> None:
@@ -204,7 +212,7 @@ def _check_negatives(objective: Any, views: Views) -> None:
         of_others = not type(step).__module__.startswith("isotrope.")
         if of_others or isinstance(step, HardNegatives):
             return
-    if any(getattr(term, "reads_negatives", False) for term in objective.terms.values()):
+    if _some_term(objective, "reads_negatives"):
         return
     problem = "the data has hard negatives, and no step uses them"
     remedy = (

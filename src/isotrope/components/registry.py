@@ -73,7 +73,12 @@ def component(stage: str, kind: str, **options: Any) -> Any:
     return make_component(stage, kind, options, where=f"{stage}.{kind}")
 
 
-def make_component(stage: str, kind: str, options: Mapping[str, Any], where: str) -> Any:
+def make_component(
+    stage: str,
+    kind: str,
+    options: Mapping[str, Any],
+    where: str,
+) -> Any:
     """As `component`; ``where`` is what messages call it."""
     cls = component_class(stage, kind)
     record = _options_record(cls)
@@ -131,7 +136,10 @@ _PYDANTIC_KIND = re.compile(r"constrained-\w+$|(literal|tuple|list)\[|function-\
 
 
 def explain(
-    error: ValidationError, record: Any, where: str = "", keys: Iterable[str] = ()
+    error: ValidationError,
+    record: Any,
+    where: str = "",
+    keys: Iterable[str] = (),
 ) -> UserError:
     """The first of pydantic's findings about a ``record`` as one line: key, value, remedy.
 
@@ -154,7 +162,12 @@ def explain(
     return UserError(f"{key} = {first['input']!r} is not possible", remedy, code="impossible-value")
 
 
-def _unknown_key(key: str, value: object, names: list[str], keys: Iterable[str]) -> UserError:
+def _unknown_key(
+    key: str,
+    value: object,
+    names: list[str],
+    keys: Iterable[str],
+) -> UserError:
     """``names`` are the keys of the table; ``keys`` are those of others."""
     table = key.rpartition(".")[0]
     keys_here = [f"{table}.{name}".strip(".") for name in names]
@@ -186,7 +199,11 @@ def _dotted_key(where: str, finding: Mapping[str, Any]) -> str:
     return ".".join(keys).strip(".")
 
 
-def _meant_key(key: str, value: object, keys: list[str]) -> str:
+def _meant_key(
+    key: str,
+    value: object,
+    keys: list[str],
+) -> str:
     """As `nearest`, for a key that may lack its table (batch_size), or have a mistyped one."""
     while isinstance(value, Mapping) and value:
         inner, value = next(iter(value.items()))

@@ -29,6 +29,12 @@ from isotrope.text.pair_corpus import PairMaker
 from isotrope.types import AboveZero, Count, Fraction, NonNegative, Teacher
 
 Probability = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+LearningRate = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+BatchSize = Annotated[int, Field(ge=2, le=1_000_000)]
+Length = Annotated[int, Field(ge=3, le=100_000)]
+Rounds = Annotated[int, Field(ge=1, le=64)]
+Names = Annotated[list[str], Field(min_length=1)]
+Widths = Annotated[list[Count], Field(min_length=1)]
 
 
 class _Record(BaseModel, extra="forbid", frozen=True):
@@ -44,7 +50,7 @@ class LoraSettings(_Record):
     alpha: Count = 8
     dropout: Probability = 0.0
     # Layers, by the ends of their names; None: peft's.
-    targets: Annotated[list[str], Field(min_length=1)] | None = None
+    targets: Names | None = None
     save: Literal["merged", "adapter"] = "merged"  # a whole model, or the adapter's files alone
 
 
@@ -75,16 +81,16 @@ class TrainSettings(_Record):
     """
 
     epochs: AboveZero = 1.0
-    batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 64  # a process
+    batch_size: BatchSize = 64  # a process
     # Sentences through the encoder at a time, each pass counted; None: all.
     mini_batch_size: Count | None = None
     accumulation: Count = 1  # batches an optimizer step; negatives stay within a batch
-    learning_rate: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 3e-5
+    learning_rate: LearningRate = 3e-5
     weight_decay: NonNegative = 0.0
     warmup: Fraction = 0.0  # of all steps
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     max_grad_norm: AboveZero = 1.0  # of encoder and head together
-    max_length: Annotated[int, Field(ge=3, le=100_000)] = 32  # tokens, while training
+    max_length: Length = 32  # tokens, while training
     # auto: bf16 where the GPU has it, else fp32.
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     eval_steps: Count = 250
@@ -94,7 +100,7 @@ class TrainSettings(_Record):
     patience: Count | None = None  # stop after so many evaluations without a better one
     gradient_checkpointing: bool = False  # less memory, a third more time
     # Matryoshka: widths that each have the loss.
-    dims: Annotated[list[Count], Field(min_length=1)] | None = None
+    dims: Widths | None = None
     keep_head: bool | None = None  # the view steps become part of the model; None: no
     compile: bool | None = None  # the layers, by torch.compile: for GPUs; None: no
 
@@ -114,7 +120,7 @@ class PairSettings(_Record, extra="allow"):
     """``[pairs]``: how documents are read. All other keys there are options of the component."""
 
     kind: str
-    rounds: Annotated[int, Field(ge=1, le=64)] | None = None  # pairs of each document; None: one
+    rounds: Rounds | None = None  # pairs of each document; None: one
 
 
 @dataclass(frozen=True)
@@ -190,10 +196,12 @@ class Preset(_Record):
     def toml(self) -> str:
         """The resolved preset, which ``read_preset`` takes again."""
         settings = self.model_dump(exclude_none=True, exclude={"name"})
-        used = {key: value for key, value in settings.items() if value not in ({}, "")}
+        for key in [key for key, value in settings.items() if value in ({}, "")]:
+            del settings[key]
+        text = tomli_w.dumps(settings)
         # Lists on one line, so that a comment fits after them.
         lists = re.compile(r"\[\n    (.*?),\n\]", flags=re.DOTALL)
-        return lists.sub(_on_one_line, tomli_w.dumps(used))
+        return lists.sub(_on_one_line, text)
 
 
 def _on_one_line(toml_list: re.Match[str]) -> str:
@@ -215,13 +223,18 @@ def _check_passes(stage: str, tables: TomlTable) -> None:
 def _ordered_labels(stage: str, tables: TomlTable) -> list[str]:
     labels = [key for key in tables if key not in RESERVED]
     order = tables.get("order", labels)
-    if not isinstance(order, list) or sorted(map(str, order)) != sorted(labels):
+    is_list = isinstance(order, list)
+    if not is_list or sorted(map(str, order)) != sorted(labels):
         remedy = f"name each of {labels} once"
         raise UserError(f"{stage}.order = {order!r}", remedy, code="impossible-order")
     return order
 
 
-def _check_table(stage: str, label: str, table: Any) -> None:
+def _check_table(
+    stage: str,
+    label: str,
+    table: Any,
+) -> None:
     if not isinstance(table, Mapping):
         problem = f"{stage}.{label} = {table!r} is an unknown key"
         raise UserError(problem, f"write a table [{stage}.{label}]", code="unknown-key")
@@ -239,7 +252,9 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
             `check_runnable`.
     """
     tables = resolved_tables(str(name), overrides)
-    own_name = Path(name).stem if str(name).endswith(".toml") else str(name)
+    own_name = str(name)
+    if own_name.endswith(".toml"):
+        own_name = Path(own_name).stem
     tables.setdefault("name", own_name)
     try:
         preset = Preset(**tables)
@@ -276,7 +291,9 @@ def check_runnable(preset: Preset) -> None:
 
 def _check_head(preset: Preset) -> None:
     """Check that the view steps can become part of the model."""
-    if not preset.head or not all(hasattr(entry.cls, "layers") for entry in preset.parts("views")):
+    steps = [entry.cls for entry in preset.parts("views")]
+    can_be_kept = all(hasattr(step, "layers") for step in steps)
+    if not steps or not can_be_kept:
         problem = f"train.keep_head = true, and {preset.name} has no head that can be kept"
         raise UserError(problem, "leave it out, or choose a head such as [views.mlp]", "no-head")
 
@@ -285,7 +302,8 @@ def _check_components(preset: Preset, third_parties: bool) -> None:
     for entry in preset.parts():
         if (THIRD_PARTY in entry.kind) != third_parties:
             continue
-        teacher = getattr(entry.make(), "teacher", SELF)
+        made = entry.make()
+        teacher = getattr(made, "teacher", SELF)
         if teacher != SELF and teacher not in preset.teachers:
             problem = f"{entry.table}.teacher = {teacher!r}, which does not exist"
             raise UserError(problem, f"add a table [teachers.{teacher}]", code="unknown-teacher")
@@ -323,18 +341,13 @@ def build_objective(
     """
     context = context or BuildContext.of(model)
     context = replace(context, teachers=teacher_specs(preset, context))
-    tokens = [(entry.make(), entry.on) for entry in preset.parts("tokens")]
-    peers = [(entry.make(), entry.on) for entry in preset.parts("peers")]
-    views = [entry.make() for entry in preset.parts("views")]
-    scores = [entry.make() for entry in preset.parts("scores")]
-    terms = {entry.label: entry.make() for entry in preset.parts("terms")}
     return Objective(
         model,
-        terms,
-        tokens=tokens,
-        peers=peers,
-        views=views,
-        scores=scores,
+        terms={entry.label: entry.make() for entry in preset.parts("terms")},
+        tokens=[(entry.make(), entry.on) for entry in preset.parts("tokens")],
+        peers=[(entry.make(), entry.on) for entry in preset.parts("peers")],
+        views=[entry.make() for entry in preset.parts("views")],
+        scores=[entry.make() for entry in preset.parts("scores")],
         passes=preset.views.get("passes", 2),
         teachers=teachers,
         dims=preset.train.dims or (),

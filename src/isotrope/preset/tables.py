@@ -58,10 +58,18 @@ def preset_names() -> list[str]:
 
 def preset_descriptions() -> dict[str, str]:
     """Name -> what it is, of the presets that come with isotrope. Only their files are read."""
-    return {name: resolved_tables(name).get("description", "") for name in preset_names()}
+    descriptions = {}
+    for name in preset_names():
+        tables = resolved_tables(name)
+        descriptions[name] = tables.get("description", "")
+    return descriptions
 
 
-def read_toml(kind: str, name: str, extended_by: Path | None = None) -> tuple[Any, TomlTable]:
+def read_toml(
+    kind: str,
+    name: str,
+    extended_by: Path | None = None,
+) -> tuple[Any, TomlTable]:
     """The path and the tables of a file: a shipped one by name, or the user's by path (.toml).
 
     The path is relative to the file that extends it, or else to the current folder.
@@ -77,20 +85,21 @@ def read_toml(kind: str, name: str, extended_by: Path | None = None) -> tuple[An
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"{kind} {name} is not valid TOML ({error})", "correct that line", code="broken-toml"
-        ) from error
+        problem = f"{kind} {name} is not valid TOML ({error})"
+        raise UserError(problem, "correct that line", code="broken-toml") from error
 
 
-def _own_file(kind: str, name: str, extended_by: Path | None) -> Path:
+def _own_file(
+    kind: str,
+    name: str,
+    extended_by: Path | None,
+) -> Path:
     folder = extended_by.parent if extended_by else Path()
     path = (folder / name).resolve()
-    if path.is_file():
-        return path
-    if extended_by is None:
-        raise UserError(f"{kind} {name} does not exist", "check the path", code="missing-file")
-    problem = f"{kind} {name}, which {extended_by.name} extends, does not exist"
-    raise UserError(problem, f"check the path from {path.parent}", code="missing-file")
+    if not path.is_file():
+        remedy = f"check the path, which begins in {folder.resolve()}"
+        raise UserError(f"{kind} {name} does not exist", remedy, code="missing-file")
+    return path
 
 
 def preset_layers(name: str) -> list[Layer]:
@@ -102,13 +111,8 @@ def preset_layers(name: str) -> list[Layer]:
         layer = _read_layer(extended, extended_by)
         seen = [(lower.path, lower.size) for lower in layers]
         if (layer.path, layer.size) in seen:
-            names = [Path(lower.name).name.removesuffix(".toml") for lower in [*layers, layer]]
-            circle = " → ".join(names)
-            raise UserError(
-                f"preset {name} extends itself ({circle})",
-                "break the circle",
-                code="extends-itself",
-            )
+            problem = f"preset {name} extends itself, by way of {extended}"
+            raise UserError(problem, "break the circle", code="extends-itself")
         extended = str(layer.tables.pop("extends", ""))
         if layers:
             layer.tables.pop("description", None)
@@ -172,11 +176,9 @@ def _parse_override(text: str) -> TomlTable:
     key, sign, value = text.partition("=")
     key = key.strip()
     if not sign or not _DOTTED_KEY.fullmatch(key):
-        raise UserError(
-            f"--set {text}: not of the form key=value",
-            "write, for example, --set train.batch_size=32",
-            code="not-key-value",
-        )
+        problem = f"--set {text}: not of the form key=value"
+        remedy = "write, for example, --set train.batch_size=32"
+        raise UserError(problem, remedy, code="not-key-value")
     try:
         parsed: Any = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -193,6 +195,7 @@ def names_backbone(name: str) -> bool:
     """
     for layer in preset_layers(name):
         is_method = layer.size is None and not layer.name.endswith(".toml")
-        if not is_method and "backbone" in layer.tables.get("encoder", {}):
+        encoder = layer.tables.get("encoder", {})
+        if not is_method and "backbone" in encoder:
             return True
     return False
