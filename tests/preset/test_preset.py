@@ -277,7 +277,7 @@ def test_a_relative_extends_is_found_from_the_presets_own_folder(
 def test_a_circle_is_named_whatever_the_paths_are_called(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text('extends = "./two.toml"\n')
     (tmp_path / "two.toml").write_text(f'extends = "../{tmp_path.name}/one.toml"\n')
-    with refused("extends-itself", "two.toml"):
+    with refused("extends-itself", "one.toml"):
         read_preset(tmp_path / "one.toml")
 
 

@@ -149,7 +149,7 @@ def _are_row_ids(labels: Tensor) -> bool:
     """Whether these may be numbers of rows (N,): of classes or scores, many are equal."""
     if labels.is_floating_point():
         return False
-    distinct = labels.unique()
+    distinct = set(labels.tolist())
     return 2 * len(distinct) >= len(labels)
 
 

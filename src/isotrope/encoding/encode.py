@@ -3,6 +3,7 @@
 After a stop, the same call goes on.
 """
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -327,7 +328,7 @@ class _Encoding:
             needed = _BYTES * work.dimension * missing_rows * copies
             check_space(destination.folder, needed, "the output")
 
-        is_shared = self.workers is not None  # a cluster's machines read the rows too
+        is_shared = self.workers is not None and "RAY_ADDRESS" in os.environ
         task = destination.task(draft, work.dimension, self.batch_size, shared=is_shared)
         self.console.print(threads_line())
 

@@ -222,7 +222,7 @@ def _check_passes(stage: str, tables: TomlTable) -> None:
 
 def _ordered_labels(stage: str, tables: TomlTable) -> list[str]:
     labels = [key for key in tables if key not in RESERVED]
-    order = tables.get("order", labels)
+    order: list[str] = tables.get("order", labels)
     is_list = isinstance(order, list)
     if not is_list or sorted(map(str, order)) != sorted(labels):
         remedy = f"name each of {labels} once"
