@@ -57,7 +57,8 @@ def entries() -> dict[str, str]:
     text = path.read_text(encoding="utf-8")
     by_key = {}
     for entry in re.split(r"\n(?=@)", text.strip()):
-        key = entry[entry.index("{") + 1 : entry.index(",")]
+        beginning = entry.partition(",")[0]
+        key = beginning.partition("{")[2]
         by_key[key] = entry.strip()
     return by_key
 
@@ -78,7 +79,7 @@ class ObjectiveCardData(SentenceTransformerModelCardData):
 
     def compute_dataset_metrics(self, dataset: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Size, columns and lengths of a data set."""
-        metrics = super().compute_dataset_metrics(dataset, *args, **kwargs)
+        metrics: dict[str, Any] = super().compute_dataset_metrics(dataset, *args, **kwargs)
         for key in TEXTS:
             metrics.pop(key, None)
         return metrics
@@ -122,7 +123,11 @@ class Described:
         settings["terms"] = {name: _options(term) for name, term in self.terms.items()}
         settings["teachers"] = sorted(self.teachers)
         settings["dims"] = list(self.narrow)
-        return {key: value for key, value in settings.items() if value not in ([], {})}
+        used = {}
+        for name, value in settings.items():
+            if value not in ([], {}):
+                used[name] = value
+        return used
 
     @property
     def citation(self: Any) -> str:

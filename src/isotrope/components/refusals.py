@@ -47,7 +47,8 @@ def check_objective(
     """
     _check_model(model)
     width = model.get_embedding_dimension()
-    narrowest, widest = min(dims, default=1), max(dims, default=1)
+    narrowest = min(dims, default=1)
+    widest = max(dims, default=1)
     if narrowest < 1 or widest > (width or widest):
         remedy = f"list widths from 1 to the model's, which is {width}"
         raise UserError(f"dims = {list(dims)} is not possible", remedy, code="impossible-dims")
@@ -73,8 +74,9 @@ def _check_model(model: Any) -> None:
             f" config_sentence_transformers.json); Objective(…, dims=[{width}]) trains that width"
         )
         raise UserError(problem, remedy, code="truncated-model")
-    trained = {weight.dtype for weight in model.parameters() if weight.requires_grad}
-    for dtype in HALF_PRECISION & trained:
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    dtypes = {weight.dtype for weight in trained}
+    for dtype in HALF_PRECISION & dtypes:
         remedy = "Call model.float(), and for speed give bf16=True or fp16=True to the trainer"
         problem = f"Weights in {str(dtype).removeprefix('torch.')} lose small updates or diverge"
         warnings.warn(f"{problem}. {remedy}.", stacklevel=4)
@@ -183,7 +185,8 @@ def check_views(objective: Any, views: Views) -> None:
 
 
 def _needs_one_view(objective: Any) -> bool:
-    return all(getattr(term, "one_view", False) for term in objective.terms.values())
+    terms = objective.terms.values()
+    return all(getattr(term, "one_view", False) for term in terms)
 
 
 def _are_equal(objective: Any, views: Views) -> bool:
@@ -193,9 +196,10 @@ def _are_equal(objective: Any, views: Views) -> bool:
         return False
     if _some_term(objective, "equal_views"):
         return False
-    difference = (stack[0] - stack[-1]).abs().max()
+    difference = stack[0] - stack[-1]
+    largest_difference = difference.abs().max()
     limit = EQUAL_VIEWS * stack.abs().max()
-    return bool(difference <= limit)
+    return bool(largest_difference <= limit)
 
 
 def _some_term(objective: Any, attribute: str) -> bool:

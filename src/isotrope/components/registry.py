@@ -56,7 +56,8 @@ def imported_class(path: str) -> type:
             raise TypeError("it is not a class")
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         remedy = "install the package, or correct module:Class"
-        raise UserError(f"kind = {path!r}: {error}", remedy, code="unknown-class") from error
+        problem = f"kind = {path!r}: {error}"
+        raise UserError(problem, remedy, code="unknown-class") from error
     return cls
 
 
@@ -157,9 +158,11 @@ def explain(
         return _unknown_key(key, first["input"], names, keys)
 
     # A key that takes several kinds of values has a finding for each.
-    messages = [finding["msg"] for finding in findings if _dotted_key(where, finding) == key]
+    of_key = [finding for finding in findings if _dotted_key(where, finding) == key]
+    messages = [finding["msg"] for finding in of_key]
     remedy = " or ".join(messages).replace("Input should", "it should")
-    return UserError(f"{key} = {first['input']!r} is not possible", remedy, code="impossible-value")
+    problem = f"{key} = {first['input']!r} is not possible"
+    return UserError(problem, remedy, code="impossible-value")
 
 
 def _unknown_key(

@@ -154,7 +154,7 @@ def encode(
         return encoding.write(destination)
     with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
         vectors = Path(folder, "vectors")
-        encoding.write(Destination(str(vectors), vectors, is_temporary=True))
+        encoding.write(Destination(vectors, is_temporary=True))
         return VectorStore(vectors).vectors()
 
 

@@ -45,12 +45,16 @@ ROWS = "_rows.parquet"  # behind a URL, for the workers of a cluster
 class Destination:
     """What the user named."""
 
-    shown: str  # in messages
     # Of the job, and of the parts. If these go to a URL, it is in the cache of this machine.
     folder: Path
     file: Path | None = None  # the one file that is made of the parts
     url: str | None = None  # of the folder of the parts
     is_temporary: bool = False  # its vectors go into memory
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return without_secrets(self.url or str(self.folder))
 
     def check(self, keep: Sequence[str], restart: bool) -> None:
         """Check that the place is ours or new, and that it can hold the columns to keep."""
@@ -195,10 +199,10 @@ def parse_destination(output: str | Path) -> Destination:
         remedy = f"end it in {SUFFIX}, or name a folder (with / at its end if its name has a dot)"
         raise UserError(problem, remedy, "unknown-ending")
     if not ending:
-        return Destination(str(path), path)
+        return Destination(path)
     folder = path.with_name(path.name + ".parts")
     clear_drafts(folder.parent, folder.name)
-    return Destination(str(folder), folder, file=path)
+    return Destination(folder, file=path)
 
 
 def _remote_destination(url: str, ending: str) -> Destination:
@@ -210,4 +214,4 @@ def _remote_destination(url: str, ending: str) -> Destination:
         problem = f"output {shown_url} is a file: behind a URL only a folder grows safely"
         raise UserError(problem, "end it in /", "remote-file")
     folder = cache_folder("outputs", xxhash.xxh3_64_hexdigest(url.encode()))
-    return Destination(shown_url, folder, url=url)
+    return Destination(folder, url=url)

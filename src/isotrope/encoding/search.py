@@ -73,7 +73,7 @@ def search(
         top: rows for each query, the nearest first.
         hybrid: the share of BM25 in the score, from 0 to 1; the similarity is the rest. Each is
             scaled to 0 … 1 for a query before they are added (`isotrope.evaluation.search.fused`).
-            All texts are then in memory.
+            All texts and vectors are then in memory.
         query_prompt: words before each query; by default the model's prompt for queries, otherwise
             its default prompt.
         console: where progress and notes are shown; None: nowhere.
@@ -185,18 +185,13 @@ def _rank_hybrid(
     share: float,
 ) -> Ranking:
     """Queries (Q, D) -> the best rows by `fused`, which needs all similarities of a query."""
+    vectors = torch.from_numpy(store.vectors())  # (N, D)
     rows = []
     similarities = []
     scores = []
-    step = max(1, PIECE // store.rows)
-    for start in range(0, len(queries), step):
-        block = slice(start, start + step)
-        pieces = [
-            similarity(queries[block], torch.from_numpy(piece))
-            for piece in store.pieces(max(1, PIECE // store.dimension))
-        ]
-        nearness = torch.cat(pieces, dim=1)  # (B, N)
-
+    for number in range(len(queries)):
+        block = slice(number, number + 1)
+        nearness = similarity(queries[block], vectors)  # (1, N)
         sums = fused([nearness.numpy(), words(block)], [1 - share, share])
         best = torch.from_numpy(sums).topk(min(top, store.rows))
         rows.append(best.indices)

@@ -168,7 +168,8 @@ class Preset(_Record):
         entries: list[ComponentEntry] = []
         if self.pairs and (not stages or READING in stages):
             options = dict(self.pairs.model_extra or {})
-            entries.append(ComponentEntry(READING, "", self.pairs.kind, options))
+            entry = ComponentEntry(READING, "", self.pairs.kind, options)
+            entries.append(entry)
         for stage in STAGES:
             if not stages or stage in stages:
                 entries += self._entries(stage)
@@ -183,7 +184,9 @@ class Preset(_Record):
             options = dict(tables[label])
             default_kind = "mixture" if stage == "teachers" else label
             kind = str(options.pop("kind", default_kind))
-            on = options.pop("on", [1]) if stage in OF_PASSES else None
+            on = None
+            if stage in OF_PASSES:
+                on = options.pop("on", [1])
             yield ComponentEntry(stage, label, kind, options, on)
 
     @property
@@ -196,9 +199,11 @@ class Preset(_Record):
     def toml(self) -> str:
         """The resolved preset, which ``read_preset`` takes again."""
         settings = self.model_dump(exclude_none=True, exclude={"name"})
-        for key in [key for key, value in settings.items() if value in ({}, "")]:
-            del settings[key]
-        text = tomli_w.dumps(settings)
+        used = {}
+        for key, value in settings.items():
+            if value not in ({}, ""):
+                used[key] = value
+        text = tomli_w.dumps(used)
         # Lists on one line, so that a comment fits after them.
         lists = re.compile(r"\[\n    (.*?),\n\]", flags=re.DOTALL)
         return lists.sub(_on_one_line, text)
@@ -318,14 +323,18 @@ def pair_maker(preset: Preset) -> tuple[PairMaker, int]:
 
 def open_teachers(preset: Preset, context: BuildContext) -> dict[str, Teacher]:
     """The preset's teachers, their embeddings in the cache: long, the first time."""
-    entries = preset.parts("teachers")
-    return {entry.label: built(entry.make(), context) for entry in entries}
+    teachers = {}
+    for entry in preset.parts("teachers"):
+        teachers[entry.label] = built(entry.make(), context)
+    return teachers
 
 
 def teacher_specs(preset: Preset, context: BuildContext) -> dict[str, TeacherSpec]:
     """What is known of the preset's teachers before `open_teachers`."""
-    entries = preset.parts("teachers")
-    return {entry.label: TeacherSpec(entry.make(), context) for entry in entries}
+    specs = {}
+    for entry in preset.parts("teachers"):
+        specs[entry.label] = TeacherSpec(entry.make(), context)
+    return specs
 
 
 def build_objective(

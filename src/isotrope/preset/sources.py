@@ -20,7 +20,8 @@ def cited_sources(name: str) -> dict[str, str]:
         if layer.path.parent == files(SHIPPED["preset"]):
             sources |= _comments(layer)
         else:
-            sources |= dict.fromkeys(leaves(layer.tables), layer.path.name)
+            keys = leaves(layer.tables)
+            sources |= dict.fromkeys(keys, layer.path.name)
     return sources
 
 
@@ -34,17 +35,21 @@ def _comments(layer: Layer) -> dict[str, str]:
         code, _, comment = line.partition("#")
         key, is_setting, _ = code.partition("=")
         if is_setting:
-            comments[f"{table}.{key.strip()}".strip(".")] = comment.strip()
+            name = f"{table}.{key.strip()}"
+            comments[name.strip(".")] = comment.strip()
         elif code.startswith("["):
             table = code.strip().strip("[]")
             if comment:
                 comments[table] = comment.strip()
 
-    if layer.size is None:
-        return {key: text for key, text in comments.items() if not key.startswith(f"{SIZES}.")}
+    of_layer = {}
     prefix = f"{SIZES}.{layer.size}."
-    keys = [key for key in comments if key.startswith(prefix)]
-    return {key.removeprefix(prefix): comments[key] for key in keys}
+    for key, text in comments.items():
+        if key.startswith(prefix):
+            of_layer[key.removeprefix(prefix)] = text
+        elif layer.size is None and not key.startswith(SIZES):
+            of_layer[key] = text
+    return of_layer
 
 
 def flat(preset: Preset) -> TomlTable:
@@ -67,7 +72,9 @@ def sourced(preset: Preset, name: str) -> Iterator[tuple[str, str, str]]:
         is_empty_table = value == {}
         if is_empty_table and "." not in key:  # a stage without components
             continue
-        written = "" if is_empty_table else json.dumps(value, ensure_ascii=False)
+        written = ""
+        if not is_empty_table:
+            written = json.dumps(value, ensure_ascii=False)
         source = OWN_SETTING
         if key in shipped and shipped[key] == value:
             source = comments.get(key) or DEFAULT
@@ -90,7 +97,8 @@ def annotated(name: str, overrides: Sequence[str] = ()) -> str:
             table = line.strip("[]").replace('"', "")
             source = sources.get(table, "")
         else:
-            key = f"{table}.{line.partition(' =')[0]}".strip(".")
+            name = line.partition(" =")[0]
+            key = f"{table}.{name}".strip(".")
             is_setting = " = " in line and table != ""
             source = sources.get(key) or ("default" if is_setting else "")
         if line and source:

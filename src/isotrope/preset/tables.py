@@ -83,7 +83,8 @@ def read_toml(
             check_known(kind, name, names, ", or a .toml file")
         path = files(SHIPPED[kind]).joinpath(f"{name}.toml")
     try:
-        return path, tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        return path, tomllib.loads(text)
     except (OSError, ValueError) as error:
         problem = f"{kind} {name} is not valid TOML ({error})"
         raise UserError(problem, "correct that line", code="broken-toml") from error
@@ -124,7 +125,8 @@ def _read_layer(name: str, extended_by: Path | None) -> Layer:
     if name in shipped_sizes():
         method, size = shipped_sizes()[name]
         path, tables = read_toml("preset", method)
-        tables_of_size = {"extends": method, **tables[SIZES][size]}
+        own_tables = tables[SIZES][size]
+        tables_of_size = {"extends": method, **own_tables}
         return Layer(name, path, tables_of_size, size)
     path, tables = read_toml("preset", name, extended_by)
     if not name.endswith(".toml"):
@@ -162,7 +164,8 @@ def _lay_over(base: TomlTable, top: TomlTable) -> None:
         if value is False and isinstance(inherited, dict):
             del base[key]
             if key in base.get("order", []):
-                base["order"] = [label for label in base["order"] if label != key]
+                order = base["order"]
+                base["order"] = [label for label in order if label != key]
         elif isinstance(value, dict) and isinstance(inherited, dict):
             _lay_over(inherited, value)
         else:
