@@ -15,6 +15,7 @@ from sentence_transformers.sentence_transformer.losses import (
     MultipleNegativesRankingLoss,
 )
 from torch import nn
+from torch.testing import assert_close
 
 from helpers.small_encoders import (
     KINDS,
@@ -30,7 +31,7 @@ from helpers.small_encoders import (
 from helpers.words import sentences
 from isotrope import load
 from isotrope.encoder import save
-from isotrope.encoder.fast.attention import Dropout, Packing, drop
+from isotrope.encoder.fast.attention import Dropout, Packing, attend, drop
 from isotrope.encoder.fast.packed import pack, supports
 from isotrope.encoder.pooling import POOLINGS
 
@@ -196,13 +197,38 @@ def test_filler_tokens_change_nothing(multiple: int) -> None:
     x = torch.randn(N, L, 2, 3, requires_grad=True)
     rows = packing.pack(x)  # (1, T, 2, 3)
     assert rows.shape[1] == -(-int(mask.sum()) // multiple) * multiple
-    heads = packing.pad_heads(rows.transpose(1, 2))  # (N, 2, L, 3)
+    (heads,) = packing.heads.pad(rows.transpose(1, 2))  # (N, 2, L, 3)
     assert torch.equal(heads.transpose(1, 2), x * real)
-    back = packing.pad(packing.pack_heads(heads))
+    back = packing.pad(packing.heads.pack([heads]))
     assert torch.equal(back, x * real)
     weight = torch.randn_like(x)
     (back * weight).sum().backward()
     assert torch.equal(x.grad, weight * real)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_groups_of_like_length_change_nothing(holes: bool) -> None:
+    """The attention of a training in half precision, in values and gradients, against that of one
+    padded batch.
+    """
+    generator = torch.Generator().manual_seed(2)
+    count, longest, heads, size = 21, 40, 2, 8
+    lengths = torch.randint(1, longest + 1, (count, 1), generator=generator)
+    mask = (torch.arange(longest) < lengths).long()
+    if holes:
+        mask[:, 1] = 0
+    packing = Packing.from_mask(mask, heads)
+    shape = (3, 1, heads, len(packing.places), size)
+    given = torch.randn(shape, generator=generator).bfloat16().requires_grad_()
+    weight = torch.randn((1, len(packing.places), heads, size), generator=generator).bfloat16()
+    found = []
+    # another bias than the packing's own is not cut into groups
+    for bias in (packing.bias, packing.bias.clone()):
+        out = attend(*given, packing, bias, 0.0, None)
+        found.append((out, *torch.autograd.grad((out * weight).sum(), given)))
+    assert sum(part.shape[0] * part.shape[-1] for part in packing.groups.masks) < 0.8 * mask.numel()
+    for grouped, whole in zip(*found, strict=True):
+        assert_close(grouped, whole, atol=2e-2, rtol=2e-2)
 
 
 def test_dropout_drops_the_right_share_and_is_fixed_by_the_seed() -> None:

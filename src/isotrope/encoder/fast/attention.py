@@ -3,6 +3,7 @@ dropout for CPUs.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -20,8 +21,69 @@ BLOCK = 32
 LEVELS = 1 << 16
 # Scores held at once without gradients, since the system hands out more memory slowly.
 SCORES = 1 << 19
+GROUPS = 4  # of a batch's sentences, by length
+FEWEST = 16  # sentences; fewer are one group
 # Added to a padding's score: exp gives 0 in every precision, and it fits into float16.
 HIDDEN = -3e4
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Where the H heads of T packed tokens stand in groups of padded sentences.
+
+    A group has g sentences, all as long as its longest: (g, H, l). Without gradients, padding may
+    be any token, since scores hide it.
+
+    Attributes:
+        masks: of each group (g, 1, 1, l): 0 for real tokens, HIDDEN for padding.
+        places: (T·H,) into M = Σ g·H·l.
+        rows: (M,) into T·H.
+    """
+
+    masks: list[Tensor]
+    places: Tensor
+    rows: Tensor
+
+    @classmethod
+    def of(
+        cls, bias: Tensor, rows: Tensor, count: int, groups: list[tuple[Tensor | slice, int]]
+    ) -> "Heads":
+        """From a batch's bias (N, 1, 1, L) and rows (N, H, L) into ``count`` = T·H.
+
+        A group is its sentences, and how many columns it has.
+        """
+        masks = []
+        group_rows = []
+        for sentences, columns in groups:
+            masks.append(bias[sentences, :, :, :columns])
+            group_rows.append(rows[sentences, :, :columns].reshape(-1))
+        all_rows = torch.cat(group_rows)  # (M,)
+
+        # Of each token's heads, where they stand: the inverse index.
+        places = all_rows.new_full((count,), len(all_rows))
+        holds_token = all_rows < count
+        places[all_rows[holds_token]] = holds_token.nonzero().squeeze(1)
+        return cls(masks, places, all_rows)
+
+    def pad(self, x: Tensor) -> list[Tensor]:
+        """Unpack heads: (1, H, T, d) -> (g, H, l, d) of each group."""
+        heads, size = x.shape[1], x.shape[-1]
+        packed = x.transpose(1, 2).reshape(-1, size)  # (T·H, d)
+        padded = _take(packed, self.rows, self.places)  # (M, d)
+
+        sizes = [len(mask) * heads * mask.shape[-1] for mask in self.masks]
+        groups = []
+        for group, mask in zip(torch.split(padded, sizes), self.masks, strict=True):
+            groups.append(group.view(len(mask), heads, -1, size))
+        return groups
+
+    def pack(self, groups: list[Tensor]) -> Tensor:
+        """(g, H, l, d) of each group -> (1, T, H, d)."""
+        _, heads, _, size = groups[0].shape
+        padded = [group.reshape(-1, size) for group in groups]
+        joined = padded[0] if len(padded) == 1 else torch.cat(padded)  # one needs no copy
+        packed = _take(joined, self.places, self.rows)
+        return packed.view(1, -1, heads, size)
 
 
 @dataclass(frozen=True)
@@ -35,15 +97,13 @@ class Packing:
         bias: (N, 1, 1, L), 0 for real tokens, HIDDEN for padding.
         places: (T,) into N·L.
         rows: (N·L,) into T.
-        head_places: (T·H,) into N·H·L.
-        head_rows: (N·H·L,) into T·H.
+        heads: all sentences in one group.
     """
 
     bias: Tensor
     places: Tensor
     rows: Tensor
-    head_places: Tensor
-    head_rows: Tensor
+    heads: Heads
 
     @classmethod
     def from_mask(cls, mask: Tensor, heads: int, multiple: int = 1) -> "Packing":
@@ -62,15 +122,26 @@ class Packing:
         bias = torch.zeros(mask.shape, device=mask.device)
         bias = bias.masked_fill_(mask == 0, HIDDEN)[:, None, None]
 
-        # The same for the heads of each token, and for the tokens of each head.
+        # The same for the tokens of each head.
         head = torch.arange(heads, device=mask.device)
-        sentence = places // length
-        column = places % length
-        head_places = (sentence[:, None] * heads + head) * length + column[:, None]  # (T, H)
-        head_places = head_places.clamp(max=n * heads * length)
         head_rows = rows.view(n, 1, length) * heads + head[:, None]  # (N, H, L)
         head_rows = head_rows.clamp(max=tokens * heads)
-        return cls(bias, places, rows, head_places.view(-1), head_rows.view(-1))
+        one_group = Heads.of(bias, head_rows, tokens * heads, [(slice(None), length)])
+        return cls(bias, places, rows, one_group)
+
+    @cached_property
+    def groups(self) -> Heads:
+        """The sentences by their length, so that little is padding; all layers share them."""
+        is_real = self.bias[:, 0, 0] == 0  # (N, L), which may have holes
+        n, length = is_real.shape
+        number = torch.arange(1, length + 1, device=is_real.device)
+        lengths = (is_real * number).amax(1)  # (N,)
+        rows = self.heads.rows.view(n, -1, length)  # (N, H, L)
+
+        groups: list[tuple[Tensor | slice, int]] = []
+        for sentences in lengths.argsort(stable=True).tensor_split(GROUPS):
+            groups.append((sentences, int(lengths[sentences].max())))
+        return Heads.of(self.bias, rows, len(self.heads.places), groups)
 
     def pack(self, x: Tensor) -> Tensor:
         """(N, L, …) -> (1, T, …)."""
@@ -81,22 +152,6 @@ class Packing:
         """(1, T, …) -> (N, L, …), zero for padding."""
         padded: Tensor = _Take.apply(x[0], self.rows, self.places)  # type: ignore[no-untyped-call]
         return padded.view(len(self.bias), -1, *x.shape[2:])
-
-    def pad_heads(self, x: Tensor) -> Tensor:
-        """(1, H, T, d) -> (N, H, L, d).
-
-        Without gradients, padding may be any token, since scores hide it.
-        """
-        _, heads, _, size = x.shape
-        packed = x.transpose(1, 2).reshape(-1, size)  # (T·H, d)
-        padded = _take(packed, self.head_rows, self.head_places)
-        return padded.view(len(self.bias), heads, -1, size)
-
-    def pack_heads(self, x: Tensor) -> Tensor:
-        """(N, H, L, d) -> (1, T, H, d)."""
-        _, heads, _, size = x.shape
-        packed = _take(x.reshape(-1, size), self.head_places, self.head_rows)
-        return packed.view(1, -1, heads, size)
 
 
 class _Take(torch.autograd.Function):
@@ -177,15 +232,18 @@ def attend(
     is_plain = query.device.type == "cpu" and (is_half or dropout > 0)
     attention = _plain if is_plain else _fused
 
-    attended = attention(
-        packing.pad_heads(query),
-        packing.pad_heads(key),
-        packing.pad_heads(value),
-        bias,
-        dropout,
-        scaling,
-    )
-    return packing.pack_heads(attended)
+    heads = packing.heads
+    biases = [bias]
+    has_gradient_in_half = is_plain and is_half and query.requires_grad and not dropout
+    if has_gradient_in_half and bias is packing.bias and len(bias) >= FEWEST:
+        heads = packing.groups
+        biases = heads.masks
+
+    attended = []
+    groups = zip(heads.pad(query), heads.pad(key), heads.pad(value), biases, strict=True)
+    for q, k, v, b in groups:
+        attended.append(attention(q, k, v, b, dropout, scaling))
+    return heads.pack(attended)
 
 
 def _fused(
