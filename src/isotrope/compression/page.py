@@ -7,7 +7,6 @@ from isotrope.compression.result import PAIRS, PARTS, QUERIES, CompressionResult
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict, signed
 from isotrope.report.comparison import SHORT_NAMES
-from isotrope.report.page import PageFigure, interval_bars
 from isotrope.report.switching import STAYS
 from isotrope.report.tables import Table
 from isotrope.training.folder import RunFolder
@@ -145,20 +144,8 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
         verdict=compression_verdict(result),
         lead=[f"The student {_advice(result)}"],
         tables=compression_tables(result),
-        figures=[_distances_figure(result)],
         switch=result.switch if _faults_of_teacher(result) else None,
     )
-
-
-def _distances_figure(result: CompressionResult) -> PageFigure:
-    bars = {}
-    for task in result.tasks():
-        comparison = task.to_teacher
-        name = SHORT_NAMES.get(task.name, task.name)
-        bars[name] = (comparison.difference, comparison.low, comparison.high)
-    caption = "The student's points less its teacher's; the line is the 95 % interval."
-    title = "How far the student is from its teacher"
-    return PageFigure("kept", title, interval_bars(bars), caption)
 
 
 def _advice(result: CompressionResult, gained: str = "") -> str:

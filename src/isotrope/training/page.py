@@ -45,7 +45,6 @@ def write_report(
     verdict: Verdict | None = None,
     lead: Sequence[str] = (),
     tables: Sequence[Table] = (),
-    figures: Sequence[PageFigure] = (),
     switch: Switch | None = None,
 ) -> Path:
     """Write the report of a run, finished or not: one HTML file without scripts or anything from
@@ -85,7 +84,7 @@ def write_report(
             lead=[*lead, *_lead(folder, method)],
             verdict=verdict,
             tables=[*tables, *_tables(folder, method, identity)],
-            figures=[*figures, *drawn],
+            figures=drawn,
             missing=missing,
             details=_details(folder, method, models),
             switch=switch,
