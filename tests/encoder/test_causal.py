@@ -103,6 +103,14 @@ def test_tokens_that_see_ahead_do_so_wherever_the_model_loads(qwen: Path, tmp_pa
     )
 
 
+def test_an_option_lets_the_tokens_see_ahead(qwen: Path, tmp_path: Path) -> None:
+    by_option = load(qwen, "mean", device="cpu", bidirectional=True)
+    by_config = load(seeing_ahead(qwen, tmp_path / "ahead"), "mean", device="cpu")
+    np.testing.assert_array_equal(by_option.encode(TEXTS), by_config.encode(TEXTS))
+    with refused("bidirectional-has-no-effect"):
+        load(tmp_path / "ahead", bidirectional=True)
+
+
 def test_a_tokenizer_without_padding_pads_with_its_end(qwen: Path, tmp_path: Path) -> None:
     bare = shutil.copytree(qwen, tmp_path / "bare")
     path = bare / "tokenizer_config.json"

@@ -16,6 +16,7 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.console.progress import tell
+from isotrope.contract.features import language_model
 from isotrope.encoder.adapters import base_model, merge_adapter
 from isotrope.encoder.fast.dtype import (
     AUTO,
@@ -51,6 +52,7 @@ def load(
     packed: bool = True,
     prompt: str | None = None,
     prompt_name: str | None = None,
+    bidirectional: bool | None = None,
     frozen: bool = False,
     dtype: str = "float32",
     sample: Sequence[str] = SAMPLE,
@@ -80,6 +82,8 @@ def load(
             model's default prompt.
         prompt_name: the same, by the name of one of the model's prompts. Either becomes the model's
             default prompt, and is saved with it.
+        bidirectional: let the tokens of a decoder see those after them (see `read_both_ways`). By
+            default they do as the model's ``config.json`` says.
         frozen: the model will only encode. Embeddings of words that a local file stores in 16 bits
             stay so: less memory, the same vectors. To train or save it, load it without this.
         dtype: ``float32``; ``bf16``, for a frozen model on a CPU that has instructions for it: the
@@ -118,6 +122,8 @@ def load(
     if base:
         merge_adapter(encoder)
     _give_padding(encoder, name)
+    if bidirectional:
+        read_both_ways(encoder, name)
     join_layers(encoder)
     if pooling is not None:
         _replace_pooling(encoder, pooling, missing, name)
@@ -260,6 +266,24 @@ def _give_padding(model: SentenceTransformer, name: str) -> None:
             "no-padding-token",
         )
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+
+
+def read_both_ways(model: SentenceTransformer, name: str) -> None:
+    """Let every token of a decoder see the tokens after it too, in place.
+
+    A saved model says so in its config.json. BehnamGhader et al., COLM 2024 (LLM2Vec), Sec. 2.1.
+    https://arxiv.org/abs/2404.05961. Most decoders give worse vectors until they are trained so.
+    """
+    encoder: Any = language_model(model)
+    if encoder is not None and not sees_ahead(encoder.eval()):
+        encoder.config.is_causal = False
+        if sees_ahead(encoder):
+            return
+    raise UserError(
+        f"bidirectional = true does not change what the tokens of {name} see",
+        "leave it out",
+        "bidirectional-has-no-effect",
+    )
 
 
 def sees_ahead(encoder: nn.Module) -> bool:

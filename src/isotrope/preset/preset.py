@@ -71,6 +71,7 @@ class EncoderSettings(_Record):
     prompt_name: str | None = None  # the same, by its name in the model
     # Words before positives and hard negatives; None: as before all texts.
     positive_prompt: str | None = None
+    bidirectional: bool | None = None  # a decoder's tokens see those after them; None: no
     lora: LoraSettings | None = None  # None: all weights are trained
 
 

@@ -108,6 +108,7 @@ def untrained(settings: EncoderSettings) -> SentenceTransformer:
         normalize=settings.normalize,
         prompt=settings.prompt,
         prompt_name=settings.prompt_name,
+        bidirectional=settings.bidirectional,
     )
     refuse_routes(model, settings.backbone)
     return student_of(model, settings.student)
@@ -161,6 +162,7 @@ def _add_adapter(preset: Preset, model: SentenceTransformer) -> None:
         return
     in_no_file = {
         "student": preset.encoder.student,
+        "bidirectional": preset.encoder.bidirectional,
         "pooling": any(isinstance(module, WeightedLayerPooling) for module in model),
     }
     for key, value in in_no_file.items():
