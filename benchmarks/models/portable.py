@@ -34,7 +34,7 @@ from isotrope.encoder import save
 from isotrope.encoder.pooling import Dense
 from isotrope.errors import UserError
 from isotrope.post.whitening import whitening
-from isotrope.report.card import FLOAT32
+from isotrope.report.card import GRAPH
 from isotrope.store.files import write_json, write_text
 from isotrope.training.onnx import FARTHEST, export_onnx, farthest_apart, run_onnx
 
@@ -198,7 +198,7 @@ def exported(names: list[str], work: Path, target: Path) -> dict[str, str]:
         with tempfile.TemporaryDirectory(dir=work) as place:
             try:
                 folder = export_onnx(work / "models" / name, Path(place) / "onnx")
-                np.save(target / f"{name}.npy", run_onnx(folder / FLOAT32, TEXTS, batch_size=8))
+                np.save(target / f"{name}.npy", run_onnx(folder / GRAPH, TEXTS, batch_size=8))
             except UserError as error:
                 refused[name] = str(error)
     return refused

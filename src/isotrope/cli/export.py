@@ -10,7 +10,6 @@ def export(
     model: str,
     *,
     output: str,
-    int8: bool = False,
     pooling: str | None = None,
     role: str | None = None,
 ) -> None:
@@ -20,7 +19,6 @@ def export(
 
     Args:
         output: A new folder.
-        int8: Also write a graph with int8 weights: smaller, less exact.
         role: query or document, for a model that reads them by two routes.
     """
     folder = call("isotrope.training.onnx:export_onnx", locals())

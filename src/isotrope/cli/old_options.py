@@ -18,6 +18,7 @@ OLD_OPTIONS = {
     "--processes": "start it with torchrun --nproc-per-node N -m isotrope train",
     "--query-model": "leave it out: questions that a language model wrote can judge, as --labels",
     "--truncate": "leave it out: sentence-transformers' truncate_dim gives such a model",
+    "--int8": "leave it out: onnxruntime's quantize_dynamic makes the graph smaller",
     "--precision": "leave it out: sentence-transformers' quantize_embeddings gives such vectors",
     "--sweep": "write sweep = {…} into the rows of the study's file",
     "--threads": "leave it out: every cell of a study has one thread",

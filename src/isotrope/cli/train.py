@@ -74,8 +74,7 @@ def report(
 ) -> None:
     """Show a run on one page.
 
-    It has the verdict, the curves, and the vectors before and after. The figures are also written
-    as .svg and .png.
+    It has the verdict, the curves, and the cosines before and after.
 
     Args:
         run: A run's folder, finished or not.

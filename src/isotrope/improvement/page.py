@@ -17,7 +17,6 @@ from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import WORDS
 from isotrope.report.examples import examples_table
 from isotrope.report.page import Page, PageFigure, interval_bars
-from isotrope.report.space import map_figure
 from isotrope.report.tables import Table, best_marks
 
 RULE = (
@@ -98,19 +97,16 @@ def left_out_tables(result: RaceResult) -> list[Table]:
 
 
 def choice_figures(result: RaceResult) -> list[PageFigure]:
-    """A bar for every candidate, and a map of the texts before and after, if they moved."""
-    figures = []
-    if result.gains:
-        gains = sorted(result.gains.items(), key=lambda item: item[1].gain, reverse=True)
-        bars = {name: (gain.gain, gain.low, gain.high) for name, gain in gains}
-        caption = "Change against your model in points; the line is the 95 % interval."
-        if result.choice in bars:
-            caption += " Blue is the choice."
-        drawing = interval_bars(bars, result.choice)
-        figures.append(PageFigure("gains", "Gain of every candidate", drawing, caption))
-    if result.searched and result.searched["map"]:
-        figures.append(map_figure(result.searched["map"]))
-    return figures
+    """A bar for every candidate."""
+    if not result.gains:
+        return []
+    gains = sorted(result.gains.items(), key=lambda item: item[1].gain, reverse=True)
+    bars = {name: (gain.gain, gain.low, gain.high) for name, gain in gains}
+    caption = "Change against your model in points; the line is the 95 % interval."
+    if result.choice in bars:
+        caption += " Blue is the choice."
+    drawing = interval_bars(bars, result.choice)
+    return [PageFigure("gains", "Gain of every candidate", drawing, caption)]
 
 
 def what_to_do(result: RaceResult) -> str:

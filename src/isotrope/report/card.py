@@ -28,7 +28,7 @@ from isotrope.store.files import write_text
 
 KEY = "isotrope"  # of the record, in the metadata
 NAME = "README.md"
-FLOAT32, INT8 = "model.onnx", "model_int8.onnx"  # graphs
+GRAPH = "model.onnx"  # the file of an exported model
 _VERSIONED = ("isotrope", "sentence-transformers", "transformers", "torch")
 NAMED = 3  # files of the data, at most
 
@@ -177,11 +177,10 @@ def graph_card(facts: Mapping[str, Any], source: Card) -> str:
         "tags": ["isotrope", "onnx", "sentence-embeddings"],
     }
     texts = Markup(f"[{prompt!r} + text for text in texts]" if prompt else "texts")
-    graph = INT8 if "int8_cosine" in facts else FLOAT32
     shaped = source.model_copy(
         update={"width": facts["dimensions"], "max_length": facts["max_length"]}
     )
-    return shaped.filled("onnx.md.jinja", about, facts=facts, graph=graph, texts=texts)
+    return shaped.filled("onnx.md.jinja", about, facts=facts, graph=GRAPH, texts=texts)
 
 
 def save_card(folder: Path, card: Card) -> None:

@@ -11,7 +11,6 @@ from sklearn.preprocessing import normalize
 
 from isotrope.encoder.embed import Vectors
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
-from isotrope.report.space import text_map
 from isotrope.report.tables import Marks, Table
 from isotrope.store.files import Record
 from isotrope.text.permutation import evenly
@@ -89,19 +88,14 @@ def compare_searches(
     ``before`` and ``after`` are their vectors of the queries (Q, D) and of the texts (M, D).
 
     Returns:
-        "queries"; "first": how often each finds a right text first; "shown": `SearchChanges`;
-        "map": `isotrope.report.space.text_map`, None if texts kept their vectors.
+        "queries"; "first": how often each finds a right text first; "shown": `SearchChanges`.
     """
-    queries_before, texts_before = before
-    queries_after, texts_after = after
-    answers_before = Answers.of(searches, queries_before, texts_before)
-    answers_after = Answers.of(searches, queries_after, texts_after)
-    texts_moved = not np.array_equal(texts_before, texts_after)
+    answers_before = Answers.of(searches, *before)
+    answers_after = Answers.of(searches, *after)
     return {
         "queries": len(searches.queries),
         "first": [answers_before.right_first, answers_after.right_first],
         "shown": asdict(SearchChanges.of(searches, answers_before, answers_after)),
-        "map": text_map(searches.corpus, texts_before, texts_after) if texts_moved else None,
     }
 
 

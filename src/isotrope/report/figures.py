@@ -1,4 +1,4 @@
-"""The report's figures. Each is a function from arrays to a matplotlib figure, all in one style.
+"""The figures of a run's page. Each is a function from arrays to a matplotlib figure, all in one style.
 
 Before is grey and after is blue everywhere, see `page`.
 """
@@ -7,7 +7,6 @@ import io
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import cycle
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -16,22 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from isotrope.console.plain import escaped
-from isotrope.report.page import AFTER, BEFORE, INK, MUTED, PAPER, RULE, SERIES, PageFigure
-from isotrope.store.files import new_file, write_text
+from isotrope.report.page import AFTER, BEFORE, INK, MUTED, PAPER, RULE, SERIES
 from isotrope.types import Vector
 
 Curve = tuple[Sequence[int], Sequence[float]]  # steps, values
 
-PAPERS = {  # name as the captions give it -> where to read it
-    "RankCSE Fig. 5": "https://arxiv.org/abs/2305.16726",
-    "DCLR Fig. 1": "https://arxiv.org/abs/2205.00656",
-    "Wang and Isola, 2020": "https://arxiv.org/abs/2005.10242",
-}
 TIME_COLOURS = {"before": BEFORE, "after": AFTER}
-UNITS = {
-    "alignment": "alignment (lower: positives closer)",
-    "uniformity": "uniformity (lower: spread wider)",
-}
 BINS = 40  # of a histogram, over the cosines' range
 STYLE = {
     "figure.constrained_layout.use": True,
@@ -92,41 +81,6 @@ def dev_scores(curves: Mapping[str, Curve], kept: int | None) -> Figure:
     return figure
 
 
-def space_path(
-    steps: Sequence[int], alignment: Sequence[float], uniformity: Sequence[float], kept: int | None
-) -> Figure:
-    """Alignment against uniformity: a point for each evaluation, in the order of training."""
-    figure, axes = new_figure()
-    axes.plot(uniformity, alignment, color=BEFORE, lw=1)
-    axes.plot(uniformity, alignment, "o", color=AFTER, ls="none")
-    for step, offset in {steps[-1]: (6, 6), steps[0]: (6, -12)}.items():
-        index = steps.index(step)
-        point = uniformity[index], alignment[index]
-        axes.annotate(f"step {step}", point, offset, textcoords="offset points", color=INK)
-    _mark_kept(axes, kept, steps, uniformity, alignment)
-    axes.margins(0.2)
-    axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.set(xlabel=UNITS["uniformity"], ylabel=UNITS["alignment"])
-    return figure
-
-
-def changes(
-    tasks: Sequence[str], difference: Sequence[float], low: Sequence[float], high: Sequence[float]
-) -> Figure:
-    """Change of each task in points with its 95 % interval, the first task on top."""
-    figure, axes = new_figure(height=0.9 + 0.26 * len(tasks))
-    heights = np.arange(len(tasks))[::-1]
-    axes.axvline(0, color=MUTED, lw=1)
-    axes.hlines(heights, low, high, color=AFTER, lw=1.7)
-    axes.plot(difference, heights, "o", color=AFTER, ms=5)
-    axes.set_yticks(heights, [escaped(task) for task in tasks])
-    axes.set_ylim(-0.6, len(tasks) - 0.4)
-    axes.grid(axis="y", visible=False)
-    axes.tick_params(axis="y", labelcolor=INK)
-    axes.set(xlabel="change of Spearman × 100, 95 % interval")
-    return figure
-
-
 def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure:
     """Histograms of cosines: a row for each band of gold scores (label, {before, after: (n,)}),
     lowest at the bottom.
@@ -153,33 +107,6 @@ def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set_ylim(-0.12, len(bands))
     axes.set(xlabel="cosine of the pair", ylabel="gold score")
-    add_legend(axes)
-    return figure
-
-
-def in_batch_cosines(cosines: Mapping[str, Vector]) -> Figure:
-    """Histogram of the cosines of unrelated sentences, before and after; the mean in the legend."""
-    figure, axes = new_figure()
-    edges, shares = _histograms(list(cosines.values()))
-    for (time, values), share in zip(cosines.items(), shares, strict=True):
-        _stairs(axes, 100 * share, edges, time, f"{time}: mean {values.mean():.3f}")
-    axes.set(xlabel="cosine of two sentences of the corpus", ylabel="% of the pairs")
-    add_legend(axes)
-    return figure
-
-
-def spectrum(shares: Mapping[str, Vector], ranks: Mapping[str, float]) -> Figure:
-    """Share of the variance along each principal direction, largest first; the effective rank in
-    the legend.
-    """
-    figure, axes = new_figure()
-    _logarithmic(axes)
-    for time, values in shares.items():
-        percents = 100 * values[values > 1e-7]
-        directions = np.arange(1, len(percents) + 1)
-        label = f"{time}: effective rank {ranks[time]:.1f}"
-        axes.plot(directions, percents, color=TIME_COLOURS[time], label=label)
-    axes.set(xlabel="principal direction", ylabel="% of the variance")
     add_legend(axes)
     return figure
 
@@ -268,16 +195,3 @@ def svg(figure: Figure) -> str:
     no_metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
     figure.savefig(sink, format="svg", metadata=no_metadata)
     return sink.getvalue()
-
-
-def drawn_figure(
-    folder: Path, name: str, title: str, caption: str, figure: Figure, source: str = ""
-) -> PageFigure:
-    """Write a figure's files into the folder -> the figure on the page. ``source`` is a key of
-    `PAPERS`.
-    """
-    text = svg(figure)
-    write_text(folder / f"{name}.svg", text)
-    with new_file(folder / f"{name}.png") as file:
-        figure.savefig(file, format="png", dpi=200)
-    return PageFigure(name, title, text, caption, source, PAPERS.get(source, ""))

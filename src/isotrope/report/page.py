@@ -110,17 +110,12 @@ def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str
                 f'stroke="{INK}" stroke-width="2"',
             ),
         ]
-    return svg_of(ROW * len(changes), marks)
+    size = f'viewBox="0 0 {WIDTH} {ROW * len(changes)}" style="max-width:{WIDTH}px"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(marks)}</svg>'
 
 
 def _line(left: float, right: float, top: int, bottom: int, stroke: str) -> str:
     return f'<line x1="{left:.1f}" x2="{right:.1f}" y1="{top}" y2="{bottom}" {stroke}/>'
-
-
-def svg_of(height: float, marks: list[str]) -> str:
-    """An SVG file's text."""
-    size = f'viewBox="0 0 {WIDTH} {height}" style="max-width:{WIDTH}px"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(marks)}</svg>'
 
 
 def templates(**options: Any) -> Environment:

@@ -14,7 +14,7 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from isotrope.evaluation.geometry import by_gold_band
-from isotrope.report.figures import UNITS, add_legend, new_figure, style, svg
+from isotrope.report.figures import add_legend, new_figure, style, svg
 from isotrope.report.page import INK, RULE, SERIES
 from isotrope.store.files import write_text, writing
 from isotrope.study.cell import Cell
@@ -22,6 +22,11 @@ from isotrope.study.plan import StudyPlan
 from isotrope.study.record import CellResult, Mean, StudyRecord, StudyRow
 from isotrope.study.spec import FigureSettings
 from isotrope.types import Vector
+
+UNITS = {
+    "alignment": "alignment (lower: positives closer)",
+    "uniformity": "uniformity (lower: spread wider)",
+}
 
 
 def draw(plan: StudyPlan, record: StudyRecord, folder: Path) -> dict[str, str]:

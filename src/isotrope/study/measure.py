@@ -20,7 +20,6 @@ from isotrope.evaluation.models import RememberingEncoder
 from isotrope.evaluation.sts import pair_similarities, score
 from isotrope.evaluation.suite import run as evaluate
 from isotrope.preset.preset import build_objective, read_preset
-from isotrope.report.space import pair_cosines
 from isotrope.study.cell import COSINES, Cell
 from isotrope.study.columns import SELF_MADE, sts_scores, suite_scores
 from isotrope.text.sample import Sample
@@ -174,6 +173,7 @@ def projection(cell: Cell, encoder: Encoder) -> list[list[float]]:
 def unrelated_cosines(encoder: Encoder, texts: list[str]) -> list[int]:
     """How many cosines of unrelated sentences fall into each of `BINS` bins from -1 to 1."""
     vectors = np.asarray(encoder.encode(texts[:SHOWN_SENTENCES]))
-    cosines = pair_cosines(unit(vectors))
+    rows = unit(vectors)
+    cosines = (rows @ rows.T)[np.triu_indices(len(rows), 1)]  # of all pairs
     counts, _ = np.histogram(np.clip(cosines, -1, 1), BINS, (-1, 1))
     return counts.tolist()  # type: ignore[no-any-return]

@@ -15,7 +15,6 @@ import torch
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from sentence_transformers.util import pairwise_cos_sim
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
@@ -27,7 +26,7 @@ from isotrope.encoder.load import load
 from isotrope.encoder.locate import public_name
 from isotrope.encoder.prompts import ROLES, Role, one_route, routed, used_prompt
 from isotrope.errors import UserError, check_known, needs
-from isotrope.report.card import FLOAT32, INT8, Card, graph_card
+from isotrope.report.card import GRAPH, Card, graph_card
 from isotrope.store.files import check_replaceable, new_folder, write_json, write_text, writing
 
 FARTHEST = 1e-4  # of a vector's length: how far ONNX and torch may be apart
@@ -53,7 +52,6 @@ def export_onnx(
     model: str | Path,
     output: str | Path,
     *,
-    int8: bool = False,
     pooling: str | None = None,
     role: Role | None = None,
     console: Console | None = None,
@@ -61,8 +59,7 @@ def export_onnx(
     """Write a model as an ONNX graph with pooling, post steps and normalisation inside, and its
     tokenizer beside it.
 
-    The folder holds ``model.onnx`` (float32), with ``int8`` also ``model_int8.onnx`` (dynamic
-    quantisation of the weights), ``tokenizer.json``, ``export.json`` and ``README.md`` with a
+    The folder holds ``model.onnx``, ``tokenizer.json``, ``export.json`` and ``README.md`` with a
     snippet that needs onnxruntime and tokenizers alone. Inputs are ``input_ids`` and
     ``attention_mask``, int64 (N, L), for any N and L; the output is ``sentence_embedding``, float32
     (N, D).
@@ -74,7 +71,6 @@ def export_onnx(
     Args:
         model: as `isotrope.load` takes it.
         output: a new folder, or one that an earlier export wrote; it is given back.
-        int8: write the quantised graph too. Its cosine to torch is reported, not checked.
         pooling: as `isotrope.load` takes it.
         role: ``query`` or ``document``, for a model that reads them by two routes: each is a graph
             of its own.
@@ -98,21 +94,14 @@ def export_onnx(
         new_folder(folder, "onnx") as draft,
     ):
         write_text(draft / "tokenizer.json", tokenizer.to_str())
-        _write_graph(encoder, tokenizer, str(model), draft / FLOAT32)
+        _write_graph(encoder, tokenizer, str(model), draft / GRAPH)
         prompt = used_prompt(encoder)
         expected = np.asarray(encoder.encode(list(_TEXTS), show_progress_bar=False))  # (N, D)
-        difference = _check_graph(draft / FLOAT32, expected, prompt, str(model))
+        difference = _check_graph(draft / GRAPH, expected, prompt, str(model))
         facts = _facts(encoder, public_name(model), role, prompt) | {
             "dimensions": expected.shape[1],
             "largest_difference": difference,
         }
-        if int8:
-            _write_int8(draft)
-            cosines = pairwise_cos_sim(run_onnx(draft / INT8, _TEXTS, prompt), expected)
-            mean = float(cosines.mean())
-            least = float(cosines.min())
-            facts["int8_cosine"] = {"mean": mean, "least": least}
-            console.print(f"int8: cosine to torch {mean:.4f} on average, {least:.4f} at least")
         write_json(draft / "export.json", facts)
 
         card = Card.of(model)
@@ -170,13 +159,6 @@ def _facts(
         "prompts": {name: text for name, text in encoder.prompts.items() if text},
         "versions": {package: version(package) for package in packages},
     }
-
-
-def _write_int8(folder: Path) -> None:
-    """Quantise the weights of the graph in a folder."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    quantize_dynamic(folder / FLOAT32, folder / INT8, weight_type=QuantType.QInt8, per_channel=True)
 
 
 def _longest(encoder: SentenceTransformer) -> int | None:

@@ -33,7 +33,6 @@ from isotrope.training.folder import RunFolder
 from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs
 from isotrope.training.processes import process_count, process_number
 
-REPORTED_TEXTS = 500  # of the watched sentences, kept for the report
 # Vectors that differ by less than this share of the largest value are equal.
 ROUNDING = 1e-6
 PROBED_TEXTS = 8
@@ -82,7 +81,7 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     folder = RunFolder(job.folder)
     if process_number() == 0:
         job.begin()
-        folder.begin(preset, watched[:REPORTED_TEXTS])
+        folder.begin(preset)
         introduction = _introduction(inputs, sample)
         notes = _notes(inputs, model, sample, watched)
         for line in filter(None, chain(introduction, notes)):
