@@ -103,7 +103,7 @@ def test_every_model_is_judged_by_the_questions(finished: Outcome) -> None:
     assert verdict.judge == f"{len(right)} questions that no candidate has seen"
 
 
-def test_no_question_is_learnt_from_and_the_report_shows_them(finished: Outcome) -> None:
+def test_no_question_is_learnt_from_and_the_report_shows_all_models(finished: Outcome) -> None:
     rows = [
         json.loads(line) for line in (finished.folder / "documents.jsonl").read_text().splitlines()
     ]
@@ -112,12 +112,7 @@ def test_no_question_is_learnt_from_and_the_report_shows_them(finished: Outcome)
     )
     page = (finished.folder / "report.html").read_text()
     assert page == quickstart_page(finished.record).html()
-    for words in (
-        "soft whitening",
-        FIRST,
-        "RankCSE",
-        *(one["query"][:30] for one in finished.record["shown"]["told"]),
-    ):
+    for words in ("soft whitening", FIRST, "RankCSE"):
         assert words in page
 
 

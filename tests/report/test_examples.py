@@ -45,9 +45,9 @@ def test_every_search_counts_by_the_place_of_its_first_right_text() -> None:
 
 
 def test_the_table_has_three_rows_a_search() -> None:
-    table = examples_table(asdict(CHANGES), " · ")
+    table = examples_table(asdict(CHANGES))
     assert table.rows[0] == ["search", "query 1"]
-    assert table.rows[2] == ["after", "text 6 · → ✓ text 1 · → text 4"]
+    assert table.rows[2] == ["after", "text 6\n→ ✓ text 1\n→ text 4"]
     assert table.notes[0] == (
         "Of 4 searches, 2 find their first right text earlier than before, and 2 later."
     )

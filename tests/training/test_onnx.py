@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import BoW, Normalize, StaticEmbedding
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from typer.testing import CliRunner
 
 from helpers.refusals import refused
@@ -17,7 +17,6 @@ from helpers.words import sentences
 from isotrope import load
 from isotrope.cli.main import app
 from isotrope.encoder import save
-from isotrope.encoder.prompts import with_query_route
 from isotrope.post.ranking_map import with_map
 from isotrope.training import onnx
 
@@ -83,23 +82,6 @@ def test_the_route_of_queries_is_a_graph_of_its_own(tiny_model: Path, tmp_path: 
     np.testing.assert_allclose(found, mapped.encode_query(TEXT), atol=1e-5)
 
 
-def test_a_static_model_and_a_static_encoder_of_queries(tiny_model: Path, tmp_path: Path) -> None:
-    """One vector a token: the graph takes rows and a mask, and no special tokens."""
-    model = load(tiny_model, normalize=True, device="cpu")
-    words = StaticEmbedding(model.tokenizer.backend_tokenizer, embedding_dim=32)
-    static = SentenceTransformer(modules=[words, Normalize()], device="cpu")
-    save(static, tmp_path / "static")
-    save(with_query_route(model, list(static), list(model)), tmp_path / "routes")
-    for name, role in (("static", None), ("routes", "query")):
-        folder = onnx.export_onnx(tmp_path / name, tmp_path / f"{name}-graph", role=role)
-        texts = ["", *TEXT]
-        found = onnx.run_onnx(folder / onnx.GRAPH, texts)
-        np.testing.assert_allclose(found, static.encode(texts), atol=1e-5)
-        assert not onnx.run_onnx(folder / onnx.GRAPH, [""]).any()
-        assert "| longest text | any |" in (folder / "README.md").read_text()
-        assert json.loads((folder / "export.json").read_text())["max_length"] is None
-
-
 def test_the_folder_says_what_it_is(exported: Path, source: Path) -> None:
     facts = json.loads((exported / "export.json").read_text())
     assert (facts["max_length"], facts["dimensions"]) == (40, 32)
@@ -127,10 +109,11 @@ def test_what_cannot_be_exported_is_one_line_before_any_work(
     (tmp_path / "mine" / "thesis.txt").write_text("keep me")
     with refused("folder-is-not-ours"):
         onnx.export_onnx(source, tmp_path / "mine")
-    counts = SentenceTransformer(modules=[BoW(["river"])], device="cpu")
-    monkeypatch.setattr(onnx, "load", lambda *_, **__: counts)
+    words = StaticEmbedding(load(tiny_model).tokenizer.backend_tokenizer, embedding_dim=32)
+    static = SentenceTransformer(modules=[words], device="cpu")
+    monkeypatch.setattr(onnx, "load", lambda *_, **__: static)
     with refused("no-graph"):
-        onnx.export_onnx("counts", tmp_path / "out")
+        onnx.export_onnx("static", tmp_path / "out")
     encoder = load(tiny_model, "mean", device="cpu")
     encoder[1].include_prompt = False
     monkeypatch.setattr(onnx, "load", lambda *_, **__: encoder)

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from fsspec import AbstractFileSystem
 from sentence_transformers import SentenceTransformer
 
 from helpers.library import write_library
@@ -33,7 +32,6 @@ from isotrope.preset.preset import EncoderSettings
 from isotrope.store.job import Job
 from isotrope.teachers._model import TeacherModel
 from isotrope.text import read_text
-from isotrope.text.sample import Sample
 from isotrope.text.tokens import token_data
 from isotrope.training.inputs import RunRequest, read_inputs
 from isotrope.training.prepare import TrainingPlan, prepare, untrained
@@ -262,49 +260,6 @@ def test_titles_that_are_missing_are_one_clear_line(tiny_model: Path, tmp_path: 
     with refused("too-few-pairs", "1 of 2"):
         small_run(tiny_model, corpus, tmp_path / "run", **OPTIONS | {"preset": "title-body"})
     assert not (tmp_path / "run" / "job.json").exists()
-
-
-def test_only_the_sample_of_a_url_is_kept(
-    tiny_model: Path,
-    corpus_file: Path,
-    memory: AbstractFileSystem,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Row for row what it is of a file on this machine, and the other rows are null."""
-    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path))
-    monkeypatch.setattr("isotrope.training.inputs.WATCHED", 5)
-    memory.put_file(str(corpus_file), "/corpus.txt")
-    given: dict[str, Any] = {
-        "model": str(tiny_model),
-        "dev": "none",
-        "labels": "none",
-        "max_texts": 20,
-        "seed": 3,
-    }
-    here, there = (
-        read_inputs(
-            RunRequest(read_text(place), preset="simcse", overrides=["train.batch_size=4"], **given)
-        ).corpus
-        for place in (corpus_file, "memory://corpus.txt")
-    )
-    sample, watched = Sample(there, 20, 3), Sample(there, 5, 0)
-    assert (there.key, len(there), there.report.dropped) == (
-        here.key,
-        len(here),
-        here.report.dropped,
-    )
-    assert sample.texts() == Sample(here, 20, 3).texts()
-    assert watched.texts() == Sample(here, 5, 0).texts()
-    kept = {row["label"] for row in there.dataset if row["text"] is not None}
-    assert kept == {
-        *sample.order.rows(0, 20).tolist(),
-        *watched.order.rows(0, 5).tolist(),
-        0,
-        1,
-        2,
-        3,
-    }
 
 
 @contextmanager

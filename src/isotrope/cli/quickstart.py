@@ -23,13 +23,13 @@ def quickstart(
         output: Folder for the documents, the new model and the report.
     """
     outcome = call("isotrope.quickstart.run:quickstart", locals())
-    from isotrope.quickstart.page import advice, quickstart_tables
+    from isotrope.quickstart.page import advice, scores_table
 
     verdict = fill(f"verdict: {outcome.verdict.word}: {outcome.verdict.evidence}", 100)
     minutes, seconds = divmod(round(outcome.record["seconds"]), 60)
     duration = f"took {minutes} min {seconds} s"
     lines = [verdict, fill(advice(outcome.record), 100), duration]
-    show_outcome(outcome, quickstart_tables(outcome.record), lines)
+    show_outcome(outcome, [scores_table(outcome.record)], lines)
     console.print("your own model and your own documents:")
     console.print("  isotrope improve YOUR-MODEL YOUR-DOCUMENTS --output better")
     console.print("  isotrope encode better/model YOUR-DOCUMENTS --output index")

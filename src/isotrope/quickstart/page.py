@@ -1,7 +1,7 @@
 """The page of the quickstart: that of `improve`, with the scores of all models before it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Self
 
 from pydantic import BaseModel
@@ -9,7 +9,6 @@ from pydantic import BaseModel
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.page import choice_page
 from isotrope.quickstart.questions import FIRST, MRR, WHITENED
-from isotrope.report.examples import SearchChanges, examples_table
 from isotrope.report.page import Page
 from isotrope.report.tables import Table
 
@@ -28,7 +27,6 @@ class QuickstartResult(BaseModel):
     seed: int
     steps: int  # of each training
     table: dict[str, dict[str, float]]  # model -> its scores
-    shown: SearchChanges
     improved: dict[str, Any]  # the record of `improve` for the good model
     seconds: float
     environment: dict[str, Any]
@@ -73,13 +71,13 @@ def quickstart_page(record: Mapping[str, Any]) -> Page:
             f"The raw model: {raw.word}: {raw.evidence}. {raw.advice}",
         ],
         verdict=result.verdict,
-        tables=[*quickstart_tables(record), *page.tables],
+        tables=[scores_table(record), *page.tables],
         switch=page.switch if result.verdict.word == "better" else None,
     )
 
 
-def quickstart_tables(record: Mapping[str, Any]) -> list[Table]:
-    """How well each model finds the right page, and what some questions found before and after."""
+def scores_table(record: Mapping[str, Any]) -> Table:
+    """How well each model finds the right page."""
     result = QuickstartResult.of(record)
     rows: list[list[str]] = []
     for name, scores in result.table.items():
@@ -88,7 +86,4 @@ def quickstart_tables(record: Mapping[str, Any]) -> list[Table]:
         cells = [f"{100 * scores[key]:.2f}" if key in scores else "included" for key in COLUMNS]
         rows.append([label, *cells])
     title = f"{result.questions:,} questions search {result.documents:,} pages, × 100"
-    tables = [Table(title, ["", *COLUMNS], rows)]
-    if result.shown.told:
-        tables.append(examples_table(asdict(result.shown), between=" · "))
-    return tables
+    return Table(title, ["", *COLUMNS], rows)

@@ -14,7 +14,6 @@ from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import compare_means
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.steps import WHITENINGS, linear_step
-from isotrope.report.examples import Answers
 from isotrope.types import Vector
 
 READ = 64  # tokens of a page that the judged models read
@@ -53,7 +52,7 @@ class PageQuestions:
             mean, matrix = step.linear(np.asarray(pages, dtype=np.float64))
             ranks_after = self._reciprocal_ranks((queries - mean) @ matrix, (pages - mean) @ matrix)
             scores[WHITENED] = float(np.mean(ranks_after))
-        return JudgedModel(scores, ranks, Answers.of(self.searches, queries, pages))
+        return JudgedModel(scores, ranks)
 
     def verdict(
         self, before: str, after: str, judged: "Mapping[str, JudgedModel]", choice: str
@@ -79,4 +78,3 @@ class JudgedModel:
 
     scores: dict[str, float]  # MRR, FIRST and WHITENED, as fractions
     reciprocal_ranks: Vector  # (Q,)
-    answers: Answers

@@ -27,7 +27,6 @@ from isotrope.improvement.improve import Improvement, improve
 from isotrope.quickstart.page import QuickstartResult, quickstart_page
 from isotrope.quickstart.questions import JudgedModel, PageQuestions
 from isotrope.report.card import Card
-from isotrope.report.examples import SearchChanges
 from isotrope.report.outcome import REPORT, Outcome
 from isotrope.report.page import MODEL
 from isotrope.report.saving import save_model
@@ -165,9 +164,6 @@ class _Quickstart:
             seed=self.seed,
             steps=self.plan["steps"],
             table={name: scored.scores for name, scored in judged.items()},
-            shown=SearchChanges.of(
-                questions.searches, judged[GOOD].answers, judged[better_row].answers
-            ),
             improved=dict(better.record),
             seconds=time.monotonic() - began,
             environment=environment(),

@@ -99,16 +99,13 @@ def compare_searches(
     }
 
 
-def examples_table(shown: Mapping[str, Any], between: str = "\n") -> Table:
-    """Three rows a search of `SearchChanges`, a record of which is ``shown``.
-
-    ``between`` stands between two hits.
-    """
+def examples_table(shown: Mapping[str, Any]) -> Table:
+    """Three rows a search of `SearchChanges`, a record of which is ``shown``."""
     rows = []
     for search in shown["told"]:
         rows.append(["search", search["query"]])
-        rows.append(["before", between.join(search["before"])])
-        rows.append(["after", between.join(search["after"])])
+        rows.append(["before", "\n".join(search["before"])])
+        rows.append(["after", "\n".join(search["after"])])
     marks: Marks = {(row, 1): "best" for row in range(0, len(rows), 3)}
     counts = (
         f"Of {shown['queries']:,} searches, {shown['earlier']:,} find their first right text "

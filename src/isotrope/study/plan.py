@@ -107,7 +107,7 @@ class StudyPlan:
 
         corpus = self._text(entry.row, preset)
         if entry.share is not None:
-            entry = entry.on_text(len(training_text(corpus, preset, None)))
+            entry = entry.on_text(len(training_text(corpus, preset)))
         overrides = self._overrides(entry.row, preset, base, corpus)
         preset = self.inputs.preset(entry.row.preset, overrides)
         _check_row(entry.row, preset, corpus, start)
@@ -384,7 +384,7 @@ def _check_row(row: RowSettings, preset: Preset, corpus: TextSource, start: str)
 
 def _check_enough_text(row: RowSettings, corpus: TextSource, preset: Preset) -> None:
     """Refuse a text that does not fill a batch, and a sample that is larger than the text."""
-    total = len(training_text(corpus, preset, None))
+    total = len(training_text(corpus, preset))
     count = total if row.sentences is None else row.sentences
     if count > total:
         raise UserError(

@@ -37,14 +37,6 @@ _HELD_OUT = -2  # the stream of `Documents.split`; -1 is that of a sample
 
 
 @dataclass(frozen=True, slots=True)
-class RowSelection:
-    """The rows of a corpus whose texts are read."""
-
-    key: str  # says all that decides them
-    rows: Callable[[int], RowIds]  # number of rows -> the ids (R,) of those that are read, rising
-
-
-@dataclass(frozen=True, slots=True)
 class Texts:
     """A cleaned corpus.
 
@@ -139,13 +131,8 @@ def build_texts(
     cache: Path,
     *,
     keep_duplicates: bool = False,
-    selection: RowSelection | None = None,
 ) -> Texts:
-    """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there.
-
-    With a ``selection``, only the texts of these rows are written, and the others are null. The
-    files are then read once more, to count the rows.
-    """
+    """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there."""
     if columns.positive is not None and any(source.split for source in sources):
         raise UserError(
             "a text with a positive cannot be split",
@@ -155,26 +142,15 @@ def build_texts(
     fields = [(name, pa.string()) for name in columns.names]
     schema = pa.schema([*fields, ("label", pa.int64())])
 
-    def clean_rows(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[Row]]:
-        return cleaned(_placed_rows(files, columns), report, bad_text, keep_duplicates)
-
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
-        selected: RowIds | None = None
-        if selection is not None:
-            count = sum(map(len, clean_rows(sources, CleaningReport())))
-            selected = selection.rows(count)
-        for batch in clean_rows(files, report):
+        placed = _placed_rows(files, columns)
+        for batch in cleaned(placed, report, bad_text, keep_duplicates):
             labels = np.arange(report.kept - len(batch), report.kept)
-            is_null = np.zeros(len(batch), bool)
-            if selected is not None:
-                is_null = ~np.isin(labels, selected, assume_unique=True)
-            columns_of_batch = zip(*batch, strict=True)
-            arrays = [pa.array(column, pa.string(), mask=is_null) for column in columns_of_batch]
+            arrays = [pa.array(column, pa.string()) for column in zip(*batch, strict=True)]
             yield [*arrays, pa.array(labels)]
 
     settings = json.dumps([_TEXTS_VERSION, asdict(columns), keep_duplicates])
-    selection_key = selection.key if selection else ""
-    stored = _stored(sources, settings, cache, schema, batches, selection_key)
+    stored = _stored(sources, settings, cache, schema, batches)
     return Texts(stored.dataset, columns.names, stored.key, stored.report)
 
 
@@ -233,7 +209,6 @@ def _stored(
     cache: Path,
     schema: pa.Schema,
     batches: Callable[[Sequence[TextFile], CleaningReport], Iterable[list[pa.Array]]],
-    selection_key: str = "",
 ) -> _Stored:
     """The rows that ``batches`` finds in the files, and the report that it fills meanwhile.
 
@@ -261,7 +236,7 @@ def _stored(
             )
         write_json(draft / _REPORT, [total.hexdigest(), asdict(report)])
 
-    identity = json.dumps([_FILES_VERSION, settings, states, selection_key])
+    identity = json.dumps([_FILES_VERSION, settings, states])
     folder = cached(cache / xxhash.xxh3_128_hexdigest(identity.encode()), make)
     key, report = json.loads((folder / _REPORT).read_bytes())
     return _Stored(Dataset.from_file(str(folder / _ARROW)), key, CleaningReport(**report))

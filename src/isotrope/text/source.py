@@ -18,7 +18,6 @@ from isotrope.store.remote import is_url, without_secrets
 from isotrope.text.cleaning import CleaningReport
 from isotrope.text.corpus import (
     Documents,
-    RowSelection,
     Texts,
     build_documents,
     build_texts,
@@ -92,10 +91,9 @@ class TextSource:
         """The folders of this machine among the paths: nothing may be written there."""
         return [Path(path) for path in self.paths if not is_url(path) and Path(path).is_dir()]
 
-    def texts(self, selection: RowSelection | None = None) -> Texts:
+    def texts(self) -> Texts:
         """Cleaned rows, each a text with its positives and negatives if there are any.
 
-        With a ``selection``, only its rows are kept: text behind URLs may be larger than the disk.
         UserError if there are too few rows.
         """
         read = partial(
@@ -103,9 +101,8 @@ class TextSource:
             columns=Columns(self.text_column, self.positive, self.negatives),
             cache=cache_folder("corpora"),
             keep_duplicates=self.keep_duplicates,
-            selection=selection,
         )
-        return self._read_once(f"texts {selection.key if selection else ''}", read)
+        return self._read_once("texts", read)
 
     def documents(self) -> Documents:
         """Titles and paragraphs; UserError if there are too few documents."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tomli_w
 
 from isotrope.encoder.checksum import files_checksum
@@ -21,18 +20,13 @@ from isotrope.evaluation.sts import SimilaritySets
 from isotrope.preset.preset import Preset, check_runnable, pair_maker, preset_names, read_preset
 from isotrope.preset.sources import flat
 from isotrope.store.cache import cache_folder
-from isotrope.store.remote import is_url
 from isotrope.text import TextSource
-from isotrope.text.corpus import RowSelection, Texts
+from isotrope.text.corpus import Texts
 from isotrope.text.pair_corpus import open_pairs
-from isotrope.text.permutation import RowIds
-from isotrope.text.sample import RowOrder
 from isotrope.training.pairs import DevSet, named_pairs
 from isotrope.training.processes import process_count
 
 STUDENT = "initial"  # as a teacher's model: the student before training
-# Sentences for the label-free signals, the same for every seed of a run.
-WATCHED, WATCHED_SEED = 1000, 0
 # Keys that name models: the identity has checksums of their files instead.
 MODEL_KEYS = re.compile(r"encoder\.backbone|teachers\..*\.models?")
 
@@ -92,7 +86,7 @@ def read_inputs(request: RunRequest) -> RunInputs:
         request.labels,
         request.data or os.environ.get("ISOTROPE_DATA"),
     )
-    corpus = training_text(request.text, preset, request.max_texts, request.seed, request.held_out)
+    corpus = training_text(request.text, preset, request.seed, request.held_out)
     searched = request.labels if isinstance(request.labels, RetrievalSet) else None
     return RunInputs(
         text=request.text,
@@ -252,13 +246,7 @@ def refuse_without_effect(text: TextSource, preset: Preset, held_out: int = 0) -
             )
 
 
-def training_text(
-    text: TextSource,
-    preset: Preset,
-    max_texts: int | None,
-    seed: int = 0,
-    held_out: int = 0,
-) -> Texts:
+def training_text(text: TextSource, preset: Preset, seed: int = 0, held_out: int = 0) -> Texts:
     """What to train on: the texts as they are, or pairs drawn from documents if the preset has
     ``[pairs]``.
     """
@@ -268,18 +256,4 @@ def training_text(
         return open_pairs(
             text.documents(), maker, cache=cache, rounds=rounds, seed=seed, held_out=held_out
         )
-    # Only of text behind URLs is a sample worth it: on this machine, the next sample would have to
-    # be read again.
-    if max_texts is None or not any(map(is_url, text.paths)):
-        return text.texts()
-    batch_size = preset.train.batch_size
-
-    def rows(count: int) -> RowIds:
-        """The sample, the sentences that are watched, and the first batch."""
-        sample = RowOrder(count, max_texts, seed)
-        watched = RowOrder(count, min(WATCHED, count), WATCHED_SEED)
-        first_batch = np.arange(min(batch_size, count))
-        selected = [order.rows(0, order.size) for order in (sample, watched)]
-        return np.unique(np.concatenate([*selected, first_batch]))
-
-    return text.texts(RowSelection(f"{max_texts}-{seed}-{batch_size}", rows))
+    return text.texts()

@@ -1,6 +1,5 @@
 """A whole model as one ONNX graph: token ids in, vectors out. It runs without torch."""
 
-import json
 import logging
 import warnings
 from collections.abc import Sequence
@@ -14,10 +13,8 @@ import numpy as np
 import torch
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from torch.nn import functional
 
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
@@ -154,35 +151,11 @@ def _facts(
         facts["role"] = role
     packages = ("isotrope", "torch", *_PACKAGES, "transformers")
     return facts | {
-        "max_length": _longest(encoder),
+        "max_length": encoder.max_seq_length,
         "prompt": prompt,
         "prompts": {name: text for name, text in encoder.prompts.items() if text},
         "versions": {package: version(package) for package in packages},
     }
-
-
-def _longest(encoder: SentenceTransformer) -> int | None:
-    """Tokens that it reads; None for a model of one vector a token, which has no layers and cuts
-    nothing.
-    """
-    return None if isinstance(encoder[0], StaticEmbedding) else encoder.max_seq_length
-
-
-class _Words(nn.Module):
-    """The mean of the tokens' vectors by a mask, since a graph takes rows and not one long text
-    with offsets.
-    """
-
-    def __init__(self, vectors: Tensor) -> None:
-        super().__init__()
-        self.vectors = nn.Parameter(vectors)  # (V, D)
-
-    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        mask = features["attention_mask"].unsqueeze(-1).float()  # (N, L, 1)
-        tokens = functional.embedding(features["input_ids"], self.vectors)  # (N, L, D)
-        total = (tokens * mask).sum(dim=1)
-        count = mask.sum(dim=1).clamp(min=1)
-        return features | {"sentence_embedding": total / count}  # (N, D)
 
 
 class _Graph(nn.Module):
@@ -190,10 +163,7 @@ class _Graph(nn.Module):
 
     def __init__(self, encoder: SentenceTransformer) -> None:
         super().__init__()
-        modules = list(encoder)
-        if isinstance(encoder[0], StaticEmbedding):
-            modules[0] = _Words(encoder[0].embedding.weight.data)
-        self.encoder = nn.Sequential(*modules)
+        self.encoder = nn.Sequential(*encoder)
         self.dimensions = encoder.truncate_dim
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -205,11 +175,6 @@ class _Graph(nn.Module):
 def _tokenizer(encoder: SentenceTransformer, model: str) -> Tokenizer:
     """The model's tokenizer, which cuts and pads by itself."""
     slow: Any = encoder.tokenizer
-    if isinstance(encoder[0], StaticEmbedding):  # it adds no special tokens either
-        settings = json.loads(slow.to_str()) | {"post_processor": None}
-        tokenizer = Tokenizer.from_str(json.dumps(settings))
-        tokenizer.enable_padding()
-        return tokenizer
     reason = ""
     if language_model(encoder) is None:
         reason = "has no transformer that gives token embeddings"
@@ -240,7 +205,7 @@ def _write_graph(
     ids, mask = _rows(tokenizer, _SENTENCES[1:3])
     example = (torch.from_numpy(ids), torch.from_numpy(mask))
     batch = torch.export.Dim("batch")
-    length = torch.export.Dim("length", max=_longest(encoder))
+    length = torch.export.Dim("length", max=encoder.max_seq_length)
     free = {0: batch, 1: length}
     loudest = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # what torch logs of an error is in the error
@@ -294,7 +259,6 @@ def _rows(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray[Any, An
 
 def farthest_apart(vectors: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
     """The largest distance of two vectors, as a part of the expected one's length."""
-    # of texts without a known word: 0
-    lengths = np.maximum(np.linalg.norm(expected, axis=1), 1e-12)
+    lengths = np.linalg.norm(expected, axis=1)
     distances = np.linalg.norm(vectors - expected, axis=1)
     return float((distances / lengths).max())

@@ -30,9 +30,12 @@ from isotrope.text.corpus import Texts
 from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.sample import PermutedBatches, Sample
 from isotrope.training.folder import RunFolder
-from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs
+from isotrope.training.inputs import RunInputs
 from isotrope.training.processes import process_count, process_number
 
+# Sentences for the label-free signals, the same for every seed of a run.
+WATCHED = 1000
+WATCHED_SEED = 0
 # Vectors that differ by less than this share of the largest value are equal.
 ROUNDING = 1e-6
 PROBED_TEXTS = 8
