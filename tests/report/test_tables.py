@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from helpers.refusals import refused
 from helpers.wordbag import Bag, own_pairs, results_of
 from isotrope.console.plain import plain_console
 from isotrope.evaluation.significance import compare
@@ -14,7 +15,7 @@ from isotrope.evaluation.verdict import Verdict
 from isotrope.report import scores
 from isotrope.report.comparison import of_run, verdict_table
 from isotrope.report.page import Page
-from isotrope.report.tables import Table, best_marks, latex, markdown, print_table
+from isotrope.report.tables import Table, best_marks, markdown, print_table
 
 
 def test_marks() -> None:
@@ -38,13 +39,6 @@ TABLE = Table(
 
 def test_formats_escape_and_mark() -> None:
     assert markdown([TABLE]).split("\n")[-3:] == ["| m\\|<1> | *1.00* |", "| n | **2.00** |", ""]
-    tex = latex([TABLE])
-    assert r"\caption{a \& b}" in tex
-    hard = latex([Table("", ["φ_1 < x^2 − 5 % ± …"], [])])
-    assert r"$\varphi$\_1 $<$ x\textasciicircum{}2 $-$ 5 \% $\pm$ \ldots{}" in hard
-    assert hard.isascii(), "so that any LaTeX takes it"
-    assert r"model & x\_1 \\" in tex
-    assert r"n & \textbf{2.00} \\" in tex
     shown = Page("t", tables=[TABLE]).html()
     assert "<h3>a &amp; b</h3>" in shown
     assert '<td>m|&lt;1&gt;</td><td class="number second" data-name="x_1">1.00</td>' in shown
@@ -56,8 +50,6 @@ def test_words_notes_and_a_missing_header_in_every_format() -> None:
         markdown([table])
         == "**settings**\n\n|  |  |  |\n|---|---|---:|\n| a | b c | 1 |\n\nof one\nrun\n"
     )
-    assert r"\begin{tabular}{llr}" in latex([table])
-    assert "\n% of one run\n" in latex([table])
     html = Page("t", tables=[table]).html()
     assert "<thead>" not in html
     assert '<td>b\nc</td><td class="number">1</td>' in html
@@ -75,7 +67,7 @@ def test_the_terminal_shows_text_as_it_is_and_breaks_no_cell_where_there_is_none
 
 def test_control_characters_and_bytes_that_are_no_text_are_escaped() -> None:
     table = Table("t", ["a"], [["\x1b[31m \udcff"]])
-    for text in (markdown([table]), latex([table]), Page("t", tables=[table]).html()):
+    for text in (markdown([table]), Page("t", tables=[table]).html()):
         assert "\x1b" not in text
         assert "x1b" in text.encode("utf-8").decode()
 
@@ -125,10 +117,11 @@ def test_a_verdict_is_a_row() -> None:
     assert list(untested.rows) == [["new", "not tested"]]
 
 
-def test_the_ending_of_a_file_names_its_format(tmp_path: Path) -> None:
-    for ending, sign in ((".md", "**2.00**"), (".tex", "\\midrule"), (".html", "<td")):
-        scores.write_tables([TABLE], scores.check_table_file(tmp_path / f"x{ending}"))
-        assert sign in (tmp_path / f"x{ending}").read_text()
+def test_tables_are_written_as_markdown(tmp_path: Path) -> None:
+    scores.write_tables([TABLE], scores.check_table_file(tmp_path / "x.md"))
+    assert "**2.00**" in (tmp_path / "x.md").read_text()
+    with refused("unknown-format"):
+        scores.check_table_file(tmp_path / "x.tex")
 
 
 def test_intervals_hold_the_score_and_shrink_with_pairs() -> None:

@@ -37,7 +37,7 @@ def evaluate(
     compare: bool = False,
     intervals: bool = False,
     json_file: str | None = None,
-    table: list[str] | None = None,
+    table: str | None = None,
 ) -> None:
     """Score models on the papers' tasks or on your own data.
 
@@ -51,18 +51,18 @@ def evaluate(
             classes, or a folder with queries and qrels; again for more.
         compare: A verdict on each model against the first.
         intervals: Show 95 % intervals of the STS scores.
-        table: Write the tables to this file: .md, .tex or .html; again for more.
+        table: Write the tables to this Markdown file (.md).
     """
     load_function("isotrope.evaluation.models:evaluate_models")
     from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.models import plan_evaluations
     from isotrope.evaluation.sets.labels import read_labels
-    from isotrope.report.scores import all_tables, check_table_file
+    from isotrope.report.scores import all_tables, check_table_file, write_tables
 
     if compare and len(set(models)) < 2:
         remedy = "name at least two, the one to compare with first"
         raise UserError("--compare with one model", remedy, code="too-few-models")
-    table_files = [check_table_file(path) for path in table or ()]
+    table_file = check_table_file(table) if table else None
     target = check_file(Path(json_file)) if json_file else None
     own_labels = [read_labels(path, columns) for path in labels or ()]
     evaluations = plan_evaluations(suite, tasks, data, own_labels)
@@ -72,8 +72,12 @@ def evaluate(
     if target:
         with writing(target.parent, again="run the same command again; results are remembered"):
             write_json(target, _without_cases(results))
-    _write_tables(all_tables(results, compare, intervals), table_files)
-    for written in [*table_files, target]:
+    tables = all_tables(results, compare, intervals)
+    if table_file:
+        write_tables(tables, table_file)
+    for each_table in tables:
+        print_table(each_table, console)
+    for written in (table_file, target):
         if written:
             console.print(f"written to {written}")
 
@@ -104,16 +108,6 @@ def _evaluate_models(
             errors.print,
             show_threads_once,
         )
-
-
-def _write_tables(tables: Sequence[Table], files: Sequence[Path]) -> None:
-    """Write the tables to files, and show them."""
-    from isotrope.report.scores import write_tables
-
-    for file in files:
-        write_tables(tables, file)
-    for table in tables:
-        print_table(table, console)
 
 
 def _without_cases(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Results of several models as tables, also in files: a table a measure, a row a model, a column a
+"""Results of several models as tables, also in a file: a table a measure, a row a model, a column a
 task.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,11 @@ from isotrope.evaluation.significance import interval, resample
 from isotrope.evaluation.suite import SUITES, Measure, cases_in_words, cases_of
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.comparison import SHORT_NAMES, before_after
-from isotrope.report.page import Page
-from isotrope.report.tables import Table, best_marks, latex, markdown
+from isotrope.report.tables import Table, best_marks, markdown
 from isotrope.store.files import check_file, write_text, writing
 from isotrope.types import Vector
 
 ModelResults = Mapping[str, Mapping[str, Any]]  # model -> task -> result
-TABLE_FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {  # by the ending of a file's name
-    ".md": markdown,
-    ".tex": latex,
-    ".html": lambda tables: Page("isotrope evaluate", tables=tables).html(),
-}
 
 
 def all_tables(
@@ -189,24 +183,21 @@ def _table(title: str, columns: Mapping[str, _Column], models: Iterable[str]) ->
 
 
 def check_table_file(path: str | Path) -> Path:
-    """The path of a file that tables will be written to, checked before the work.
+    """The path of a Markdown file that tables will be written to, checked before the work.
 
-    Raises UserError for an unknown ending, and as `check_file` does.
+    Raises UserError for another ending, and as `check_file` does.
     """
     target = Path(path)
-    if target.suffix not in TABLE_FORMATS:
-        raise UserError(
-            f"{target.name}: unknown format for tables",
-            f"let it end with {', '.join(TABLE_FORMATS)}",
-            code="unknown-format",
-        )
+    if target.suffix != ".md":
+        problem = f"{target.name}: tables are written as Markdown"
+        raise UserError(problem, "let it end with .md", code="unknown-format")
     return check_file(target)
 
 
 def write_tables(tables: Sequence[Table], target: Path) -> None:
-    """Write tables in the format of the file's ending, whole or not at all.
+    """Write tables, whole or not at all.
 
     Raises UserError if the disk is full.
     """
     with writing(target.parent, again="run the same command again"):
-        write_text(target, TABLE_FORMATS[target.suffix](tables))
+        write_text(target, markdown(tables))

@@ -1,4 +1,4 @@
-"""The table of the package: on the terminal, as Markdown, LaTeX or HTML. Cells are text, never
+"""The table of the package: on the terminal, as Markdown or HTML. Cells are text, never
 markup.
 """
 
@@ -18,21 +18,6 @@ from isotrope.console.plain import escaped
 Mark = Literal["best", "second"]
 Marks = dict[tuple[int, int], Mark]  # (row, column) -> how the cell stands out
 WIDE = 10_000  # characters: no table is wider
-_TEX = str.maketrans(
-    {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    | {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": "$<$",
-        ">": "$>$",
-        "−": "$-$",
-        "±": r"$\pm$",
-        "…": r"\ldots{}",
-        "τ": r"$\tau$",
-        "φ": r"$\varphi$",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,31 +71,6 @@ def markdown(tables: Sequence[Table]) -> str:
         lines += [f"**{_in_markdown(table.title)}**", "", head, rule, *body, ""]
         for note in table.notes:
             lines += [_plain(note), ""]
-    return escaped("\n".join(lines))
-
-
-def latex(tables: Sequence[Table]) -> str:
-    """LaTeX for the booktabs package; best bold, second best underlined; notes as comments."""
-    lines = []
-    for table in tables:
-        header = [_in_latex(name) for name in table.header]
-        cells = _cells(table, {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}, _in_latex)
-        head, *body = [" & ".join(row) + r" \\" for row in [header, *cells]]
-        lines += [
-            r"\begin{table}[t]",
-            r"\centering",
-            rf"\caption{{{_in_latex(table.title)}}}",
-            rf"\begin{{tabular}}{{{'l' * table.words}{'r' * table.numbers}}}",
-            r"\toprule",
-            head,
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            *(f"% {_one_line(note)}" for note in table.notes),
-            "",
-        ]
     return escaped("\n".join(lines))
 
 
@@ -171,10 +131,6 @@ def _plain(text: str) -> str:
     """
     without_entities = re.sub(r"&(?=#?\w+;)", "&amp;", text)
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", without_entities)
-
-
-def _in_latex(text: str) -> str:
-    return _one_line(text).translate(_TEX)
 
 
 def _text(text: str, style: str = "") -> Text:

@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ class RunFolder:
             `isotrope.training.inputs`)
         preset.toml        the resolved preset
         environment.json   versions, processor, number of threads
+        sample.txt         sentences of the corpus, one a line, for studies
         metrics.jsonl      everything that training logs, one record a line
         before.npz         cosines of the judging pairs, by the model as it was given
         after.npz          the same, by the new model
@@ -53,10 +55,11 @@ class RunFolder:
         """Whether it holds a run that has its result and its model."""
         return Job(self.path, KIND, {}).result() is not None
 
-    def begin(self, preset: Preset) -> None:
+    def begin(self, preset: Preset, sample: Sequence[str]) -> None:
         """Write what the report will want to know, unless an earlier process has done so."""
         texts = {
             "preset.toml": printable(preset.toml()),
+            "sample.txt": "".join(f"{text}\n" for text in sample),
             "environment.json": json.dumps(environment(), indent=2) + "\n",
         }
         for name, text in texts.items():
@@ -86,6 +89,13 @@ class RunFolder:
     def _record(self, name: str) -> Record:
         path = self.path / name
         return read_record(path, remedy=AGAIN) if path.is_file() else {}
+
+    @cached_property
+    def sample(self) -> list[str]:
+        path = self.path / "sample.txt"
+        if not path.is_file():
+            return []
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
 
     @cached_property
     def metrics(self) -> list[Record]:

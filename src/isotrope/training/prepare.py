@@ -36,6 +36,7 @@ from isotrope.training.processes import process_count, process_number
 # Sentences for the label-free signals, the same for every seed of a run.
 WATCHED = 1000
 WATCHED_SEED = 0
+KEPT_TEXTS = 500  # of the watched sentences, in the run's folder
 # Vectors that differ by less than this share of the largest value are equal.
 ROUNDING = 1e-6
 PROBED_TEXTS = 8
@@ -84,7 +85,7 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     folder = RunFolder(job.folder)
     if process_number() == 0:
         job.begin()
-        folder.begin(preset)
+        folder.begin(preset, watched[:KEPT_TEXTS])
         introduction = _introduction(inputs, sample)
         notes = _notes(inputs, model, sample, watched)
         for line in filter(None, chain(introduction, notes)):
