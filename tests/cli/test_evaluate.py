@@ -91,7 +91,7 @@ def test_all_is_checked_before_the_work(
     monkeypatch.chdir(tmp_path)
     for options, problem in (
         (["--table", "none/r.md"], "cannot be written"),
-        (["--table", "r.pdf"], "unknown format"),
+        (["--table", "r.pdf"], "written as Markdown"),
         (["--json", "/dev/null"], "cannot be written"),
         (["--compare", "isotrope/tiny"], "one model"),
     ):

@@ -34,7 +34,7 @@ from isotrope.teachers._model import TeacherModel
 from isotrope.text import read_text
 from isotrope.text.tokens import token_data
 from isotrope.training.inputs import RunRequest, read_inputs
-from isotrope.training.prepare import TrainingPlan, prepare, untrained
+from isotrope.training.prepare import KEPT_TEXTS, TrainingPlan, prepare, untrained
 from isotrope.training.train import Run
 
 DECIDING = {
@@ -381,6 +381,7 @@ def test_the_plan_names_what_is_read_and_watched(
     with prepared(tiny_model, corpus_file, tmp_path / "run", *STATEFUL) as (plan, said):
         assert (tmp_path / "run" / "job.json").is_file()
         assert len(plan.sample) == 64
+        assert plan.folder.sample == plan.watched[:KEPT_TEXTS]
         assert set(plan.watched) <= set(corpus_file.read_text().splitlines())
     assert "64 sentences, 1 epoch, batches of 16" in said
     assert "no dev pairs: label-free signals are shown" in said
