@@ -21,7 +21,7 @@ from isotrope.types import Vector
 Curve = tuple[Sequence[int], Sequence[float]]  # steps, values
 
 TIME_COLOURS = {"before": BEFORE, "after": AFTER}
-BINS = 40  # of a histogram, over the cosines' range
+TIME_OFFSETS = {"before": 0.18, "after": -0.18}  # of the boxes, within a row
 STYLE = {
     "figure.constrained_layout.use": True,
     "figure.facecolor": PAPER,
@@ -82,33 +82,46 @@ def dev_scores(curves: Mapping[str, Curve], kept: int | None) -> Figure:
 
 
 def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure:
-    """Histograms of cosines: a row for each band of gold scores (label, {before, after: (n,)}),
-    lowest at the bottom.
+    """Boxes of cosines: a row for each band of gold scores (label, {before, after: (n,)}), lowest
+    at the bottom.
 
-    Heights are shares of the band's pairs, all on one scale. Dots are medians.
+    A box holds the middle half of the pairs, its line is the median, and the whiskers hold 90 %.
     """
     figure, axes = new_figure(height=3.3)
-    edges, shares = _histograms([values for _, times in bands for values in times.values()])
-    tallest = max(share.max() for share in shares) or 1.0
-    heights = iter([0.85 * share / tallest for share in shares])
-
+    rows = np.arange(len(bands))
+    for time, offset in TIME_OFFSETS.items():
+        cosines = [times[time] for _, times in bands if time in times]
+        if cosines:
+            _boxes(axes, cosines, rows + offset, time)
     labels = []
-    for row, (name, times) in enumerate(bands):
-        for time, values in times.items():
-            legend = time if row == 0 else None
-            _stairs(axes, next(heights), edges, time, legend, baseline=row)
-            if len(values):
-                colour = TIME_COLOURS[time]
-                inside = colour if time == "after" else PAPER
-                axes.plot(np.median(values), row, "o", mfc=inside, mec=colour)
+    for name, times in bands:
         size = max((len(values) for values in times.values()), default=0)
         labels.append(f"{name}\nn = {size:,}")
-    axes.set_yticks(range(len(bands)), labels, va="bottom")
+    axes.set_yticks(rows, labels)
+    axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", labelcolor=INK)
-    axes.set_ylim(-0.12, len(bands))
     axes.set(xlabel="cosine of the pair", ylabel="gold score")
     add_legend(axes)
     return figure
+
+
+def _boxes(axes: Axes, cosines: Sequence[Vector], heights: Vector, time: str) -> None:
+    """The boxes of one model, a row for each set of cosines."""
+    colour = TIME_COLOURS[time]
+    axes.boxplot(
+        cosines,
+        positions=heights,
+        orientation="horizontal",
+        widths=0.3,
+        whis=(5, 95),
+        showfliers=False,
+        patch_artist=True,
+        boxprops={"color": colour, "facecolor": colour},
+        medianprops={"color": PAPER},
+        whiskerprops={"color": colour},
+        capprops={"color": colour},
+        label=time,
+    )
 
 
 def new_figure(height: float = 2.7, width: float = 4.2) -> tuple[Figure, Axes]:
@@ -156,32 +169,6 @@ def _mark_kept(
     label = f"kept: step {kept}"
     axes.plot([x[index]], [y[index]], "o", ms=10, mfc="none", mec=INK, mew=1.2, label=label)
     add_legend(axes)
-
-
-def _histograms(cosines: Sequence[Vector]) -> tuple[Vector, list[Vector]]:
-    """Edges (BINS + 1,) from the lowest value of all, at most 0, to 1; and the share of each set in
-    each bin.
-    """
-    lowest = min((float(values.min()) for values in cosines if len(values)), default=0.0)
-    lowest = np.floor(10 * lowest) / 10  # a round number on the axis
-    edges = np.linspace(np.clip(lowest, -1.0, 0.0), 1.0, BINS + 1)
-
-    shares = []
-    for values in cosines:
-        counts, _ = np.histogram(values.clip(edges[0], 1.0), edges)
-        shares.append(counts / max(counts.sum(), 1))
-    return edges, shares
-
-
-def _stairs(
-    axes: Axes, heights: Vector, edges: Vector, time: str, label: str | None, baseline: float = 0.0
-) -> None:
-    """A histogram of before or after; that of after is filled."""
-    colour = TIME_COLOURS[time]
-    tops = baseline + heights
-    if time == "after":
-        axes.stairs(tops, edges, baseline=baseline, fill=True, color=colour, alpha=0.25)
-    axes.stairs(tops, edges, baseline=baseline, color=colour, lw=1.2, label=label)
 
 
 def style() -> AbstractContextManager[None]:

@@ -94,37 +94,21 @@ def suite_tables(suite: str, results: ModelResults, title: str) -> list[Table]:
     papers average over. For "sts" it is the exact mean, not the mean of rounded cells.
     """
     tasks = list(next(iter(results.values())))
+    measures = SUITES[suite].measures
     if len(tasks) == 1:
-        return [_table_of_task(suite, tasks[0], results, title)]
+        columns = {measure.title: _column(measure, tasks, results) for measure in measures}
+        return [_table(f"{title}: {_short_name(tasks[0])}", columns, results)]
 
+    averaged = SUITES[suite].averaged
     tables = []
-    for measure in SUITES[suite].measures:
-        by_task = _task_columns(measure, tasks, results)
-        columns = {_short_name(task): column for task, column in by_task.items()}
-        averaged = SUITES[suite].averaged
-        if averaged and by_task.keys() >= set(averaged):
+    for measure in measures:
+        columns = {_short_name(task): _column(measure, [task], results) for task in tasks}
+        if averaged and set(averaged) <= set(tasks):
             columns["Avg."] = _column(measure, averaged, results)
-        if columns:
-            tables.append(_table(f"{title}: {measure.title}", columns, results))
+        table = _table(f"{title}: {measure.title}", columns, results)
+        if len(table.header) > 1:
+            tables.append(table)
     return tables
-
-
-def _table_of_task(suite: str, task: str, results: ModelResults, title: str) -> Table:
-    """All measures of a single task."""
-    columns = {}
-    for measure in SUITES[suite].measures:
-        column = _column(measure, [task], results)
-        if not column.is_empty:
-            columns[measure.title] = column
-    return _table(f"{title}: {_short_name(task)}", columns, results)
-
-
-def _task_columns(
-    measure: Measure, tasks: Sequence[str], results: ModelResults
-) -> dict[str, _Column]:
-    """Task -> its column, if it has the measure."""
-    columns = {task: _column(measure, [task], results) for task in tasks}
-    return {task: column for task, column in columns.items() if not column.is_empty}
 
 
 def _column(measure: Measure, tasks: Sequence[str], results: ModelResults) -> _Column:
@@ -169,17 +153,13 @@ def _interval_cell(draws: Vector) -> str:
 
 
 def _table(title: str, columns: Mapping[str, _Column], models: Iterable[str]) -> Table:
-    """A row a model. Marks follow the rounded numbers, which readers see."""
-    cells = []
-    rounded = []
-    lower_is_better = []
-    for column in columns.values():
-        cells.append(column.cells)
-        rounded.append([float(cell or "nan") for cell in column.cells])
-        lower_is_better.append(column.measure.lower)
-    marks = best_marks(rounded, lower_is_better)
+    """A row a model, without empty columns. Marks follow the rounded numbers, which readers see."""
+    shown = {name: column for name, column in columns.items() if not column.is_empty}
+    cells = [column.cells for column in shown.values()]
+    rounded = [[float(cell or "nan") for cell in column] for column in cells]
+    marks = best_marks(rounded, [column.measure.lower for column in shown.values()])
     rows = [list(row) for row in zip(models, *cells, strict=True)]
-    return Table(title, ["model", *columns], rows, marks)
+    return Table(title, ["model", *shown], rows, marks)
 
 
 def check_table_file(path: str | Path) -> Path:

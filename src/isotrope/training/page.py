@@ -1,6 +1,7 @@
 """A run as one self-contained page: folder → figures → HTML."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,22 +174,12 @@ def _pair_figures(by_time: Mapping[str, TaskCosines]) -> Iterator[PageFigure]:
     gold = tasks[task][0]
     caption = (
         f"The {len(gold):,} pairs of {SHORT_NAMES.get(task, task)} that judge. Pairs with a high"
-        " gold score should have a high cosine, so the bands should lie apart. Dots are medians."
+        " gold score should have a high cosine, so the boxes should lie apart."
         " See"
     )
     cosines = {time: tasks[task][1] for time, tasks in by_time.items()}
     drawing = figures.svg(figures.cosines_by_gold(by_gold_band(gold, cosines)))
     yield PageFigure("cosines", "Cosine by gold score", drawing, caption, *RANKCSE_FIGURE)
-
-
-def _series(metrics: Sequence[Record], *keys: str) -> "list[Curve]":
-    """The values of ``keys`` over the steps whose record has them all."""
-    records = [record for record in metrics if record.keys() >= set(keys)]
-    steps = [record["step"] for record in records]
-    curves: list[Curve] = []
-    for key in keys:
-        curves.append((steps, [float(record[key]) for record in records]))
-    return curves
 
 
 def loss_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
@@ -198,28 +189,25 @@ def loss_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
 
 def dev_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
     """Dev score over the steps as Spearman × 100: each set, and the mean of several."""
-    curves = _curves(metrics, "score", {"step", "alignment", "uniformity"})
-    for name, (steps, scores) in curves.items():
-        curves[name] = (steps, [100 * score for score in scores])
-    return curves
+    return _curves(metrics, "score", {"step", "alignment", "uniformity"}, scale=100)
 
 
-def _curves(metrics: Sequence[Record], total: str, ignored: set[str]) -> "dict[str, Curve]":
+def _curves(
+    metrics: Sequence[Record], total: str, ignored: set[str], scale: float = 1
+) -> "dict[str, Curve]":
     """A number that is logged, and its summands, which are logged with it; a single summand is the
     number itself.
     """
-    logged: dict[str, None] = {}  # in the order in which they were logged first
-    for record in metrics:
-        if total in record:
-            logged |= dict.fromkeys(record)
-    summands = [name for name in logged if name != total and name not in ignored]
-    names = summands if len(summands) == 1 else [total, *summands]
+    logged = [record for record in metrics if total in record]
+    names = dict.fromkeys(chain.from_iterable(logged))  # in the order in which they came first
+    summands = [name for name in names if name != total and name not in ignored]
 
     curves = {}
-    for name in names:
-        steps, values = _series(metrics, total, name)[1]
-        if steps:
-            curves[name] = (steps, values)
+    for name in summands if len(summands) == 1 else [total, *summands]:
+        records = [record for record in logged if name in record]
+        if records:
+            steps = [record["step"] for record in records]
+            curves[name] = (steps, [scale * float(record[name]) for record in records])
     return curves
 
 
