@@ -11,9 +11,8 @@ from helpers.wordbag import Bag, own_pairs, results_of
 from isotrope.console.plain import plain_console
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.suite import main_scores, run
-from isotrope.evaluation.verdict import Verdict
 from isotrope.report import scores
-from isotrope.report.comparison import of_run, verdict_table
+from isotrope.report.comparison import of_run
 from isotrope.report.page import Page
 from isotrope.report.tables import Table, best_marks, markdown, print_table
 
@@ -92,29 +91,6 @@ def test_a_row_a_task_and_the_average_of_several() -> None:
     assert len(table.header) == len(told)
     found["per_task"].pop("mine")
     assert [row[0] for row in of_run(found).rows] == ["STS-B"]
-
-
-def test_a_verdict_is_a_row() -> None:
-    verdict = Verdict(
-        "worse",
-        "old",
-        "new",
-        "50 pairs",
-        "Spearman × 100",
-        (0.5, 0.4),
-        -0.1,
-        -0.2,
-        -0.05,
-        0.01,
-        "Keep.",
-    )
-    table = verdict_table(verdict)
-    assert list(table.rows) == [
-        ["Spearman × 100", "50.00", "40.00", "−10.00", "−20.00 … −5.00", "0.01", "worse"]
-    ]
-    assert table.notes == ["Keep."]
-    untested = verdict_table(Verdict.not_tested(before="old", after="new", advice="Name labels."))
-    assert list(untested.rows) == [["new", "not tested"]]
 
 
 def test_tables_are_written_as_markdown(tmp_path: Path) -> None:

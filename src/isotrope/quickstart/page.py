@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -31,11 +31,6 @@ class QuickstartResult(BaseModel):
     seconds: float
     environment: dict[str, Any]
 
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
-        """From ``result.json``."""
-        return cls.model_validate(record)
-
     @property
     def improved_row(self) -> str:
         """The row of the good model after `improve`."""
@@ -44,7 +39,7 @@ class QuickstartResult(BaseModel):
 
 def advice(record: Mapping[str, Any]) -> str:
     """The sentence for a reader who reads only one."""
-    result = QuickstartResult.of(record)
+    result = QuickstartResult.model_validate(record)
     if result.verdict.word != "better":
         return "Keep the old model: the new one was not found to be better."
     count = result.questions
@@ -58,7 +53,7 @@ def advice(record: Mapping[str, Any]) -> str:
 
 def quickstart_page(record: Mapping[str, Any]) -> Page:
     """What to do, the scores of all models, and the page of `improve` for the good model."""
-    result = QuickstartResult.of(record)
+    result = QuickstartResult.model_validate(record)
     raw = result.raw
     page = choice_page(result.improved)
     return replace(
@@ -78,7 +73,7 @@ def quickstart_page(record: Mapping[str, Any]) -> Page:
 
 def scores_table(record: Mapping[str, Any]) -> Table:
     """How well each model finds the right page."""
-    result = QuickstartResult.of(record)
+    result = QuickstartResult.model_validate(record)
     rows: list[list[str]] = []
     for name, scores in result.table.items():
         label = f"{name}: {result.choices[name]}" if name in result.choices else name

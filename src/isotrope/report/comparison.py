@@ -1,9 +1,9 @@
-"""Before and after, in points: runs, compared models, students, and the verdict of any command."""
+"""Before and after, in points: runs, compared models and students."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isotrope.evaluation.verdict import Verdict, signed
+from isotrope.evaluation.verdict import signed
 from isotrope.report.tables import Table
 
 # of tasks, as papers print them
@@ -66,27 +66,3 @@ def of_run(comparison: Mapping[str, Any]) -> Table:
     return before_after(
         "Spearman × 100 on the same pairs", with_average(comparison), notes=[SPEARMAN]
     )
-
-
-def verdict_table(verdict: Verdict) -> Table:
-    """A verdict as a table of one row; its text is ``str(verdict)``. `Page` and `Card` take the
-    verdict itself.
-    """
-    if verdict.scores is None or verdict.difference is None:
-        return Table(
-            "Verdict",
-            ["", "verdict"],
-            [[verdict.after, verdict.word]],
-            words=2,
-            notes=[verdict.advice],
-        )
-    comparison = {
-        "before": verdict.scores[0],
-        "after": verdict.scores[1],
-        "difference": verdict.difference,
-        "low": verdict.low,
-        "high": verdict.high,
-        "p": verdict.p,
-        "verdict": verdict.word,
-    }
-    return before_after("Verdict", {verdict.measure: comparison}, "", [verdict.advice])

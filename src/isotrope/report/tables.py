@@ -4,7 +4,7 @@ markup.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -64,9 +64,11 @@ def markdown(tables: Sequence[Table]) -> str:
     """GitHub's Markdown; best bold, second best in italics."""
     lines = []
     for table in tables:
-        header = [_in_markdown(name) for name in table.header]
-        cells = _cells(table, {"best": "**{}**", "second": "*{}*"}, _in_markdown)
-        head, *body = ["| " + " | ".join(row) + " |" for row in [header, *cells]]
+        rows = [[_in_markdown(cell) for cell in row] for row in (table.header, *table.rows)]
+        for (row, column), mark in table.marks.items():
+            sign = "**" if mark == "best" else "*"
+            rows[row + 1][column] = f"{sign}{rows[row + 1][column]}{sign}"
+        head, *body = ["| " + " | ".join(row) + " |" for row in rows]
         rule = "|" + "---|" * table.words + "---:|" * table.numbers
         lines += [f"**{_in_markdown(table.title)}**", "", head, rule, *body, ""]
         for note in table.notes:
@@ -92,29 +94,17 @@ def print_table(table: Table, console: Console) -> None:
         justify: Literal["left", "right"] = "left" if place < table.words else "right"
         terminal_table.add_column(_text(name), justify=justify, overflow="fold")
     for row, cells in enumerate(table.rows):
-        marks = [table.marks.get((row, column), "") for column in range(len(cells))]
-        styled = [
-            _text(cell, styles.get(mark, "")) for cell, mark in zip(cells, marks, strict=True)
-        ]
-        terminal_table.add_row(*styled)
+        texts = []
+        for column, cell in enumerate(cells):
+            mark = table.marks.get((row, column), "")
+            texts.append(_text(cell, styles.get(mark, "")))
+        terminal_table.add_row(*texts)
 
     width = console.width
     if not console.is_terminal:
         console.width = WIDE
     console.print(terminal_table, soft_wrap=False)
     console.width = width
-
-
-def _cells(table: Table, style: Mapping[str, str], escape: Callable[[str], str]) -> list[list[str]]:
-    """The escaped cells, with the style of their marks."""
-    rows = []
-    for row, cells in enumerate(table.rows):
-        marks = [table.marks.get((row, column), "") for column in range(len(cells))]
-        templates = [style.get(mark, "{}") for mark in marks]
-        rows.append(
-            [template.format(escape(cell)) for template, cell in zip(templates, cells, strict=True)]
-        )
-    return rows
 
 
 def _one_line(text: str) -> str:

@@ -78,16 +78,9 @@ class RunFolder:
         return read_preset(self.path / "preset.toml")
 
     @cached_property
-    def environment(self) -> Record:
-        return self._record("environment.json")
-
-    @cached_property
     def result(self) -> Record:
         """It is empty while the run is unfinished."""
-        return self._record(RESULT)
-
-    def _record(self, name: str) -> Record:
-        path = self.path / name
+        path = self.path / RESULT
         return read_record(path, remedy=AGAIN) if path.is_file() else {}
 
     @cached_property

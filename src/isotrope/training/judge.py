@@ -21,7 +21,7 @@ from isotrope.evaluation.sts import SimilaritySets, main_pairs, pair_similaritie
 from isotrope.evaluation.verdict import Verdict
 from isotrope.preset.sources import OWN_SETTING, sourced
 from isotrope.report.card import Card, Data, Step
-from isotrope.report.comparison import SHORT_NAMES, before_after, verdict_table, with_average
+from isotrope.report.comparison import SHORT_NAMES, before_after, with_average
 from isotrope.training.fit import FitOutcome
 from isotrope.training.folder import write_cosines
 from isotrope.training.prepare import TrainingPlan
@@ -158,7 +158,9 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
             notes.append(HOW_WITH_HEAD)
         return card.judged(verdict, before_after("", with_average(result["comparison"]), "", notes))
     if verdict.scores:
-        return card.judged(verdict, verdict_table(verdict))
+        (change,) = result["table"].values()
+        changes = {verdict.measure: {**change, "verdict": verdict.word}}
+        return card.judged(verdict, before_after("", changes, ""))
     return card
 
 

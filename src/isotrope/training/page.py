@@ -3,15 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from isotrope.console.progress import duration
 from isotrope.encoder.locate import public_name
 from isotrope.errors import UserError, needs
 from isotrope.evaluation.geometry import by_gold_band
 from isotrope.evaluation.verdict import Verdict
-from isotrope.preset.preset import preset_names, read_preset
-from isotrope.preset.sources import sourced
 from isotrope.report.comparison import SHORT_NAMES, of_run
 from isotrope.report.page import Page, PageFigure
 from isotrope.report.switching import Switch
@@ -26,7 +24,6 @@ UNFINISHED = (
     "This run is unfinished. Go on with the same command; until then there is no new model and no"
     " verdict."
 )
-WITHOUT_NAME = "a preset of its own"
 RANKCSE_FIGURE = ("RankCSE Fig. 5", "https://arxiv.org/abs/2305.16726")
 
 
@@ -53,7 +50,6 @@ def write_report(
     folder = RunFolder(run)
     identity = folder.identity
     result = folder.result
-    method = _method(folder)
     page = Path(output) if output is not None else folder.path / "report.html"
     if page.suffix.lower() not in (".html", ".htm") or page.is_dir():
         remedy = "choose another name that ends with .html"
@@ -69,13 +65,12 @@ def write_report(
     if result and verdict is None:
         verdict = Verdict.from_record(result["verdict"])
     text = Page(
-        title=title or f"Train: {public_name(folder.preset.encoder.backbone)} with {method}",
-        lead=[*lead, *_lead(folder, method)],
+        title=title or f"Train: {public_name(folder.preset.encoder.backbone)}",
+        lead=[*lead, *_lead(folder)],
         verdict=verdict,
-        tables=[*tables, *_tables(folder, method, identity)],
+        tables=[*tables, *_tables(folder, identity)],
         figures=figures,
         missing=missing,
-        details=_details(folder, method),
         switch=switch,
     ).html()
     with writing(page.parent, again="run the same command again"):
@@ -83,37 +78,16 @@ def write_report(
     return page
 
 
-def _lead(run: RunFolder, method: str) -> list[str]:
-    lines = [run.preset.description or method]
+def _lead(run: RunFolder) -> list[str]:
+    lines = [run.preset.description]
     return lines if run.result else [*lines, UNFINISHED]
 
 
-def _tables(run: RunFolder, method: str, identity: Record) -> list[Table]:
-    facts = _facts(run, method, identity)
+def _tables(run: RunFolder, identity: Record) -> list[Table]:
+    facts = _facts(run, identity)
     if "comparison" not in run.result:
         return [facts]
     return [of_run(run.result["comparison"]), facts]
-
-
-def _details(run: RunFolder, method: str) -> list[Table]:
-    """What is shown at the end: settings, and the machine."""
-    settings = list(sourced(run.preset, method))
-    return [
-        Table("Settings", ["key", "value", "source"], settings, words=3),
-        Table("Environment", ["", ""], _environment(run.environment), words=2),
-    ]
-
-
-def _method(run: RunFolder) -> str:
-    """The preset's name: from the result, else that of the shipped preset with the same
-    description.
-    """
-    if "preset" in run.result:
-        return str(run.result["preset"])
-    for name in preset_names():
-        if read_preset(name).description == run.preset.description:
-            return name
-    return WITHOUT_NAME
 
 
 def _judged_cosines(run: RunFolder) -> dict[str, TaskCosines]:
@@ -211,11 +185,11 @@ def _curves(
     return curves
 
 
-def _facts(run: RunFolder, method: str, identity: Record) -> Table:
+def _facts(run: RunFolder, identity: Record) -> Table:
     """What was run, on what, and what was kept."""
     encoder = run.preset.encoder
     pooling = encoder.pooling or "its own pooling"
-    facts = {"preset": method, "backbone": f"{encoder.backbone} ({pooling})"}
+    facts = {"backbone": f"{encoder.backbone} ({pooling})"}
     if encoder.student:
         facts["student"] = encoder.student
     if encoder.lora:
@@ -237,18 +211,8 @@ def _result_facts(result: Record) -> dict[str, str]:
         score = f"{100 * selection['best_score']:.2f} on {', '.join(selection['sets'])}"
         kept = f"step {selection['best_step']} of {selection['steps']}, {score}"
     return {
+        "preset": result["preset"],
         "corpus": f"{corpus['used']:,} of {corpus['rows']:,} sentences",
         "kept": kept,
         "training time": f"{duration(selection['seconds'])} (since it was last started)",
     }
-
-
-def _environment(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The machine and the versions, without their table of packages."""
-    rows = []
-    plain = {key: value for key, value in environment.items() if key != "packages"}
-    for key, value in {**plain, **environment.get("packages", {})}.items():
-        if isinstance(value, list):
-            value = ", ".join(map(str, value)) or "none"
-        rows.append((key, str(value)))
-    return rows

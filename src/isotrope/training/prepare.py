@@ -10,15 +10,16 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 from sentence_transformers.util import batch_to_device
-from torch import Tensor
 from transformers.integrations import get_available_reporting_integrations
 
 from isotrope.console.threads import threads_line
 from isotrope.contract.context import BuildContext
+from isotrope.contract.features import language_model
 from isotrope.encoder import load
 from isotrope.encoder.adapters import add_adapter, name_base
 from isotrope.encoder.fast.packed import compile_layers
 from isotrope.encoder.length import position_limit
+from isotrope.encoder.load import sees_ahead
 from isotrope.encoder.locate import is_bare, locate, public_name
 from isotrope.encoder.prompts import Prompts, refuse_routes, used_prompt
 from isotrope.encoder.student import student_of
@@ -37,9 +38,6 @@ from isotrope.training.processes import process_count, process_number
 WATCHED = 1000
 WATCHED_SEED = 0
 KEPT_TEXTS = 500  # of the watched sentences, in the run's folder
-# Vectors that differ by less than this share of the largest value are equal.
-ROUNDING = 1e-6
-PROBED_TEXTS = 8
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ def _rehearse(objective: Objective, corpus: Texts, preset: Preset) -> None:
         objective.train().view(columns, None)  # refuses equal views
     objective.components.load_state_dict(state)
     model.eval()
-    _refuse_blind_pooling(model, columns[0], preset)
+    _refuse_blind_pooling(model, preset)
 
 
 def _first_batch(model: SentenceTransformer, corpus: Texts, preset: Preset) -> list[dict[str, Any]]:
@@ -206,35 +204,20 @@ def _first_batch(model: SentenceTransformer, corpus: Texts, preset: Preset) -> l
     return columns
 
 
-def _refuse_blind_pooling(
-    model: SentenceTransformer, column: dict[str, Any], preset: Preset
-) -> None:
+def _refuse_blind_pooling(model: SentenceTransformer, preset: Preset) -> None:
     """Refuse [CLS] pooling of a model that reads from left to right: at its first token, it knows
     nothing of a text.
     """
-    features = dict(column)
-    for key, value in column.items():
-        if isinstance(value, Tensor):
-            features[key] = value[:PROBED_TEXTS]
-    ids = features["input_ids"]
-    if "offsets" in column or ids.dim() != 2:  # word vectors
+    encoder = preset.encoder
+    network = language_model(model)
+    if encoder.pooling != "cls" or network is None or sees_ahead(network):
         return
-
-    # All tokens but the first are replaced by those of the text before.
-    first = features["attention_mask"].argmax(dim=1, keepdim=True)  # (N, 1)
-    changed_ids = ids.roll(1, dims=1).scatter(1, first, ids.gather(1, first))  # (N, L)
-    with torch.no_grad():
-        vectors = model(dict(features))["sentence_embedding"]  # (N, D)
-        changed = model(features | {"input_ids": changed_ids})["sentence_embedding"]
-    largest_change = (vectors - changed).abs().max()
-    if bool(largest_change <= ROUNDING * vectors.abs().max()):
-        encoder = preset.encoder
-        problem = (
-            f"the vectors of {encoder.backbone} with encoder.pooling = {encoder.pooling!r}"
-            " depend only on the first token of a text"
-        )
-        remedy = "choose --set encoder.pooling=lasttoken, or mean"
-        raise UserError(problem, remedy, code="blind-pooling")
+    problem = (
+        f"the vectors of {encoder.backbone} with encoder.pooling = {encoder.pooling!r}"
+        " depend only on the first token of a text"
+    )
+    remedy = "choose --set encoder.pooling=lasttoken, or mean"
+    raise UserError(problem, remedy, code="blind-pooling")
 
 
 def _introduction(inputs: RunInputs, sample: Sample) -> Iterator[str]:
