@@ -175,16 +175,9 @@ class _Graph(nn.Module):
 def _tokenizer(encoder: SentenceTransformer, model: str) -> Tokenizer:
     """The model's tokenizer, which cuts and pads by itself."""
     slow: Any = encoder.tokenizer
-    reason = ""
-    if language_model(encoder) is None:
-        reason = "has no transformer that gives token embeddings"
-    elif any(getattr(module, "include_prompt", True) is False for module in encoder):
-        reason = "leaves the prompt out of its pooling"
-    elif not hasattr(slow, "backend_tokenizer"):
-        reason = "has no tokenizer.json (a fast tokenizer)"
-    if reason:
-        remedy = "use it with sentence-transformers, or export another model"
-        raise UserError(f"{model} {reason}", remedy, code="no-graph")
+    if language_model(encoder) is None or not hasattr(slow, "backend_tokenizer"):
+        problem = f"{model} has no transformer with a fast tokenizer (tokenizer.json)"
+        raise UserError(problem, "use it with sentence-transformers", code="no-graph")
 
     tokenizer = Tokenizer.from_str(slow.backend_tokenizer.to_str())
     tokenizer.enable_truncation(encoder.max_seq_length, direction=slow.truncation_side)
