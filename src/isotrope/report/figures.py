@@ -88,16 +88,15 @@ def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure
     A box holds the middle half of the pairs, its line is the median, and the whiskers hold 90 %.
     """
     figure, axes = new_figure(height=3.3)
-    rows = np.arange(len(bands))
     for time, offset in TIME_OFFSETS.items():
         cosines = [times[time] for _, times in bands if time in times]
         if cosines:
-            _boxes(axes, cosines, rows + offset, time)
+            _boxes(axes, cosines, offset, time)
     labels = []
     for name, times in bands:
         size = max((len(values) for values in times.values()), default=0)
         labels.append(f"{name}\nn = {size:,}")
-    axes.set_yticks(rows, labels)
+    axes.set_yticks(range(len(bands)), labels)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set(xlabel="cosine of the pair", ylabel="gold score")
@@ -105,12 +104,12 @@ def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure
     return figure
 
 
-def _boxes(axes: Axes, cosines: Sequence[Vector], heights: Vector, time: str) -> None:
-    """The boxes of one model, a row for each set of cosines."""
+def _boxes(axes: Axes, cosines: Sequence[Vector], offset: float, time: str) -> None:
+    """The boxes of one model, a row for each set of cosines, at some height within the row."""
     colour = TIME_COLOURS[time]
     axes.boxplot(
         cosines,
-        positions=heights,
+        positions=np.arange(len(cosines)) + offset,
         orientation="horizontal",
         widths=0.3,
         whis=(5, 95),
