@@ -52,19 +52,14 @@ def advice(record: Mapping[str, Any]) -> str:
 
 
 def quickstart_page(record: Mapping[str, Any]) -> Page:
-    """What to do, the scores of all models, and the page of `improve` for the good model."""
+    """The page of `improve` for the good model, with the scores of all models and the verdict by
+    questions.
+    """
     result = QuickstartResult.model_validate(record)
-    raw = result.raw
     page = choice_page(result.improved)
     return replace(
         page,
-        title=f"Quickstart: {result.verdict.before} for {result.documents:,} pages about commands",
-        lead=[
-            advice(record),
-            f"{result.questions:,} questions, each written for a page by its authors, searched all "
-            "pages. No model was trained on them or chosen by them.",
-            f"The raw model: {raw.word}: {raw.evidence}. {raw.advice}",
-        ],
+        lead=[advice(record)],
         verdict=result.verdict,
         tables=[scores_table(record), *page.tables],
         switch=page.switch if result.verdict.word == "better" else None,
