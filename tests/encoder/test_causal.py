@@ -81,7 +81,15 @@ def seeing_ahead(model: Path, folder: Path) -> Path:
 def test_the_first_token_of_a_decoder_is_no_vector_of_a_text(qwen: Path, tmp_path: Path) -> None:
     (tmp_path / "few.txt").write_text("\n".join(sentences(32)))
     with refused("blind-pooling"):
-        small_run(qwen, tmp_path / "few.txt", tmp_path / "run", "encoder.pooling=cls", dev="none")
+        small_run(
+            qwen,
+            tmp_path / "few.txt",
+            tmp_path / "run",
+            "encoder.pooling=cls",
+            max_texts=32,
+            dev="none",
+            labels="none",
+        )
 
 
 def test_tokens_that_see_ahead_do_so_wherever_the_model_loads(qwen: Path, tmp_path: Path) -> None:
