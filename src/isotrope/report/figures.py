@@ -85,7 +85,8 @@ def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure
     """Boxes of cosines: a row for each band of gold scores (label, {before, after: (n,)}), lowest
     at the bottom.
 
-    A box holds the middle half of the pairs, its line is the median, and the whiskers hold 90 %.
+    A box holds the middle half of the pairs, its line is the median, and each whisker is at most
+    one and a half boxes long.
     """
     figure, axes = new_figure(height=3.3)
     for time, offset in TIME_OFFSETS.items():
@@ -112,7 +113,6 @@ def _boxes(axes: Axes, cosines: Sequence[Vector], offset: float, time: str) -> N
         positions=np.arange(len(cosines)) + offset,
         orientation="horizontal",
         widths=0.3,
-        whis=(5, 95),
         showfliers=False,
         patch_artist=True,
         boxprops={"color": colour, "facecolor": colour},
