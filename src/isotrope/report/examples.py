@@ -18,7 +18,9 @@ from isotrope.text.permutation import evenly
 SHOWN_SEARCHES = 5
 SHOWN_HITS = 3  # texts that a search finds
 MOST_TEXTS = 2_000  # that are encoded to show searches
-QUERY_LENGTH, TEXT_LENGTH = 90, 60  # characters that are shown
+# Characters that are shown.
+QUERY_LENGTH = 90
+TEXT_LENGTH = 60
 
 Indices = npt.NDArray[np.int64]
 

@@ -16,13 +16,22 @@ from isotrope.report.switching import Switch
 from isotrope.report.tables import Table
 
 # Before is grey and after is blue everywhere; the other colours are from Okabe and Ito, which
-# colour-blind readers can
-# distinguish. In a page each is a CSS variable, so that figures follow light and dark.
-PAPER, INK, MUTED, RULE = "#ffffff", "#1f2329", "#676e79", "#dde1e7"
-BEFORE, AFTER = "#7d848f", "#0068a8"
+# colour-blind readers can distinguish. In a page each is a CSS variable, so that figures follow
+# light and dark.
+PAPER = "#ffffff"
+INK = "#1f2329"
+MUTED = "#676e79"
+RULE = "#dde1e7"
+BEFORE = "#7d848f"
+AFTER = "#0068a8"
 SERIES = (AFTER, "#c05000", "#00805d", "#a8558a", "#8a6d00")
-CSS_NAMES = {PAPER: "paper", INK: "ink", MUTED: "muted", RULE: "rule", BEFORE: "before"} | {
-    colour: f"series-{i}" for i, colour in enumerate(SERIES)
+CSS_NAMES = {
+    PAPER: "paper",
+    INK: "ink",
+    MUTED: "muted",
+    RULE: "rule",
+    BEFORE: "before",
+    **{colour: f"series-{i}" for i, colour in enumerate(SERIES)},
 }
 SIGNS = {"better": "▲", "worse": "▼", "no difference found": "◆", "not tested": "○"}
 MODEL = "model"  # the folder of the new model, beside the page
