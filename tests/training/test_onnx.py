@@ -121,10 +121,11 @@ def test_what_cannot_be_exported_is_one_line_before_any_work(
 
 
 def test_a_pooling_without_the_prompt_gives_another_graph(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoder = load(source, device="cpu")
+    encoder = load(tiny_model, "mean", device="cpu")
     encoder[1].include_prompt = False
+    encoder.prompts, encoder.default_prompt_name = {"query": "the river "}, "query"
     monkeypatch.setattr(onnx, "load", lambda *_, **__: encoder)
     with refused("graph-differs"):
         onnx.export_onnx("prompted", tmp_path / "out")

@@ -176,7 +176,7 @@ def _curves(
     names = dict.fromkeys(chain.from_iterable(logged))  # in the order in which they came first
     summands = [name for name in names if name != total and name not in ignored]
 
-    curves = {}
+    curves: dict[str, Curve] = {}
     for name in summands if len(summands) == 1 else [total, *summands]:
         records = [record for record in logged if name in record]
         if records:
