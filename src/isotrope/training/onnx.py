@@ -175,9 +175,14 @@ class _Graph(nn.Module):
 def _tokenizer(encoder: SentenceTransformer, model: str) -> Tokenizer:
     """The model's tokenizer, which cuts and pads by itself."""
     slow: Any = encoder.tokenizer
+    reason = ""
     if language_model(encoder) is None or not hasattr(slow, "backend_tokenizer"):
-        problem = f"{model} has no transformer with a fast tokenizer (tokenizer.json)"
-        raise UserError(problem, "use it with sentence-transformers", code="no-graph")
+        reason = "has no transformer with a fast tokenizer (tokenizer.json)"
+    elif any(getattr(module, "include_prompt", True) is False for module in encoder):
+        reason = "leaves the prompt out of its pooling"
+    if reason:
+        remedy = "use it with sentence-transformers, or export another model"
+        raise UserError(f"{model} {reason}", remedy, code="no-graph")
 
     tokenizer = Tokenizer.from_str(slow.backend_tokenizer.to_str())
     tokenizer.enable_truncation(encoder.max_seq_length, direction=slow.truncation_side)
