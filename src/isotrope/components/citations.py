@@ -113,14 +113,18 @@ class Described:
 
     def get_config_dict(self: Any) -> dict[str, Any]:
         """The settings: stage -> components with their options."""
-        settings: dict[str, Any] = {"passes": self.passes, "seed": self.seed}
+        settings: dict[str, Any] = {}
+        settings["passes"] = self.passes
+        settings["seed"] = self.seed
         for stage in ("tokens", "peers"):
             settings[stage] = [
                 {**_options(component), "on": list(on)} for component, on in getattr(self, stage)
             ]
         for stage in ("views", "scores"):
             settings[stage] = [_options(step) for step in getattr(self, stage)]
-        settings["terms"] = {name: _options(term) for name, term in self.terms.items()}
+        settings["terms"] = {}
+        for name, term in self.terms.items():
+            settings["terms"][name] = _options(term)
         settings["teachers"] = sorted(self.teachers)
         settings["dims"] = list(self.narrow)
         used = {}
@@ -132,8 +136,10 @@ class Described:
     @property
     def citation(self: Any) -> str:
         """The BibTeX entries of the methods, and isotrope's own."""
-        components = [*self.parts, *self.teachers.values()]
-        classes = [type(_with_options(component)) for component in components]
+        classes = []
+        for component in (*self.parts, *self.teachers.values()):
+            described = _with_options(component)
+            classes.append(type(described))
         keys = cited_keys(classes)
         if self.narrow:
             keys.append(MATRYOSHKA)

@@ -93,7 +93,8 @@ def _of_passes(
     if isinstance(pair, tuple | list) and len(pair) == 2:
         component, on = pair
     is_list = isinstance(on, Collection) and len(on) > 0
-    if not is_list or not set(on) <= set(range(count)):
+    numbers = set(range(count))
+    if not is_list or not numbers.issuperset(on):
         problem = f"{stage}: {component!r:.60} is on in passes {on!r}, of {count}"
         remedy = (
             f"count its passes from 0: on = [1] in a preset, {stage}=[(component, [1])] in a script"
@@ -103,12 +104,13 @@ def _of_passes(
 
 
 def _check_component(stage: str, component: Any) -> None:
-    own_stage = getattr(component, "stage", stage)
+    is_here = getattr(component, "stage", stage) == stage
     is_made = not isinstance(component, type)
     can_be_called = callable(component) or hasattr(component, "build")
     # A teacher is given row ids, so it cannot be a model that reads texts.
-    reads_texts = stage == "teachers" and isinstance(component, nn.Module)
-    if own_stage == stage and is_made and can_be_called and not reads_texts:
+    is_model = isinstance(component, nn.Module)
+    reads_texts = stage == "teachers" and is_model
+    if is_here and is_made and can_be_called and not reads_texts:
         return
     problem = f"{stage} holds {component!r:.60}, which is not one of its components"
     raise UserError(problem, f'make one: component("{stage}", …)', code="not-a-component")
@@ -117,7 +119,8 @@ def _check_component(stage: str, component: Any) -> None:
 def _check_peers(peers: Sequence[tuple[Any, Sequence[int]]]) -> None:
     """Each pass may have one peer, and pass 0 none."""
     numbers = [number for _, on in peers for number in on]
-    if 0 in numbers or len(set(numbers)) < len(numbers):
+    distinct = set(numbers)
+    if 0 in distinct or len(distinct) < len(numbers):
         remedy = "leave pass 0 to the student, and give each of the others to one peer"
         raise UserError(f"peers are on in the passes {numbers}", remedy, code="impossible-passes")
 
@@ -157,7 +160,9 @@ def _are_row_ids(labels: Tensor) -> bool:
 
 def _check_first_batch(ids: Tensor) -> None:
     # Not before training, where rows come in the file's order and may share a long beginning.
-    if not torch.is_grad_enabled() or ids.dim() != 2 or len(ids) < 2:
+    is_training = torch.is_grad_enabled()
+    is_batch = ids.dim() == 2 and len(ids) > 1
+    if not is_training or not is_batch:
         return
     if bool((ids == ids[0]).all()):
         problem = "all texts of the first batch are equal, as far as the model reads them"
@@ -169,7 +174,8 @@ def check_views(objective: Any, views: Views) -> None:
     """Check in the first step that something can be learned from the views."""
     if not objective.training or objective.step:
         return
-    if len(views.stack) < 2 and not _needs_one_view(objective):
+    is_alone = len(views.stack) < 2
+    if is_alone and not _needs_one_view(objective):
         problem = "passes = 1 leaves one view, with nothing to compare it with"
         remedy = "choose passes=2 or more, or a view step with copies"
         raise UserError(problem, remedy, code="one-view")

@@ -97,7 +97,8 @@ def _options_record(cls: type) -> type[BaseModel]:
     constructor = inspect.getattr_static(cls, "__init__")
     hints = get_type_hints(constructor, include_extras=True)
     fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(cls).parameters.items():
+    parameters = inspect.signature(cls).parameters
+    for name, parameter in parameters.items():
         hint = hints.get(name, Any)
         is_required = parameter.default is parameter.empty
         default = ... if is_required else parameter.default
@@ -199,7 +200,8 @@ def _dotted_key(where: str, finding: Mapping[str, Any]) -> str:
     """The key of a finding, without pydantic's name for one of several kinds of values."""
     names = [where, *map(str, finding["loc"])]
     keys = [name for name in names if not _PYDANTIC_KIND.match(name)]
-    return ".".join(keys).strip(".")
+    key = ".".join(keys)
+    return key.strip(".")
 
 
 def _meant_key(

@@ -219,7 +219,8 @@ def _check_passes(stage: str, tables: TomlTable) -> None:
     if "passes" not in tables:
         return
     passes = tables["passes"]
-    if stage != "views" or type(passes) is not int or passes < 1:
+    is_count = type(passes) is int and passes >= 1
+    if stage != "views" or not is_count:
         remedy = "write views.passes, a whole number of at least 1"
         raise UserError(
             f"{stage}.passes = {passes!r} is not possible", remedy, code="impossible-passes"

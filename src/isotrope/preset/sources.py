@@ -92,7 +92,9 @@ def annotated(name: str, overrides: Sequence[str] = ()) -> str:
 
     lines = []
     table = ""
-    for line in read_preset(name, overrides).toml().splitlines():
+    preset = read_preset(name, overrides)
+    text = preset.toml()
+    for line in text.splitlines():
         if line.startswith("["):
             table = line.strip("[]").replace('"', "")
             source = sources.get(table, "")
@@ -100,7 +102,9 @@ def annotated(name: str, overrides: Sequence[str] = ()) -> str:
             name = line.partition(" =")[0]
             key = f"{table}.{name}".strip(".")
             is_setting = " = " in line and table != ""
-            source = sources.get(key) or ("default" if is_setting else "")
+            source = sources.get(key) or ""
+            if is_setting and not source:
+                source = "default"
         if line and source:
             line = f"{line:<35} # {source}"
         lines.append(line)

@@ -36,8 +36,9 @@ class Layer:
 def shipped_names(kind: str) -> list[str]:
     """The files of presets or studies that come with isotrope."""
     paths = files(SHIPPED[kind]).iterdir()
-    names = [path.name for path in paths if path.name.endswith(".toml")]
-    return sorted(name.removesuffix(".toml") for name in names)
+    names = [path.name for path in paths]
+    presets = [name for name in names if name.endswith(".toml")]
+    return sorted(name.removesuffix(".toml") for name in presets)
 
 
 @cache
@@ -183,7 +184,8 @@ def _parse_override(text: str) -> TomlTable:
         remedy = "write, for example, --set train.batch_size=32"
         raise UserError(problem, remedy, code="not-key-value")
     try:
-        parsed: Any = tomllib.loads(f"value = {value}")["value"]
+        table = tomllib.loads(f"value = {value}")
+        parsed: Any = table["value"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()
     for name in reversed(key.split(".")):
@@ -197,7 +199,8 @@ def names_backbone(name: str) -> bool:
     The shipped methods themselves have isotrope/tiny as a stand-in.
     """
     for layer in preset_layers(name):
-        is_method = layer.size is None and not layer.name.endswith(".toml")
+        is_own_file = layer.name.endswith(".toml")
+        is_method = layer.size is None and not is_own_file
         encoder = layer.tables.get("encoder", {})
         if not is_method and "backbone" in encoder:
             return True
