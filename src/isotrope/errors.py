@@ -61,13 +61,6 @@ def check_known(what: str, name: object, choices: Iterable[str], also: str = "")
         raise UserError(f"{what} {name!r} is unknown", remedy, code="unknown-name")
 
 
-def check_count(name: str, count: int | None) -> None:
-    """UserError if a number is less than 1."""
-    if count is not None and count < 1:
-        problem = f"{name} = {count!r} is impossible"
-        raise UserError(problem, "choose a whole number from 1", code="below-one")
-
-
 def needs(extra: str, module: str) -> Any:
     """Import a module that comes with one of isotrope's extras.
 

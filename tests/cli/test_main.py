@@ -28,6 +28,11 @@ def raising(error: BaseException) -> Callable[..., None]:
     [
         (UserError("x[/y]\nz", "mend it", "a-code"), 2, "x[/y] z: mend it"),
         (
+            EOFError("Ran out of input"),
+            2,
+            "a file is empty or cut short (Ran out of input): make or fetch it again",
+        ),
+        (
             PermissionError(errno.EACCES, "Permission denied", "a[b]"),
             2,
             "a[b] cannot be used (Permission denied)",
@@ -53,7 +58,7 @@ def raising(error: BaseException) -> Callable[..., None]:
 def test_an_error_is_one_line_with_its_code(
     error: BaseException, code: int, line: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Data is shown as it is."""
+    """An early end of a file is not taken for Ctrl-D; data is shown as it is."""
     monkeypatch.setattr("isotrope.compression.page.write_student_report", raising(error))
     said = shell("report", "somewhere")
     assert said.code == code

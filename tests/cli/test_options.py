@@ -36,6 +36,22 @@ def test_whoever_reads_the_output_may_leave(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_closed_stream_leads_nowhere(tmp_path: Path) -> None:
+    assert in_shell("isotrope presets list >&-", tmp_path).returncode == 0
+    assert in_shell("isotrope presets nothing >&- 2>&-", tmp_path).returncode == 2
+
+
+def test_a_deleted_folder_is_one_line(tmp_path: Path) -> None:
+    done = in_shell(
+        f"cd {tmp_path} && mkdir gone && cd gone && rmdir {tmp_path}/gone && isotrope presets list",
+        tmp_path,
+    )
+    assert done.returncode == 2
+    assert (
+        done.stderr == "isotrope: the folder that you are in was deleted: change to another one\n"
+    )
+
+
 @pytest.mark.parametrize(("extra", "module"), [("report", "matplotlib"), ("text", "selectolax")])
 def test_what_an_extra_brings_is_named_where_it_is_missing(
     extra: str, module: str, monkeypatch: pytest.MonkeyPatch
@@ -69,7 +85,8 @@ ONLY_ON_THE_COMMAND_LINE = {"json_file"}
 # Of Python only: objects, and what tests and experiments change.
 ONLY_IN_PYTHON = {
     "quickstart": {"model", "plan", "collection"},
-    "encode": {"shard", "progress"},
+    "encode": {"shard", "normalize", "device", "progress"},
+    "search": {"device"},
 }
 
 

@@ -1,11 +1,15 @@
-"""``isotrope search`` at the command line: data is shown as it is."""
+"""``isotrope search`` at the command line: data is shown as it is, queries come from arguments or
+from a pipe.
+"""
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from helpers.commands import Shell
+from helpers.commands import Said, Shell
 
 TEXTS = ["one [/x] two", "[bold]three[/bold] :smile:", "a\x1b[2J river", "word " * 100]
 
@@ -56,6 +60,18 @@ def test_hits_are_written_whole(shell: Shell) -> None:
     assert best["row"] == 1
     assert best["fields"] == {"text": TEXTS[1], "[id]": 1}
     assert sorted(hit["fields"]["text"] for hit in record[0]["hits"]) == sorted(TEXTS)
+
+
+def test_queries_from_a_pipe(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def piped(given: bytes) -> Said:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        return shell("search", "vectors", "--top", "1")
+
+    code, out, _ = piped(b"a river\n\none [/x] two\n")
+    assert (code, out.count("similarity")) == (0, 2)
+    assert "1.000" in out
+    piped(b"na\xefve\n").is_mistake("is not UTF-8 text")
+    piped(b"\n").is_mistake("is empty")
 
 
 def test_mistakes(shell: Shell) -> None:

@@ -108,7 +108,7 @@ def test_damage_after_a_kill_gives_no_other_result(tmp_path: Path, count: int) -
     assert outcomes["nothing to damage"] < count / 3, outcomes
 
 
-@pytest.mark.parametrize("name", [".isotrope", ".lock", ".parts.jsonl"])
+@pytest.mark.parametrize("name", [".isotrope", ".lock", ".job.json", ".parts.jsonl"])
 @pytest.mark.parametrize("stop", [80, 400])
 def test_files_that_a_loss_of_power_emptied_count_as_missing(
     tmp_path: Path, name: str, stop: int
@@ -145,3 +145,15 @@ def test_a_damaged_manifest_is_written_again(tmp_path: Path, damage: Damage) -> 
     manifest.write_bytes(damage(manifest.read_bytes(), random.Random(0)))
     encode_lines(file, tmp_path / "v")
     assert written(tmp_path / "v") == expected
+
+
+def test_parts_of_other_work_are_not_taken(tmp_path: Path) -> None:
+    """Without the identity, the parts themselves say which work they belong to."""
+    file = write(tmp_path / "c.txt", LINES)
+    for seed in (1, 0):
+        with pytest.raises(KeyboardInterrupt):
+            encode(Hashes(seed), file, tmp_path / "v", shard=40, progress=stop_at(80))
+        (tmp_path / "v" / ".job.json").write_bytes(b"")
+    encode_lines(file, tmp_path / "v")
+    encode_lines(file, tmp_path / "whole")
+    assert written(tmp_path / "v") == written(tmp_path / "whole")

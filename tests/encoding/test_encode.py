@@ -126,7 +126,7 @@ def test_a_folder_opens_everywhere_as_it_is(tmp_path: Path, sentences: list[str]
         *OURS,
     }
     manifest = json.loads((folder / "_manifest.json").read_text())
-    assert [manifest[key] for key in ("rows", "dimension")] == [len(sentences), 16]
+    assert [manifest[key] for key in ("rows", "dimension", "shards")] == [len(sentences), 16, 2]
     assert manifest["model"].endswith("Hashes")
     assert pyarrow.dataset.dataset(folder).to_table()["text"].to_pylist() == sentences
     assert pandas.read_parquet(folder)["text"].tolist() == sentences
@@ -157,6 +157,7 @@ def test_objects_give_the_vectors_of_files(
     ):
         np.testing.assert_array_equal(encode(model, texts), expected)
     assert model.training
+    assert encode(model, sentences, pooling="cls").shape == expected.shape
     encode(model, frame, tmp_path / "v", keep="id")
     assert pandas.read_parquet(tmp_path / "v")["id"].tolist() == list(range(len(sentences)))
 
@@ -194,7 +195,6 @@ def test_row_for_row_over_formats(tmp_path: Path) -> None:
 
 def test_shards_end_early_for_long_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("isotrope.encoding.rows.SHARD_CHARACTERS", 100)
-    monkeypatch.setattr("isotrope.encoding.rows.BATCH_ROWS", 1)
     encode(Hashes(), write(tmp_path / "c.txt", ["x" * 60] * 5), tmp_path / "v", shard=50)
     assert [len(pq.read_table(part)) for part in sorted((tmp_path / "v").glob("part*"))] == [
         2,
@@ -406,9 +406,9 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "output is the input": ({"texts": "in.parquet", "output": "in.parquet"}, "lies in the input"),
     "bytes": ({"texts": "bad.txt"}, "bad.txt:2 is not UTF-8"),
     "batch size": ({"batch_size": 0}, "batch_size = 0"),
-    "prompt of an object": (
-        {"prompt": "q: "},
-        "prompt = 'q: ' needs a sentence-transformers model",
+    "pooling of an object": (
+        {"pooling": "cls"},
+        "pooling = 'cls' needs a sentence-transformers model",
     ),
     "other dimension": (
         {"model": SimpleNamespace(encode=lambda texts: np.ones((len(texts),) * 2))},
@@ -424,8 +424,10 @@ def test_outputs_that_are_refused_and_folders_by_any_name(
     monkeypatch.chdir(tmp_path / "here")
     Path("plain").touch()
     Path("link").symlink_to("elsewhere")
+    Path("folder.parquet").mkdir()
     codes = {
         "": "empty-output",
+        "folder.parquet": "output-is-a-folder",
         "plain": "folder-is-not-ours",
         "link": "folder-is-not-ours",
         "v.npy": "unknown-ending",
@@ -435,6 +437,7 @@ def test_outputs_that_are_refused_and_folders_by_any_name(
             encode(Hashes(), ["a"], name)
     for place in (Path("plain"), Path("link")):
         place.unlink()
+    Path("folder.parquet").rmdir()
     for name in (".", "./", "v.1/", "v.parquet/"):
         encode(Hashes(), ["a"], name)
         assert Path(name, "part-00000.parquet").exists()

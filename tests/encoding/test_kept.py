@@ -103,7 +103,7 @@ def test_columns_that_cannot_be_kept(tmp_path: Path, keep: str, problem: str) ->
 def test_values_that_have_no_one_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for values, problem in (
         ([1, "a"], "from .*a.jsonl:1 on"),
-        ([1, 2, "a"], "from .*a.jsonl:3 on .*int64 vs string"),
+        ([1, 2, "a"], "from .*a.jsonl:3 on .*int64 and string"),
         ([{}, {}], "Parquet cannot hold"),
     ):
         monkeypatch.setattr(rows, "BATCH_ROWS", 2)

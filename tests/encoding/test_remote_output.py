@@ -65,7 +65,7 @@ def test_what_is_finished_is_known_on_every_machine(
     with refused("folder-is-not-ours"):
         encode(Hashes(), rows, "memory://out", shard=99, restart=True)
     memory.pipe_file("/out/_manifest.json", b"[1]")
-    with refused("damaged-record"):
+    with refused("foreign-manifest"):
         encode(Hashes(), rows, "memory://out", shard=100)
 
 

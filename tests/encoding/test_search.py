@@ -127,7 +127,7 @@ def test_words_count_beside_vectors(
 
 
 def test_the_index_names_its_model(tmp_path: Path, tiny_model: Path) -> None:
-    output = encode(tiny_model, ["a river", "a lake"], tmp_path / "v")
+    output = encode(tiny_model, ["a river", "a lake"], tmp_path / "v", pooling="cls")
     assert search(output, "a lake")[0][0].row == 1
 
 
@@ -150,7 +150,7 @@ def test_a_loaded_model_that_is_gone_is_asked_for(
     shutil.rmtree(tmp_path / "cache")
     with pytest.raises(UserError) as error:
         search(output, "a lake")
-    assert error.value.code == "missing-path"
+    assert error.value.code == "model-is-gone"
 
 
 @pytest.mark.parametrize(
@@ -160,6 +160,7 @@ def test_a_loaded_model_that_is_gone_is_asked_for(
         {"prompt_name": "passage"},
         {"prompt_name": "query"},
         {"prompt": "a song "},
+        {"pooling": "cls"},
     ],
 )
 def test_the_model_that_made_it(
@@ -169,9 +170,9 @@ def test_the_model_that_made_it(
     sentences: list[str],
     options: dict[str, Any],
 ) -> None:
-    """Its prompt is read from the folder; another model is refused."""
+    """Its pooling and its prompt are read from the folder; another model is refused."""
     (tmp_path / "c.txt").write_text("\n".join(sentences) + "\n", encoding="utf-8")
-    output = encode(prompted_model, tmp_path / "c.txt", tmp_path / "v", **options)
+    output = encode(prompted_model, tmp_path / "c.txt", tmp_path / "v", normalize=True, **options)
     hits = search(output, sentences[0], top=3, model=prompted_model)[0]
     encoder = load(prompted_model, **options)
     query = encoder.encode([sentences[0]], prompt="song of ", normalize_embeddings=True)

@@ -1,5 +1,6 @@
 """Shards as tasks of Ray Data: the same bytes as one process, whoever is killed."""
 
+import pickle
 import signal
 import subprocess
 import sys
@@ -19,8 +20,7 @@ from isotrope.encoder import load
 from isotrope.encoder.fast.half import has_bf16
 from isotrope.encoder.fast.int8 import has_int8
 from isotrope.encoding.encode import encode
-from isotrope.encoding.engines import WorkerModel
-from isotrope.encoding.model import LoadOptions
+from isotrope.encoding.engines import WorkerModel, portable_error
 from isotrope.encoding.output import Destination
 from isotrope.encoding.shards import ShardTask
 from isotrope.errors import UserError
@@ -152,9 +152,21 @@ def test_a_failing_worker_shows_its_own_error(
         encode(tiny_model, ["a"], tmp_path / "v", engine="ray", workers=1)
 
 
+def test_errors_travel_between_processes() -> None:
+    class Local(Exception):
+        pass
+
+    own = pickle.loads(portable_error(UserError("a problem", "a remedy", "a-code")))
+    assert (str(own), own.code) == ("a problem: a remedy", "a-code")
+    assert isinstance(pickle.loads(portable_error(KeyError("x"))), KeyError)
+    unknown = pickle.loads(portable_error(Local("its words")))  # its class cannot be sent
+    assert isinstance(unknown, RuntimeError)
+    assert "its words" in str(unknown)
+
+
 def test_another_model_in_the_worker(tiny_model: Path) -> None:
     with pytest.raises(UserError) as error:
-        WorkerModel(str(tiny_model), LoadOptions(), "another", 1).load()
+        WorkerModel(str(tiny_model), (), "another", 1).load()
     assert error.value.code == "another-model"
 
 
@@ -165,7 +177,9 @@ def test_another_model_in_the_worker(tiny_model: Path) -> None:
         ({"engine": "processes"}, "unknown-name"),
         ({"engine": "ray", "workers": 0}, "below-one"),
         ({"workers": 2}, "engine-options"),
+        ({"address": "auto"}, "engine-options"),
         ({"engine": "ray", "model": object()}, "engine-options"),
+        pytest.param({"engine": "ray", "address": "127.0.0.1:1"}, "no-cluster", marks=needs_ray),
     ],
 )
 def test_wrong_options(

@@ -1,6 +1,7 @@
 """``isotrope encode`` and ``isotrope search``: vectors of any amount of text, and search."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from isotrope.cli.call import call
 from isotrope.cli.options import command, text_sources
 from isotrope.cli.show import console
+from isotrope.errors import UserError
 from isotrope.report.tables import Table, print_table
 from isotrope.store.files import check_file, write_text, writing
 
@@ -26,11 +28,13 @@ def encode(
     output: str,
     text_column: str | None = None,
     batch_size: int = 64,
+    pooling: str | None = None,
     prompt: str | None = None,
     prompt_name: str | None = None,
     keep: str | None = None,
     engine: str = "one",
     workers: int | None = None,
+    address: str | None = None,
     restart: bool = False,
     dtype: str = "auto",
 ) -> None:
@@ -45,7 +49,8 @@ def encode(
         batch_size: Texts at a time, at most; fewer where they are long.
         keep: Columns to write beside the vectors, such as id,title.
         engine: one process, or ray (needs isotrope[ray]).
-        workers: Workers of ray, here or on the cluster of RAY_ADDRESS; default: one a core.
+        workers: Workers of ray; default: one a core.
+        address: Of a Ray cluster; default: Ray on this machine.
         dtype: float32, bf16 or int8 (for CPUs that have them), or auto: a faster one that is as good.
     """
     options = {**locals(), "texts": text_sources(texts)}
@@ -56,7 +61,7 @@ def encode(
 @command
 def search(
     index: str,
-    queries: list[str],
+    queries: list[str] | None = None,
     *,
     model: str | None = None,
     top: int = 10,
@@ -70,7 +75,7 @@ def search(
 
     Args:
         index: What isotrope encode wrote: OUT.parquet or a folder.
-        queries: Words to search for.
+        queries: Default: the lines of the standard input.
         model: The model that encoded the texts; default: the one that the index names.
         top: Rows for each query.
         hybrid: BM25's share of the score, from 0 to 1; the similarity is the rest.
@@ -78,7 +83,8 @@ def search(
     options = {**locals()}
     del options["json_file"]
     target = check_file(Path(json_file)) if json_file else None
-    hits = call("isotrope.encoding.search:search", options)
+    queries = queries or _lines_of_standard_input()
+    hits = call("isotrope.encoding.search:search", {**options, "queries": queries})
     record = []
     for query, rows in zip(queries, hits, strict=True):
         print_table(_hits_table(query, rows, with_score=bool(hybrid)), console)
@@ -88,6 +94,17 @@ def search(
             # Kept columns may hold dates, which become text.
             write_text(target, json.dumps(record, indent=2, default=str) + "\n")
         console.print(f"written to {target}")
+
+
+def _lines_of_standard_input() -> list[str]:
+    """The queries of the standard input. Bytes that are not UTF-8 are refused later, with the
+    query.
+    """
+    if sys.stdin.isatty():
+        remedy = "write one after the index, or pipe lines into the command"
+        raise UserError("there is no query", remedy, "no-query")
+    lines = (line.decode("utf-8", "surrogateescape").strip() for line in sys.stdin.buffer)
+    return [line for line in lines if line]
 
 
 def _hits_table(query: str, hits: "Sequence[Hit]", with_score: bool) -> Table:

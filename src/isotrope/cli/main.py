@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -71,6 +72,7 @@ def about(
 
 def main() -> None:
     """Run the command line; every outcome has its exit code."""
+    _open_closed_streams()
     if process_count() == 1:
         run()
         return
@@ -84,6 +86,7 @@ def run() -> None:
     """Run the command that the words name, and end with its exit code and at most one line."""
     _quieten_libraries()
     try:
+        _check_current_folder()
         _refuse_old_command()
         exit_code = app(prog_name="isotrope", standalone_mode=False)
         if exit_code == 130:  # typer's for Ctrl-C
@@ -130,6 +133,15 @@ def end_at_once() -> Iterator[None]:
     os._exit(code if isinstance(code, int) else 1)
 
 
+def _open_closed_streams() -> None:
+    """Open the streams that the shell has closed (``>&-``), or the next file would get the
+    number of one of them.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115, it stays open
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     message = "another process of this run has ended, or its launcher was stopped"
@@ -148,6 +160,14 @@ def _quieten_libraries() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     logging.disable(logging.WARNING)
     warnings.filterwarnings("ignore")
+
+
+def _check_current_folder() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        problem = "the folder that you are in was deleted"
+        raise UserError(problem, "change to another one", code="no-current-folder") from error
 
 
 def _refuse_old_command() -> None:

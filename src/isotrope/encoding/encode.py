@@ -3,11 +3,11 @@
 After a stop, the same call goes on.
 """
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -24,7 +24,7 @@ from isotrope.encoder.checksum import located
 from isotrope.encoder.embed import Vectors
 from isotrope.encoder.fast.dtype import AUTO, DTYPES, choose_dtype, dtype_of, quantise
 from isotrope.encoder.prompts import Prompts, used_prompt
-from isotrope.encoding.engines import WorkerModel, encode_by_ray, encode_here
+from isotrope.encoding.engines import Engine, WorkerModel, encode_by_ray, encode_here
 from isotrope.encoding.index import VectorStore
 from isotrope.encoding.manifest import IDENTITY, MANIFEST, Identity, Manifest
 from isotrope.encoding.model import (
@@ -36,13 +36,15 @@ from isotrope.encoding.model import (
     open_model,
 )
 from isotrope.encoding.output import (
+    KEYED_FILES,
     KIND,
     Destination,
     PartFiles,
     parse_destination,
 )
 from isotrope.encoding.rows import TEXT, write_rows
-from isotrope.errors import UserError, check_count, check_known, needs
+from isotrope.encoding.shards import ShardTask
+from isotrope.errors import UserError, check_known, needs
 from isotrope.store.files import check_space, clear_drafts, draft_path, file_checksum, writing
 from isotrope.store.job import AGAIN, Job
 from isotrope.store.remote import lies_within
@@ -65,11 +67,15 @@ def encode(
     text_column: str | None = None,
     batch_size: int = 64,
     shard: int = 50_000,
+    pooling: str | None = None,
+    normalize: bool | None = None,
+    device: str | None = None,
     prompt: str | None = None,
     prompt_name: str | None = None,
     keep: Sequence[str] | str = (),
     engine: str = "one",
     workers: int | None = None,
+    address: str | None = None,
     progress: Callable[[int], None] | None = None,
     console: Console | None = None,
     restart: bool = False,
@@ -103,14 +109,19 @@ def encode(
         batch_size: texts of a forward pass, at most (see `vectors_of`); changes the vectors by
             rounding only.
         shard: rows of a shard.
+        pooling: as in `isotrope.load`, and so are the next four.
+        normalize: end with unit rows or not.
+        device: where the model runs.
         prompt: words before every text; by default the model's default prompt.
         prompt_name: the same, by its name in the model.
         keep: columns of the input to carry beside the vectors, of any type; a string names them
             with commas.
         engine: ``one`` process; or ``ray``, for Ray Data here or on a cluster, whose machines must
             all see the model and the output. The files are those of one process with as many
-            threads as a worker has. Ray reads the cluster's address in RAY_ADDRESS.
+            threads as a worker has.
         workers: of Ray, which share the threads; by default one for each usable core.
+        address: of a Ray cluster, such as ``auto`` or ``ray://host:10001``; default: Ray is started
+            on this machine.
         progress: called with the number of rows done so far, of them all.
         console: where a progress bar is shown; None: nowhere.
         restart: begin anew, whatever is there.
@@ -127,10 +138,9 @@ def encode(
         UserError: anything wrong with model, texts (with file and line), columns, output or encoder
             (with the row); shards that were begun with another model, other texts or other options.
     """
-    for name, count in (("batch_size", batch_size), ("shard", shard), ("workers", workers)):
-        check_count(name, count)
+    check_counts(batch_size=batch_size, shard=shard, workers=workers)
     check_known("dtype =", dtype, DTYPES)
-    _check_engine(model, engine, workers)
+    crew = _check_engine(model, engine, workers, address)
     destination = None if output is None else parse_destination(output)
     if destination is not None:
         destination.check(_names(keep), restart)
@@ -140,12 +150,12 @@ def encode(
     encoding = _Encoding(
         model=model,
         source=source,
-        load_options=LoadOptions(prompt, prompt_name),
+        load_options=LoadOptions(pooling, normalize, device, prompt, prompt_name),
         dtype=dtype,
         keep=_names(keep),
         shard=shard,
         batch_size=batch_size,
-        workers=(workers or usable_cores()) if engine == "ray" else None,
+        crew=crew,
         restart=restart,
         progress=progress or (lambda done: None),
         console=console or plain_console(quiet=True),
@@ -154,21 +164,42 @@ def encode(
         return encoding.write(destination)
     with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
         vectors = Path(folder, "vectors")
-        encoding.write(Destination(vectors, is_temporary=True))
+        encoding.write(Destination(str(vectors), vectors, is_temporary=True))
         return VectorStore(vectors).vectors()
 
 
-def _check_engine(model: ModelLike, engine: str, workers: int | None) -> None:
+def check_counts(**counts: int | None) -> None:
+    """UserError if one of them is less than 1."""
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            problem = f"{name} = {value!r} is impossible"
+            raise UserError(problem, "choose a whole number from 1", "below-one")
+
+
+@dataclass(frozen=True, slots=True)
+class _Crew:
+    """Workers of Ray."""
+
+    workers: int
+    address: str | None  # of a cluster
+
+
+def _check_engine(
+    model: ModelLike, engine: str, workers: int | None, address: str | None
+) -> _Crew | None:
+    """The workers; None: this process encodes. UserError if options contradict each other."""
     check_known("engine =", engine, ENGINES)
     if engine == "one":
-        if workers not in (None, 1):
-            problem = "the engine one takes no workers"
-            raise UserError(problem, "workers need --engine ray", "engine-options")
-        return
+        if workers not in (None, 1) or address is not None:
+            option = "address" if address is not None else "workers"
+            remedy = "workers and an address need --engine ray"
+            raise UserError(f"the engine one takes no {option}", remedy, "engine-options")
+        return None
     if not isinstance(model, str | Path | SentenceTransformer):
         problem = "the engine ray needs a sentence-transformers model"
         raise UserError(problem, "leave the engine out", "engine-options")
     needs("ray", "ray")
+    return _Crew(workers or usable_cores(), address)
 
 
 def _names(keep: Sequence[str] | str) -> list[str]:
@@ -209,7 +240,7 @@ class _Encoding:
     keep: list[str]
     shard: int
     batch_size: int
-    workers: int | None  # of Ray, or None: this process
+    crew: _Crew | None
     restart: bool
     progress: Callable[[int], None]
     console: Console
@@ -229,6 +260,7 @@ class _Encoding:
                 [self.source],
                 restart=self.restart,
                 names=(IDENTITY, MANIFEST),
+                harmless=KEYED_FILES,
                 shown=destination.shown,
             )
             with job.held(), destination.tidied():
@@ -258,6 +290,8 @@ class _Encoding:
         options = replace(options, dtype=dtype, sample=sample)
         identity = Identity(
             output="folder" if destination.file is None else destination.file.suffix,
+            pooling=options.pooling,
+            normalize=options.normalize,
             shard=self.shard,
             keep=self.keep or None,
             prompt=_prompt_of(encoder),
@@ -298,13 +332,12 @@ class _Encoding:
     def _finish(self, job: Job, destination: Destination, draft: Path, work: _Work) -> Path | str:
         """Encode the shards that are missing, and publish the output."""
         record = job.result()
-        parts = PartFiles(destination, record)
+        parts = PartFiles(destination, work.identity.key, record)
         missing = parts.missing(work.sizes)
         job.begin()
         if missing:
             self._encode_shards(destination, draft, work, parts, missing)
-            # A cluster's machines may have written to folders of their own.
-            if self.workers is not None and parts.missing(work.sizes):
+            if parts.missing(work.sizes):
                 problem = f"{destination.shown} lacks parts that were written, or they have changed"
                 remedy = "give the same command again, and a folder or URL that all machines see"
                 raise UserError(problem, remedy, "parts-are-gone")
@@ -312,7 +345,7 @@ class _Encoding:
         manifest = self._manifest(destination, work, parts)
         is_changed = bool(missing) or record is None
         if is_changed:
-            job.finish(asdict(manifest), announced=())
+            job.finish(manifest.as_record(), announced=())
         return destination.publish(manifest, changed=is_changed)
 
     def _encode_shards(
@@ -329,8 +362,9 @@ class _Encoding:
             needed = _BYTES * work.dimension * missing_rows * copies
             check_space(destination.folder, needed, "the output")
 
-        is_shared = self.workers is not None and "RAY_ADDRESS" in os.environ
+        is_shared = self.crew is not None and self.crew.address is not None
         task = destination.task(draft, work.dimension, self.batch_size, shared=is_shared)
+        engine = self._engine(task, work)
         self.console.print(threads_line())
 
         total = sum(work.sizes)
@@ -343,33 +377,35 @@ class _Encoding:
                 self.progress(done + count)
 
             report()
-            if self.workers is None:
-                results = encode_here(task, work.encoder, missing, report)
-            else:
-                model = self._worker_model(work, self.workers)
-                results = encode_by_ray(task, model, self.workers, missing)
-            with closing(results):
+            with closing(engine(missing, report)) as results:
                 for part in results:
                     parts.add(part)
                     done += part.rows
                     report()
 
-    def _worker_model(self, work: _Work, workers: int) -> WorkerModel:
+    def _engine(self, task: ShardTask, work: _Work) -> Engine:
+        if self.crew is None:
+            return partial(encode_here, task, work.encoder)
         name = located(self.model)
         if Path(name).is_dir():
             name = str(Path(name).absolute())  # wherever a worker runs
-        threads = max(1, torch.get_num_threads() // workers)
-        return WorkerModel(name, work.options, work.identity.model, threads)
+        threads = max(1, torch.get_num_threads() // self.crew.workers)
+        options = tuple(asdict(work.options).items())
+        model = WorkerModel(name, options, work.identity.model, threads)
+        return partial(encode_by_ray, task, model, self.crew.workers, self.crew.address)
 
     def _manifest(self, destination: Destination, work: _Work, parts: PartFiles) -> Manifest:
-        model = model_name(self.model)
+        model_folder = None
         if isinstance(self.model, SentenceTransformer) and not destination.is_temporary:
-            model = located(self.model)  # so that a search can load it
+            model_folder = located(self.model)  # so that a search can load it
         return Manifest(
+            key=work.identity.key,
             rows=sum(work.sizes),
             dimension=work.dimension,
-            model=model,
+            model=model_name(self.model),
+            shards=len(work.sizes),
             made_from=work.identity,
+            model_folder=model_folder,
             parts=parts.checksums_of(len(work.sizes)),
         )
 

@@ -3,17 +3,24 @@
 import logging
 import os
 import pickle
-from collections.abc import Generator, Sequence
+import socket
+import traceback
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 
-from isotrope.encoding.model import LoadOptions, encoder_checksum, open_model
+from isotrope.encoder import load
+from isotrope.encoding.model import encoder_checksum
 from isotrope.encoding.shards import Report, ShardTask, WrittenPart
 from isotrope.errors import UserError
 from isotrope.types import Encoder
+
+# Numbers of shards -> their parts, as they are done.
+Engine = Callable[[Sequence[int], Report], Generator[WrittenPart, None, None]]
+_PATIENCE = 5.0  # seconds, for a cluster's answer
 
 
 def encode_here(
@@ -29,14 +36,14 @@ class WorkerModel:
     """What a worker needs to load the model that this process has."""
 
     name: str
-    options: LoadOptions
+    options: tuple[tuple[str, Any], ...]  # of `isotrope.load`
     checksum: str
     threads: int  # of the processor, for each worker
 
     def load(self) -> Encoder:
         """The model; UserError if it is not the one with this checksum."""
         torch.set_num_threads(self.threads)
-        encoder = open_model(self.name, self.options)
+        encoder: Encoder = load(self.name, **dict(self.options), frozen=True)
         if encoder_checksum(encoder) != self.checksum:
             problem = f"a worker has another model in {self.name}"
             raise UserError(problem, "give every machine the same files", "another-model")
@@ -47,16 +54,21 @@ _load_once = cache(WorkerModel.load)
 
 
 def encode_by_ray(
-    task: ShardTask, model: WorkerModel, workers: int, shards: Sequence[int]
+    task: ShardTask,
+    model: WorkerModel,
+    workers: int,
+    address: str | None,
+    shards: Sequence[int],
+    report: Report,
 ) -> Generator[WrittenPart, None, None]:
-    """Encode the shards in actors of Ray Data, on this machine or on the cluster of RAY_ADDRESS."""
+    """Encode the shards in actors of Ray Data, on this machine or on a cluster."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     import ray
 
     is_ours = not ray.is_initialized()
     if is_ours:
-        _start_ray(workers * model.threads + 1)
+        _start_ray(address, workers * model.threads + 1)
     try:
         yield from _run_actors(task, model, workers, shards)
     except ray.exceptions.ActorDiedError as error:
@@ -67,18 +79,27 @@ def encode_by_ray(
             ray.shutdown()
 
 
-def _start_ray(cores: int) -> None:
+def _start_ray(address: str | None, cores: int) -> None:
     """Connect to a cluster, or start Ray on this machine."""
     import ray
 
-    options: dict[str, Any] = {}
-    if "RAY_ADDRESS" not in os.environ:
-        options = {"address": "local", "include_dashboard": False, "num_cpus": cores}
+    options: dict[str, Any] = {"address": "local", "include_dashboard": False, "num_cpus": cores}
+    if address:
+        options = {"address": address}
     try:
+        _check_answer(address or "")
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-    except (OSError, ValueError, RuntimeError) as error:
-        remedy = "see what `ray status` says, and check RAY_ADDRESS"
-        raise UserError(f"Ray does not start ({error})", remedy, "no-cluster") from error
+    except (OSError, ValueError, RuntimeError, OverflowError) as error:
+        problem = f"no cluster answers at {address}" if address else "Ray does not start"
+        remedy = "see what `ray status` says"
+        raise UserError(f"{problem} ({error})", remedy, "no-cluster") from error
+
+
+def _check_answer(address: str) -> None:
+    """OSError if nothing answers at HOST:PORT. Ray itself would wait for a minute."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), _PATIENCE).close()
 
 
 def _run_actors(
@@ -91,7 +112,6 @@ def _run_actors(
     settings.enable_progress_bars = False
     settings.print_on_execution_start = False
 
-    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     items = ray.data.from_items(
         [{"shard": shard} for shard in shards], override_num_blocks=len(shards)
     )
@@ -100,31 +120,56 @@ def _run_actors(
         "compute": ray.data.ActorPoolStrategy(size=min(workers, len(shards))),
         "fn_constructor_args": (task, model),
         "num_cpus": model.threads,
-        "num_gpus": 1 if resources.get("GPU") else 0,
+        "num_gpus": _gpus(model),
     }
     for row in items.map_batches(_Actor, **options).iter_rows():
-        result = pickle.loads(row["result"])
-        if isinstance(result, Exception):
-            raise result
-        yield result
+        if row["error"]:
+            raise pickle.loads(row["error"])
+        yield WrittenPart(int(row["shard"]), int(row["rows"]), row["checksum"])
+
+
+def _gpus(model: WorkerModel) -> int:
+    """GPUs for each worker."""
+    import ray
+
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    if resources.get("GPU") and dict(model.options).get("device") != "cpu":
+        return 1
+    return 0
 
 
 class _Actor:
-    """A worker of Ray."""
+    """A worker of Ray. It returns its errors, because Ray would wrap them in its own."""
 
     def __init__(self, task: ShardTask, model: WorkerModel) -> None:
         self._task = task
         self._model = model
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[bytes]]:
-        """Encode the shard that a batch of one row names, and write its file.
-
-        The row that comes back is the `WrittenPart`. It may be an error of the user's, which Ray
-        would wrap in its own.
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        """Encode the shard that a batch of one row names, and write its file. The row that comes
+        back tells its rows and checksum, or the error.
         """
-        result: WrittenPart | Exception
+        shard = int(batch["shard"][0])
         try:
-            result = self._task.encode(_load_once(self._model), int(batch["shard"][0]))
-        except (UserError, OSError) as error:
-            result = error
-        return {"result": [pickle.dumps(result)]}
+            part = self._task.encode(_load_once(self._model), shard)
+        except Exception as error:
+            return {
+                "shard": [shard],
+                "rows": [0],
+                "checksum": [""],
+                "error": [portable_error(error)],
+            }
+        return {"shard": [shard], "rows": [part.rows], "checksum": [part.checksum], "error": [b""]}
+
+
+def portable_error(error: Exception) -> bytes:
+    """An error as another process can raise it, with the worker's traceback as a note."""
+    report = "".join(traceback.format_exception(error))
+    if not isinstance(error, UserError):
+        error.add_note(f"In a worker:\n{report}")
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)
+    except Exception:  # not every error can be sent
+        return pickle.dumps(RuntimeError(report))
+    return data

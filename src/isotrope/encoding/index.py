@@ -49,7 +49,7 @@ class VectorStore:
                 self.path, format=ds.ParquetFileFormat(default_fragment_scan_options=pages)
             )
             self.manifest = self._read_manifest()
-            self.dimension = self.manifest.dimension
+            self.dimension = self._read_dimension()
             self.rows = self._table.count_rows()
             if self.rows != self.manifest.rows:
                 raise ValueError(f"it has {self.rows:,} of {self.manifest.rows:,} rows")
@@ -62,11 +62,17 @@ class VectorStore:
         if self.path.is_dir():
             record = read_record(self.path / MANIFEST, ["made_from", "rows", "model"], _AGAIN)
             record.pop(FILES, None)
-            return Manifest.from_record(record)
+            return Manifest.from_record(record, self.path / MANIFEST)
         metadata = self._table.schema.metadata or {}
         if METADATA not in metadata:
             raise self._not_ours()
-        return Manifest.from_record(json.loads(metadata[METADATA]))
+        return Manifest.from_record(json.loads(metadata[METADATA]), self.path)
+
+    def _read_dimension(self) -> int:
+        column: Any = self._table.schema.field(EMBEDDING).type
+        if not pa.types.is_fixed_size_list(column) or column.value_type != pa.float32():
+            raise ValueError(f"its column {EMBEDDING!r} does not hold float32 vectors")
+        return int(column.list_size)
 
     def pieces(self, size: int) -> Iterator[Vectors]:
         """The vectors in their order, at most ``size`` rows at a time: copies (n, D), float32."""

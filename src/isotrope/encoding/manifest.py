@@ -1,7 +1,12 @@
 """What an output says of itself: rows, dimension, model, and the checksums of its parts."""
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import xxhash
+
+from isotrope.errors import UserError
 
 # Readers of tables pass over names that begin with "_" or ".".
 MANIFEST = "_manifest.json"
@@ -14,6 +19,8 @@ class Identity:
     """Everything that decides an output."""
 
     output: str  # "folder" or ".parquet"
+    pooling: str | None
+    normalize: bool | None
     shard: int
     keep: list[str] | None
     prompt: str | None  # the words before every text
@@ -21,18 +28,35 @@ class Identity:
     model: str  # checksum
     input: str  # checksum
 
+    @property
+    def key(self) -> str:
+        """Checksum of all of it."""
+        return xxhash.xxh3_128_hexdigest(json.dumps(asdict(self), sort_keys=True).encode())
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """The record of a finished output."""
 
+    key: str  # of the identity
     rows: int
     dimension: int
-    model: str  # its name or folder, or the class of an object
+    model: str  # its name, or the class of an object
+    shards: int
     made_from: Identity
+    model_folder: str | None = None  # of a model that was given as an object
     parts: dict[str, str] = field(default_factory=dict)  # file -> its checksum
 
+    def as_record(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return asdict(self)
+
     @classmethod
-    def from_record(cls, record: dict[str, Any]) -> "Manifest":
-        """The manifest that was read from a file."""
-        return cls(**{**record, "made_from": Identity(**record["made_from"])})
+    def from_record(cls, record: dict[str, Any], path: object) -> "Manifest":
+        """The manifest that was read from a file; UserError if it is damaged."""
+        try:
+            identity = Identity(**record["made_from"])
+            return cls(**{**record, "made_from": identity})
+        except (TypeError, KeyError) as error:
+            problem = f"{path} is damaged ({error})"
+            raise UserError(problem, "encode the texts again", "damaged-record") from error

@@ -23,6 +23,9 @@ _FIRST_TEXT = "A first sentence shows the dimension of the vectors."
 class LoadOptions:
     """Options of `isotrope.load`; None: as the model has it."""
 
+    pooling: str | None = None
+    normalize: bool | None = None
+    device: str | None = None
     prompt: str | None = None
     prompt_name: str | None = None
     dtype: str | None = None
@@ -33,7 +36,7 @@ class LoadOptions:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-def open_model(model: ModelLike, options: LoadOptions = LoadOptions()) -> Encoder:
+def open_model(model: ModelLike, options: LoadOptions) -> Encoder:
     """A model by its name, or a loaded one; with options, it is loaded anew.
 
     UserError if an object that is no sentence-transformers model has options.

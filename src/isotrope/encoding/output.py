@@ -26,6 +26,7 @@ from isotrope.store.files import (
     clear_drafts,
     draft_path,
     file_checksum,
+    is_empty_file,
     move,
     new_file,
     read_record,
@@ -38,23 +39,21 @@ from isotrope.store.remote import is_url, remote_files, remote_names, upload, wi
 KIND = "folder of vectors"  # of the mark
 SUFFIX = ".parquet"
 PART_LOG = ".parts.jsonl"
-ROWS = "_rows.parquet"  # behind a URL, for the workers of a cluster
+ROWS = "_rows.parquet"
+# Files that say themselves which work they belong to.
+KEYED_FILES = ("part-*.parquet", PART_LOG, MANIFEST, ROWS)
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
     """What the user named."""
 
+    shown: str  # in messages
     # Of the job, and of the parts. If these go to a URL, it is in the cache of this machine.
     folder: Path
     file: Path | None = None  # the one file that is made of the parts
     url: str | None = None  # of the folder of the parts
     is_temporary: bool = False  # its vectors go into memory
-
-    @property
-    def shown(self) -> str:
-        """What messages call it."""
-        return without_secrets(self.url or str(self.folder))
 
     def check(self, keep: Sequence[str], restart: bool) -> None:
         """Check that the place is ours or new, and that it can hold the columns to keep."""
@@ -65,22 +64,38 @@ class Destination:
         check_place(self.folder, KIND)
         if self.url:
             self._check_url(self.url, restart)
+        elif is_empty_file(self.folder / IDENTITY):  # a loss of power may leave it so
+            self._restore_identity()
 
     def _check_url(self, url: str, restart: bool) -> None:
         """A finished output says what it is, whichever machine made it. Other files are refused."""
+        remedy = "delete them to start again, or write to another folder"
         names = remote_names(url)
         if MANIFEST in names and not restart:
-            claim(self.folder, KIND)
-            manifest = remote_files(f"{url}/{MANIFEST}")[0]
-            with manifest.open() as source, new_file(self.folder / MANIFEST) as copy:
-                copy.write(source.read())
-            keys = {"made_from": dict, "parts": dict}
-            record = read_record(self.folder / MANIFEST, keys, "write to another folder")
-            write_json(self.folder / IDENTITY, record["made_from"])
+            self._copy_manifest(url)
+            if not self._restore_identity():
+                problem = f"{self.shown} holds a {MANIFEST} that isotrope did not write"
+                raise UserError(problem, remedy, "foreign-manifest")
         elif names and (restart or not (self.folder / IDENTITY).exists()):
             problem = f"{self.shown} holds files, and their work was not begun here"
-            remedy = "delete them to start again, or write to another folder"
             raise UserError(problem, remedy, "folder-is-not-ours")
+
+    def _copy_manifest(self, url: str) -> None:
+        claim(self.folder, KIND)
+        with (
+            remote_files(f"{url}/{MANIFEST}")[0].open() as source,
+            new_file(self.folder / MANIFEST) as copy,
+        ):
+            copy.write(source.read())
+
+    def _restore_identity(self) -> bool:
+        """Write the identity that the manifest holds; False if there is no manifest that is whole."""
+        try:
+            record = read_record(self.folder / MANIFEST, {"made_from": dict, "parts": dict})
+        except UserError:
+            return False
+        write_json(self.folder / IDENTITY, record["made_from"])
+        return True
 
     def dtype_begun(self) -> str | None:
         """The dtype of the work that was begun here; None if there is none."""
@@ -96,20 +111,23 @@ class Destination:
         finally:
             is_begun = bool(_part_names(self.folder, self.url))
             is_finished = (self.folder / MANIFEST).exists()
+            needless = []
             if is_finished or not is_begun:
-                (self.folder / PART_LOG).unlink(missing_ok=True)
+                needless += [ROWS, PART_LOG]
             if not is_begun:
-                (self.folder / IDENTITY).unlink(missing_ok=True)
-                (self.folder / MANIFEST).unlink(missing_ok=True)
+                needless += [IDENTITY, MANIFEST]
+            for name in needless:
+                (self.folder / name).unlink(missing_ok=True)
 
     def task(self, draft: Path, dimension: int, batch_size: int, *, shared: bool) -> ShardTask:
-        """What the shards need; their rows are ``shared`` with other machines."""
-        rows = str(draft.absolute())
+        """What the shards need. Their rows move beside the parts, ``shared`` with other machines."""
+        folder = self.folder.absolute()
+        move(draft, folder / ROWS)
+        rows = str(folder / ROWS)
         if self.url and shared:
             rows = f"{self.url}/{ROWS}"
-            upload(draft, rows)
-        target = self.url or str(self.folder.absolute())
-        return ShardTask(rows, target, dimension, batch_size)
+            upload(folder / ROWS, rows)
+        return ShardTask(rows, self.url or str(folder), dimension, batch_size)
 
     def publish(self, manifest: Manifest, *, changed: bool) -> Path | str:
         """Make the finished output of the parts -> its path, or its URL."""
@@ -129,16 +147,18 @@ class Destination:
 class PartFiles:
     """The parts of one output, with the checksums with which they were written."""
 
-    def __init__(self, destination: Destination, manifest: Record | None) -> None:
-        """``manifest`` is that of an earlier call, if it is whole."""
+    def __init__(self, destination: Destination, key: str, manifest: Record | None) -> None:
+        """``key`` is that of the identity: parts of another one do not count."""
         self._folder = destination.folder
         self._url = destination.url
+        self._key = key
         self._log = RecordLog(self._folder / PART_LOG)
         self._checksums: dict[str, str] = {}
         for record in self._log.records:
-            with suppress(KeyError, TypeError, ValueError):  # it is damaged
-                self._checksums[part_name(record["shard"])] = record["checksum"]
-        if manifest:
+            if record.get("key") == key:
+                with suppress(KeyError, TypeError, ValueError):  # it is damaged
+                    self._checksums[part_name(record["shard"])] = record["checksum"]
+        if manifest and manifest["key"] == key:
             self._checksums |= manifest["parts"]
 
     def missing(self, sizes: Sequence[int]) -> list[int]:
@@ -163,7 +183,7 @@ class PartFiles:
 
     def add(self, part: WrittenPart) -> None:
         """Note a part that was just written."""
-        self._log.add(asdict(part))
+        self._log.add({"key": self._key, **asdict(part)})
         self._checksums[part.name] = part.checksum
 
 
@@ -174,7 +194,7 @@ def _part_names(folder: Path, url: str | None) -> set[str]:
 
 def _write_file(path: Path, manifest: Manifest, parts: Sequence[Path]) -> None:
     """One file of all parts, with the manifest, so that a reader knows the model."""
-    record = json.dumps(asdict(manifest))
+    record = json.dumps(manifest.as_record())
     schema = pq.read_schema(parts[0]).with_metadata({METADATA: record})
     with new_file(path) as file, pq.ParquetWriter(file, schema, **WRITE_OPTIONS) as writer:
         for part in parts:
@@ -190,7 +210,8 @@ def parse_destination(output: str | Path) -> Destination:
     if not str(output):
         raise UserError("output is empty", "name a .parquet file, or a folder", "empty-output")
     path = Path(output)
-    ending = "" if str(output).endswith("/") or path.is_dir() else path.suffix
+    is_existing_folder = path.is_dir() and path.suffix != SUFFIX
+    ending = "" if str(output).endswith("/") or is_existing_folder else path.suffix
     if is_url(output):
         return _remote_destination(str(output).rstrip("/"), ending)
 
@@ -198,11 +219,14 @@ def parse_destination(output: str | Path) -> Destination:
         problem = f"output {path} has the unknown ending {ending!r}"
         remedy = f"end it in {SUFFIX}, or name a folder (with / at its end if its name has a dot)"
         raise UserError(problem, remedy, "unknown-ending")
+    if ending and path.is_dir():
+        remedy = "name a file, or put / at the end to write into the folder"
+        raise UserError(f"output {path} is a folder", remedy, "output-is-a-folder")
     if not ending:
-        return Destination(path)
+        return Destination(str(path), path)
     folder = path.with_name(path.name + ".parts")
     clear_drafts(folder.parent, folder.name)
-    return Destination(folder, file=path)
+    return Destination(str(folder), folder, file=path)
 
 
 def _remote_destination(url: str, ending: str) -> Destination:
@@ -214,4 +238,4 @@ def _remote_destination(url: str, ending: str) -> Destination:
         problem = f"output {shown_url} is a file: behind a URL only a folder grows safely"
         raise UserError(problem, "end it in /", "remote-file")
     folder = cache_folder("outputs", xxhash.xxh3_64_hexdigest(url.encode()))
-    return Destination(folder, url=url)
+    return Destination(shown_url, folder, url=url)

@@ -7,8 +7,9 @@ rows by the number of its shard, and what happens to the sources later changes n
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,8 +23,10 @@ from isotrope.text.tables import Columns, is_string
 
 TEXT = "text"  # the first column of the rows
 
-BATCH_ROWS = 256
-# A shard ends early behind so many, so that rows of whole books fit into memory too.
+# A batch ends at the first of these.
+BATCH_ROWS = 4096
+BATCH_CHARACTERS = 1 << 22
+# A shard ends early here, so that rows of whole books fit into memory too.
 SHARD_CHARACTERS = 1 << 26
 
 
@@ -61,31 +64,43 @@ def _shards(batches: Iterable[RowBatch], size: int, schema: pa.Schema) -> Iterat
     row_count = 0
     characters = 0
     for batch in batches:
-        rest = batch.table
-        while len(rest):
-            piece = rest.slice(0, size - row_count)
-            rest = rest.slice(len(piece))
-            pieces.append(piece.cast(schema))
-            row_count += len(piece)
-            characters += pc.sum(pc.utf8_length(piece.column(0))).as_py()
+        start = 0
+        lengths = pc.utf8_length(batch.table.column(0)).to_pylist()
+        for row, length in enumerate(lengths):
+            row_count += 1
+            characters += length
             if row_count == size or characters >= SHARD_CHARACTERS:
-                yield pa.concat_tables(pieces).combine_chunks()
+                pieces.append(batch.table.slice(start, row + 1 - start))
+                yield _joined(pieces, schema)
                 pieces = []
+                start = row + 1
                 row_count = 0
                 characters = 0
-    if pieces:
-        yield pa.concat_tables(pieces).combine_chunks()
+        pieces.append(batch.table.slice(start))
+    if row_count:
+        yield _joined(pieces, schema)
+
+
+def _joined(pieces: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    return pa.concat_tables([piece.cast(schema) for piece in pieces]).combine_chunks()
 
 
 def _common_schema(source: TextSource, keep: Sequence[str]) -> pa.Schema:
     """For each column a type that holds all of its values."""
-    schema = pa.schema([(name, pa.null()) for name in (TEXT, *keep)])
-    for batch in read_batches(source, keep):
+    unknown = pa.schema([(name, pa.null()) for name in (TEXT, *keep)])
+    return reduce(_unified, read_batches(source, keep), unknown)
+
+
+def _unified(schema: pa.Schema, batch: RowBatch) -> pa.Schema:
+    fields = []
+    # One at a time, because two columns may have the same name.
+    for old, new in zip(schema, batch.table.schema, strict=True):
+        single = [pa.schema([old]), pa.schema([new])]
         try:
-            schema = pa.unify_schemas([schema, batch.table.schema], promote_options="permissive")
+            fields.append(pa.unify_schemas(single, promote_options="permissive").field(0))
         except pa.ArrowException as error:
-            raise _mixed_types(batch.location, error) from error
-    return schema
+            raise _mixed_types(old.name, batch.location, f"{old.type} and {new.type}") from error
+    return pa.schema(fields)
 
 
 def read_batches(source: TextSource, keep: Sequence[str] = ()) -> Iterator[RowBatch]:
@@ -130,16 +145,21 @@ def _read_values(
     source: TextFile, text_column: str | None, keep: Sequence[str]
 ) -> Iterator[RowBatch]:
     """The rows of a file that Python reads, as tables."""
-    numbered_rows = rows(source, Columns(text_column), tuple(keep))
-    while some := list(islice(numbered_rows, BATCH_ROWS)):
-        location = f"{source}:{some[0][0]}"
-        texts = [_checked(values[0] or "", source, number) for number, values in some]
-        kept_columns = zip(*(values[1:] for _, values in some), strict=True)
-        try:
-            arrays = [pa.array(column) for column in (texts, *kept_columns)]
-        except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-            raise _mixed_types(location, error) from error
-        yield RowBatch(location, pa.table(arrays, [TEXT, *keep]))
+    values: list[tuple[Any, ...]] = []
+    location = ""
+    characters = 0
+    for number, (value, *kept_values) in rows(source, Columns(text_column), tuple(keep)):
+        text = _checked(value or "", source, number)
+        location = location or f"{source}:{number}"
+        values.append((text, *kept_values))
+        characters += len(text)
+        if len(values) == BATCH_ROWS or characters >= BATCH_CHARACTERS:
+            yield _batch(location, values, keep)
+            values = []
+            location = ""
+            characters = 0
+    if values:
+        yield _batch(location, values, keep)
 
 
 def _checked(text: str, source: TextFile, number: int) -> str:
@@ -153,8 +173,19 @@ def _checked(text: str, source: TextFile, number: int) -> str:
     return text
 
 
-def _mixed_types(location: str, reason: object) -> UserError:
-    problem = f"a kept column has values of several types, from {location} on ({reason})"
+def _batch(location: str, values: Sequence[tuple[Any, ...]], keep: Sequence[str]) -> RowBatch:
+    texts, *kept_columns = zip(*values, strict=True)
+    arrays = [pa.array(texts, pa.string())]
+    for name, column in zip(keep, kept_columns, strict=True):
+        try:
+            arrays.append(pa.array(column))
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+            raise _mixed_types(name, location, error) from error
+    return RowBatch(location, pa.table(arrays, [TEXT, *keep]))
+
+
+def _mixed_types(name: str, location: str, reason: object) -> UserError:
+    problem = f"column {name!r} has values of several types, from {location} on ({reason})"
     return UserError(problem, "give it one type", "column-type")
 
 

@@ -64,6 +64,8 @@ class Job:
             written.
         restart: forget what an earlier call left in the folder.
         names: of the two files.
+        harmless: patterns of names that may be there without an identity, since these files say
+            themselves which work they belong to.
         shown: what messages call the folder.
     """
 
@@ -76,6 +78,7 @@ class Job:
         *,
         restart: bool = False,
         names: tuple[str, str] = (IDENTITY, RESULT),
+        harmless: Sequence[str] = (),
         shown: str | None = None,
     ) -> None:
         if folder is None:
@@ -90,6 +93,7 @@ class Job:
         self.sources = sources
         self.restart = restart
         self.identity: Record = json.loads(json.dumps(identity))
+        self._harmless = harmless
         self._shown = shown or str(self.folder)
         self._identity_file = self.folder / names[0]
         self._result_file = self.folder / names[1]
@@ -177,7 +181,7 @@ class Job:
         own_names = (self._identity_file.name, self._result_file.name)
         if path.name in own_names and is_empty_file(path):
             return True
-        return is_leftover(path)
+        return is_leftover(path) or any(path.match(pattern) for pattern in self._harmless)
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> list[str]:
