@@ -71,16 +71,27 @@ VARIABLES = {"data": "ISOTROPE_DATA", "folder": "ISOTROPE_DATA"}
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a function of plain types the signature that typer needs."""
+    """Give a function of plain types the signature that typer needs, and one line for a file that
+    ends too early.
+    """
     summary, described = _docstring(function)
     parameters = [
         _typer_parameter(parameter, described.get(parameter.name) or WORDS[parameter.name])
         for parameter in inspect.signature(function).parameters.values()
     ]
 
-    function.__doc__ = summary
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return function
+    def run(**options: Any) -> None:
+        try:
+            function(**options)
+        except EOFError as error:  # typer would take it for Ctrl-D
+            why = " ".join(str(error).split()) or "the file ends too early"
+            problem = f"a file is empty or cut short ({why})"
+            raise UserError(problem, "make or fetch it again", code="damaged-file") from error
+
+    run.__name__ = function.__name__
+    run.__doc__ = summary
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
 
 
 def _docstring(function: Callable[..., None]) -> tuple[str, dict[str, str]]:
