@@ -50,6 +50,7 @@ from isotrope.encoder.fast.dtype import same_hits
 from isotrope.encoder.fast.half import has_bf16
 from isotrope.encoder.fast.int8 import has_int8
 from isotrope.encoder.locate import locate
+from isotrope.training.processes import environment
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 BATCH = 32  # of the others, their default or near it
@@ -244,6 +245,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
         "text": asked.text.name,
         "bf16": has_bf16() and not asked.hide_bf16,
         "vnni": torch.cpu._is_vnni_supported(),
+        "environment": environment(),
         "sentences": share * asked.repetitions,
         "threads": torch.get_num_threads(),
         "clock": clock.name,
