@@ -231,6 +231,62 @@ def threads() -> str:
     return grid(["threads", "a step", "divided by one thread"], rows)
 
 
+def cores() -> str:
+    """Texts a second by one thread and by more, and the ratio of the last to one thread."""
+    found = read("performance/cores")
+    results: dict[str, Result] = found["results"]
+    counts = list(next(iter(results.values()))["a_second"])
+    rows = [
+        [
+            system,
+            *(f"{result['a_second'][count]:,}" for count in counts),
+            times(result["times_one_thread"][counts[-1]]),
+        ]
+        for system, result in results.items()
+    ]
+    return grid(["system", *(f"{count} thread(s)" for count in counts), "ratio"], rows)
+
+
+def step_profile() -> str:
+    """The share of each part of a step in torch's operators."""
+    found = _files("profile")
+    rows = [
+        [part, *(f"{100 * result['share'].get(part, 0):.1f} %" for result in found)]
+        for part in found[0]["share"]
+    ]
+    return grid(["part", *(f"isotrope/{result['shape']}" for result in found)], rows)
+
+
+def million() -> str:
+    """Each command on a million documents: time, processor time and memory."""
+    found = read("performance/million")
+    rows = []
+    for name in ("encode", "search", "improve"):
+        took = found[name]
+        rows.append(
+            [
+                f"`{name}`",
+                f"{took['seconds'] / 60:.1f} min",
+                f"{took['processor_seconds'] / 60:.1f} min",
+                f"{took['peak_mb']:,} MB",
+            ]
+        )
+    return grid(["command", "time", "processor time", "most memory"], rows)
+
+
+def base_size() -> str:
+    """The papers' methods on an encoder of their size."""
+    cells: dict[str, Result] = read("base-size")["cells"]
+    rows = []
+    for name, cell in cells.items():
+        method, pooling = name.rsplit(", ", 1)
+        speed = f"{cell['seconds_a_step']:.1f} s" if "seconds_a_step" in cell else ""
+        memory = f"{cell['peak_mb']:,} MB" if "peak_mb" in cell else ""
+        scores = [f"{cell[task]:.2f}" for task in ("STSBenchmark", "CACM")]
+        rows.append([method, pooling, speed, memory, *scores])
+    return grid(["method", "pooling", "a step", "most memory", "STS-B", "CACM"], rows)
+
+
 def gpu() -> str:
     """Steps of each method on one GPU, and what a million sentences take."""
     found = read("performance/gpu")

@@ -25,7 +25,7 @@ from isotrope.store.files import write_json
 from isotrope.training.processes import environment
 
 TARGET = RESULTS / "performance" / "million.json"
-MODEL = "isotrope/tiny"
+MODEL = "isotrope/small"
 WORDS = 12  # of a document
 QUERIES = [
     "a river in the north of Italy",
@@ -83,7 +83,7 @@ def main() -> None:
     vectors = args.work / "vectors"
     improved = args.work / "improved"
     commands = {
-        "encode": ["encode", MODEL, str(text), "--output", str(vectors), "--dtype", "float32"],
+        "encode": ["encode", MODEL, str(text), "--output", str(vectors)],
         "search": ["search", str(vectors), *QUERIES],
         "improve": [
             *["improve", MODEL, str(text), "--output", str(improved)],
