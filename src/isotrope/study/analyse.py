@@ -1,7 +1,6 @@
 """What a study found: scores by row and seed, tested differences, answered claims."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
@@ -19,18 +18,15 @@ from isotrope.study.record import (
     PairTest,
     Published,
     RowComparison,
-    RowKind,
     Scale,
     Spread,
     StudyRecord,
     StudyRow,
 )
-from isotrope.study.rows import PlannedRow
-from isotrope.study.spec import Claim, Reference, RowSettings, Spec
+from isotrope.study.spec import Claim, Reference, Spec
 from isotrope.study.statistics import (
     ALPHA,
     FEWEST_SEEDS,
-    PairedTest,
     holm,
     paired_test,
     seeds_needed,
@@ -55,7 +51,8 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> St
     with every seed.
     """
     spec = plan.spec
-    finished = _finished(plan)
+    results = {key: cell.result() for key, cell in plan.cells.items()}
+    finished = {key: result for key, result in results.items() if result}
     rows = _rows(plan, finished, failed or {})
     columns = _shown_columns(spec, rows)
     column = "Avg." if "Avg." in columns else next(iter(columns), "Avg.")
@@ -82,46 +79,30 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> St
     return recomputed(_with_pair_tests(record, CellDraws(plan)))
 
 
-def _finished(plan: StudyPlan) -> dict[str, CellResult]:
-    """Key -> record of each finished cell."""
-    finished: dict[str, CellResult] = {}
-    for key, cell in plan.cells.items():
-        result = cell.result()
-        if result:
-            finished[key] = result
-    return finished
-
-
 def _rows(plan: StudyPlan, finished: Results, failed: Mapping[str, str]) -> list[StudyRow]:
     """The rows and the teachers, with the scores of each seed, or why it failed."""
-    rows: list[StudyRow] = []
-    for label, entry in plan.entries.items():
-        kind: RowKind = "row" if entry.row.train else "untrained"
-        rows.append(_row(kind, entry, plan.rows[label], finished, failed))
+    rows = [
+        StudyRow(
+            label=label,
+            kind="row" if entry.row.train else "untrained",
+            base=entry.base,
+            at=entry.at,
+            cells=plan.rows[label],
+            **dict(_published(entry.row)),
+        )
+        for label, entry in plan.entries.items()
+    ]
     for name, key in plan.models.items():
-        entry = PlannedRow(name, RowSettings(), name)
-        keys = {plan.cells[key].seed: key}
-        rows.append(_row("teacher", entry, keys, finished, failed))
+        cells = {plan.cells[key].seed: key}
+        rows.append(StudyRow(label=name, kind="teacher", base=name, cells=cells))
+
+    for row in rows:
+        for seed, key in row.cells.items():
+            if key in finished:
+                row.scores[seed] = finished[key].scores
+            if key in failed:
+                row.failed[seed] = failed[key]
     return rows
-
-
-def _row(
-    kind: RowKind,
-    entry: PlannedRow,
-    keys: Mapping[int, str],
-    finished: Results,
-    failed: Mapping[str, str],
-) -> StudyRow:
-    return StudyRow(
-        label=entry.label,
-        kind=kind,
-        base=entry.base,
-        at=dict(entry.at),
-        cells=dict(keys),
-        scores={seed: finished[key].scores for seed, key in keys.items() if key in finished},
-        failed={seed: failed[key] for seed, key in keys.items() if key in failed},
-        **dict(_published(entry.row)),
-    )
 
 
 def _published(row: Reference) -> Published:
@@ -149,21 +130,16 @@ def _baseline(plan: StudyPlan) -> str:
     entries = plan.entries.items()
     matching = [label for label, entry in entries if name in (label, entry.base)]
     trained = [label for label, entry in entries if entry.row.train]
-    candidates = [*matching, *trained, *plan.entries]
-    return candidates[0]
+    return [*matching, *trained, *plan.entries][0]
 
 
 def _compared_with(baseline: str, plan: StudyPlan) -> list[str]:
     """The rows that are compared with the baseline: trained ones, and those of its own model."""
-
-    def base_model(label: str) -> str:
-        key = next(iter(plan.rows[label].values()))
-        return str(plan.cells[key].settings["base"])
-
+    models = {label: plan.cells[keys[0]].settings["base"] for label, keys in plan.rows.items()}
     return [
         label
         for label, entry in plan.entries.items()
-        if label != baseline and (entry.row.train or base_model(label) == base_model(baseline))
+        if label != baseline and (entry.row.train or models[label] == models[baseline])
     ]
 
 
@@ -197,40 +173,35 @@ def recomputed(record: StudyRecord) -> StudyRecord:
 
     The tests over pairs stay as they are, because they need every cell's resamples.
     """
-    differences = [_tested(record, difference) for difference in record.differences]
-    differences = [
-        difference.model_copy(update={"needed": _needed_seeds(record, difference)})
-        for difference in differences
-    ]
-    claims = _corrected([_tested(record, claim) for claim in record.claims])
-    return record.model_copy(
-        update={
-            "differences": _corrected(differences),
-            "claims": [_answered(claim) for claim in claims],
-            "spread": _spread(record.row(record.baseline), record.column),
-        }
-    )
+    differences = []
+    for difference in record.differences:
+        needed = _needed_seeds(record, difference)
+        differences.append(_tested(record, difference).model_copy(update={"needed": needed}))
+    claims = [_tested(record, claim) for claim in record.claims]
+    changes = {
+        "differences": _corrected(differences),
+        "claims": [_answered(claim) for claim in _corrected(claims)],
+        "spread": _spread(record.row(record.baseline), record.column),
+    }
+    return record.model_copy(update=changes)
 
 
 def _tested(record: StudyRecord, comparison: C) -> C:
-    """The comparison with its test over seeds."""
-    scores = _paired_scores(record, comparison)
-    return comparison.model_copy(
-        update={"same": scores.same_cells, "seeds": _test_over_seeds(scores, comparison)}
-    )
+    """The comparison with its test over seeds, if something is measured."""
+    scores = _scores_by_seed(record, comparison)
+    if not scores:
+        return comparison.model_copy(update={"same": False, "seeds": None})
 
-
-def _test_over_seeds(scores: "PairedScores", comparison: RowComparison) -> PairedTest | None:
-    """The test that a difference or a claim asks for; None if nothing is measured."""
-    if not scores.first:
-        return None
+    first, second = zip(*scores.values(), strict=True)
     if not isinstance(comparison, AnsweredClaim):
-        return paired_test(scores.first, scores.second)
-
-    if comparison.spread:
-        return spread_test(scores.first, scores.second)
-    share = comparison.share or 1
-    return paired_test(scores.first, [share * score for score in scores.second], comparison.margin)
+        test = paired_test(first, second)
+    elif comparison.spread:
+        test = spread_test(first, second)
+    else:
+        share = comparison.share or 1
+        test = paired_test(first, [share * score for score in second], comparison.margin)
+    cells, other_cells = (_cells_of(record.row(name), scores) for name in comparison.sides)
+    return comparison.model_copy(update={"same": cells == other_cells, "seeds": test})
 
 
 def _needed_seeds(record: StudyRecord, difference: Difference) -> dict[str, int | None] | None:
@@ -265,34 +236,33 @@ class CellDraws:
 
     def _draws(self, key: str, column: str) -> Vector | None:
         """A cell's draws of a column: (R,) in points, or None if it has no pairs."""
-        task_draws = [
-            values
-            for task, values in self.plan.cells[key].draws().items()
-            if column in ("Avg.", column_of(task))
-        ]
-        return 100 * np.mean(task_draws, axis=0) if task_draws else None
+        by_task = self.plan.cells[key].draws().items()
+        draws = [values for task, values in by_task if column in ("Avg.", column_of(task))]
+        return 100 * np.mean(draws, axis=0) if draws else None
 
     def mean(self, keys: Iterable[str], column: str) -> Vector | None:
         """The mean draws over cells (R,); None if one of them has no pairs."""
-        draws = [self.draws(key, column) for key in keys]
-        present = [values for values in draws if values is not None]
-        if len(present) < len(draws):
-            return None
-        return np.asarray(np.mean(present, axis=0))
+        draws = []
+        for key in keys:
+            values = self.draws(key, column)
+            if values is None:
+                return None
+            draws.append(values)
+        return np.asarray(np.mean(draws, axis=0))
 
 
 def _with_pair_tests(record: StudyRecord, draws: CellDraws) -> StudyRecord:
     """The record with the tests over pairs."""
 
-    def tested(comparisons: Sequence[C]) -> list[C]:
-        return [
-            comparison.model_copy(update={"pairs": _test_over_pairs(record, comparison, draws)})
-            for comparison in comparisons
-        ]
+    def tested(comparison: C) -> C:
+        pairs = _test_over_pairs(record, comparison, draws)
+        return comparison.model_copy(update={"pairs": pairs})
 
-    return record.model_copy(
-        update={"differences": tested(record.differences), "claims": tested(record.claims)}
-    )
+    changes = {
+        "differences": [*map(tested, record.differences)],
+        "claims": [*map(tested, record.claims)],
+    }
+    return record.model_copy(update=changes)
 
 
 def _test_over_pairs(
@@ -303,31 +273,23 @@ def _test_over_pairs(
     """
     if not comparison.is_of_means:
         return None
-    seeds = _paired_scores(record, comparison).seeds
-    if not seeds:
+    scores = _scores_by_seed(record, comparison)
+    if not scores:
         return None
-    row, than = (
-        draws.mean(_cells_of(record.row(name), seeds), comparison.column)
-        for name in comparison.sides
-    )
-    if row is None or than is None:
+    cells, other_cells = (_cells_of(record.row(name), scores) for name in comparison.sides)
+    mean = draws.mean(cells, comparison.column)
+    other_mean = draws.mean(other_cells, comparison.column)
+    if mean is None or other_mean is None:
         return None
     # Interval and p come from the draws only. The scores are in the record already.
-    test = judged(0.0, 0.0, row - than)
+    test = judged(0.0, 0.0, mean - other_mean)
     return PairTest.model_validate(test, from_attributes=True)
 
 
-@dataclass(frozen=True, slots=True)
-class PairedScores:
-    """The scores of either side of a difference, for the seeds that both have."""
-
-    seeds: list[int]
-    first: list[float]
-    second: list[float]
-    same_cells: bool  # whether both sides are the same cells
-
-
-def _paired_scores(record: StudyRecord, comparison: RowComparison) -> PairedScores:
+def _scores_by_seed(
+    record: StudyRecord, comparison: RowComparison
+) -> dict[int, tuple[float, float]]:
+    """Seed -> the scores of both sides, for the seeds that both have."""
     row, than = map(record.row, comparison.sides)
     first = row.column_scores(comparison.column)
     second = than.column_scores(comparison.column)
@@ -337,12 +299,7 @@ def _paired_scores(record: StudyRecord, comparison: RowComparison) -> PairedScor
         elif than.kind != "row":
             second = dict.fromkeys(first, *second.values())
     seeds = sorted(first.keys() & second.keys())
-    return PairedScores(
-        seeds,
-        [first[seed] for seed in seeds],
-        [second[seed] for seed in seeds],
-        same_cells=bool(seeds) and _cells_of(row, seeds) == _cells_of(than, seeds),
-    )
+    return {seed: (first[seed], second[seed]) for seed in seeds}
 
 
 def _cells_of(row: StudyRow, seeds: Iterable[int]) -> list[str]:
@@ -356,15 +313,8 @@ def _corrected(comparisons: Sequence[C]) -> list[C]:
     """Correct the p values over seeds, and those over pairs, for their number; equal cells do not
     count.
     """
-    tests = [None if comparison.same else comparison.seeds for comparison in comparisons]
-    pair_tests = [None if comparison.same else comparison.pairs for comparison in comparisons]
-    corrections = zip(
-        comparisons,
-        holm([test.p if test else None for test in tests]),
-        holm([test.p_margin if test else None for test in tests]),
-        holm([test.p if test else None for test in pair_tests]),
-        strict=True,
-    )
+    p_values = zip(*(comparison.p_values for comparison in comparisons), strict=True)
+    corrections = zip(comparisons, *map(holm, p_values), strict=True)
     return [comparison.corrected(*values) for comparison, *values in corrections]
 
 
@@ -375,18 +325,14 @@ def _unanswered(plan: StudyPlan, label: str, claim: Claim) -> AnsweredClaim:
     row, than = claim.better, claim.than
     if claim.column in LOWER_IS_BETTER and not claim.spread:
         row, than = than, row
-    return AnsweredClaim(
-        claim=label,
-        text=claim.text,
-        source=claim.source,
-        row=_entry_label(plan, row),
-        than=_entry_label(plan, than),
-        column=claim.column,
-        share=claim.share,
-        spread=claim.spread,
-        margin=_margin(claim),
-        published=_published_difference(plan.spec, claim, row, than),
-    )
+    changes = {
+        "claim": label,
+        "row": _entry_label(plan, row),
+        "than": _entry_label(plan, than),
+        "margin": _margin(claim),
+        "published": _published_difference(plan.spec, claim, row, than),
+    }
+    return AnsweredClaim.model_validate(dict(claim) | changes)
 
 
 def _entry_label(plan: StudyPlan, name: str) -> str:
@@ -406,13 +352,12 @@ def _margin(claim: Claim) -> float:
 
 def _published_difference(spec: Spec, claim: Claim, row: str, than: str) -> float | None:
     """The difference of the printed numbers; None if one is not printed."""
-    first, second = (spec.rows.get(side, Reference()) for side in (row, than))
+    printed = [spec.rows.get(side, Reference()) for side in (row, than)]
     if claim.spread:
-        narrow = first.published_sd.get(claim.column)
-        wide = second.published_sd.get(claim.column)
+        narrow, wide = (side.published_sd.get(claim.column) for side in printed)
         # printed digits may hide a small one
         return float(np.log(wide / narrow)) if narrow and wide else None
-    higher, lower = first.published.get(claim.column), second.published.get(claim.column)
+    higher, lower = (side.published.get(claim.column) for side in printed)
     if higher is None or lower is None:
         return None
     return higher - (claim.share or 1) * lower

@@ -7,7 +7,8 @@ wrong by a half, and it never decides anything.
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -23,6 +24,7 @@ from isotrope.encoder.locate import locate
 from isotrope.errors import UserError, check_known
 from isotrope.preset.preset import TrainSettings
 from isotrope.report.tables import Table
+from isotrope.store.files import Record
 from isotrope.study.cell import Cell
 from isotrope.study.plan import StudyPlan
 from isotrope.study.spec import missing_file
@@ -126,7 +128,7 @@ def measured_speed(cell: Cell) -> Speed:
     """Measure a training step of a cell's model on this machine, with as many texts as the study
     trains on at a time, but few without a GPU.
     """
-    name = str(cell.settings["base"])
+    name = cell.settings["base"]
     model = load(name)
     on_gpu = model.device.type == "cuda"
     precision = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
@@ -144,9 +146,7 @@ def measured_speed(cell: Cell) -> Speed:
     return Speed(device, precision, 0.0, seconds / (tokens * shape_of(name).layer_weights))
 
 
-def _step(
-    model: Any, optimizer: torch.optim.Optimizer, features: dict[str, Any], precision: str
-) -> None:
+def _step(model: Any, optimizer: torch.optim.Optimizer, features: Record, precision: str) -> None:
     """A training step, after which the device waits for nothing."""
     with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
         views = [model(dict(features))["sentence_embedding"] for _ in range(PASSES)]
@@ -217,20 +217,20 @@ def study_cost(plan: StudyPlan, gpu: str = "") -> Table:
 
     UserError for an unknown GPU, or a model whose size is not known.
     """
-    estimate = Estimate(plan, speed_of(gpu, plan))
+    speed = speed_of(gpu, plan)
+    estimate = Estimate(plan, speed)
     costs = {key: estimate.cell(cell) for key, cell in plan.cells.items()}
     rows = [costs[key].table_row(f"teacher {name}") for name, key in plan.models.items()]
     for label, keys in plan.rows.items():
-        distinct_keys = dict.fromkeys(keys.values())
-        rows.append(total([costs[key] for key in distinct_keys]).table_row(label))
+        row_costs = [costs[key] for key in keys.values()]
+        rows.append(total(row_costs).table_row(label))
 
     study = total(costs.values())
     notes = [
         f"All: about {duration(study.seconds)} with one worker, {_gigabytes(study.memory)} GB of "
         f"memory for the largest cell, and {_gigabytes(study.disk)} GB of disk, beside the "
         "checkpoints of the runs. Rows that share cells count them once each.",
-        f"By the speed of {estimate.speed.device} in {estimate.speed.precision}. An estimate may "
-        "be wrong by a half.",
+        f"By the speed of {speed.device} in {speed.precision}. An estimate may be wrong by a half.",
         *_missing_files(plan),
     ]
     header = ["row", "cells", "unfinished", "hours", "memory (GB)"]
@@ -243,13 +243,14 @@ def _gigabytes(size: float) -> str:
 
 def _missing_files(plan: StudyPlan) -> list[str]:
     """A line for each file that rows need and nobody has named."""
-    lines: dict[str, list[str]] = {}
-    for label, row in plan.spec.reference.items():
-        if missing := missing_file(row, plan.spec.run):
-            lines.setdefault(f"{missing.content}: add {missing.option}", []).append(label)
+    lines = defaultdict(list)
+    for label, reference in plan.spec.reference.items():
+        missing = missing_file(reference, plan.spec.run)
+        if missing:
+            lines[f"{missing.content}: add {missing.option}"].append(label)
     for label, row in plan.spec.rows.items():
         if row.differs:
-            lines.setdefault(f"published numbers {row.differs}", []).append(label)
+            lines[f"published numbers {row.differs}"].append(label)
     return [f"{line} ({', '.join(labels)})." for line, labels in lines.items()]
 
 
@@ -269,7 +270,7 @@ class Estimate:
         unfinished = int(cell.result() is None)
         if cell.row.vectors:
             return Cost(1, unfinished, 0.0, 0.0, 0.0)
-        shape = self._shape(str(cell.settings["base"]))
+        shape = self._shape(cell.settings["base"])
         seconds = self._judging(cell, shape)
         memory = float(WEIGHT_BYTES * shape.weights)
         disk = memory if cell.keep_model else 0.0
@@ -278,8 +279,8 @@ class Estimate:
             seconds += self._training(cell, shape, train)
             memory = self._training_memory(cell, shape, train)
             count = self._count(cell)
+            tokens = count * self._tokens(cell, train.max_length)
             for teacher in self._encoding_teachers(cell):
-                tokens = count * self._tokens(cell, train.max_length)
                 seconds += self.speed.encoding(teacher, tokens)
                 disk += WEIGHT_BYTES * count * teacher.width
         return Cost(1, unfinished, unfinished * seconds, memory, disk)
@@ -288,27 +289,25 @@ class Estimate:
         """Seconds of the steps and of the evaluations on the dev pairs."""
         texts = train.epochs * self._count(cell)
         steps = texts / train.batch_size
-        tokens = texts * self._tokens(cell, train.max_length)
+        tokens = self._tokens(cell, train.max_length)
         passes = trained_passes(cell.settings)
-        seconds = self.speed.training(shape, passes * tokens, steps * passes / 2)
+        seconds = self.speed.training(shape, passes * (texts * tokens), steps * passes / 2)
         if not (cell.data or cell.run.dev):
             return seconds
 
         evaluation = 0.0
-        for name in dev_names(cell.run.dev if cell.run.dev is not None else train.select):
+        for name in dev_names(train.select if cell.run.dev is None else cell.run.dev):
             sentences = DEV_SENTENCES
             if name == TRANSFER_DEV:
                 sentences = SUITE_SENTENCES["transfer"]
                 evaluation += TRANSFER_DEV_SECONDS
-            tokens = sentences * self._tokens(cell, train.max_length)
-            evaluation += self.speed.encoding(shape, tokens)
+            evaluation += self.speed.encoding(shape, sentences * tokens)
         return seconds + steps / train.eval_steps * evaluation
 
     def _judging(self, cell: Cell, shape: ModelShape) -> float:
         """Seconds of the test pairs and of the further suites."""
         sentences = JUDGED_SENTENCES[cell.run.test]
-        for suite in cell.run.suites:
-            sentences += SUITE_SENTENCES[suite]
+        sentences += sum(SUITE_SENTENCES[suite] for suite in cell.run.suites)
         seconds = self.speed.encoding(shape, sentences * self._tokens(cell, 512))
         if "transfer" in cell.run.suites:
             seconds += CLASSIFIER_SECONDS
@@ -317,8 +316,8 @@ class Estimate:
     def _training_memory(self, cell: Cell, shape: ModelShape, train: TrainSettings) -> float:
         """Bytes of weights, optimizer and activations at a step with the longest texts."""
         peers = cell.settings.get("peers", {})
-        trained = [label for label, peer in peers.items() if peer.get("kind", label) == "trained"]
-        states = STATE_BYTES * shape.weights * (1 + len(trained))
+        kinds = [peer.get("kind", label) for label, peer in peers.items()]
+        states = STATE_BYTES * shape.weights * (1 + kinds.count("trained"))
         together = train.batch_size * cell.settings["views"].get("passes", 2)
         texts = min(together, train.mini_batch_size or together)
         channels = texts * train.max_length * shape.layers * shape.width
@@ -326,10 +325,12 @@ class Estimate:
 
     def _encoding_teachers(self, cell: Cell) -> list[ModelShape]:
         """The teachers that have not encoded this cell's sample of the text for another one."""
-        shapes: list[ModelShape] = []
+        shapes = []
+        seed = (
+            cell.seed if cell.row.sentences else None
+        )  # without a sample, all seeds read the same
         for table in cell.settings["teachers"].values():
             for model in table.get("models", ()):
-                seed = cell.seed if cell.row.sentences else None
                 encoded = (model, id(cell.corpus), cell.row.sentences, seed)
                 if model != STUDENT and encoded not in self._encoded:
                     self._encoded.add(encoded)
@@ -355,7 +356,7 @@ def _words_a_text(corpus: TextSource) -> list[int]:
     return [len(text.split()) for text in _some_texts(corpus, SAMPLED)]
 
 
-def trained_passes(settings: Mapping[str, Any]) -> float:
+def trained_passes(settings: Record) -> float:
     """How many passes of forward and backward a step of a preset costs."""
     passes = float(settings["views"].get("passes", 2))
     for label, peer in settings.get("peers", {}).items():

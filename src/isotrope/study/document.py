@@ -1,6 +1,8 @@
 """A study's record as pages, in Markdown and HTML: which row to use, then tables with notes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from isotrope.evaluation.verdict import Verdict, Word
@@ -10,7 +12,6 @@ from isotrope.store.files import write_text, writing
 from isotrope.study.columns import LOWER_IS_BETTER, RETRIEVAL, STS, shown
 from isotrope.study.record import (
     AnsweredClaim,
-    Difference,
     PairTest,
     Published,
     StudyRecord,
@@ -95,15 +96,17 @@ def study_pages(record: StudyRecord, folder: Path | None = None) -> dict[str, st
     ]
     tables = [table for table in tables if table.rows]
     verdict = conclusion(record)
-    introduction = _introduction(record)
-    figures = _page_figures(record.figures, folder) if folder else []
-    page = Page(record.title, introduction, verdict, tables=tables, figures=figures)
+    source = f"After {record.source}." if record.source else ""
+    introduction = [text for text in (source, _scale(record), record.note) if text]
+    page = Page(record.title, introduction, verdict, tables)
+    if folder:
+        page = replace(page, figures=_page_figures(record, folder))
 
     blocks = [f"# {record.title}"]
     if verdict:
         blocks += [f"**{verdict.word}**: {verdict.evidence}.", verdict.advice]
     blocks += introduction
-    blocks += [markdown([table]).strip() for table in tables]
+    blocks.append(markdown(tables).strip())
     blocks += [f"![{name}]({file})" for name, file in record.figures.items()]
     return {
         "table.md": "\n\n".join(blocks) + "\n",
@@ -111,24 +114,16 @@ def study_pages(record: StudyRecord, folder: Path | None = None) -> dict[str, st
     }
 
 
-def _introduction(record: StudyRecord) -> list[str]:
-    source = f"After {record.source}." if record.source else ""
-    return [text for text in (source, _scale(record), record.note) if text]
-
-
-def _page_figures(figures: Mapping[str, str], folder: Path) -> list[PageFigure]:
-    page_figures: list[PageFigure] = []
-    for name, file in figures.items():
+def _page_figures(record: StudyRecord, folder: Path) -> list[PageFigure]:
+    page_figures = []
+    for name, file in record.figures.items():
         path = folder / file
         page_figures.append(PageFigure(path.stem, name, path.read_text("utf-8")))
     return page_figures
 
 
 def _unfinished_table(record: StudyRecord) -> Table:
-    rows: list[list[str]] = []
-    for row in record.rows:
-        for seed, why in row.failed.items():
-            rows.append([row.label, str(seed), why])
+    rows = [[row.label, str(seed), why] for row in record.rows for seed, why in row.failed.items()]
     return Table("Not finished", ["row", "seed", "why"], rows)
 
 
@@ -192,7 +187,7 @@ def _judge(record: StudyRecord, test: PairedTest, row_count: int) -> str:
 
 def _advice(record: StudyRecord, label: str, word: Word, gain: float) -> Iterator[str]:
     """What to do, and what it says about search: sentences."""
-    compared = {record.baseline, *(difference.row for difference in record.differences)}
+    compared = [record.baseline, *(difference.row for difference in record.differences)]
     rows = [row for row in record.rows if row.label in compared]
     if gain <= 0:
         yield f'Stay with "{record.baseline}": no row scored higher.'
@@ -205,12 +200,12 @@ def _advice(record: StudyRecord, label: str, word: Word, gain: float) -> Iterato
         yield f'Stay with "{record.baseline}": {chance}.'
         yield "Run more seeds to see."
 
-    search: dict[str, float] = {}
+    search = {}
     for row in rows:
         if mean := row.mean(SEARCH):
             search[row.label] = mean.value
     if search and record.column != SEARCH:
-        highest = max(search, key=lambda name: search[name])
+        highest = max(search, key=lambda label: search[label])
         yield f'In search, "{highest}" is the highest, with {search[highest]:.2f}.'
     elif record.column not in (*RETRIEVAL, SEARCH):
         yield "Search was not measured."
@@ -237,9 +232,9 @@ def _scale(record: StudyRecord) -> str:
 def _seed_count(record: StudyRecord) -> str:
     counts = {len(row.scores) for row in record.rows if row.kind == "row"} - {0}
     counts = counts or {record.scale.seeds}
-    smallest, largest = min(counts), max(counts)
-    if smallest < largest:
-        return f"{smallest} to {largest} seeds"
+    largest = max(counts)
+    if len(counts) > 1:
+        return f"{min(counts)} to {largest} seeds"
     return "one seed" if largest == 1 else f"{largest} seeds"
 
 
@@ -247,7 +242,7 @@ def score_table(record: StudyRecord) -> Table:
     """Measured mean ± standard deviation of every row, and the published numbers."""
     columns = record.columns
     rows: list[list[str]] = []
-    places: list[int] = []  # of the measured rows within the table
+    places = []  # of the measured rows within the table
     for row in record.rows:
         places.append(len(rows))
         rows.append(_measured_cells(row, columns))
@@ -257,26 +252,23 @@ def score_table(record: StudyRecord) -> Table:
         rows.append(_published_cells(f"{label}, published", reference, columns))
 
     marks = {(places[i], j): mark for (i, j), mark in _score_marks(record).items()}
-    return Table("Scores", ["row", "n", *columns], rows, marks, notes=_score_notes(record))
+    notes = [SCORE_NOTE]
+    lower = ", ".join(column for column in columns if column in LOWER_IS_BETTER)
+    if lower:
+        notes.append(f"Lower is better for {lower}.")
+    if spread := record.spread:
+        seeds = f"{spread.n} seeds, {record.column}"
+        notes.append(f"{record.baseline}: standard deviation {spread.sd:.2f} ({seeds}).")
+    return Table("Scores", ["row", "n", *columns], rows, marks, notes=notes)
 
 
 def _score_marks(record: StudyRecord) -> Marks:
     """Marks for the best means: by the place among the measured rows, and that of the column."""
-    values: list[list[float]] = []
+    values = []
     for column in record.columns:
         means = [row.mean(column) for row in record.rows]
-        values.append([mean.value if mean else float("nan") for mean in means])
+        values.append([mean.value if mean else math.nan for mean in means])
     return best_marks(values, [column in LOWER_IS_BETTER for column in record.columns], first=2)
-
-
-def _score_notes(record: StudyRecord) -> list[str]:
-    notes = [SCORE_NOTE]
-    if lower := [column for column in record.columns if column in LOWER_IS_BETTER]:
-        notes.append(f"Lower is better for {', '.join(lower)}.")
-    if spread := record.spread:
-        seeds = f"{spread.n} seeds, {record.column}"
-        notes.append(f"{record.baseline}: standard deviation {spread.sd:.2f} ({seeds}).")
-    return notes
 
 
 def _measured_cells(row: StudyRow, columns: Sequence[str]) -> list[str]:
@@ -292,7 +284,8 @@ def _published_cells(name: str, printed: Published, columns: Sequence[str]) -> l
     words = "; ".join(filter(None, [printed.source, printed.differs]))
     cells = [f"{name} ({words})" if words else name, ""]
     for column in columns:
-        value, sd = printed.published.get(column), printed.published_sd.get(column)
+        value = printed.published.get(column)
+        sd = printed.published_sd.get(column)
         cells.append("" if value is None else _number(column, value, sd))
     return cells
 
@@ -304,34 +297,36 @@ def _number(column: str, value: float, sd: float | None) -> str:
 
 def difference_table(record: StudyRecord) -> Table:
     """Each row against the baseline, over seeds and over pairs."""
+    rows = []
+    for difference in record.differences:
+        test = difference.seeds
+        if test is None:
+            continue
+        needed = difference.needed or {}
+        cells = [
+            difference.row,
+            str(test.n),
+            _signed(test.mean),
+            _interval(test),
+            _p(test.p_holm),
+            _interval(difference.pairs),
+            _p_over_pairs(difference.pairs),
+            "" if test.detectable is None else f"{test.detectable:.2f}",
+            " / ".join(str(count or "> 1000") for count in needed.values()),
+        ]
+        rows.append(cells)
     title = f"Differences to {record.baseline} ({record.column})"
-    rows = [_difference_cells(one, one.seeds) for one in record.differences if one.seeds]
     return Table(title, DIFFERENCE_HEADER, rows, notes=[TEST_NOTE])
-
-
-def _difference_cells(difference: Difference, test: PairedTest) -> list[str]:
-    needed = (difference.needed or {}).values()
-    return [
-        difference.row,
-        str(test.n),
-        _signed(test.mean),
-        _interval(test),
-        _p(test.p_holm),
-        _interval(difference.pairs),
-        _p_over_pairs(difference.pairs),
-        "" if test.detectable is None else f"{test.detectable:.2f}",
-        " / ".join(str(count or "> 1000") for count in needed),
-    ]
 
 
 def claim_table(record: StudyRecord) -> Table:
     """What the papers claim, what was measured, and the answer."""
     measured = [claim for claim in record.claims if claim.seeds]
     rows = [_claim_cells(record, claim) for claim in measured]
-    header = CLAIM_HEADER
+    header = [*CLAIM_HEADER]
     if all(claim.published is None for claim in measured):
-        header = [*CLAIM_HEADER[:2], *CLAIM_HEADER[3:]]
-        rows = [[*cells[:2], *cells[3:]] for cells in rows]
+        for cells in (header, *rows):
+            del cells[CLAIM_HEADER.index("published")]
 
     notes = [CLAIM_NOTE]
     not_measured = [_claim_text(record, claim) for claim in record.claims if not claim.seeds]
@@ -369,7 +364,7 @@ def _measured_difference(claim: AnsweredClaim) -> str:
     if test is None or (claim.spread and test.p is None):
         return ""
     interval = _interval(test)
-    return _signed(test.mean) + (f" ({interval})" if interval else "")
+    return f"{_signed(test.mean)} ({interval})" if interval else _signed(test.mean)
 
 
 def _signed(value: float) -> str:

@@ -38,9 +38,9 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
     run = PlanRun(plan, workers, console)
     try:
         with progress("ran", len(plan.cells), console, "cells") as bar:
-            while run.unfinished:
-                running = len(run.running)
-                bar.update(run.ended, note=f"{running} running" if running else "")
+            while run.waiting or run.running:
+                running = f"{len(run.running)} running" if run.running else ""
+                bar.update(len(run.finished) + len(run.failed), note=running)
                 run.drop_impossible_cells()
                 run.start_cells()
                 run.collect_ended_cells()
@@ -66,25 +66,16 @@ class PlanRun:
         self.slots = range(workers)  # a process's slot decides its GPU
         self.running: dict[int, Worker] = {}  # by slot
         self.failed: dict[str, str] = {}  # key -> why
-        self.finished = {key for key, cell in plan.cells.items() if cell.result()}
-        self.waiting = [cell for cell in plan.cells.values() if cell.key not in self.finished]
+        cells = plan.cells.values()
+        self.finished = {cell.key for cell in cells if cell.result()}
+        self.waiting = [cell for cell in cells if cell.key not in self.finished]
         # those whose models others need come first
-        needed = {key for cell in plan.cells.values() for key in cell.needs}
+        needed = {key for cell in cells for key in cell.needs}
         self.waiting.sort(key=lambda cell: cell.key not in needed)
         for cell in self.waiting:
             if cell.job.lost:
                 console.print(Text(f"{cell.folder} is damaged: {cell} is run again"))
         self._processes = _process_context()
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether cells wait or run."""
-        return bool(self.waiting or self.running)
-
-    @property
-    def ended(self) -> int:
-        """How many cells are finished or failed."""
-        return len(self.finished) + len(self.failed)
 
     def drop_impossible_cells(self) -> None:
         """Let the cells fail whose models have failed."""
@@ -108,16 +99,16 @@ class PlanRun:
         sentinels = [worker.process.sentinel for worker in self.running.values()]
         multiprocessing.connection.wait(sentinels, timeout=1)
         for slot, worker in [*self.running.items()]:
-            if worker.process.is_alive():
+            process, cell = worker.process, worker.cell
+            if process.is_alive():
                 continue
             del self.running[slot]
-            worker.process.join()
-            cell = worker.cell
+            process.join()
             if result := cell.result():
                 self.finished.add(cell.key)
                 self.console.print(Text(_finished_line(cell, result)))
             else:
-                self._fail(cell, _why(cell, worker.process.exitcode or 0))
+                self._fail(cell, _why(cell, process.exitcode or 0))
 
     def _fail(self, cell: Cell, why: str) -> None:
         self.failed[cell.key] = why

@@ -2,6 +2,7 @@
 apart the views of a sentence lie.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,19 +22,24 @@ from isotrope.evaluation.sts import pair_similarities, score
 from isotrope.evaluation.suite import run as evaluate
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.study.cell import COSINES, Cell
-from isotrope.study.columns import SELF_MADE, sts_scores, suite_scores
+from isotrope.study.columns import (
+    DIVERSITY,
+    FEATURE_DIVERSITY,
+    SELF_MADE,
+    sts_scores,
+    suite_scores,
+)
+from isotrope.study.record import Scores
 from isotrope.text.sample import Sample
 from isotrope.training.folder import write_cosines
 from isotrope.training.pairs import dev_names, dev_pairs, judges
 from isotrope.training.prepare import untrained
-from isotrope.types import Encoder, Views
+from isotrope.types import Encoder
 from isotrope.views.mlp import MLP
 
 SHOWN_SENTENCES = 256  # whose cosines are counted (DCLR Fig. 1), and which are projected
 BINS = 40  # of the cosines, from -1 to 1
 BATCHES = 8  # whose positives are measured
-FEATURE_DIVERSITY = "feature diversity"
-DIVERSITY = "diversity"
 
 
 def sample_of(cell: Cell) -> Sample:
@@ -43,7 +49,7 @@ def sample_of(cell: Cell) -> Sample:
 
 def all_scores(
     cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVectors, folder: str
-) -> dict[str, float]:
+) -> Scores:
     """All scores of a cell, which is a row of the study with one seed: column of the table -> score.
 
     Args:
@@ -60,7 +66,7 @@ def all_scores(
     }
 
 
-def pair_scores(cell: Cell, encoder: Encoder) -> dict[str, float]:
+def pair_scores(cell: Cell, encoder: Encoder) -> Scores:
     """Points on the judging pairs. The cosines are kept in the cell's folder."""
     # judged as `isotrope.train` does, where half of the dev pairs judge
     dev = dev_pairs(dev_names(cell.run.dev or ()), cell.data) if cell.run.labels is None else {}
@@ -72,7 +78,7 @@ def pair_scores(cell: Cell, encoder: Encoder) -> dict[str, float]:
     return sts_scores(score(sets, cosines))
 
 
-def document_scores(cell: Cell, encoder: Encoder) -> dict[str, float]:
+def document_scores(cell: Cell, encoder: Encoder) -> Scores:
     """The mean over the tasks that the study's documents allow, in points."""
     if cell.documents is None:
         return {}
@@ -84,9 +90,9 @@ def document_scores(cell: Cell, encoder: Encoder) -> dict[str, float]:
 
 def all_suite_scores(
     cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVectors
-) -> dict[str, float]:
+) -> Scores:
     """The further suites' numbers of ``encoder``, whose vectors ``model`` makes."""
-    scores: dict[str, float] = {}
+    scores = {}
     for suite, settings in cell.run.suites.items():
         reads_as_before = settings.max_length is None and settings.precision == "fp32"
         with reading(model, settings.max_length, settings.precision):
@@ -95,7 +101,7 @@ def all_suite_scores(
                 judged = encoder.fresh()  # it knows other vectors of the same texts
             tasks = settings.tasks or None
             result = evaluate(judged, suite, cell.data, tasks, settings.setting)
-            scores |= suite_scores(suite, result)
+            scores.update(suite_scores(suite, result))
     return scores
 
 
@@ -116,7 +122,7 @@ def reading(
         yield
 
 
-def positive_diversity(cell: Cell, model: str) -> dict[str, float]:
+def positive_diversity(cell: Cell, model: str) -> Scores:
     """Two diversities: of the views as the encoder gives them, and as they enter the head, so after
     whitening.
 
@@ -133,7 +139,7 @@ def positive_diversity(cell: Cell, model: str) -> dict[str, float]:
 
     size = preset.train.batch_size
     texts = sample_of(cell).texts(BATCHES * size)
-    measured: dict[str, list[float]] = {FEATURE_DIVERSITY: [], DIVERSITY: []}
+    measured = defaultdict(list)
     for number in range(len(texts) // size):
         objective.step = number  # the shuffles of that step
         features = student.preprocess(
@@ -144,16 +150,12 @@ def positive_diversity(cell: Cell, model: str) -> dict[str, float]:
         with torch.no_grad():
             views = objective.encode([batch_to_device(features, student.device)], None)
             if len(views.stack) > 1:  # one view lies apart from no other
-                measured[FEATURE_DIVERSITY].append(_diversity(views))
+                measured[FEATURE_DIVERSITY].append(diversity([*views.stack]))
             for step in objective.views:
                 if not isinstance(step, MLP):
                     views = step(views)
-            measured[DIVERSITY].append(_diversity(views))
-    return {name: sum(values) / len(values) for name, values in measured.items() if values}
-
-
-def _diversity(views: Views) -> float:
-    return diversity(list(views.stack))
+            measured[DIVERSITY].append(diversity([*views.stack]))
+    return {name: sum(values) / len(values) for name, values in measured.items()}
 
 
 def projection(cell: Cell, encoder: Encoder) -> list[list[float]]:

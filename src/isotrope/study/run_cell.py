@@ -55,17 +55,14 @@ def _finish(cell: Cell, run: RunFolder, console: Console | None) -> CellResult:
     pairs = cell.cosines()
     # with the draws, any two cells can be compared
     np.savez(cell.numbers / DRAWS, **resample(pairs, RESAMPLES))  # type: ignore[arg-type]
-
     tests = {task: xxhash.xxh3_64_hexdigest(gold.tobytes()) for task, (gold, _) in pairs.items()}
-    seconds = round(time.monotonic() - began, 1)  # since the last start
-    measured = measured.model_copy(
-        update={
-            "data": {**measured.data, "tests": tests},
-            "seconds": {**measured.seconds, "cell": seconds},
-        }
-    )
-    then = {"then": cell.row.then} if cell.row.then else {}
-    return cell.finish(measured, {**cell.settings, **then}, environment())
+    measured.data["tests"] = tests
+    measured.seconds["cell"] = round(time.monotonic() - began, 1)  # since the last start
+
+    settings = dict(cell.settings)
+    if cell.row.then:
+        settings["then"] = cell.row.then
+    return cell.finish(measured, settings, environment())
 
 
 def _train(cell: Cell, run: RunFolder, console: Console | None) -> Measurement:
@@ -87,7 +84,7 @@ def _train(cell: Cell, run: RunFolder, console: Console | None) -> Measurement:
         # judged below; else every run would judge the same backbone again
         labels="none" if cell.run.labels else None,
     ).record
-    memory = {} if trained_before or sys.platform == "win32" else {"memory": _peak_memory()}
+    memory = None if trained_before or sys.platform == "win32" else _peak_memory()
     shutil.copyfile(run.metrics_file, cell.numbers / METRICS)
     trained = load(run.model)
     if cell.keep_model:
@@ -99,22 +96,20 @@ def _train(cell: Cell, run: RunFolder, console: Console | None) -> Measurement:
     seconds = round(selection.pop("seconds"), 1)
     if selection["best_score"] is not None:
         scores["dev"] = 100 * selection["best_score"]
+    logged = [record["uniformity"] for record in cell.metrics() if "uniformity" in record]
+    if len(logged) > 1:
+        scores[FALL] = logged[-1] - logged[0]
+    scores["minutes"] = seconds / 60
+    if memory is not None:
+        scores["memory"] = memory
     return Measurement(
-        scores={**scores, **_uniformity_change(cell), "minutes": seconds / 60, **memory},
+        scores=scores,
         data={"corpus": finished["corpus"]},
         selection=selection,
         projection=projection(cell, encoder),
         in_batch=unrelated_cosines(encoder, run.sample),
         seconds={"training": seconds},
     )
-
-
-def _uniformity_change(cell: Cell) -> dict[str, float]:
-    """From the first evaluation of the training to the last."""
-    uniformity = [record["uniformity"] for record in cell.metrics() if "uniformity" in record]
-    if len(uniformity) < 2:
-        return {}
-    return {FALL: uniformity[-1] - uniformity[0]}
 
 
 def _peak_memory() -> float:

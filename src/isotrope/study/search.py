@@ -4,7 +4,7 @@ made from documents.
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -14,14 +14,14 @@ import tomli_w
 
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
-from isotrope.preset.preset import Preset, read_preset
-from isotrope.store.files import write_text
+from isotrope.preset.preset import read_preset
+from isotrope.store.files import Record, write_text
 from isotrope.store.job import Job
 from isotrope.study.columns import SELF_MADE
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import StudyPaths, StudyPlan, check_component, has_component
 from isotrope.study.rows import expand_rows
-from isotrope.study.spec import Range, RowSettings, SearchSettings, Spec, Values
+from isotrope.study.spec import Range, RowSettings, SearchSettings, Settings, Spec, Values
 from isotrope.study.study import Options, paths_of, spec_with
 from isotrope.study.tuned import training
 from isotrope.training.pairs import dev_names
@@ -37,17 +37,15 @@ class SearchedRow:
 
     label: str
     row: RowSettings
-    preset: Preset
-    trials: tuple[tuple[str, ...], ...]  # each as ``key=value``
+    trials: Sequence[Settings]
 
     def trial_rows(self) -> dict[str, RowSettings]:
         """Name of each trial -> the row that runs it."""
-        return {
-            f"{self.label}, trial {number}": self.row.model_copy(
-                update={"sweep": {}, "then": "", "set": (*self.row.set, *settings)}
-            )
-            for number, settings in enumerate(self.trials)
-        }
+        rows = {}
+        for number, settings in enumerate(self.trials):
+            changes = {"sweep": {}, "then": "", "set": (*self.row.set, *settings)}
+            rows[f"{self.label}, trial {number}"] = self.row.model_copy(update=changes)
+        return rows
 
 
 def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
@@ -79,7 +77,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
             code="no-search",
         )
     _check_dev_pairs(spec, paths)
-    searched = _searched_rows(spec, spec.search, options)
+    searched = _searched_rows(spec, spec.search, options.get("rows", ()))
     documents = spec.search.documents or spec.run.documents
     trials = _trial_study(spec, searched, documents)
     plan = StudyPlan(trials, paths, overrides=options.get("overrides", ()))
@@ -87,8 +85,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     with job.held():
         job.begin()
         failed = run_plan(plan, options.get("workers", 1), console)
-        finished = {row.label: _finished_trials(plan, row) for row in searched}
-        _write_best(paths.output / FILE, finished)
+        _write_best(paths.output / FILE, plan, searched)
     if failed:
         raise UserError(
             f"{len(failed)} of {len(plan.cells)} cells are not finished",
@@ -109,15 +106,22 @@ def _check_dev_pairs(spec: Spec, paths: StudyPaths) -> None:
         )
 
 
-def _searched_rows(spec: Spec, search: SearchSettings, options: Options) -> list[SearchedRow]:
+def _searched_rows(spec: Spec, search: SearchSettings, only: Sequence[str]) -> list[SearchedRow]:
     """The trained rows that are searched, one for each training, with their trials."""
-    only = options.get("rows", ())
-    searched: dict[str, SearchedRow] = {}
-    entries = expand_rows(spec, only).values()
-    for label in dict.fromkeys(entry.base for entry in entries):
-        row = spec.rows[label]
-        if row.train and training(row) not in searched:
-            searched[training(row)] = _searched_row(spec, search, label)
+    searched = {}
+    presets = []
+    for entry in expand_rows(spec, only).values():
+        row = spec.rows[entry.base]
+        if not row.train or training(row) in searched:
+            continue
+        preset = read_preset(row.preset, row.set)
+        presets.append(preset)
+        for key in row.search:
+            check_component(key, [preset], f"study {spec.name}: rows.{entry.base}.search: ")
+        keys = {**search.keys, **row.search}
+        space = {key: values for key, values in keys.items() if has_component(key, preset)}
+        trials = draw_trials(space, search.trials, search.seed)
+        searched[training(row)] = SearchedRow(entry.base, row, trials)
     if not searched:
         raise UserError(
             f"study {spec.name} trains none of these rows",
@@ -125,37 +129,39 @@ def _searched_rows(spec: Spec, search: SearchSettings, options: Options) -> list
             code="no-trained-row",
         )
     if not only:  # a key may be for a row that is left out
-        presets = [row.preset for row in searched.values()]
         for key in search.keys:
             check_component(key, presets, f"study {spec.name}: search.keys: ")
     return [*searched.values()]
 
 
-def _searched_row(spec: Spec, search: SearchSettings, label: str) -> SearchedRow:
-    row = spec.rows[label]
-    preset = read_preset(row.preset, row.set)
-    for key in row.search:
-        check_component(key, [preset], f"study {spec.name}: rows.{label}.search: ")
-    keys = {**search.keys, **row.search}
-    space = {key: values for key, values in keys.items() if has_component(key, preset)}
-    return SearchedRow(label, row, preset, draw_trials(space, search.trials, search.seed))
-
-
-def _trial_study(spec: Spec, searched: Iterable[SearchedRow], documents: tuple[str, ...]) -> Spec:
+def _trial_study(spec: Spec, searched: Iterable[SearchedRow], documents: Sequence[str]) -> Spec:
     """The study whose rows are the trials. Its test pairs are not read."""
-    rows: dict[str, RowSettings] = {}
+    rows = {}
     for searched_row in searched:
-        rows |= searched_row.trial_rows()
+        rows.update(searched_row.trial_rows())
     test = "dev-half" if spec.run.test == "dev-half" else "none"
     run = spec.run.model_copy(update={"baseline": "", "test": test, "documents": documents})
     return spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}})
 
 
-def _finished_trials(plan: StudyPlan, row: SearchedRow) -> list[dict[str, Any]]:
+def _write_best(file: Path, plan: StudyPlan, searched: Iterable[SearchedRow]) -> None:
+    """Write each row's best trial by the dev pairs, beside the rows of earlier searches."""
+    rows = {}
+    if file.is_file():
+        rows = tomllib.loads(file.read_text(encoding="utf-8"))["rows"]
+    for row in searched:
+        trials = _finished_trials(plan, row)
+        if trials:
+            best = max(trials, key=lambda trial: trial.get(DEV, -np.inf))
+            rows[row.label] = {**best, "trials": trials}
+    write_text(file, tomli_w.dumps({"rows": rows}))
+
+
+def _finished_trials(plan: StudyPlan, row: SearchedRow) -> list[Record]:
     """A row's trials that have ended, each as ``search.toml`` has it: its settings and its scores by
     judge.
     """
-    finished: list[dict[str, Any]] = []
+    finished = []
     for name, settings in zip(row.trial_rows(), row.trials, strict=True):
         result = plan.cells[plan.rows[name][0]].result()
         if result:
@@ -164,26 +170,12 @@ def _finished_trials(plan: StudyPlan, row: SearchedRow) -> list[dict[str, Any]]:
     return finished
 
 
-def _write_best(file: Path, trials: Mapping[str, list[dict[str, Any]]]) -> None:
-    """Write each row's best trial by the dev pairs, beside the rows of earlier searches."""
-    rows: dict[str, Any] = {}
-    if file.is_file():
-        rows = tomllib.loads(file.read_text(encoding="utf-8"))["rows"]
-    for label, finished in trials.items():
-        if finished:
-            best = max(finished, key=lambda trial: trial.get(DEV, -np.inf))
-            rows[label] = {**best, "trials": finished}
-    write_text(file, tomli_w.dumps({"rows": rows}))
-
-
-def draw_trials(
-    space: Mapping[str, Range | Values], count: int, seed: int
-) -> tuple[tuple[str, ...], ...]:
+def draw_trials(space: Mapping[str, Range | Values], count: int, seed: int) -> tuple[Settings, ...]:
     """The first ``count`` different trials of a seed, each as ``key=value``; all of a small grid."""
     generator = np.random.default_rng(seed)
-    trials: dict[tuple[str, ...], None] = {}
+    trials: dict[Settings, None] = {}
     for _ in range(100 * count):
-        trial: list[str] = []
+        trial = []
         for key, values in space.items():
             value = _draw(values, generator)
             trial.append(f"{key}={json.dumps(value)}")
@@ -197,6 +189,6 @@ def _draw(values: Range | Values, generator: np.random.Generator) -> Any:
     if not isinstance(values, Range):
         return values[generator.integers(len(values))]
     if not values.log:
-        return float(generator.uniform(values.low, values.high))
+        return generator.uniform(values.low, values.high)
     exponent = generator.uniform(np.log(values.low), np.log(values.high))
     return float(np.exp(exponent))
