@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -67,16 +67,13 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> St
         columns=columns,
         column=column,
         rows=rows,
-        references={label: _published(row) for label, row in spec.reference.items()},
+        references={label: Published.model_validate(row) for label, row in spec.reference.items()},
         baseline=baseline,
-        differences=[
-            Difference(row=label, than=baseline, column=column)
-            for label in _compared_with(baseline, plan)
-        ],
+        differences=_differences(plan, baseline, column),
         claims=[_unanswered(plan, label, claim) for label, claim in spec.claims.items()],
         **dict(recorded_cells(finished)),
     )
-    return recomputed(_with_pair_tests(record, CellDraws(plan)))
+    return _with_tests(record, CellDraws(plan))
 
 
 def _rows(plan: StudyPlan, finished: Results, failed: Mapping[str, str]) -> list[StudyRow]:
@@ -88,7 +85,7 @@ def _rows(plan: StudyPlan, finished: Results, failed: Mapping[str, str]) -> list
             base=entry.base,
             at=entry.at,
             cells=plan.rows[label],
-            **dict(_published(entry.row)),
+            **dict(Published.model_validate(entry.row)),
         )
         for label, entry in plan.entries.items()
     ]
@@ -105,42 +102,44 @@ def _rows(plan: StudyPlan, finished: Results, failed: Mapping[str, str]) -> list
     return rows
 
 
-def _published(row: Reference) -> Published:
-    return Published.model_validate(row, from_attributes=True)
-
-
 def _shown_columns(spec: Spec, rows: Sequence[StudyRow]) -> list[str]:
     """The columns of the table: those of the user's own pairs, then the papers' in their order."""
     columns: set[str] = set()
     for row in rows:
         columns.update(*row.scores.values())
-    for printed in (*spec.rows.values(), *spec.reference.values()):
-        columns.update(printed.published)
+    for row_settings in spec.rows.values():
+        columns.update(row_settings.published)
+    for reference in spec.reference.values():
+        columns.update(reference.published)
     if spec.run.tasks:
         columns &= set(spec.run.tasks)
     else:
         columns -= set(UNSHOWN)
     own_pairs = sorted(columns - set(KNOWN))
-    return [*own_pairs, *(column for column in KNOWN if column in columns)]
+    return own_pairs + [column for column in KNOWN if column in columns]
 
 
 def _baseline(plan: StudyPlan) -> str:
     """The row that the file names, if it is run; else the first that is trained; else the first."""
     name = plan.spec.run.baseline
-    entries = plan.entries.items()
-    matching = [label for label, entry in entries if name in (label, entry.base)]
-    trained = [label for label, entry in entries if entry.row.train]
-    return [*matching, *trained, *plan.entries][0]
+    for label, entry in plan.entries.items():
+        if name in (label, entry.base):
+            return label
+    for label, entry in plan.entries.items():
+        if entry.row.train:
+            return label
+    return next(iter(plan.entries))
 
 
-def _compared_with(baseline: str, plan: StudyPlan) -> list[str]:
-    """The rows that are compared with the baseline: trained ones, and those of its own model."""
-    models = {label: plan.cells[keys[0]].settings["base"] for label, keys in plan.rows.items()}
-    return [
-        label
-        for label, entry in plan.entries.items()
-        if label != baseline and (entry.row.train or models[label] == models[baseline])
-    ]
+def _differences(plan: StudyPlan, baseline: str, column: str) -> list[Difference]:
+    """Each row against the baseline, if it is trained or of the same untrained model."""
+    differences = []
+    model = plan.cell(baseline).base
+    for label, entry in plan.entries.items():
+        is_compared = entry.row.train or plan.cell(label).base == model
+        if is_compared and label != baseline:
+            differences.append(Difference(row=label, than=baseline, column=column))
+    return differences
 
 
 def _note(spec: Spec) -> str:
@@ -152,10 +151,9 @@ def _note(spec: Spec) -> str:
 
 def _scale(plan: StudyPlan, finished: Results) -> Scale:
     run = plan.spec.run
-    backbones = {without_paths(str(cell.settings["base"])) for cell in plan.cells.values()}
-    corpora = {
-        result.data["corpus"]["key"] for result in finished.values() if "corpus" in result.data
-    }
+    backbones = {without_paths(cell.base) for cell in plan.cells.values()}
+    read = [result.data["corpus"] for result in finished.values() if "corpus" in result.data]
+    corpora = {corpus["key"] for corpus in read}
     return Scale(
         sentences=run.sentences,
         seeds=run.seeds,
@@ -173,35 +171,52 @@ def recomputed(record: StudyRecord) -> StudyRecord:
 
     The tests over pairs stay as they are, because they need every cell's resamples.
     """
+    return _with_tests(record, None)
+
+
+def _with_tests(record: StudyRecord, draws: "CellDraws | None") -> StudyRecord:
+    """The record with its tests; those over pairs stay as they are without the cells' draws."""
     differences = []
     for difference in record.differences:
         needed = _needed_seeds(record, difference)
-        differences.append(_tested(record, difference).model_copy(update={"needed": needed}))
-    claims = [_tested(record, claim) for claim in record.claims]
+        tested = _tested(record, difference, draws)
+        differences.append(tested.model_copy(update={"needed": needed}))
+    claims = []
+    for claim in _corrected([_tested(record, claim, draws) for claim in record.claims]):
+        answer, why = claim_answer(claim)
+        claims.append(claim.model_copy(update={"answer": answer, "why": why}))
     changes = {
         "differences": _corrected(differences),
-        "claims": [_answered(claim) for claim in _corrected(claims)],
+        "claims": claims,
         "spread": _spread(record.row(record.baseline), record.column),
     }
     return record.model_copy(update=changes)
 
 
-def _tested(record: StudyRecord, comparison: C) -> C:
-    """The comparison with its test over seeds, if something is measured."""
+def _tested(record: StudyRecord, comparison: C, draws: "CellDraws | None") -> C:
+    """The comparison with its tests over seeds and over pairs, if something is measured."""
     scores = _scores_by_seed(record, comparison)
     if not scores:
         return comparison.model_copy(update={"same": False, "seeds": None})
 
     first, second = zip(*scores.values(), strict=True)
-    if not isinstance(comparison, AnsweredClaim):
-        test = paired_test(first, second)
-    elif comparison.spread:
+    share = None
+    spread = False
+    margin = 0.0
+    if isinstance(comparison, AnsweredClaim):
+        share = comparison.share
+        spread = comparison.spread
+        margin = comparison.margin
+    if spread:
         test = spread_test(first, second)
     else:
-        share = comparison.share or 1
-        test = paired_test(first, [share * score for score in second], comparison.margin)
-    cells, other_cells = (_cells_of(record.row(name), scores) for name in comparison.sides)
-    return comparison.model_copy(update={"same": cells == other_cells, "seeds": test})
+        scaled = [(share or 1) * score for score in second]
+        test = paired_test(first, scaled, margin)
+    cells, other_cells = _cells_of_sides(record, comparison, scores)
+    changes: dict[str, Any] = {"same": cells == other_cells, "seeds": test}
+    if draws and not spread and not share:  # it is a difference of two means
+        changes["pairs"] = draws.test(cells, other_cells, comparison.column)
+    return comparison.model_copy(update=changes)
 
 
 def _needed_seeds(record: StudyRecord, difference: Difference) -> dict[str, int | None] | None:
@@ -236,8 +251,10 @@ class CellDraws:
 
     def _draws(self, key: str, column: str) -> Vector | None:
         """A cell's draws of a column: (R,) in points, or None if it has no pairs."""
-        by_task = self.plan.cells[key].draws().items()
-        draws = [values for task, values in by_task if column in ("Avg.", column_of(task))]
+        draws = []
+        for task, values in self.plan.cells[key].draws().items():
+            if column in ("Avg.", column_of(task)):
+                draws.append(values)
         return 100 * np.mean(draws, axis=0) if draws else None
 
     def mean(self, keys: Iterable[str], column: str) -> Vector | None:
@@ -250,40 +267,14 @@ class CellDraws:
             draws.append(values)
         return np.asarray(np.mean(draws, axis=0))
 
-
-def _with_pair_tests(record: StudyRecord, draws: CellDraws) -> StudyRecord:
-    """The record with the tests over pairs."""
-
-    def tested(comparison: C) -> C:
-        pairs = _test_over_pairs(record, comparison, draws)
-        return comparison.model_copy(update={"pairs": pairs})
-
-    changes = {
-        "differences": [*map(tested, record.differences)],
-        "claims": [*map(tested, record.claims)],
-    }
-    return record.model_copy(update=changes)
-
-
-def _test_over_pairs(
-    record: StudyRecord, comparison: RowComparison, draws: CellDraws
-) -> PairTest | None:
-    """Interval and p of a difference over pairs, from the mean draws over its cells; None if there
-    are no pairs.
-    """
-    if not comparison.is_of_means:
-        return None
-    scores = _scores_by_seed(record, comparison)
-    if not scores:
-        return None
-    cells, other_cells = (_cells_of(record.row(name), scores) for name in comparison.sides)
-    mean = draws.mean(cells, comparison.column)
-    other_mean = draws.mean(other_cells, comparison.column)
-    if mean is None or other_mean is None:
-        return None
-    # Interval and p come from the draws only. The scores are in the record already.
-    test = judged(0.0, 0.0, mean - other_mean)
-    return PairTest.model_validate(test, from_attributes=True)
+    def test(self, keys: Iterable[str], other_keys: Iterable[str], column: str) -> PairTest | None:
+        """Interval and p of the difference of two means over cells; None if there are no pairs."""
+        mean = self.mean(keys, column)
+        other_mean = self.mean(other_keys, column)
+        if mean is None or other_mean is None:
+            return None
+        # Interval and p come from the draws only. The scores are in the record already.
+        return PairTest.model_validate(judged(0.0, 0.0, mean - other_mean))
 
 
 def _scores_by_seed(
@@ -293,29 +284,40 @@ def _scores_by_seed(
     row, than = map(record.row, comparison.sides)
     first = row.column_scores(comparison.column)
     second = than.column_scores(comparison.column)
-    if first and second:  # one model is compared with every seed
-        if row.kind != "row":
-            first = dict.fromkeys(second, *first.values())
-        elif than.kind != "row":
-            second = dict.fromkeys(first, *second.values())
+    if not first or not second:
+        return {}
+    # One model is compared with every seed.
+    if row.kind != "row":
+        first = dict.fromkeys(second, *first.values())
+    elif than.kind != "row":
+        second = dict.fromkeys(first, *second.values())
     seeds = sorted(first.keys() & second.keys())
     return {seed: (first[seed], second[seed]) for seed in seeds}
 
 
-def _cells_of(row: StudyRow, seeds: Iterable[int]) -> list[str]:
-    """The row's cells of these seeds. A teacher or an untrained row has one cell."""
-    if row.kind != "row":
-        return [*row.cells.values()]
-    return [row.cells[seed] for seed in seeds if seed in row.cells]
+def _cells_of_sides(
+    record: StudyRecord, comparison: RowComparison, seeds: Iterable[int]
+) -> list[list[str]]:
+    """Both sides' cells of these seeds. A teacher or an untrained row has one cell."""
+    sides = []
+    for row in map(record.row, comparison.sides):
+        cells = [*row.cells.values()]
+        if row.kind == "row":
+            cells = [row.cells[seed] for seed in seeds if seed in row.cells]
+        sides.append(cells)
+    return sides
 
 
 def _corrected(comparisons: Sequence[C]) -> list[C]:
     """Correct the p values over seeds, and those over pairs, for their number; equal cells do not
     count.
     """
-    p_values = zip(*(comparison.p_values for comparison in comparisons), strict=True)
-    corrections = zip(comparisons, *map(holm, p_values), strict=True)
-    return [comparison.corrected(*values) for comparison, *values in corrections]
+    p_values = [comparison.p_values for comparison in comparisons]
+    families = [holm(family) for family in zip(*p_values, strict=True)]
+    corrected = []
+    for comparison, *values in zip(comparisons, *families, strict=True):
+        corrected.append(comparison.corrected(*values))
+    return corrected
 
 
 def _unanswered(plan: StudyPlan, label: str, claim: Claim) -> AnsweredClaim:
@@ -339,33 +341,35 @@ def _entry_label(plan: StudyPlan, name: str) -> str:
     """The entry that a name of the file means: of a swept row the first. Teachers keep theirs."""
     if name in plan.entries:
         return name
-    return next((label for label, entry in plan.entries.items() if entry.base == name), name)
+    for label, entry in plan.entries.items():
+        if entry.base == name:
+            return label
+    return name
 
 
 def _margin(claim: Claim) -> float:
     """What a gain has to exceed: half a point, or 0 for what is not in points."""
     if claim.margin is not None:
         return claim.margin
-    in_points = claim.column not in (*SHAPE, *COST) and not claim.share and not claim.spread
-    return MARGIN if in_points else 0.0
+    if claim.share or claim.spread or claim.column in (*SHAPE, *COST):
+        return 0.0
+    return MARGIN
 
 
 def _published_difference(spec: Spec, claim: Claim, row: str, than: str) -> float | None:
     """The difference of the printed numbers; None if one is not printed."""
-    printed = [spec.rows.get(side, Reference()) for side in (row, than)]
+    first = spec.rows.get(row, Reference())
+    second = spec.rows.get(than, Reference())
     if claim.spread:
-        narrow, wide = (side.published_sd.get(claim.column) for side in printed)
+        narrow = first.published_sd.get(claim.column)
+        wide = second.published_sd.get(claim.column)
         # printed digits may hide a small one
         return float(np.log(wide / narrow)) if narrow and wide else None
-    higher, lower = (side.published.get(claim.column) for side in printed)
+    higher = first.published.get(claim.column)
+    lower = second.published.get(claim.column)
     if higher is None or lower is None:
         return None
     return higher - (claim.share or 1) * lower
-
-
-def _answered(claim: AnsweredClaim) -> AnsweredClaim:
-    answer, why = claim_answer(claim)
-    return claim.model_copy(update={"answer": answer, "why": why})
 
 
 def claim_answer(claim: AnsweredClaim) -> tuple[ClaimAnswer, str]:

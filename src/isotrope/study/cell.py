@@ -61,8 +61,14 @@ class Cell:
     @property
     def folder(self) -> Path:
         """Where its files lie. It is named for the reader, and by the key."""
-        name = f"{Path(self.row.preset).stem}-seed-{self.seed}-{self.key[:8]}"
+        preset = Path(self.row.preset).stem
+        name = f"{preset}-seed-{self.seed}-{self.key[:8]}"
         return self.output / "cells" / name
+
+    @property
+    def base(self) -> str:
+        """The untrained model that it begins with, or that its own backbone began with."""
+        return str(self.settings["base"])
 
     @property
     def model(self) -> Path:

@@ -65,8 +65,12 @@ def suite_scores(suite: str, result: Record) -> Scores:
         return _ranking_scores(result)
     scores = main_scores(suite, result)
     scores.pop("SST5", None)  # not one of the papers' seven
-    points = {"SST" if task == "SST2" else task: 100 * score for task, score in scores.items()}
-    return _with_average(points, "Transfer Avg." if suite == "transfer" else "nDCG Avg.")
+    points = {}
+    for task, score in scores.items():
+        column = "SST" if task == "SST2" else task
+        points[column] = 100 * score
+    average = "Transfer Avg." if suite == "transfer" else "nDCG Avg."
+    return _with_average(points, average)
 
 
 def _ranking_scores(result: Record) -> Scores:

@@ -59,9 +59,10 @@ def draw(plan: StudyPlan, record: StudyRecord, folder: Path) -> dict[str, str]:
 def _rows_of(settings: FigureSettings, record: StudyRecord) -> list[StudyRow]:
     """The measured rows that a figure names; all if it names none. Teachers are no rows."""
     rows = [row for row in record.rows if row.scores and row.kind != "teacher"]
-    if not settings.rows:
+    names = settings.rows
+    if not names:
         return rows
-    return [row for row in rows if row.label in settings.rows or row.base in settings.rows]
+    return [row for row in rows if row.label in names or row.base in names]
 
 
 def _panels(count: int, width: float) -> tuple[Figure, Sequence[Axes]]:
@@ -77,10 +78,12 @@ def _color(number: int) -> str:
 def bars_figure(plan: StudyPlan, rows: Rows, settings: FigureSettings) -> Figure:
     """Means of the columns with one standard deviation; one group for each row."""
     columns = settings.columns
-    figure, axes = new_figure(0.9 + 0.2 * len(rows) * len(columns), 5.4)
+    height = 0.9 + 0.2 * len(rows) * len(columns)
+    figure, axes = new_figure(height, 5.4)
     from_top = np.arange(len(rows))[::-1]
+    not_measured = Mean(np.nan, None, 0)
     for i, column in enumerate(columns):
-        means = [row.mean(column) or Mean(np.nan, None, 0) for row in rows]
+        means = [row.mean(column) or not_measured for row in rows]
         values = [mean.value for mean in means]
         deviations = [mean.sd or 0 for mean in means]
         within_group = 0.8 * (i + 0.5) / len(columns) - 0.4
@@ -131,10 +134,13 @@ def _swept_lines(rows: Rows, settings: FigureSettings) -> dict[str, list[Point]]
                 last_word = key.rsplit(".", 1)[-1]
                 name += f", {last_word} = {value}"
         for column in settings.columns:
-            line = f"{name}, {column}" if len(settings.columns) > 1 else name
+            line = name
+            if len(settings.columns) > 1:
+                line += f", {column}"
             mean = row.mean(column)
             if mean:
-                lines[line].append((x, mean.value, mean.sd or 0.0))
+                point = (x, mean.value, mean.sd or 0.0)
+                lines[line].append(point)
     return lines
 
 
@@ -144,7 +150,8 @@ def _scale_x(axes: Axes, values: Sequence[float]) -> None:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if len(values) < 10:
-        axes.set_xticks(values, [f"{value:g}" for value in values])
+        labels = [f"{value:g}" for value in values]
+        axes.set_xticks(values, labels)
         axes.xaxis.set_minor_locator(NullLocator())
 
 
@@ -158,8 +165,13 @@ def curve_figure(plan: StudyPlan, rows: Rows, settings: FigureSettings) -> Figur
             curve = _mean_curve(plan, row, column)
             if curve.empty:
                 continue
-            marker = "o" if len(curve) < 10 else ""
-            axes.plot(curve.index, curve, color=_color(i), label=row.label, marker=marker)
+            axes.plot(
+                curve.index,
+                curve,
+                color=_color(i),
+                label=row.label,
+                marker="o" if len(curve) < 10 else "",
+            )
         axes.set_xlabel("step")
         axes.set_ylabel(UNITS.get(column, column))
     return figure
@@ -208,6 +220,7 @@ def cosines_figure(plan: StudyPlan, rows: Rows, settings: FigureSettings) -> Fig
     figure, axes = new_figure(3.3, 5.4)
     labels: list[str] = []
     for i, row in enumerate(rows):
+        color = _color(i)
         bands = _cosine_bands(plan, row)
         labels = [*bands] or labels
         within_band = 0.7 * (i + 0.5) / len(rows)
@@ -217,9 +230,10 @@ def cosines_figure(plan: StudyPlan, rows: Rows, settings: FigureSettings) -> Fig
             low, middle, high = np.quantile(cosines, [0.1, 0.5, 0.9])
             y = band + within_band
             label = row.label if band == 0 else ""
-            axes.hlines(y, low, high, color=_color(i), label=label)
-            axes.plot(middle, y, "o", color=_color(i))
-    axes.set_yticks(np.arange(len(labels)) + 0.35, labels)
+            axes.hlines(y, low, high, color=color, label=label)
+            axes.plot(middle, y, "o", color=color)
+    middles = np.arange(len(labels)) + 0.35
+    axes.set_yticks(middles, labels)
     axes.set_xlabel("cosine of the pair")
     axes.set_ylabel("gold score")
     return figure
@@ -243,13 +257,20 @@ def in_batch_figure(plan: StudyPlan, rows: Rows, settings: FigureSettings) -> Fi
     """Cosines of unrelated sentences of the corpus: a line for each row, all seeds together."""
     figure, axes = new_figure(2.9, 5.4)
     for i, row in enumerate(rows):
-        counts = [result.in_batch for result in _results(plan, row) if result.in_batch]
+        results = _results(plan, row)
+        counts = [result.in_batch for result in results if result.in_batch]
         if not counts:
             continue
         total = np.sum(counts, axis=0)  # (bins,)
         edges = np.linspace(-1, 1, len(total) + 1)
         percent = 100 * total / total.sum()
-        axes.stairs(percent, edges, color=_color(i), label=row.label, lw=1.5)
+        axes.stairs(
+            percent,
+            edges,
+            color=_color(i),
+            label=row.label,
+            lw=1.5,
+        )
     axes.set_xlabel("cosine of two sentences of the corpus")
     axes.set_ylabel("% of the pairs")
     return figure
@@ -267,7 +288,8 @@ def projection_figure(plan: StudyPlan, rows: Rows, settings: FigureSettings) -> 
     figure, panels = _panels(max(1, len(projections)), 2.6)
     for i, (label, points) in enumerate(projections.items()):
         axes = panels[i]
-        axes.plot(*np.transpose(points), ".", color=_color(i), ms=3)
+        x, y = np.transpose(points)
+        axes.plot(x, y, ".", color=_color(i), ms=3)
         axes.add_patch(Circle((0, 0), 1, fill=False, color=RULE))
         axes.set_title(label)
         axes.set_aspect("equal")

@@ -20,7 +20,9 @@ from isotrope.evaluation.geometry import diversity, unit
 from isotrope.evaluation.models import RememberingEncoder
 from isotrope.evaluation.sts import pair_similarities, score
 from isotrope.evaluation.suite import run as evaluate
+from isotrope.objective.objective import Objective
 from isotrope.preset.preset import build_objective, read_preset
+from isotrope.store.files import Record
 from isotrope.study.cell import COSINES, Cell
 from isotrope.study.columns import (
     DIVERSITY,
@@ -69,7 +71,9 @@ def all_scores(
 def pair_scores(cell: Cell, encoder: Encoder) -> Scores:
     """Points on the judging pairs. The cosines are kept in the cell's folder."""
     # judged as `isotrope.train` does, where half of the dev pairs judge
-    dev = dev_pairs(dev_names(cell.run.dev or ()), cell.data) if cell.run.labels is None else {}
+    dev = {}
+    if cell.run.labels is None:
+        dev = dev_pairs(dev_names(cell.run.dev or ()), cell.data)
     sets, _ = judges(cell.run.labels, dev, cell.data)
     if not sets:
         return {}
@@ -85,7 +89,8 @@ def document_scores(cell: Cell, encoder: Encoder) -> Scores:
     documents = [*cell.documents.documents().each()]
     tasks = make_document_tasks(documents).tasks
     scores = [task.score(encoder).mean() for task in tasks]
-    return {SELF_MADE: 100 * float(np.mean(scores))}
+    mean = float(np.mean(scores))
+    return {SELF_MADE: 100 * mean}
 
 
 def all_suite_scores(
@@ -132,14 +137,16 @@ def positive_diversity(cell: Cell, model: str) -> Scores:
     if not cell.run.positives or cell.row.then or Path(model).is_file():
         return {}
     preset = read_preset(cell.row.preset, cell.overrides)
-    preset = preset.model_copy(update={"scores": {}, "terms": {"infonce": {}}, "teachers": {}})
-    student = untrained(preset.encoder.model_copy(update={"backbone": model, "student": None}))
+    changes: Record = {"scores": {}, "terms": {"infonce": {}}, "teachers": {}}
+    preset = preset.model_copy(update=changes)
+    encoder = preset.encoder.model_copy(update={"backbone": model, "student": None})
+    student = untrained(encoder)
     torch.manual_seed(cell.seed)
     objective = build_objective(preset, student, cell.seed).train()
 
     size = preset.train.batch_size
     texts = sample_of(cell).texts(BATCHES * size)
-    measured = defaultdict(list)
+    batches = defaultdict(list)
     for number in range(len(texts) // size):
         objective.step = number  # the shuffles of that step
         features = student.preprocess(
@@ -147,15 +154,24 @@ def positive_diversity(cell: Cell, model: str) -> Scores:
             prompt=used_prompt(student) or None,
             max_length=preset.train.max_length,
         )
-        with torch.no_grad():
-            views = objective.encode([batch_to_device(features, student.device)], None)
-            if len(views.stack) > 1:  # one view lies apart from no other
-                measured[FEATURE_DIVERSITY].append(diversity([*views.stack]))
-            for step in objective.views:
-                if not isinstance(step, MLP):
-                    views = step(views)
-            measured[DIVERSITY].append(diversity([*views.stack]))
-    return {name: sum(values) / len(values) for name, values in measured.items()}
+        features = batch_to_device(features, student.device)
+        for column, value in _diversities(objective, features).items():
+            batches[column].append(value)
+    return {column: sum(values) / len(values) for column, values in batches.items()}
+
+
+@torch.no_grad()
+def _diversities(objective: Objective, features: Record) -> Scores:
+    """Both diversities of the views of one batch."""
+    views = objective.encode([features], None)
+    scores = {}
+    if len(views.stack) > 1:  # one view lies apart from no other
+        scores[FEATURE_DIVERSITY] = diversity([*views.stack])
+    for step in objective.views:
+        if not isinstance(step, MLP):
+            views = step(views)
+    scores[DIVERSITY] = diversity([*views.stack])
+    return scores
 
 
 def projection(cell: Cell, encoder: Encoder) -> list[list[float]]:
@@ -166,16 +182,17 @@ def projection(cell: Cell, encoder: Encoder) -> list[list[float]]:
         return []
     sentences = sample_of(cell).texts(SHOWN_SENTENCES)
     vectors = unit(np.asarray(encoder.encode(sentences)))  # (n, D)
-    directions = np.linalg.svd(vectors, full_matrices=False)[2][:2]  # (2, D)
-    plane = vectors @ directions.T
+    _, _, directions = np.linalg.svd(vectors, full_matrices=False)
+    plane = vectors @ directions[:2].T  # (n, 2)
     signs = np.where(plane.sum(axis=0) < 0, -1, 1)
     return np.round(plane * signs, 3).tolist()  # type: ignore[no-any-return]
 
 
 def unrelated_cosines(encoder: Encoder, texts: list[str]) -> list[int]:
     """How many cosines of unrelated sentences fall into each of `BINS` bins from -1 to 1."""
-    vectors = np.asarray(encoder.encode(texts[:SHOWN_SENTENCES]))
-    rows = unit(vectors)
-    cosines = (rows @ rows.T)[np.triu_indices(len(rows), 1)]  # of all pairs
-    counts, _ = np.histogram(np.clip(cosines, -1, 1), BINS, (-1, 1))
+    sentences = texts[:SHOWN_SENTENCES]
+    vectors = unit(np.asarray(encoder.encode(sentences)))  # (n, D)
+    cosines = vectors @ vectors.T
+    of_pairs = cosines[np.triu_indices(len(vectors), 1)]
+    counts, _ = np.histogram(np.clip(of_pairs, -1, 1), BINS, (-1, 1))
     return counts.tolist()  # type: ignore[no-any-return]

@@ -82,11 +82,17 @@ class StudyPlan:
         """All text that cells learn from."""
         return list(dict.fromkeys(cell.corpus for cell in self.cells.values()))
 
+    def cell(self, label: str, seed: int = 0) -> Cell:
+        """The cell of a row and a seed."""
+        return self.cells[self.rows[label][seed]]
+
     def _check_common_settings(self) -> None:
         """Refuse a setting that no row's preset has. The study's own may be for a row left out."""
         read = self.inputs.preset
-        planned = [read(cell.row.preset, cell.overrides) for cell in self.cells.values()]
-        in_file = [read(row.preset, row.set) for row in self.spec.rows.values()]
+        cells = self.cells.values()
+        planned = [read(cell.row.preset, cell.overrides) for cell in cells]
+        rows = self.spec.rows.values()
+        in_file = [read(row.preset, row.set) for row in rows]
         for setting in self.spec.run.set:
             check_component(setting, planned + in_file)
         for setting in self.overrides:
@@ -112,13 +118,14 @@ class StudyPlan:
         _check_row(row, preset, corpus, start)
         teachers = self._teachers(row, preset, needed_by)
 
-        models = dict.fromkeys([start, *itertools.chain(*teachers.values())])
+        models = dict.fromkeys(itertools.chain([start], *teachers.values()))
         needs = tuple(model for model in models if model in self.cells)
+        untrained = models.keys() - {*needs, STUDENT}
         settings = _settings(preset, base, start, teachers)
         decides = self.inputs.decide(row, preset, settings, corpus)
-        untrained = models.keys() - {*needs, STUDENT}  # these count by their files
+        decides["seed"] = seed
         decides["files"] = {name: self.inputs.checksum(name) for name in sorted(untrained)}
-        key = _checksum(decides | {"seed": seed})
+        key = _checksum(decides)
         planned = self.cells.get(key)  # an equal cell of another row stays
         self.cells[key] = planned or Cell(
             label=entry.label,
@@ -145,15 +152,17 @@ class StudyPlan:
         share one training.
         """
         row = entry.row
-        without_step = replace(entry, row=row.model_copy(update={"then": ""}))
-        trained = self._add_cell(without_step, seed, needed_by=(f"then = {row.then}",))
+        without_step = row.model_copy(update={"then": ""})
+        needed_by = [f"then = {row.then}"]
+        trained = self._add_cell(replace(entry, row=without_step), seed, needed_by)
         cell = self.cells[trained]
         key = _checksum([trained, row.then])
+        changes = {"train": False, "sentences": cell.row.sentences}
         self.cells[key] = replace(
             cell,
             label=entry.label,
             key=key,
-            row=row.model_copy(update={"train": False, "sentences": cell.row.sentences}),
+            row=row.model_copy(update=changes),
             backbone=str(cell.model.resolve()),
             needs=(trained,),
             teachers={},
@@ -168,7 +177,7 @@ class StudyPlan:
         """
         start = self._reference(preset.encoder.backbone, needed_by)
         if start in self.cells:
-            return start, str(self.cells[start].settings["base"])
+            return start, self.cells[start].base
         if row.vectors:
             start = self.spec.run.vectors
         elif self.spec.run.backbone:
@@ -200,8 +209,9 @@ class StudyPlan:
             sentences=teacher.sentences or self.spec.run.sentences,
         )
         entry = PlannedRow(name, row, name)
-        self.models[name] = self._add_cell(entry, teacher.seed, (*needed_by, name))
-        return self.models[name]
+        key = self._add_cell(entry, teacher.seed, (*needed_by, name))
+        self.models[name] = key
+        return key
 
     def _teachers(
         self, row: RowSettings, preset: Preset, needed_by: Sequence[str]
@@ -226,7 +236,9 @@ class StudyPlan:
         common = self.spec.run.set
         if base in self.spec.backbones:
             common += self.spec.backbones[base].set
-        overrides = (*_present(common, preset), *row.set, *_present(self.overrides, preset))
+        first = _present(common, preset)
+        last = _present(self.overrides, preset)
+        overrides = (*first, *row.set, *last)
         if not row.scale:
             return overrides
         train = self.inputs.preset(row.preset, overrides).train
@@ -234,7 +246,8 @@ class StudyPlan:
         share = (row.sentences or total) / total
         for key in row.scale:
             steps = getattr(train, key.removeprefix("train."))
-            overrides += (f"{key}={max(1, round(share * steps))}",)
+            shrunk = max(1, round(share * steps))
+            overrides += (f"{key}={shrunk}",)
         return overrides
 
     def _model_path(self, reference: str) -> str:
@@ -256,7 +269,8 @@ class StudyInputs:
         self._text = cache(self._read_text)
         self.documents = self._documents(spec)
         self.measured_on = self._measured_on()
-        if spec.run.test == "dev-half" and SHIPPED_DEV.issuperset(dev_names(spec.run.dev or ())):
+        own_pairs = set(dev_names(spec.run.dev or ())) - SHIPPED_DEV
+        if spec.run.test == "dev-half" and not own_pairs:
             raise UserError(
                 f"study {spec.name}: run.test = 'dev-half' without dev pairs of your own",
                 "add --dev FILE.tsv, or judge by sts, stsb or none",
@@ -276,12 +290,13 @@ class StudyInputs:
             )
         return source
 
-    def _measured_on(self) -> dict[str, list[Any]]:
+    def _measured_on(self) -> Record:
         """Suite -> checksum of its data, and how it measures."""
-        measured_on: dict[str, list[Any]] = {}
+        measured_on: Record = {}
         for suite, settings in self.run.suites.items():
             checked_tasks(suite, settings.tasks or None, settings.setting)
-            checksum = data_checksum(data_folder(self.data), MEASURED_BY[suite].folders)
+            folders = MEASURED_BY[suite].folders
+            checksum = data_checksum(data_folder(self.data), folders)
             measured_on[suite] = [checksum, settings.model_dump(mode="json")]
         return measured_on
 
@@ -331,32 +346,33 @@ class StudyInputs:
             keep_duplicates=keep_duplicates,
         )
 
-    def _read_pairs(self, select: tuple[str, ...]) -> tuple[Record, dict[str, str]]:
+    def _read_pairs(self, select: tuple[str, ...]) -> tuple[Record, Record]:
         """Checksums of the pairs that judge a cell, and of those that select its model."""
-        judging, selecting = named_pairs(self.run.dev, select, self.run.labels, self.data)
-        judging_checksums = {
-            task: {name: pairs.checksum() for name, pairs in sets.items()}
-            for task, sets in judging.items()
-        }
-        return judging_checksums, {name: pairs.checksum() for name, pairs in selecting.items()}
+        run = self.run
+        judging, selecting = named_pairs(run.dev, select, run.labels, self.data)
+        judging_checksums = {}
+        for task, sets in judging.items():
+            judging_checksums[task] = {name: pairs.checksum() for name, pairs in sets.items()}
+        selecting_checksums = {name: pairs.checksum() for name, pairs in selecting.items()}
+        return judging_checksums, selecting_checksums
 
 
 def _model_checksum(name: str) -> str:
-    return file_checksum(Path(name)) if Path(name).is_file() else files_checksum(name)
+    path = Path(name)
+    return file_checksum(path) if path.is_file() else files_checksum(name)
 
 
 def _check_row(row: RowSettings, preset: Preset, corpus: TextSource, start: str) -> None:
-    """Refuse a row that cannot run."""
+    """Refuse a row that cannot run: also a text that does not fill a batch, and a sample that is
+    larger than the text.
+    """
     check_runnable(preset)
-    if row.train:
-        refuse_without_effect(corpus, preset)
-        _check_enough_text(row, corpus, preset)
     if row.vectors:
         WordVectors(start)  # which refuses what is no such file
+    if not row.train:
+        return
 
-
-def _check_enough_text(row: RowSettings, corpus: TextSource, preset: Preset) -> None:
-    """Refuse a text that does not fill a batch, and a sample that is larger than the text."""
+    refuse_without_effect(corpus, preset)
     total = len(training_text(corpus, preset))
     count = total if row.sentences is None else row.sentences
     if count > total:
@@ -387,7 +403,8 @@ def _settings(preset: Preset, base: str, start: str, teachers: Mapping[str, list
 
 
 def _checksum(decides: Any) -> str:
-    return xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())[:16]
+    text = json.dumps(decides, sort_keys=True)
+    return xxhash.xxh3_128_hexdigest(text.encode())[:16]
 
 
 def _present(settings: Iterable[str], preset: Preset) -> list[str]:
@@ -399,8 +416,9 @@ def has_component(override: str, preset: Preset) -> bool:
     """Whether a ``key`` or ``key=value`` is of the run as a whole, or of a component that the
     preset has.
     """
-    stage, _, path = override.partition("=")[0].strip().partition(".")
-    label = path.split(".")[0]
+    key, _, _ = override.partition("=")
+    stage, _, path = key.strip().partition(".")
+    label, _, _ = path.partition(".")
     if stage == READING:
         return preset.pairs is not None
     if stage not in STAGES:

@@ -23,7 +23,12 @@ ClaimAnswer = Literal["holds", "does not hold", "open"]
 class _Record(BaseModel):
     """A part of a file. Keys of other versions are left out."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=True,
+        from_attributes=True,
+    )
 
     def as_json(self) -> Record:
         """As JSON has it."""
@@ -84,15 +89,17 @@ class StudyRow(Published):
 
     def column_scores(self, column: str) -> dict[int, float]:
         """Seed -> score."""
-        return {seed: scores[column] for seed, scores in self.scores.items() if column in scores}
+        by_seed = self.scores.items()
+        return {seed: scores[column] for seed, scores in by_seed if column in scores}
 
     def mean(self, column: str) -> Mean | None:
         """The mean over seeds; None if the column is not measured."""
         values = [*self.column_scores(column).values()]
         if not values:
             return None
-        sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        return Mean(float(np.mean(values)), sd, len(values))
+        count = len(values)
+        sd = float(np.std(values, ddof=1)) if count > 1 else None
+        return Mean(float(np.mean(values)), sd, count)
 
 
 class PairTest(_Record):
@@ -121,11 +128,6 @@ class RowComparison(_Record):
         return self.row, self.than
 
     @property
-    def is_of_means(self) -> bool:
-        """Whether it is a difference of two means, not of a share or of standard deviations."""
-        return True
-
-    @property
     def p_values(self) -> tuple[float | None, float | None, float | None]:
         """Over seeds, over seeds against the margin, and over pairs; None: not tested."""
         seeds = None if self.same else self.seeds
@@ -138,8 +140,12 @@ class RowComparison(_Record):
 
     def corrected(self, p: float | None, p_margin: float | None, p_pairs: float | None) -> Self:
         """The comparison with `p_values` that are corrected for the number of comparisons."""
-        seeds = self.seeds and replace(self.seeds, p_holm=p, p_margin_holm=p_margin)
-        pairs = self.pairs and self.pairs.model_copy(update={"p_holm": p_pairs})
+        seeds = self.seeds
+        if seeds:
+            seeds = replace(seeds, p_holm=p, p_margin_holm=p_margin)
+        pairs = self.pairs
+        if pairs:
+            pairs = pairs.model_copy(update={"p_holm": p_pairs})
         return self.model_copy(update={"seeds": seeds, "pairs": pairs})
 
 
@@ -162,11 +168,6 @@ class AnsweredClaim(RowComparison):
     published: float | None = None  # the printed difference
     answer: ClaimAnswer = "open"
     why: str = ""
-
-    @property
-    def is_of_means(self) -> bool:
-        """Whether it is a difference of two means, not of a share or of standard deviations."""
-        return not self.share and not self.spread
 
 
 class Scale(_Record):

@@ -37,7 +37,8 @@ def expand_rows(spec: Spec, only: Sequence[str] = ()) -> dict[str, PlannedRow]:
     entries: dict[str, PlannedRow] = {}
     for base, row in spec.rows.items():
         for values in itertools.product(*row.sweep.values()):
-            entry = _entry(spec, base, row, dict(zip(row.sweep, values, strict=True)))
+            at = dict(zip(row.sweep, values, strict=True))
+            entry = _entry(spec, base, row, at)
             if entry.label in entries:
                 raise UserError(
                     f"study {spec.name}: two rows are called {entry.label!r}",
@@ -46,9 +47,11 @@ def expand_rows(spec: Spec, only: Sequence[str] = ()) -> dict[str, PlannedRow]:
                 )
             entries[entry.label] = entry
     _check_names(spec, entries, only)
-    if not only:
-        return entries
-    return {label: entry for label, entry in entries.items() if label in only or entry.base in only}
+    selected = {}
+    for label, entry in entries.items():
+        if not only or label in only or entry.base in only:
+            selected[label] = entry
+    return selected
 
 
 def _entry(spec: Spec, base: str, row: RowSettings, at: Record) -> PlannedRow:
@@ -61,25 +64,25 @@ def _entry(spec: Spec, base: str, row: RowSettings, at: Record) -> PlannedRow:
         if key != SENTENCES:
             settings.append(f"{key}={json.dumps(value)}")
 
-    sentences = at.get(SENTENCES, row.sentences)
+    requested = at.get(SENTENCES, row.sentences)
     common = None if row.documents else spec.run.sentences
+    count = None
     share_of_text = None
-    if sentences is None:
-        sentences = common
-    elif not isinstance(sentences, int | float) or sentences <= 0:
+    if requested is None:
+        count = common
+    elif not isinstance(requested, int | float) or requested <= 0:
         raise UserError(
-            f"study {spec.name}: row {label!r}: sentences = {sentences!r} is not possible",
+            f"study {spec.name}: row {label!r}: sentences = {requested!r} is not possible",
             "choose a number, or a share of the text up to 1",
             code="impossible-value",
         )
-    elif sentences > 1:
-        sentences = int(sentences)
-    elif common is None:  # a share of a text that is not read yet
-        share_of_text = float(sentences)
-        sentences = None
+    elif requested > 1:
+        count = int(requested)
+    elif common is None:  # the text is not read yet
+        share_of_text = float(requested)
     else:
-        sentences = round(sentences * common)
-    changes = {"set": tuple(settings), SENTENCES: sentences}
+        count = round(requested * common)
+    changes = {"set": tuple(settings), SENTENCES: count}
     return PlannedRow(label, row.model_copy(update=changes), base, at, share_of_text)
 
 
@@ -102,12 +105,16 @@ def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[s
         _check_name(spec, "--rows:", name, rows)
     if spec.run.baseline:
         _check_name(spec, "run.baseline =", spec.run.baseline, rows)
+    models = rows.union(spec.teachers)
     for label, claim in spec.claims.items():
-        for side in (claim.better, claim.than):
-            _check_name(spec, f"claims.{label}:", side, {*rows, *spec.teachers})
+        _check_name(spec, f"claims.{label}:", claim.better, models)
+        _check_name(spec, f"claims.{label}:", claim.than, models)
 
-    swept = [item for entry in entries.values() for item in entry.at.items()]
-    swept_numbers = {key for key, value in swept if isinstance(value, int | float)}
+    swept_numbers = set()
+    for entry in entries.values():
+        for key, value in entry.at.items():
+            if isinstance(value, int | float):
+                swept_numbers.add(key)
     for label, figure in spec.figures.items():
         for name in figure.rows:
             _check_name(spec, f"figures.{label}.rows:", name, rows)

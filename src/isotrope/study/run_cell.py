@@ -55,8 +55,9 @@ def _finish(cell: Cell, run: RunFolder, console: Console | None) -> CellResult:
     pairs = cell.cosines()
     # with the draws, any two cells can be compared
     np.savez(cell.numbers / DRAWS, **resample(pairs, RESAMPLES))  # type: ignore[arg-type]
-    tests = {task: xxhash.xxh3_64_hexdigest(gold.tobytes()) for task, (gold, _) in pairs.items()}
-    measured.data["tests"] = tests
+    measured.data["tests"] = {}
+    for task, (gold, _) in pairs.items():
+        measured.data["tests"][task] = xxhash.xxh3_64_hexdigest(gold.tobytes())
     measured.seconds["cell"] = round(time.monotonic() - began, 1)  # since the last start
 
     settings = dict(cell.settings)
@@ -147,4 +148,5 @@ def with_post_step(encoder: Encoder, cell: Cell) -> Encoder:
         return step.behind(encoder)
     # A flow is trained: the sentences are its steps, so it takes all of them.
     limit = None if isinstance(step, Flow) else SENTENCES_FOR_A_STEP
-    return RememberingEncoder(step.behind(encoder).fit(sample_of(cell).texts(limit)))
+    texts = sample_of(cell).texts(limit)
+    return RememberingEncoder(step.behind(encoder).fit(texts))

@@ -4,8 +4,7 @@ made from documents.
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -21,7 +20,7 @@ from isotrope.study.columns import SELF_MADE
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import StudyPaths, StudyPlan, check_component, has_component
 from isotrope.study.rows import expand_rows
-from isotrope.study.spec import Range, RowSettings, SearchSettings, Settings, Spec, Values
+from isotrope.study.spec import Range, SearchSettings, Settings, Spec, Values
 from isotrope.study.study import Options, paths_of, spec_with
 from isotrope.study.tuned import training
 from isotrope.training.pairs import dev_names
@@ -29,23 +28,7 @@ from isotrope.training.pairs import dev_names
 DEV = "dev"
 JUDGES = (DEV, SELF_MADE)  # the first chooses
 FILE = "search.toml"
-
-
-@dataclass(frozen=True, slots=True)
-class SearchedRow:
-    """A row of the study with the settings that its trials try."""
-
-    label: str
-    row: RowSettings
-    trials: Sequence[Settings]
-
-    def trial_rows(self) -> dict[str, RowSettings]:
-        """Name of each trial -> the row that runs it."""
-        rows = {}
-        for number, settings in enumerate(self.trials):
-            changes = {"sweep": {}, "then": "", "set": (*self.row.set, *settings)}
-            rows[f"{self.label}, trial {number}"] = self.row.model_copy(update=changes)
-        return rows
+Trials = dict[str, Settings]  # by name
 
 
 def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
@@ -81,7 +64,8 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     documents = spec.search.documents or spec.run.documents
     trials = _trial_study(spec, searched, documents)
     plan = StudyPlan(trials, paths, overrides=options.get("overrides", ()))
-    job = Job(options["output"], "study", {}, plan.corpora, restart=options.get("restart", False))
+    restart = options.get("restart", False)
+    job = Job(options["output"], "study", {}, plan.corpora, restart=restart)
     with job.held():
         job.begin()
         failed = run_plan(plan, options.get("workers", 1), console)
@@ -97,7 +81,9 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
 
 def _check_dev_pairs(spec: Spec, paths: StudyPaths) -> None:
     """Refuse a search that nothing judges; the presets' own dev pairs need the data folder."""
-    has_pairs = paths.data if spec.run.dev is None else dev_names(spec.run.dev)
+    has_pairs = bool(paths.data)
+    if spec.run.dev is not None:
+        has_pairs = bool(dev_names(spec.run.dev))
     if not has_pairs:
         raise UserError(
             "a search needs dev pairs",
@@ -106,22 +92,30 @@ def _check_dev_pairs(spec: Spec, paths: StudyPaths) -> None:
         )
 
 
-def _searched_rows(spec: Spec, search: SearchSettings, only: Sequence[str]) -> list[SearchedRow]:
-    """The trained rows that are searched, one for each training, with their trials."""
-    searched = {}
+def _searched_rows(spec: Spec, search: SearchSettings, only: Sequence[str]) -> dict[str, Trials]:
+    """The trained rows that are searched, one for each training -> their trials."""
+    searched: dict[str, Trials] = {}
+    trainings = set()
     presets = []
     for entry in expand_rows(spec, only).values():
-        row = spec.rows[entry.base]
-        if not row.train or training(row) in searched:
+        label = entry.base
+        row = spec.rows[label]
+        if not row.train or training(row) in trainings:
             continue
+        trainings.add(training(row))
         preset = read_preset(row.preset, row.set)
         presets.append(preset)
+        where = f"study {spec.name}: rows.{label}.search: "
         for key in row.search:
-            check_component(key, [preset], f"study {spec.name}: rows.{entry.base}.search: ")
-        keys = {**search.keys, **row.search}
-        space = {key: values for key, values in keys.items() if has_component(key, preset)}
-        trials = draw_trials(space, search.trials, search.seed)
-        searched[training(row)] = SearchedRow(entry.base, row, trials)
+            check_component(key, [preset], where)
+        space = {}
+        for key, values in {**search.keys, **row.search}.items():
+            if has_component(key, preset):
+                space[key] = values
+        trials = {}
+        for number, settings in enumerate(draw_trials(space, search.trials, search.seed)):
+            trials[f"{label}, trial {number}"] = settings
+        searched[label] = trials
     if not searched:
         raise UserError(
             f"study {spec.name} trains none of these rows",
@@ -131,42 +125,50 @@ def _searched_rows(spec: Spec, search: SearchSettings, only: Sequence[str]) -> l
     if not only:  # a key may be for a row that is left out
         for key in search.keys:
             check_component(key, presets, f"study {spec.name}: search.keys: ")
-    return [*searched.values()]
+    return searched
 
 
-def _trial_study(spec: Spec, searched: Iterable[SearchedRow], documents: Sequence[str]) -> Spec:
+def _trial_study(spec: Spec, searched: Mapping[str, Trials], documents: Sequence[str]) -> Spec:
     """The study whose rows are the trials. Its test pairs are not read."""
     rows = {}
-    for searched_row in searched:
-        rows.update(searched_row.trial_rows())
+    for label, trials in searched.items():
+        row = spec.rows[label]
+        for name, settings in trials.items():
+            changes = {"sweep": {}, "then": "", "set": (*row.set, *settings)}
+            rows[name] = row.model_copy(update=changes)
     test = "dev-half" if spec.run.test == "dev-half" else "none"
-    run = spec.run.model_copy(update={"baseline": "", "test": test, "documents": documents})
+    changes = {"baseline": "", "test": test, "documents": documents}
+    run = spec.run.model_copy(update=changes)
     return spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}})
 
 
-def _write_best(file: Path, plan: StudyPlan, searched: Iterable[SearchedRow]) -> None:
+def _write_best(file: Path, plan: StudyPlan, searched: Mapping[str, Trials]) -> None:
     """Write each row's best trial by the dev pairs, beside the rows of earlier searches."""
     rows = {}
     if file.is_file():
         rows = tomllib.loads(file.read_text(encoding="utf-8"))["rows"]
-    for row in searched:
-        trials = _finished_trials(plan, row)
-        if trials:
-            best = max(trials, key=lambda trial: trial.get(DEV, -np.inf))
-            rows[row.label] = {**best, "trials": trials}
+    for label, trials in searched.items():
+        finished = _finished_trials(plan, trials)
+        if finished:
+            best = max(finished, key=lambda trial: trial.get(DEV, -np.inf))
+            rows[label] = {**best, "trials": finished}
     write_text(file, tomli_w.dumps({"rows": rows}))
 
 
-def _finished_trials(plan: StudyPlan, row: SearchedRow) -> list[Record]:
+def _finished_trials(plan: StudyPlan, trials: Trials) -> list[Record]:
     """A row's trials that have ended, each as ``search.toml`` has it: its settings and its scores by
     judge.
     """
     finished = []
-    for name, settings in zip(row.trial_rows(), row.trials, strict=True):
-        result = plan.cells[plan.rows[name][0]].result()
-        if result:
-            judged = {judge: result.scores[judge] for judge in JUDGES if judge in result.scores}
-            finished.append({"set": [*settings], **judged})
+    for name, settings in trials.items():
+        result = plan.cell(name).result()
+        if not result:
+            continue
+        trial: Record = {"set": [*settings]}
+        for judge in JUDGES:
+            if judge in result.scores:
+                trial[judge] = result.scores[judge]
+        finished.append(trial)
     return finished
 
 
@@ -190,5 +192,6 @@ def _draw(values: Range | Values, generator: np.random.Generator) -> Any:
         return values[generator.integers(len(values))]
     if not values.log:
         return generator.uniform(values.low, values.high)
-    exponent = generator.uniform(np.log(values.low), np.log(values.high))
-    return float(np.exp(exponent))
+    low = np.log(values.low)
+    high = np.log(values.high)
+    return float(np.exp(generator.uniform(low, high)))

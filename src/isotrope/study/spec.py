@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 from isotrope.components.registry import explain
 from isotrope.errors import UserError, check_known
 from isotrope.preset.tables import read_toml
+from isotrope.store.files import Record
 from isotrope.study.columns import KNOWN, LOWER_IS_BETTER
 from isotrope.types import Count, NonNegative
 
@@ -34,7 +35,8 @@ def _listed(value: Any) -> Any:
 Listed = BeforeValidator(_listed)
 Settings = tuple[str, ...]  # each as key=value
 Names = Annotated[tuple[str, ...], Listed]
-Values = Annotated[tuple[Any, ...], Field(min_length=1)]
+NotEmpty = Field(min_length=1)
+Values = Annotated[tuple[Any, ...], NotEmpty]
 Suites = Literal["transfer", "ranking", "geometry", "retrieval"]  # those whose results have columns
 
 
@@ -47,7 +49,8 @@ def _known_column(column: str) -> str:
 
 
 Column = Annotated[str, AfterValidator(_known_column)]
-Choices = Annotated[tuple[bool | int | float | str, ...], Field(min_length=1)]  # of a search
+Columns = Annotated[tuple[Column, ...], Listed]
+Choices = Annotated[tuple[bool | int | float | str, ...], NotEmpty]  # of a search
 Numbers = dict[Column, float]  # column -> the printed number
 
 
@@ -88,7 +91,7 @@ class CommonSettings(_Table):
     # measure how far apart the views of a sentence lie (`isotrope.study.measure`)
     positives: bool = False
     # the columns to show; (): all that were measured
-    tasks: Annotated[tuple[Column, ...], Listed] = ()
+    tasks: Columns = ()
     set: Names = ()  # key=value, where a row's preset has that component
     baseline: str = ""  # the row that the others are compared with; "": the first
 
@@ -216,7 +219,7 @@ class FigureSettings(_Table):
     kind: Literal["bars", "sweep", "curve", "plane", "cosines", "in_batch", "projection"]
     title: str
     rows: Names = ()  # (): all
-    columns: Annotated[tuple[Column, ...], Listed] = ("Avg.",)
+    columns: Columns = ("Avg.",)
     x: str = ""  # of a sweep: its key
     source: str = ""
 
@@ -229,7 +232,7 @@ class SearchSettings(_Table):
     trials: Count = 20
     documents: Names = ()  # in place of the run's
     seed: Seed = 0
-    keys: Annotated[dict[str, Range | Choices], Field(min_length=1)]
+    keys: Annotated[dict[str, Range | Choices], NotEmpty]
 
 
 class Spec(_Table):
@@ -242,7 +245,7 @@ class Spec(_Table):
     run: CommonSettings = CommonSettings()
     backbones: dict[str, BackboneSettings] = {}
     teachers: dict[str, TeacherSettings] = {}
-    rows: Annotated[dict[str, RowSettings], Field(min_length=1)]
+    rows: Annotated[dict[str, RowSettings], NotEmpty]
     reference: dict[str, Reference] = {}
     claims: Annotated[dict[str, Claim], AfterValidator(_claims_of_each)] = {}
     # each is a file's name too
@@ -250,7 +253,7 @@ class Spec(_Table):
     search: SearchSettings | None = None
 
 
-def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Spec:
+def read_study(name: str | Path, changes: Record | None = None) -> Spec:
     """Read and check a study: a shipped one by name, or the user's by path (.toml).
 
     ``changes`` that are not None replace keys of its ``[run]``.
@@ -282,7 +285,7 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     return spec
 
 
-def _replace_run_keys(tables: dict[str, Any], changes: Mapping[str, Any]) -> None:
+def _replace_run_keys(tables: Record, changes: Record) -> None:
     """Put the changes into the study's ``[run]``; files of ``row_documents`` are added to its own."""
     run = tables.setdefault("run", {})
     if not isinstance(run, dict):  # pydantic refuses what is no table
@@ -294,7 +297,8 @@ def _replace_run_keys(tables: dict[str, Any], changes: Mapping[str, Any]) -> Non
 
 
 def _keys_without_effect(spec: Spec) -> Iterator[str]:
-    if spec.run.vectors and not any(row.vectors for row in spec.rows.values()):
+    takes_vectors = any(row.vectors for row in spec.rows.values())
+    if spec.run.vectors and not takes_vectors:
         yield "run.vectors"
     for label, row in spec.rows.items():
         unread = _unread_keys(row, searched=spec.search is not None)
@@ -370,11 +374,10 @@ def _with_named_files(spec: Spec) -> Spec:
             rows[label] = _with_own_file(row, spec.run)
     _check_printed_rows(spec, printed, is_alone=not rows)
 
-    claims = {
-        label: claim
-        for label, claim in spec.claims.items()
-        if printed.keys().isdisjoint([claim.better, claim.than])
-    }
+    claims = {}
+    for label, claim in spec.claims.items():
+        if claim.better not in printed and claim.than not in printed:
+            claims[label] = claim
     figures = {}
     for label, figure in spec.figures.items():
         figure_rows = tuple(row for row in figure.rows if row not in printed)

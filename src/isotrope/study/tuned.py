@@ -53,7 +53,9 @@ def with_tuned(
 
     teachers = dict(spec.teachers)
     for name, teacher in spec.teachers.items():
-        settings = by_training.get(training(spec.rows[teacher.tuned])) if teacher.tuned else None
+        if not teacher.tuned:
+            continue
+        settings = by_training.get(training(spec.rows[teacher.tuned]))
         if settings is not None:
             changes = {"set": (*teacher.set, *settings), "tuned": ""}
             teachers[name] = teacher.model_copy(update=changes)
@@ -61,7 +63,8 @@ def with_tuned(
     for label, row in spec.rows.items():
         if row.train and not search:
             settings = by_row.get(label, by_training.get(training(row), ()))
-            rows[label] = row.model_copy(update={"set": (*row.set, *settings)})
+            changes = {"set": (*row.set, *settings)}
+            rows[label] = row.model_copy(update=changes)
     return spec.model_copy(update={"teachers": teachers, "rows": rows})
 
 

@@ -13,7 +13,7 @@ from isotrope.console.plain import plain_console
 from isotrope.errors import UserError, check_known
 from isotrope.store.files import Record
 from isotrope.store.job import differences
-from isotrope.study.cell import without_paths
+from isotrope.study.cell import Cell, without_paths
 from isotrope.study.columns import COST, SHAPE, shown
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import StudyPlan
@@ -42,8 +42,11 @@ class Verification:
     @property
     def apart(self) -> Scores:
         """Column -> how far apart the two scores are; NaN if it is not measured now."""
-        now = self.now
-        return {column: abs(now.get(column, np.nan) - then) for column, then in self.then.items()}
+        apart = {}
+        for column, then in self.then.items():
+            now = self.now.get(column, np.nan)
+            apart[column] = abs(now - then)
+        return apart
 
     @property
     def beyond(self) -> list[str]:
@@ -62,8 +65,9 @@ class Verification:
         answer = f"equal to its record within {within}, at most {largest:.3f} apart"
         changes = []
         for column in self.beyond:
-            now = self.now.get(column, np.nan)
-            changes.append(f"{column} {shown(column, self.then[column])} → {shown(column, now)}")
+            then = shown(column, self.then[column])
+            now = shown(column, self.now.get(column, np.nan))
+            changes.append(f"{column} {then} → {now}")
         if changes:
             answer = f"differs from its record by more than {within}: {', '.join(changes)}"
         since = f"\nsince then: {'; '.join(self.changed)}" if self.changed else ""
@@ -128,12 +132,17 @@ def verify(
 
 def _recorded_cell(record: StudyRecord, name: str, seed: int) -> RecordedCell:
     """The finished cell of this name, or one that the seed draws; teachers are not among them."""
-    rows = [row for row in record.rows if row.kind != "teacher"]
-    finished = [RecordedCell(row, number) for row in rows for number in row.scores]
-    cells = {str(cell): cell for cell in finished}
+    cells = {}
+    for row in record.rows:
+        if row.kind == "teacher":
+            continue
+        for row_seed in row.scores:
+            cell = RecordedCell(row, row_seed)
+            cells[str(cell)] = cell
     if not name:
         names = [*cells] or ["of a finished run"]
-        name = names[np.random.default_rng(seed).integers(len(names))]
+        number = np.random.default_rng(seed).integers(len(names))
+        name = names[number]
     check_known("the cell", name, cells)
     return cells[name]
 
@@ -157,27 +166,28 @@ def _check_device(cell: RecordedCell, record: StudyRecord) -> None:
 def _run_again(file: str | Path, cell: RecordedCell, options: Options) -> CellResult:
     """Run the cell with all that it needs."""
     plan = plan_study(file, **options)
-    key = plan.rows[cell.row.label][cell.seed]
-    _keep_needed(plan, key)
+    planned = plan.cell(cell.row.label, cell.seed)
+    _keep_needed(plan, planned)
     console = options.get("console") or plain_console()
     failed = run_plan(plan, options.get("workers", 1), console)
-    result = plan.cells[key].result()
+    result = planned.result()
     if result is None:
         raise UserError(
-            f"{cell} failed: {failed[key]}",
+            f"{cell} failed: {failed[planned.key]}",
             "give the options that the study was run with",
             code="cell-failed",
         )
     return result
 
 
-def _keep_needed(plan: StudyPlan, key: str) -> None:
+def _keep_needed(plan: StudyPlan, last: Cell) -> None:
     """Take all cells out of the plan but one and those that it needs."""
-    needed = {key}
+    needed = {last.key}
     for cell in reversed(plan.cells.values()):  # a cell comes after those that it needs
         if cell.key in needed:
             needed.update(cell.needs)
-    plan.cells = {key: cell for key, cell in plan.cells.items() if key in needed}
+    for key in plan.cells.keys() - needed:
+        del plan.cells[key]
 
 
 def compared(cell: RecordedCell, record: StudyRecord, result: CellResult) -> Verification:
@@ -202,8 +212,8 @@ def compared(cell: RecordedCell, record: StudyRecord, result: CellResult) -> Ver
 
 def _in_terms_of(machine: Record, record: Record) -> Record:
     """What a record names of a machine: an older one names fewer things and packages."""
-    versions = machine["packages"]
     values = {name: machine.get(name) for name in record}
+    versions = machine["packages"]
     values["packages"] = {name: versions.get(name) for name in record["packages"]}
     return values
 
