@@ -152,8 +152,10 @@ def _note(spec: Spec) -> str:
 def _scale(plan: StudyPlan, finished: Results) -> Scale:
     run = plan.spec.run
     backbones = {without_paths(cell.base) for cell in plan.cells.values()}
-    read = [result.data["corpus"] for result in finished.values() if "corpus" in result.data]
-    corpora = {corpus["key"] for corpus in read}
+    corpora = set()
+    for result in finished.values():
+        if "corpus" in result.data:
+            corpora.add(result.data["corpus"]["key"])
     return Scale(
         sentences=run.sentences,
         seeds=run.seeds,

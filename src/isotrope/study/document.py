@@ -257,8 +257,8 @@ def score_table(record: StudyRecord) -> Table:
         rows.append(_published_cells(f"{label}, published", reference, columns))
 
     marks = {}
-    for (place, column_number), mark in _score_marks(record).items():
-        marks[places[place], column_number] = mark
+    for (i, j), mark in _score_marks(record).items():
+        marks[places[i], j] = mark
     header = ["row", "n", *columns]
     return Table("Scores", header, rows, marks, notes=_score_notes(record))
 
@@ -419,7 +419,7 @@ def _p_over_pairs(test: PairTest | None) -> str:
     if test is None or test.p_holm is None:
         return ""
     p = _p(test.p_holm)
-    least = 2 / (test.resamples + 1)
-    if test.p <= least and test.p_holm >= 0.001:
+    smallest_p = 2 / (test.resamples + 1)
+    if test.p <= smallest_p and test.p_holm >= 0.001:
         return f"≤ {p}"
     return p

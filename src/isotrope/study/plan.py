@@ -88,11 +88,11 @@ class StudyPlan:
 
     def _check_common_settings(self) -> None:
         """Refuse a setting that no row's preset has. The study's own may be for a row left out."""
-        read = self.inputs.preset
+        preset_of = self.inputs.preset
         cells = self.cells.values()
-        planned = [read(cell.row.preset, cell.overrides) for cell in cells]
+        planned = [preset_of(cell.row.preset, cell.overrides) for cell in cells]
         rows = self.spec.rows.values()
-        in_file = [read(row.preset, row.set) for row in rows]
+        in_file = [preset_of(row.preset, row.set) for row in rows]
         for setting in self.spec.run.set:
             check_component(setting, planned + in_file)
         for setting in self.overrides:
@@ -108,7 +108,8 @@ class StudyPlan:
         if row.then and row.train:
             return self._add_step_behind(entry, seed)
         preset = self.inputs.preset(row.preset, row.set)
-        start, base = self._start(row, preset, needed_by)
+        start = self._start(row, preset, needed_by)
+        base = self.cells[start].base if start in self.cells else start
 
         corpus = self.inputs.text_of(row, preset)
         if entry.share is not None:
@@ -170,19 +171,14 @@ class StudyPlan:
         )
         return key
 
-    def _start(self, row: RowSettings, preset: Preset, needed_by: Sequence[str]) -> tuple[str, str]:
-        """What the training begins with, and the untrained model below it.
-
-        Both are one name, unless the study trains the first: then it is its cell's key.
-        """
+    def _start(self, row: RowSettings, preset: Preset, needed_by: Sequence[str]) -> str:
+        """What the training begins with: a model's name, or the key of the cell that trains it."""
         start = self._reference(preset.encoder.backbone, needed_by)
         if start in self.cells:
-            return start, self.cells[start].base
+            return start
         if row.vectors:
-            start = self.spec.run.vectors
-        elif self.spec.run.backbone:
-            start = self.spec.run.backbone
-        return start, start
+            return self.spec.run.vectors
+        return self.spec.run.backbone or start
 
     def _reference(self, name: str, needed_by: Sequence[str]) -> str:
         """For a model that the study trains, its cell's key; for others their name."""
@@ -318,8 +314,8 @@ class StudyInputs:
         if row.train or run.positives:
             decides["settings"] = settings
         if row.train or row.then or run.positives:
-            read = corpus.documents if preset.pairs else corpus.texts
-            decides["text"] = [read().key, row.sentences]
+            text_key = corpus.documents().key if preset.pairs else corpus.texts().key
+            decides["text"] = [text_key, row.sentences]
         if row.then:
             decides["then"] = row.then
         if run.positives:
