@@ -1,9 +1,8 @@
 """What a study found: scores by row and seed, tested differences, answered claims."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,18 +18,15 @@ from isotrope.study.record import (
     PairTest,
     Published,
     RowComparison,
-    RowKind,
     Scale,
     Spread,
     StudyRecord,
     StudyRow,
 )
-from isotrope.study.rows import PlannedRow
-from isotrope.study.spec import Claim, Reference, RowSettings, Spec
+from isotrope.study.spec import Claim, Reference, Spec
 from isotrope.study.statistics import (
     ALPHA,
     FEWEST_SEEDS,
-    PairedTest,
     holm,
     paired_test,
     seeds_needed,
@@ -55,7 +51,8 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> St
     with every seed.
     """
     spec = plan.spec
-    finished = _finished(plan)
+    results = {key: cell.result() for key, cell in plan.cells.items()}
+    finished = {key: result for key, result in results.items() if result}
     rows = _rows(plan, finished, failed or {})
     columns = _shown_columns(spec, rows)
     column = "Avg." if "Avg." in columns else next(iter(columns), "Avg.")
@@ -70,62 +67,39 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> St
         columns=columns,
         column=column,
         rows=rows,
-        references={label: _published(row) for label, row in spec.reference.items()},
+        references={label: Published.model_validate(row) for label, row in spec.reference.items()},
         baseline=baseline,
-        differences=[
-            Difference(row=label, than=baseline, column=column)
-            for label in _compared_with(baseline, plan)
-        ],
+        differences=_differences(plan, baseline, column),
         claims=[_unanswered(plan, label, claim) for label, claim in spec.claims.items()],
         **dict(recorded_cells(finished)),
     )
-    return recomputed(_with_pair_tests(record, CellDraws(plan)))
-
-
-def _finished(plan: StudyPlan) -> dict[str, CellResult]:
-    """Key -> record of each finished cell."""
-    finished: dict[str, CellResult] = {}
-    for key, cell in plan.cells.items():
-        result = cell.result()
-        if result:
-            finished[key] = result
-    return finished
+    return _with_tests(record, CellDraws(plan))
 
 
 def _rows(plan: StudyPlan, finished: Results, failed: Mapping[str, str]) -> list[StudyRow]:
     """The rows and the teachers, with the scores of each seed, or why it failed."""
-    rows: list[StudyRow] = []
-    for label, entry in plan.entries.items():
-        kind: RowKind = "row" if entry.row.train else "untrained"
-        rows.append(_row(kind, entry, plan.rows[label], finished, failed))
+    rows = [
+        StudyRow(
+            label=label,
+            kind="row" if entry.row.train else "untrained",
+            base=entry.base,
+            at=entry.at,
+            cells=plan.rows[label],
+            **dict(Published.model_validate(entry.row)),
+        )
+        for label, entry in plan.entries.items()
+    ]
     for name, key in plan.models.items():
-        entry = PlannedRow(name, RowSettings(), name)
-        keys = {plan.cells[key].seed: key}
-        rows.append(_row("teacher", entry, keys, finished, failed))
+        cells = {plan.cells[key].seed: key}
+        rows.append(StudyRow(label=name, kind="teacher", base=name, cells=cells))
+
+    for row in rows:
+        for seed, key in row.cells.items():
+            if key in finished:
+                row.scores[seed] = finished[key].scores
+            if key in failed:
+                row.failed[seed] = failed[key]
     return rows
-
-
-def _row(
-    kind: RowKind,
-    entry: PlannedRow,
-    keys: Mapping[int, str],
-    finished: Results,
-    failed: Mapping[str, str],
-) -> StudyRow:
-    return StudyRow(
-        label=entry.label,
-        kind=kind,
-        base=entry.base,
-        at=dict(entry.at),
-        cells=dict(keys),
-        scores={seed: finished[key].scores for seed, key in keys.items() if key in finished},
-        failed={seed: failed[key] for seed, key in keys.items() if key in failed},
-        **dict(_published(entry.row)),
-    )
-
-
-def _published(row: Reference) -> Published:
-    return Published.model_validate(row, from_attributes=True)
 
 
 def _shown_columns(spec: Spec, rows: Sequence[StudyRow]) -> list[str]:
@@ -133,38 +107,39 @@ def _shown_columns(spec: Spec, rows: Sequence[StudyRow]) -> list[str]:
     columns: set[str] = set()
     for row in rows:
         columns.update(*row.scores.values())
-    for printed in (*spec.rows.values(), *spec.reference.values()):
-        columns.update(printed.published)
+    for row_settings in spec.rows.values():
+        columns.update(row_settings.published)
+    for reference in spec.reference.values():
+        columns.update(reference.published)
     if spec.run.tasks:
         columns &= set(spec.run.tasks)
     else:
         columns -= set(UNSHOWN)
     own_pairs = sorted(columns - set(KNOWN))
-    return [*own_pairs, *(column for column in KNOWN if column in columns)]
+    return own_pairs + [column for column in KNOWN if column in columns]
 
 
 def _baseline(plan: StudyPlan) -> str:
     """The row that the file names, if it is run; else the first that is trained; else the first."""
     name = plan.spec.run.baseline
-    entries = plan.entries.items()
-    matching = [label for label, entry in entries if name in (label, entry.base)]
-    trained = [label for label, entry in entries if entry.row.train]
-    candidates = [*matching, *trained, *plan.entries]
-    return candidates[0]
+    for label, entry in plan.entries.items():
+        if name in (label, entry.base):
+            return label
+    for label, entry in plan.entries.items():
+        if entry.row.train:
+            return label
+    return next(iter(plan.entries))
 
 
-def _compared_with(baseline: str, plan: StudyPlan) -> list[str]:
-    """The rows that are compared with the baseline: trained ones, and those of its own model."""
-
-    def base_model(label: str) -> str:
-        key = next(iter(plan.rows[label].values()))
-        return str(plan.cells[key].settings["base"])
-
-    return [
-        label
-        for label, entry in plan.entries.items()
-        if label != baseline and (entry.row.train or base_model(label) == base_model(baseline))
-    ]
+def _differences(plan: StudyPlan, baseline: str, column: str) -> list[Difference]:
+    """Each row against the baseline, if it is trained or of the same untrained model."""
+    differences = []
+    model = plan.cell(baseline).base
+    for label, entry in plan.entries.items():
+        is_compared = entry.row.train or plan.cell(label).base == model
+        if is_compared and label != baseline:
+            differences.append(Difference(row=label, than=baseline, column=column))
+    return differences
 
 
 def _note(spec: Spec) -> str:
@@ -176,10 +151,11 @@ def _note(spec: Spec) -> str:
 
 def _scale(plan: StudyPlan, finished: Results) -> Scale:
     run = plan.spec.run
-    backbones = {without_paths(str(cell.settings["base"])) for cell in plan.cells.values()}
-    corpora = {
-        result.data["corpus"]["key"] for result in finished.values() if "corpus" in result.data
-    }
+    backbones = {without_paths(cell.base) for cell in plan.cells.values()}
+    corpora = set()
+    for result in finished.values():
+        if "corpus" in result.data:
+            corpora.add(result.data["corpus"]["key"])
     return Scale(
         sentences=run.sentences,
         seeds=run.seeds,
@@ -197,40 +173,52 @@ def recomputed(record: StudyRecord) -> StudyRecord:
 
     The tests over pairs stay as they are, because they need every cell's resamples.
     """
-    differences = [_tested(record, difference) for difference in record.differences]
-    differences = [
-        difference.model_copy(update={"needed": _needed_seeds(record, difference)})
-        for difference in differences
-    ]
-    claims = _corrected([_tested(record, claim) for claim in record.claims])
-    return record.model_copy(
-        update={
-            "differences": _corrected(differences),
-            "claims": [_answered(claim) for claim in claims],
-            "spread": _spread(record.row(record.baseline), record.column),
-        }
-    )
+    return _with_tests(record, None)
 
 
-def _tested(record: StudyRecord, comparison: C) -> C:
-    """The comparison with its test over seeds."""
-    scores = _paired_scores(record, comparison)
-    return comparison.model_copy(
-        update={"same": scores.same_cells, "seeds": _test_over_seeds(scores, comparison)}
-    )
+def _with_tests(record: StudyRecord, draws: "CellDraws | None") -> StudyRecord:
+    """The record with its tests; those over pairs stay as they are without the cells' draws."""
+    differences = []
+    for difference in record.differences:
+        needed = _needed_seeds(record, difference)
+        tested = _tested(record, difference, draws)
+        differences.append(tested.model_copy(update={"needed": needed}))
+    claims = []
+    for claim in _corrected([_tested(record, claim, draws) for claim in record.claims]):
+        answer, why = claim_answer(claim)
+        claims.append(claim.model_copy(update={"answer": answer, "why": why}))
+    changes = {
+        "differences": _corrected(differences),
+        "claims": claims,
+        "spread": _spread(record.row(record.baseline), record.column),
+    }
+    return record.model_copy(update=changes)
 
 
-def _test_over_seeds(scores: "PairedScores", comparison: RowComparison) -> PairedTest | None:
-    """The test that a difference or a claim asks for; None if nothing is measured."""
-    if not scores.first:
-        return None
-    if not isinstance(comparison, AnsweredClaim):
-        return paired_test(scores.first, scores.second)
+def _tested(record: StudyRecord, comparison: C, draws: "CellDraws | None") -> C:
+    """The comparison with its tests over seeds and over pairs, if something is measured."""
+    scores = _scores_by_seed(record, comparison)
+    if not scores:
+        return comparison.model_copy(update={"same": False, "seeds": None})
 
-    if comparison.spread:
-        return spread_test(scores.first, scores.second)
-    share = comparison.share or 1
-    return paired_test(scores.first, [share * score for score in scores.second], comparison.margin)
+    first, second = zip(*scores.values(), strict=True)
+    share = None
+    spread = False
+    margin = 0.0
+    if isinstance(comparison, AnsweredClaim):
+        share = comparison.share
+        spread = comparison.spread
+        margin = comparison.margin
+    if spread:
+        test = spread_test(first, second)
+    else:
+        scaled = [(share or 1) * score for score in second]
+        test = paired_test(first, scaled, margin)
+    cells, other_cells = _cells_of_sides(record, comparison, scores)
+    changes: dict[str, Any] = {"same": cells == other_cells, "seeds": test}
+    if draws and not spread and not share:  # it is a difference of two means
+        changes["pairs"] = draws.test(cells, other_cells, comparison.column)
+    return comparison.model_copy(update=changes)
 
 
 def _needed_seeds(record: StudyRecord, difference: Difference) -> dict[str, int | None] | None:
@@ -265,107 +253,73 @@ class CellDraws:
 
     def _draws(self, key: str, column: str) -> Vector | None:
         """A cell's draws of a column: (R,) in points, or None if it has no pairs."""
-        task_draws = [
-            values
-            for task, values in self.plan.cells[key].draws().items()
-            if column in ("Avg.", column_of(task))
-        ]
-        return 100 * np.mean(task_draws, axis=0) if task_draws else None
+        draws = []
+        for task, values in self.plan.cells[key].draws().items():
+            if column in ("Avg.", column_of(task)):
+                draws.append(values)
+        return 100 * np.mean(draws, axis=0) if draws else None
 
     def mean(self, keys: Iterable[str], column: str) -> Vector | None:
         """The mean draws over cells (R,); None if one of them has no pairs."""
-        draws = [self.draws(key, column) for key in keys]
-        present = [values for values in draws if values is not None]
-        if len(present) < len(draws):
+        draws = []
+        for key in keys:
+            values = self.draws(key, column)
+            if values is None:
+                return None
+            draws.append(values)
+        return np.asarray(np.mean(draws, axis=0))
+
+    def test(self, keys: Iterable[str], other_keys: Iterable[str], column: str) -> PairTest | None:
+        """Interval and p of the difference of two means over cells; None if there are no pairs."""
+        mean = self.mean(keys, column)
+        other_mean = self.mean(other_keys, column)
+        if mean is None or other_mean is None:
             return None
-        return np.asarray(np.mean(present, axis=0))
+        # Interval and p come from the draws only. The scores are in the record already.
+        return PairTest.model_validate(judged(0.0, 0.0, mean - other_mean))
 
 
-def _with_pair_tests(record: StudyRecord, draws: CellDraws) -> StudyRecord:
-    """The record with the tests over pairs."""
-
-    def tested(comparisons: Sequence[C]) -> list[C]:
-        return [
-            comparison.model_copy(update={"pairs": _test_over_pairs(record, comparison, draws)})
-            for comparison in comparisons
-        ]
-
-    return record.model_copy(
-        update={"differences": tested(record.differences), "claims": tested(record.claims)}
-    )
-
-
-def _test_over_pairs(
-    record: StudyRecord, comparison: RowComparison, draws: CellDraws
-) -> PairTest | None:
-    """Interval and p of a difference over pairs, from the mean draws over its cells; None if there
-    are no pairs.
-    """
-    if not comparison.is_of_means:
-        return None
-    seeds = _paired_scores(record, comparison).seeds
-    if not seeds:
-        return None
-    row, than = (
-        draws.mean(_cells_of(record.row(name), seeds), comparison.column)
-        for name in comparison.sides
-    )
-    if row is None or than is None:
-        return None
-    # Interval and p come from the draws only. The scores are in the record already.
-    test = judged(0.0, 0.0, row - than)
-    return PairTest.model_validate(test, from_attributes=True)
-
-
-@dataclass(frozen=True, slots=True)
-class PairedScores:
-    """The scores of either side of a difference, for the seeds that both have."""
-
-    seeds: list[int]
-    first: list[float]
-    second: list[float]
-    same_cells: bool  # whether both sides are the same cells
-
-
-def _paired_scores(record: StudyRecord, comparison: RowComparison) -> PairedScores:
+def _scores_by_seed(
+    record: StudyRecord, comparison: RowComparison
+) -> dict[int, tuple[float, float]]:
+    """Seed -> the scores of both sides, for the seeds that both have."""
     row, than = map(record.row, comparison.sides)
     first = row.column_scores(comparison.column)
     second = than.column_scores(comparison.column)
-    if first and second:  # one model is compared with every seed
-        if row.kind != "row":
-            first = dict.fromkeys(second, *first.values())
-        elif than.kind != "row":
-            second = dict.fromkeys(first, *second.values())
-    seeds = sorted(first.keys() & second.keys())
-    return PairedScores(
-        seeds,
-        [first[seed] for seed in seeds],
-        [second[seed] for seed in seeds],
-        same_cells=bool(seeds) and _cells_of(row, seeds) == _cells_of(than, seeds),
-    )
-
-
-def _cells_of(row: StudyRow, seeds: Iterable[int]) -> list[str]:
-    """The row's cells of these seeds. A teacher or an untrained row has one cell."""
+    if not first or not second:
+        return {}
+    # One model is compared with every seed.
     if row.kind != "row":
-        return [*row.cells.values()]
-    return [row.cells[seed] for seed in seeds if seed in row.cells]
+        first = dict.fromkeys(second, *first.values())
+    elif than.kind != "row":
+        second = dict.fromkeys(first, *second.values())
+    seeds = sorted(first.keys() & second.keys())
+    return {seed: (first[seed], second[seed]) for seed in seeds}
+
+
+def _cells_of_sides(
+    record: StudyRecord, comparison: RowComparison, seeds: Iterable[int]
+) -> list[list[str]]:
+    """Both sides' cells of these seeds. A teacher or an untrained row has one cell."""
+    sides = []
+    for row in map(record.row, comparison.sides):
+        cells = [*row.cells.values()]
+        if row.kind == "row":
+            cells = [row.cells[seed] for seed in seeds if seed in row.cells]
+        sides.append(cells)
+    return sides
 
 
 def _corrected(comparisons: Sequence[C]) -> list[C]:
     """Correct the p values over seeds, and those over pairs, for their number; equal cells do not
     count.
     """
-    tests = [None if comparison.same else comparison.seeds for comparison in comparisons]
-    pair_tests = [None if comparison.same else comparison.pairs for comparison in comparisons]
-    corrections = zip(
-        comparisons,
-        holm([test.p if test else None for test in tests]),
-        holm([test.p_margin if test else None for test in tests]),
-        holm([test.p if test else None for test in pair_tests]),
-        strict=True,
-    )
-    return [comparison.corrected(*values) for comparison, *values in corrections]
+    p_values = [comparison.p_values for comparison in comparisons]
+    families = [holm(family) for family in zip(*p_values, strict=True)]
+    corrected = []
+    for comparison, *values in zip(comparisons, *families, strict=True):
+        corrected.append(comparison.corrected(*values))
+    return corrected
 
 
 def _unanswered(plan: StudyPlan, label: str, claim: Claim) -> AnsweredClaim:
@@ -375,52 +329,49 @@ def _unanswered(plan: StudyPlan, label: str, claim: Claim) -> AnsweredClaim:
     row, than = claim.better, claim.than
     if claim.column in LOWER_IS_BETTER and not claim.spread:
         row, than = than, row
-    return AnsweredClaim(
-        claim=label,
-        text=claim.text,
-        source=claim.source,
-        row=_entry_label(plan, row),
-        than=_entry_label(plan, than),
-        column=claim.column,
-        share=claim.share,
-        spread=claim.spread,
-        margin=_margin(claim),
-        published=_published_difference(plan.spec, claim, row, than),
-    )
+    changes = {
+        "claim": label,
+        "row": _entry_label(plan, row),
+        "than": _entry_label(plan, than),
+        "margin": _margin(claim),
+        "published": _published_difference(plan.spec, claim, row, than),
+    }
+    return AnsweredClaim.model_validate(dict(claim) | changes)
 
 
 def _entry_label(plan: StudyPlan, name: str) -> str:
     """The entry that a name of the file means: of a swept row the first. Teachers keep theirs."""
     if name in plan.entries:
         return name
-    return next((label for label, entry in plan.entries.items() if entry.base == name), name)
+    for label, entry in plan.entries.items():
+        if entry.base == name:
+            return label
+    return name
 
 
 def _margin(claim: Claim) -> float:
     """What a gain has to exceed: half a point, or 0 for what is not in points."""
     if claim.margin is not None:
         return claim.margin
-    in_points = claim.column not in (*SHAPE, *COST) and not claim.share and not claim.spread
-    return MARGIN if in_points else 0.0
+    if claim.share or claim.spread or claim.column in (*SHAPE, *COST):
+        return 0.0
+    return MARGIN
 
 
 def _published_difference(spec: Spec, claim: Claim, row: str, than: str) -> float | None:
     """The difference of the printed numbers; None if one is not printed."""
-    first, second = (spec.rows.get(side, Reference()) for side in (row, than))
+    first = spec.rows.get(row, Reference())
+    second = spec.rows.get(than, Reference())
     if claim.spread:
         narrow = first.published_sd.get(claim.column)
         wide = second.published_sd.get(claim.column)
         # printed digits may hide a small one
         return float(np.log(wide / narrow)) if narrow and wide else None
-    higher, lower = first.published.get(claim.column), second.published.get(claim.column)
+    higher = first.published.get(claim.column)
+    lower = second.published.get(claim.column)
     if higher is None or lower is None:
         return None
     return higher - (claim.share or 1) * lower
-
-
-def _answered(claim: AnsweredClaim) -> AnsweredClaim:
-    answer, why = claim_answer(claim)
-    return claim.model_copy(update={"answer": answer, "why": why})
 
 
 def claim_answer(claim: AnsweredClaim) -> tuple[ClaimAnswer, str]:

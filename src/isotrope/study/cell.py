@@ -17,7 +17,7 @@ import xxhash
 from isotrope.store.files import Record, RecordLog
 from isotrope.store.job import Job
 from isotrope.study.record import CellResult, CellSummary, Measurement, RecordedCells
-from isotrope.study.spec import CommonSettings, RowSettings
+from isotrope.study.spec import CommonSettings, RowSettings, Settings
 from isotrope.text import TextSource
 from isotrope.training.folder import task_cosines
 
@@ -40,23 +40,35 @@ class Cell:
 
     label: str
     key: str  # checksum of everything below that decides the result
-    folder: Path
+    output: Path  # the study's folder
     row: RowSettings
     run: CommonSettings
     # the resolved preset; models that the study trains by their cells' keys
-    settings: Mapping[str, Any]
-    overrides: tuple[str, ...]
+    settings: Record
+    overrides: Settings
     backbone: str
     teachers: Mapping[str, tuple[str, ...]]
     seed: int
     corpus: TextSource
     data: str | None
-    keep_model: bool
-    documents: TextSource | None = None  # tasks made from them judge too
-    needs: tuple[str, ...] = ()  # keys of the cells whose models are its backbone or teachers
+    documents: TextSource | None  # tasks made from them judge too
+    needs: tuple[str, ...]  # keys of the cells whose models are its backbone or teachers
+    keep_model: bool = False
 
     def __str__(self) -> str:
         return f"{self.label}, seed {self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """Where its files lie. It is named for the reader, and by the key."""
+        preset = Path(self.row.preset).stem
+        name = f"{preset}-seed-{self.seed}-{self.key[:8]}"
+        return self.output / "cells" / name
+
+    @property
+    def base(self) -> str:
+        """The untrained model that it begins with, or that its own backbone began with."""
+        return str(self.settings["base"])
 
     @property
     def model(self) -> Path:
@@ -94,25 +106,22 @@ class Cell:
         result = CellResult.model_validate(record)
         return None if self.keep_model and not result.kept_model else result
 
-    def finish(
-        self,
-        measured: Measurement,
-        settings: Mapping[str, Any],
-        environment: Mapping[str, Any],
-    ) -> CellResult:
+    def finish(self, measured: Measurement, settings: Record, environment: Record) -> CellResult:
         """Write the result. From then on the cell is finished."""
-        kept_model = self.model.is_dir()
+        announced = [NUMBERS]
+        if self.model.is_dir():
+            announced.append(MODEL)
         result = CellResult(
             label=self.label,
             key=self.key,
             preset=Path(self.row.preset).stem,
             seed=self.seed,
             settings=dict(settings),
-            environment=dict(environment),
-            kept_model=kept_model,
+            environment=environment,
+            kept_model=MODEL in announced,
             **dict(measured),
         )
-        self.job.finish(result.as_json(), [NUMBERS, MODEL] if kept_model else [NUMBERS])
+        self.job.finish(result.as_json(), announced)
         return result
 
     def cosines(self) -> dict[str, tuple[Any, Any]]:
@@ -121,7 +130,7 @@ class Cell:
         """
         return task_cosines(self.numbers / COSINES)
 
-    def draws(self) -> dict[str, Any]:
+    def draws(self) -> Record:
         """Task -> Spearman on every resample of its pairs (R,); {} if no pairs judged the cell."""
         path = self.numbers / DRAWS
         return dict(np.load(path, allow_pickle=False)) if path.is_file() else {}
@@ -133,25 +142,20 @@ class Cell:
 
 def recorded_cells(results: Mapping[str, CellResult]) -> RecordedCells:
     """The finished cells without their scores, which the rows have."""
-    cells: dict[str, CellSummary] = {}
-    shared_settings: dict[str, dict[str, Any]] = {}
-    shared_data: list[dict[str, Any]] = []
-    environments: list[dict[str, Any]] = []
+    recorded = RecordedCells(cells={}, settings={}, data=[], environments=[])
     for key, result in results.items():
         settings = without_paths(result.settings)
         checksum = xxhash.xxh3_64_hexdigest(json.dumps(settings, sort_keys=True).encode())
-        shared_settings[checksum] = settings
-        cells[key] = CellSummary(
+        recorded.settings[checksum] = settings
+        recorded.cells[key] = CellSummary(
             preset=result.preset,
             seed=result.seed,
             seconds=result.seconds,
             settings=checksum,
-            data=_index_in(shared_data, result.data),
-            environment=_index_in(environments, result.environment),
+            data=_index_in(recorded.data, result.data),
+            environment=_index_in(recorded.environments, result.environment),
         )
-    return RecordedCells(
-        cells=cells, settings=shared_settings, data=shared_data, environments=environments
-    )
+    return recorded
 
 
 def _index_in(values: list[Any], value: Any) -> int:

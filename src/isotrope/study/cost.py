@@ -7,7 +7,8 @@ wrong by a half, and it never decides anything.
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -23,6 +24,7 @@ from isotrope.encoder.locate import locate
 from isotrope.errors import UserError, check_known
 from isotrope.preset.preset import TrainSettings
 from isotrope.report.tables import Table
+from isotrope.store.files import Record
 from isotrope.study.cell import Cell
 from isotrope.study.plan import StudyPlan
 from isotrope.study.spec import missing_file
@@ -38,12 +40,28 @@ TIMED_TEXTS = 16  # in a step that is timed without a GPU
 FORWARD = 1 / 3  # of a training step: the rest is the backward pass
 # What terms with an encoder or a decoder of their own add, in steps of SimCSE
 # (docs/results/performance/zoo-tiny.json).
-EXTRA_STEPS = {"diffcse": 2.7, "infocse": 1.4, "tsdae": 1.9, "paser": 0.8}
+EXTRA_STEPS = {
+    "diffcse": 2.7,
+    "infocse": 1.4,
+    "tsdae": 1.9,
+    "paser": 0.8,
+}
 
 # Sentences that are encoded, about, and seconds on top.
 DEV_SENTENCES = 3000  # of a dev set: STS-B's has 1,500 pairs
-JUDGED_SENTENCES = {"sts": 26_000, "stsb": 2800, "stsb-dev": 3000, "dev-half": 1500, "none": 0}
-SUITE_SENTENCES = {"transfer": 100_000, "ranking": 26_000, "geometry": 3000, "retrieval": 150_000}
+JUDGED_SENTENCES = {
+    "sts": 26_000,
+    "stsb": 2800,
+    "stsb-dev": 3000,
+    "dev-half": 1500,
+    "none": 0,
+}
+SUITE_SENTENCES = {
+    "transfer": 100_000,
+    "ranking": 26_000,
+    "geometry": 3000,
+    "retrieval": 150_000,
+}
 CLASSIFIER_SECONDS = 300  # SentEval's classifiers of the transfer tasks
 TRANSFER_DEV_SECONDS = 120  # the same in the setting for prototypes
 
@@ -108,7 +126,14 @@ class Speed:
 
 # Fitted to steps of SimCSE on BERT-base with batches of 64 (2,808 tokens, 39.6 ms) and 512 (22,484
 # tokens, 79.9 ms): docs/results/performance/gpu.json.
-GPUS = {"h200": Speed("NVIDIA H200", "bf16", 0.0338 / 12, 2.05e-6 / BERT_BASE.layer_weights)}
+GPUS = {
+    "h200": Speed(
+        device="NVIDIA H200",
+        precision="bf16",
+        seconds_a_layer=0.0338 / BERT_BASE.layers,
+        seconds_a_token=2.05e-6 / BERT_BASE.layer_weights,
+    )
+}
 
 
 def speed_of(gpu: str, plan: StudyPlan) -> Speed:
@@ -119,18 +144,24 @@ def speed_of(gpu: str, plan: StudyPlan) -> Speed:
     if gpu:
         check_known("the GPU", gpu, GPUS, ", or leave it out, and this machine is measured")
         return GPUS[gpu]
-    return measured_speed(next(cell for cell in plan.cells.values() if not cell.row.vectors))
+    models = (cell for cell in plan.cells.values() if not cell.row.vectors)
+    return measured_speed(next(models))
 
 
 def measured_speed(cell: Cell) -> Speed:
     """Measure a training step of a cell's model on this machine, with as many texts as the study
     trains on at a time, but few without a GPU.
     """
-    name = str(cell.settings["base"])
+    name = cell.base
     model = load(name)
-    on_gpu = model.device.type == "cuda"
-    precision = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
-    count = cell.settings["train"]["batch_size"] if on_gpu else TIMED_TEXTS
+    device = "this machine"
+    precision = "fp32"
+    count = TIMED_TEXTS
+    if model.device.type == "cuda":
+        device = torch.cuda.get_device_name()
+        count = cell.settings["train"]["batch_size"]
+        if torch.cuda.is_bf16_supported():
+            precision = "bf16"
     texts = _some_texts(cell.corpus, count)
     features = batch_to_device(model.preprocess(texts), model.device)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -140,13 +171,11 @@ def measured_speed(cell: Cell) -> Speed:
     seconds = time.monotonic() - began
 
     tokens = PASSES * int(features["attention_mask"].sum())
-    device = torch.cuda.get_device_name() if on_gpu else "this machine"
-    return Speed(device, precision, 0.0, seconds / (tokens * shape_of(name).layer_weights))
+    weights = shape_of(name).layer_weights
+    return Speed(device, precision, 0.0, seconds / (tokens * weights))
 
 
-def _step(
-    model: Any, optimizer: torch.optim.Optimizer, features: dict[str, Any], precision: str
-) -> None:
+def _step(model: Any, optimizer: torch.optim.Optimizer, features: Record, precision: str) -> None:
     """A training step, after which the device waits for nothing."""
     with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
         views = [model(dict(features))["sentence_embedding"] for _ in range(PASSES)]
@@ -160,7 +189,8 @@ def _step(
 def _some_texts(corpus: TextSource, count: int) -> list[str]:
     """Texts of the whole corpus, evenly apart."""
     texts = corpus.texts()
-    return texts.texts(np.asarray(evenly(len(texts), min(count, len(texts)))))
+    places = evenly(len(texts), min(count, len(texts)))
+    return texts.texts(np.asarray(places))
 
 
 @cache
@@ -180,7 +210,9 @@ def shape_of(name: str) -> ModelShape:
             code="unknown-model",
         ) from error
     width = config.hidden_size
-    inner = getattr(config, "intermediate_size", None) or getattr(config, "hidden_dim", 4 * width)
+    inner = getattr(config, "intermediate_size", None)
+    if not inner:
+        inner = getattr(config, "hidden_dim", 4 * width)
     return ModelShape(config.num_hidden_layers, width, inner, config.vocab_size)
 
 
@@ -196,8 +228,13 @@ class Cost:
 
     def table_row(self, label: str) -> list[str]:
         """As a row of the table."""
-        hours = f"{self.seconds / 3600:.1f}"
-        return [label, str(self.cells), str(self.unfinished), hours, _gigabytes(self.memory)]
+        return [
+            label,
+            str(self.cells),
+            str(self.unfinished),
+            f"{self.seconds / 3600:.1f}",
+            _gigabytes(self.memory),
+        ]
 
 
 def total(costs: Collection[Cost]) -> Cost:
@@ -217,20 +254,22 @@ def study_cost(plan: StudyPlan, gpu: str = "") -> Table:
 
     UserError for an unknown GPU, or a model whose size is not known.
     """
-    estimate = Estimate(plan, speed_of(gpu, plan))
+    speed = speed_of(gpu, plan)
+    estimate = Estimate(plan, speed)
     costs = {key: estimate.cell(cell) for key, cell in plan.cells.items()}
-    rows = [costs[key].table_row(f"teacher {name}") for name, key in plan.models.items()]
+    rows = []
+    for name, key in plan.models.items():
+        rows.append(costs[key].table_row(f"teacher {name}"))
     for label, keys in plan.rows.items():
-        distinct_keys = dict.fromkeys(keys.values())
-        rows.append(total([costs[key] for key in distinct_keys]).table_row(label))
+        row_cost = total([costs[key] for key in keys.values()])
+        rows.append(row_cost.table_row(label))
 
     study = total(costs.values())
     notes = [
         f"All: about {duration(study.seconds)} with one worker, {_gigabytes(study.memory)} GB of "
         f"memory for the largest cell, and {_gigabytes(study.disk)} GB of disk, beside the "
         "checkpoints of the runs. Rows that share cells count them once each.",
-        f"By the speed of {estimate.speed.device} in {estimate.speed.precision}. An estimate may "
-        "be wrong by a half.",
+        f"By the speed of {speed.device} in {speed.precision}. An estimate may be wrong by a half.",
         *_missing_files(plan),
     ]
     header = ["row", "cells", "unfinished", "hours", "memory (GB)"]
@@ -243,13 +282,15 @@ def _gigabytes(size: float) -> str:
 
 def _missing_files(plan: StudyPlan) -> list[str]:
     """A line for each file that rows need and nobody has named."""
-    lines: dict[str, list[str]] = {}
-    for label, row in plan.spec.reference.items():
-        if missing := missing_file(row, plan.spec.run):
-            lines.setdefault(f"{missing.content}: add {missing.option}", []).append(label)
-    for label, row in plan.spec.rows.items():
+    spec = plan.spec
+    lines = defaultdict(list)
+    for label, reference in spec.reference.items():
+        missing = missing_file(reference, spec.run)
+        if missing:
+            lines[f"{missing.content}: add {missing.option}"].append(label)
+    for label, row in spec.rows.items():
         if row.differs:
-            lines.setdefault(f"published numbers {row.differs}", []).append(label)
+            lines[f"published numbers {row.differs}"].append(label)
     return [f"{line} ({', '.join(labels)})." for line, labels in lines.items()]
 
 
@@ -269,7 +310,7 @@ class Estimate:
         unfinished = int(cell.result() is None)
         if cell.row.vectors:
             return Cost(1, unfinished, 0.0, 0.0, 0.0)
-        shape = self._shape(str(cell.settings["base"]))
+        shape = self._shape(cell.base)
         seconds = self._judging(cell, shape)
         memory = float(WEIGHT_BYTES * shape.weights)
         disk = memory if cell.keep_model else 0.0
@@ -278,8 +319,8 @@ class Estimate:
             seconds += self._training(cell, shape, train)
             memory = self._training_memory(cell, shape, train)
             count = self._count(cell)
+            tokens = count * self._tokens(cell, train.max_length)
             for teacher in self._encoding_teachers(cell):
-                tokens = count * self._tokens(cell, train.max_length)
                 seconds += self.speed.encoding(teacher, tokens)
                 disk += WEIGHT_BYTES * count * teacher.width
         return Cost(1, unfinished, unfinished * seconds, memory, disk)
@@ -288,20 +329,21 @@ class Estimate:
         """Seconds of the steps and of the evaluations on the dev pairs."""
         texts = train.epochs * self._count(cell)
         steps = texts / train.batch_size
-        tokens = texts * self._tokens(cell, train.max_length)
+        tokens = self._tokens(cell, train.max_length)
         passes = trained_passes(cell.settings)
-        seconds = self.speed.training(shape, passes * tokens, steps * passes / 2)
+        tokens_of_passes = passes * (texts * tokens)
+        seconds = self.speed.training(shape, tokens_of_passes, steps * passes / 2)
         if not (cell.data or cell.run.dev):
             return seconds
 
         evaluation = 0.0
-        for name in dev_names(cell.run.dev if cell.run.dev is not None else train.select):
+        dev = train.select if cell.run.dev is None else cell.run.dev
+        for name in dev_names(dev):
             sentences = DEV_SENTENCES
             if name == TRANSFER_DEV:
                 sentences = SUITE_SENTENCES["transfer"]
                 evaluation += TRANSFER_DEV_SECONDS
-            tokens = sentences * self._tokens(cell, train.max_length)
-            evaluation += self.speed.encoding(shape, tokens)
+            evaluation += self.speed.encoding(shape, sentences * tokens)
         return seconds + steps / train.eval_steps * evaluation
 
     def _judging(self, cell: Cell, shape: ModelShape) -> float:
@@ -309,7 +351,8 @@ class Estimate:
         sentences = JUDGED_SENTENCES[cell.run.test]
         for suite in cell.run.suites:
             sentences += SUITE_SENTENCES[suite]
-        seconds = self.speed.encoding(shape, sentences * self._tokens(cell, 512))
+        tokens = sentences * self._tokens(cell, 512)
+        seconds = self.speed.encoding(shape, tokens)
         if "transfer" in cell.run.suites:
             seconds += CLASSIFIER_SECONDS
         return seconds
@@ -317,20 +360,25 @@ class Estimate:
     def _training_memory(self, cell: Cell, shape: ModelShape, train: TrainSettings) -> float:
         """Bytes of weights, optimizer and activations at a step with the longest texts."""
         peers = cell.settings.get("peers", {})
-        trained = [label for label, peer in peers.items() if peer.get("kind", label) == "trained"]
-        states = STATE_BYTES * shape.weights * (1 + len(trained))
-        together = train.batch_size * cell.settings["views"].get("passes", 2)
-        texts = min(together, train.mini_batch_size or together)
-        channels = texts * train.max_length * shape.layers * shape.width
-        return float(states + channels * ACTIVATION_BYTES[self.speed.precision])
+        kinds = [peer.get("kind", label) for label, peer in peers.items()]
+        states = STATE_BYTES * shape.weights * (1 + kinds.count("trained"))
+        texts = train.batch_size * cell.settings["views"].get("passes", 2)
+        if train.mini_batch_size:
+            texts = min(texts, train.mini_batch_size)
+        tokens = texts * train.max_length
+        channels = tokens * shape.layers * shape.width
+        activations = channels * ACTIVATION_BYTES[self.speed.precision]
+        return float(states + activations)
 
     def _encoding_teachers(self, cell: Cell) -> list[ModelShape]:
         """The teachers that have not encoded this cell's sample of the text for another one."""
-        shapes: list[ModelShape] = []
+        shapes = []
+        # Without a sample, all seeds read the same.
+        seed = cell.seed if cell.row.sentences else None
+        sample = (id(cell.corpus), cell.row.sentences, seed)
         for table in cell.settings["teachers"].values():
             for model in table.get("models", ()):
-                seed = cell.seed if cell.row.sentences else None
-                encoded = (model, id(cell.corpus), cell.row.sentences, seed)
+                encoded = (model, sample)
                 if model != STUDENT and encoded not in self._encoded:
                     self._encoded.add(encoded)
                     shapes.append(self._shape(model))
@@ -339,7 +387,7 @@ class Estimate:
     def _shape(self, reference: str) -> ModelShape:
         """The size of a model: a name, or the key of the cell that trains it."""
         if reference in self.plan.cells:
-            reference = str(self.plan.cells[reference].settings["base"])
+            reference = self.plan.cells[reference].base
         return shape_of(reference)
 
     def _count(self, cell: Cell) -> int:
@@ -347,15 +395,16 @@ class Estimate:
 
     def _tokens(self, cell: Cell, length: int) -> float:
         """Tokens that a model reads of a text, on the average."""
-        tokens = 2 + TOKENS_A_WORD * np.array(self._words(cell.corpus))
-        return float(np.minimum(tokens, length).mean())
+        words = np.array(self._words(cell.corpus))
+        tokens = np.minimum(2 + TOKENS_A_WORD * words, length)
+        return float(tokens.mean())
 
 
 def _words_a_text(corpus: TextSource) -> list[int]:
     return [len(text.split()) for text in _some_texts(corpus, SAMPLED)]
 
 
-def trained_passes(settings: Mapping[str, Any]) -> float:
+def trained_passes(settings: Record) -> float:
     """How many passes of forward and backward a step of a preset costs."""
     passes = float(settings["views"].get("passes", 2))
     for label, peer in settings.get("peers", {}).items():

@@ -1,6 +1,7 @@
 """A study's record as pages, in Markdown and HTML: which row to use, then tables with notes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from isotrope.evaluation.verdict import Verdict, Word
@@ -10,7 +11,6 @@ from isotrope.store.files import write_text, writing
 from isotrope.study.columns import LOWER_IS_BETTER, RETRIEVAL, STS, shown
 from isotrope.study.record import (
     AnsweredClaim,
-    Difference,
     PairTest,
     Published,
     StudyRecord,
@@ -95,37 +95,29 @@ def study_pages(record: StudyRecord, folder: Path | None = None) -> dict[str, st
     ]
     tables = [table for table in tables if table.rows]
     verdict = conclusion(record)
-    introduction = _introduction(record)
-    figures = _page_figures(record.figures, folder) if folder else []
-    page = Page(record.title, introduction, verdict, tables=tables, figures=figures)
+    source = f"After {record.source}." if record.source else ""
+    introduction = [text for text in (source, _scale(record), record.note) if text]
 
     blocks = [f"# {record.title}"]
     if verdict:
         blocks += [f"**{verdict.word}**: {verdict.evidence}.", verdict.advice]
     blocks += introduction
-    blocks += [markdown([table]).strip() for table in tables]
-    blocks += [f"![{name}]({file})" for name, file in record.figures.items()]
+    blocks.append(markdown(tables).strip())
+    figures = []
+    for name, file in record.figures.items():
+        blocks.append(f"![{name}]({file})")
+        if folder:
+            path = folder / file
+            figures.append(PageFigure(path.stem, name, path.read_text("utf-8")))
+    page = Page(record.title, introduction, verdict, tables, figures)
     return {
         "table.md": "\n\n".join(blocks) + "\n",
         "table.html": page.html(),
     }
 
 
-def _introduction(record: StudyRecord) -> list[str]:
-    source = f"After {record.source}." if record.source else ""
-    return [text for text in (source, _scale(record), record.note) if text]
-
-
-def _page_figures(figures: Mapping[str, str], folder: Path) -> list[PageFigure]:
-    page_figures: list[PageFigure] = []
-    for name, file in figures.items():
-        path = folder / file
-        page_figures.append(PageFigure(path.stem, name, path.read_text("utf-8")))
-    return page_figures
-
-
 def _unfinished_table(record: StudyRecord) -> Table:
-    rows: list[list[str]] = []
+    rows = []
     for row in record.rows:
         for seed, why in row.failed.items():
             rows.append([row.label, str(seed), why])
@@ -141,7 +133,10 @@ def conclusion(record: StudyRecord) -> Verdict | None:
     """
     column = record.column
     sign = -1 if column in LOWER_IS_BETTER else 1
-    tested = {one.row: one.seeds for one in record.differences if one.seeds and not one.same}
+    tested = {}
+    for difference in record.differences:
+        if difference.seeds and not difference.same:
+            tested[difference.row] = difference.seeds
     if not tested:
         return None
 
@@ -157,8 +152,8 @@ def conclusion(record: StudyRecord) -> Verdict | None:
         measure=f"points ({column}) from {record.baseline} to {best}",
         scores=(_fraction(record, record.baseline), _fraction(record, best)),
         difference=test.mean / 100,
-        low=None if test.low is None else test.low / 100,
-        high=None if test.high is None else test.high / 100,
+        low=test.low and test.low / 100,
+        high=test.high and test.high / 100,
         p=test.p_holm,
         advice=" ".join(_advice(record, best, word, gain)),
     )
@@ -183,16 +178,16 @@ def _judge(record: StudyRecord, test: PairedTest, row_count: int) -> str:
     """What judged, over how many seeds, and the p value."""
     column = record.column
     judge = record.scale.test if column in (*STS, "Avg.") else column
-    seeds = "one seed" if test.n == 1 else f"{test.n} seeds"
-    p = ""
+    text = f"{JUDGES.get(judge, column)} over {_seeds(test.n)}"
     if test.p_holm is not None:
-        p = f" (p = {test.p_holm:.2g} after correction for {row_count} rows)"
-    return f"{JUDGES.get(judge, column)} over {seeds}{p}"
+        text += f" (p = {test.p_holm:.2g} after correction for {row_count} rows)"
+    return text
 
 
 def _advice(record: StudyRecord, label: str, word: Word, gain: float) -> Iterator[str]:
     """What to do, and what it says about search: sentences."""
-    compared = {record.baseline, *(difference.row for difference in record.differences)}
+    compared = [difference.row for difference in record.differences]
+    compared.append(record.baseline)
     rows = [row for row in record.rows if row.label in compared]
     if gain <= 0:
         yield f'Stay with "{record.baseline}": no row scored higher.'
@@ -205,12 +200,12 @@ def _advice(record: StudyRecord, label: str, word: Word, gain: float) -> Iterato
         yield f'Stay with "{record.baseline}": {chance}.'
         yield "Run more seeds to see."
 
-    search: dict[str, float] = {}
+    search = {}
     for row in rows:
         if mean := row.mean(SEARCH):
             search[row.label] = mean.value
     if search and record.column != SEARCH:
-        highest = max(search, key=lambda name: search[name])
+        highest = max(search, key=lambda label: search[label])
         yield f'In search, "{highest}" is the highest, with {search[highest]:.2f}.'
     elif record.column not in (*RETRIEVAL, SEARCH):
         yield "Search was not measured."
@@ -225,8 +220,9 @@ def _scale(record: StudyRecord) -> str:
     judges = JUDGES[scale.test]
     if scale.test != "sts" and "Avg." in record.columns:
         judges += " (Avg. is its score)"
+    backbones = ", ".join(scale.backbones)
     text = (
-        f"Backbone: {', '.join(scale.backbones)}. Each run: {sentences}. "
+        f"Backbone: {backbones}. Each run: {sentences}. "
         f"Each row: {_seed_count(record)}. Judged by {judges}."
     )
     if scale.finished != scale.cells:
@@ -235,19 +231,23 @@ def _scale(record: StudyRecord) -> str:
 
 
 def _seed_count(record: StudyRecord) -> str:
-    counts = {len(row.scores) for row in record.rows if row.kind == "row"} - {0}
-    counts = counts or {record.scale.seeds}
-    smallest, largest = min(counts), max(counts)
-    if smallest < largest:
-        return f"{smallest} to {largest} seeds"
-    return "one seed" if largest == 1 else f"{largest} seeds"
+    trained = [row for row in record.rows if row.kind == "row" and row.scores]
+    counts = {len(row.scores) for row in trained} or {record.scale.seeds}
+    largest = max(counts)
+    if len(counts) > 1:
+        return f"{min(counts)} to {largest} seeds"
+    return _seeds(largest)
+
+
+def _seeds(count: int) -> str:
+    return "one seed" if count == 1 else f"{count} seeds"
 
 
 def score_table(record: StudyRecord) -> Table:
     """Measured mean ± standard deviation of every row, and the published numbers."""
     columns = record.columns
     rows: list[list[str]] = []
-    places: list[int] = []  # of the measured rows within the table
+    places = []  # of the measured rows within the table
     for row in record.rows:
         places.append(len(rows))
         rows.append(_measured_cells(row, columns))
@@ -256,82 +256,101 @@ def score_table(record: StudyRecord) -> Table:
     for label, reference in record.references.items():
         rows.append(_published_cells(f"{label}, published", reference, columns))
 
-    marks = {(places[i], j): mark for (i, j), mark in _score_marks(record).items()}
-    return Table("Scores", ["row", "n", *columns], rows, marks, notes=_score_notes(record))
+    marks = {}
+    for (i, j), mark in _score_marks(record).items():
+        marks[places[i], j] = mark
+    header = ["row", "n", *columns]
+    return Table("Scores", header, rows, marks, notes=_score_notes(record))
 
 
 def _score_marks(record: StudyRecord) -> Marks:
     """Marks for the best means: by the place among the measured rows, and that of the column."""
-    values: list[list[float]] = []
+    values = []
     for column in record.columns:
         means = [row.mean(column) for row in record.rows]
-        values.append([mean.value if mean else float("nan") for mean in means])
-    return best_marks(values, [column in LOWER_IS_BETTER for column in record.columns], first=2)
+        values.append([mean.value if mean else math.nan for mean in means])
+    lower = [column in LOWER_IS_BETTER for column in record.columns]
+    return best_marks(values, lower, first=2)
 
 
 def _score_notes(record: StudyRecord) -> list[str]:
     notes = [SCORE_NOTE]
-    if lower := [column for column in record.columns if column in LOWER_IS_BETTER]:
+    lower = [column for column in record.columns if column in LOWER_IS_BETTER]
+    if lower:
         notes.append(f"Lower is better for {', '.join(lower)}.")
-    if spread := record.spread:
+    spread = record.spread
+    if spread:
         seeds = f"{spread.n} seeds, {record.column}"
         notes.append(f"{record.baseline}: standard deviation {spread.sd:.2f} ({seeds}).")
     return notes
 
 
 def _measured_cells(row: StudyRow, columns: Sequence[str]) -> list[str]:
-    titles = {"teacher": f"teacher {row.label}", "untrained": f"{row.label} (not trained)"}
-    cells = [titles.get(row.kind, row.label), str(len(row.scores))]
+    title = row.label
+    if row.kind == "teacher":
+        title = f"teacher {title}"
+    elif row.kind == "untrained":
+        title = f"{title} (not trained)"
+    cells = [title, str(len(row.scores))]
     for column in columns:
         mean = row.mean(column)
-        cells.append(_number(column, mean.value, mean.sd) if mean else "")
+        number = _number(column, mean.value, mean.sd) if mean else ""
+        cells.append(number)
     return cells
 
 
 def _published_cells(name: str, printed: Published, columns: Sequence[str]) -> list[str]:
     words = "; ".join(filter(None, [printed.source, printed.differs]))
-    cells = [f"{name} ({words})" if words else name, ""]
+    if words:
+        name += f" ({words})"
+    cells = [name, ""]
     for column in columns:
-        value, sd = printed.published.get(column), printed.published_sd.get(column)
-        cells.append("" if value is None else _number(column, value, sd))
+        value = printed.published.get(column)
+        sd = printed.published_sd.get(column)
+        number = "" if value is None else _number(column, value, sd)
+        cells.append(number)
     return cells
 
 
 def _number(column: str, value: float, sd: float | None) -> str:
     number = shown(column, value)
-    return number if sd is None else f"{number} ± {shown(column, sd)}"
+    if sd is not None:
+        number += f" ± {shown(column, sd)}"
+    return number
 
 
 def difference_table(record: StudyRecord) -> Table:
     """Each row against the baseline, over seeds and over pairs."""
+    rows = []
+    for difference in record.differences:
+        test = difference.seeds
+        if test is None:
+            continue
+        needed = difference.needed or {}
+        cells = [
+            difference.row,
+            str(test.n),
+            _signed(test.mean),
+            _interval(test),
+            _p(test.p_holm),
+            _interval(difference.pairs),
+            _p_over_pairs(difference.pairs),
+            "" if test.detectable is None else f"{test.detectable:.2f}",
+            " / ".join(str(count or "> 1000") for count in needed.values()),
+        ]
+        rows.append(cells)
     title = f"Differences to {record.baseline} ({record.column})"
-    rows = [_difference_cells(one, one.seeds) for one in record.differences if one.seeds]
     return Table(title, DIFFERENCE_HEADER, rows, notes=[TEST_NOTE])
-
-
-def _difference_cells(difference: Difference, test: PairedTest) -> list[str]:
-    needed = (difference.needed or {}).values()
-    return [
-        difference.row,
-        str(test.n),
-        _signed(test.mean),
-        _interval(test),
-        _p(test.p_holm),
-        _interval(difference.pairs),
-        _p_over_pairs(difference.pairs),
-        "" if test.detectable is None else f"{test.detectable:.2f}",
-        " / ".join(str(count or "> 1000") for count in needed),
-    ]
 
 
 def claim_table(record: StudyRecord) -> Table:
     """What the papers claim, what was measured, and the answer."""
     measured = [claim for claim in record.claims if claim.seeds]
     rows = [_claim_cells(record, claim) for claim in measured]
-    header = CLAIM_HEADER
+    header = [*CLAIM_HEADER]
     if all(claim.published is None for claim in measured):
-        header = [*CLAIM_HEADER[:2], *CLAIM_HEADER[3:]]
-        rows = [[*cells[:2], *cells[3:]] for cells in rows]
+        for cells in (header, *rows):
+            del cells[CLAIM_HEADER.index("published")]
 
     notes = [CLAIM_NOTE]
     not_measured = [_claim_text(record, claim) for claim in record.claims if not claim.seeds]
@@ -342,7 +361,9 @@ def claim_table(record: StudyRecord) -> Table:
 
 def _claim_text(record: StudyRecord, claim: AnsweredClaim) -> str:
     """What a paper says, where, and what is different behind the numbers of its rows."""
-    text = f"{claim.text} ({claim.source})" if claim.source else claim.text
+    text = claim.text
+    if claim.source:
+        text += f" ({claim.source})"
     for row in record.rows:
         if row.label in claim.sides and row.differs:
             text += f"; published {row.label}: {row.differs}"
@@ -350,7 +371,9 @@ def _claim_text(record: StudyRecord, claim: AnsweredClaim) -> str:
 
 
 def _claim_cells(record: StudyRecord, claim: AnsweredClaim) -> list[str]:
-    than = f"{claim.share:g} × {claim.than}" if claim.share else claim.than
+    than = claim.than
+    if claim.share:
+        than = f"{claim.share:g} × {than}"
     compared = f"{claim.row} − {than}"
     if claim.spread:
         compared = f"ln(s of {than} / s of {claim.row})"
@@ -368,8 +391,10 @@ def _measured_difference(claim: AnsweredClaim) -> str:
     test = claim.seeds
     if test is None or (claim.spread and test.p is None):
         return ""
-    interval = _interval(test)
-    return _signed(test.mean) + (f" ({interval})" if interval else "")
+    text = _signed(test.mean)
+    if interval := _interval(test):
+        text += f" ({interval})"
+    return text
 
 
 def _signed(value: float) -> str:
@@ -393,5 +418,8 @@ def _p_over_pairs(test: PairTest | None) -> str:
     """The p value after correction; "≤" if the number of resamples limits it."""
     if test is None or test.p_holm is None:
         return ""
-    is_limited = test.p <= 2 / (test.resamples + 1) and test.p_holm >= 0.001
-    return f"≤ {_p(test.p_holm)}" if is_limited else _p(test.p_holm)
+    p = _p(test.p_holm)
+    smallest_p = 2 / (test.resamples + 1)
+    if test.p <= smallest_p and test.p_holm >= 0.001:
+        return f"≤ {p}"
+    return p

@@ -9,7 +9,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -38,24 +37,17 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
     run = PlanRun(plan, workers, console)
     try:
         with progress("ran", len(plan.cells), console, "cells") as bar:
-            while run.unfinished:
+            while run.waiting or run.running:
+                ended = len(run.finished) + len(run.failed)
                 running = len(run.running)
-                bar.update(run.ended, note=f"{running} running" if running else "")
+                bar.update(ended, note=f"{running} running" if running else "")
                 run.drop_impossible_cells()
                 run.start_cells()
                 run.collect_ended_cells()
     except KeyboardInterrupt:
-        _stop([worker.process for worker in run.running.values()])
+        _stop([process for process, _ in run.running.values()])
         raise Stopped("stopped; finished cells are kept, and the same command goes on") from None
     return run.failed
-
-
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """A process that runs a cell."""
-
-    process: BaseProcess
-    cell: Cell
 
 
 class PlanRun:
@@ -64,31 +56,24 @@ class PlanRun:
     def __init__(self, plan: StudyPlan, workers: int, console: Console) -> None:
         self.console = console
         self.slots = range(workers)  # a process's slot decides its GPU
-        self.running: dict[int, Worker] = {}  # by slot
+        self.running: dict[int, tuple[BaseProcess, Cell]] = {}  # by slot
         self.failed: dict[str, str] = {}  # key -> why
-        self.finished = {key for key, cell in plan.cells.items() if cell.result()}
-        self.waiting = [cell for cell in plan.cells.values() if cell.key not in self.finished]
+        cells = plan.cells.values()
+        self.finished = {cell.key for cell in cells if cell.result()}
+        waiting = [cell for cell in cells if cell.key not in self.finished]
         # those whose models others need come first
-        needed = {key for cell in plan.cells.values() for key in cell.needs}
-        self.waiting.sort(key=lambda cell: cell.key not in needed)
+        needed = {key for cell in cells for key in cell.needs}
+        self.waiting = sorted(waiting, key=lambda cell: cell.key not in needed)
         for cell in self.waiting:
             if cell.job.lost:
-                console.print(Text(f"{cell.folder} is damaged: {cell} is run again"))
+                line = f"{cell.folder} is damaged: {cell} is run again"
+                console.print(Text(line))
         self._processes = _process_context()
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether cells wait or run."""
-        return bool(self.waiting or self.running)
-
-    @property
-    def ended(self) -> int:
-        """How many cells are finished or failed."""
-        return len(self.finished) + len(self.failed)
 
     def drop_impossible_cells(self) -> None:
         """Let the cells fail whose models have failed."""
-        for cell in [cell for cell in self.waiting if self.failed.keys() & cell.needs]:
+        impossible = [cell for cell in self.waiting if self.failed.keys() & cell.needs]
+        for cell in impossible:
             self.waiting.remove(cell)
             self._fail(cell, "a model that it needs failed")
 
@@ -101,23 +86,22 @@ class PlanRun:
             cell.folder.parent.mkdir(exist_ok=True)
             process = self._processes.Process(target=_work, args=(cell, slot), name=cell.key)
             process.start()
-            self.running[slot] = Worker(process, cell)
+            self.running[slot] = (process, cell)
 
     def collect_ended_cells(self) -> None:
         """Wait a second at most, then take the processes that have ended out of their slots."""
-        sentinels = [worker.process.sentinel for worker in self.running.values()]
+        sentinels = [process.sentinel for process, _ in self.running.values()]
         multiprocessing.connection.wait(sentinels, timeout=1)
-        for slot, worker in [*self.running.items()]:
-            if worker.process.is_alive():
+        for slot, (process, cell) in [*self.running.items()]:
+            if process.is_alive():
                 continue
             del self.running[slot]
-            worker.process.join()
-            cell = worker.cell
+            process.join()
             if result := cell.result():
                 self.finished.add(cell.key)
                 self.console.print(Text(_finished_line(cell, result)))
             else:
-                self._fail(cell, _why(cell, worker.process.exitcode or 0))
+                self._fail(cell, _why(cell, process.exitcode or 0))
 
     def _fail(self, cell: Cell, why: str) -> None:
         self.failed[cell.key] = why
@@ -137,9 +121,12 @@ def _process_context() -> Any:
 
 def _why(cell: Cell, code: int) -> str:
     """One line for a cell that ended without a result."""
-    if (file := cell.beside("error.txt")).is_file():
+    file = cell.beside("error.txt")
+    if file.is_file():
         return file.read_text(encoding="utf-8").strip()
-    name = signal.Signals(-code).name if code < 0 else f"code {code}"
+    name = f"code {code}"
+    if code < 0:
+        name = signal.Signals(-code).name
     return f"its process ended with {name} (out of memory?); see {cell.log}"
 
 
@@ -182,8 +169,9 @@ def _work(cell: Cell, slot: int) -> None:
             sys.exit(1)
         except Exception as error:
             traceback.print_exc(file=log)
+            name = type(error).__name__
             message = " ".join(str(error).split())
-            write_text(error_file, f"{type(error).__name__}: {message}; see {cell.log}")
+            write_text(error_file, f"{name}: {message}; see {cell.log}")
             sys.exit(1)
 
 
@@ -192,9 +180,11 @@ def _choose_gpu(slot: int) -> None:
     count = torch.cuda.device_count()
     if not count:
         return
+    name = str(slot % count)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # names of those that this process may use
-    names = visible.split(",") if visible else [str(number) for number in range(count)]
-    os.environ["CUDA_VISIBLE_DEVICES"] = names[slot % count]
+    if visible:
+        name = visible.split(",")[slot % count]
+    os.environ["CUDA_VISIBLE_DEVICES"] = name
 
 
 def _die_with_the_study() -> None:
@@ -208,6 +198,7 @@ def _finished_line(cell: Cell, result: CellResult) -> str:
     """A finished cell with its score and its time, as a line."""
     took = duration(result.seconds["cell"])
     for column in ("Avg.", "dev"):
-        if column in result.scores:
-            return f"{cell}: {column} {result.scores[column]:.2f} ({took})"
+        score = result.scores.get(column)
+        if score is not None:
+            return f"{cell}: {column} {score:.2f} ({took})"
     return f"{cell} ({took})"

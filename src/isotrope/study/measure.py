@@ -2,6 +2,7 @@
 apart the views of a sentence lie.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,21 +20,28 @@ from isotrope.evaluation.geometry import diversity, unit
 from isotrope.evaluation.models import RememberingEncoder
 from isotrope.evaluation.sts import pair_similarities, score
 from isotrope.evaluation.suite import run as evaluate
+from isotrope.objective.objective import Objective
 from isotrope.preset.preset import build_objective, read_preset
+from isotrope.store.files import Record
 from isotrope.study.cell import COSINES, Cell
-from isotrope.study.columns import SELF_MADE, sts_scores, suite_scores
+from isotrope.study.columns import (
+    DIVERSITY,
+    FEATURE_DIVERSITY,
+    SELF_MADE,
+    sts_scores,
+    suite_scores,
+)
+from isotrope.study.record import Scores
 from isotrope.text.sample import Sample
 from isotrope.training.folder import write_cosines
 from isotrope.training.pairs import dev_names, dev_pairs, judges
 from isotrope.training.prepare import untrained
-from isotrope.types import Encoder, Views
+from isotrope.types import Encoder
 from isotrope.views.mlp import MLP
 
 SHOWN_SENTENCES = 256  # whose cosines are counted (DCLR Fig. 1), and which are projected
 BINS = 40  # of the cosines, from -1 to 1
 BATCHES = 8  # whose positives are measured
-FEATURE_DIVERSITY = "feature diversity"
-DIVERSITY = "diversity"
 
 
 def sample_of(cell: Cell) -> Sample:
@@ -43,7 +51,7 @@ def sample_of(cell: Cell) -> Sample:
 
 def all_scores(
     cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVectors, folder: str
-) -> dict[str, float]:
+) -> Scores:
     """All scores of a cell, which is a row of the study with one seed: column of the table -> score.
 
     Args:
@@ -60,10 +68,12 @@ def all_scores(
     }
 
 
-def pair_scores(cell: Cell, encoder: Encoder) -> dict[str, float]:
+def pair_scores(cell: Cell, encoder: Encoder) -> Scores:
     """Points on the judging pairs. The cosines are kept in the cell's folder."""
     # judged as `isotrope.train` does, where half of the dev pairs judge
-    dev = dev_pairs(dev_names(cell.run.dev or ()), cell.data) if cell.run.labels is None else {}
+    dev = {}
+    if cell.run.labels is None:
+        dev = dev_pairs(dev_names(cell.run.dev or ()), cell.data)
     sets, _ = judges(cell.run.labels, dev, cell.data)
     if not sets:
         return {}
@@ -72,21 +82,22 @@ def pair_scores(cell: Cell, encoder: Encoder) -> dict[str, float]:
     return sts_scores(score(sets, cosines))
 
 
-def document_scores(cell: Cell, encoder: Encoder) -> dict[str, float]:
+def document_scores(cell: Cell, encoder: Encoder) -> Scores:
     """The mean over the tasks that the study's documents allow, in points."""
     if cell.documents is None:
         return {}
     documents = [*cell.documents.documents().each()]
     tasks = make_document_tasks(documents).tasks
     scores = [task.score(encoder).mean() for task in tasks]
-    return {SELF_MADE: 100 * float(np.mean(scores))}
+    mean = float(np.mean(scores))
+    return {SELF_MADE: 100 * mean}
 
 
 def all_suite_scores(
     cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVectors
-) -> dict[str, float]:
+) -> Scores:
     """The further suites' numbers of ``encoder``, whose vectors ``model`` makes."""
-    scores: dict[str, float] = {}
+    scores = {}
     for suite, settings in cell.run.suites.items():
         reads_as_before = settings.max_length is None and settings.precision == "fp32"
         with reading(model, settings.max_length, settings.precision):
@@ -95,7 +106,7 @@ def all_suite_scores(
                 judged = encoder.fresh()  # it knows other vectors of the same texts
             tasks = settings.tasks or None
             result = evaluate(judged, suite, cell.data, tasks, settings.setting)
-            scores |= suite_scores(suite, result)
+            scores.update(suite_scores(suite, result))
     return scores
 
 
@@ -116,7 +127,7 @@ def reading(
         yield
 
 
-def positive_diversity(cell: Cell, model: str) -> dict[str, float]:
+def positive_diversity(cell: Cell, model: str) -> Scores:
     """Two diversities: of the views as the encoder gives them, and as they enter the head, so after
     whitening.
 
@@ -126,14 +137,16 @@ def positive_diversity(cell: Cell, model: str) -> dict[str, float]:
     if not cell.run.positives or cell.row.then or Path(model).is_file():
         return {}
     preset = read_preset(cell.row.preset, cell.overrides)
-    preset = preset.model_copy(update={"scores": {}, "terms": {"infonce": {}}, "teachers": {}})
-    student = untrained(preset.encoder.model_copy(update={"backbone": model, "student": None}))
+    changes: Record = {"scores": {}, "terms": {"infonce": {}}, "teachers": {}}
+    preset = preset.model_copy(update=changes)
+    encoder = preset.encoder.model_copy(update={"backbone": model, "student": None})
+    student = untrained(encoder)
     torch.manual_seed(cell.seed)
     objective = build_objective(preset, student, cell.seed).train()
 
     size = preset.train.batch_size
     texts = sample_of(cell).texts(BATCHES * size)
-    measured: dict[str, list[float]] = {FEATURE_DIVERSITY: [], DIVERSITY: []}
+    batches = defaultdict(list)
     for number in range(len(texts) // size):
         objective.step = number  # the shuffles of that step
         features = student.preprocess(
@@ -141,19 +154,24 @@ def positive_diversity(cell: Cell, model: str) -> dict[str, float]:
             prompt=used_prompt(student) or None,
             max_length=preset.train.max_length,
         )
-        with torch.no_grad():
-            views = objective.encode([batch_to_device(features, student.device)], None)
-            if len(views.stack) > 1:  # one view lies apart from no other
-                measured[FEATURE_DIVERSITY].append(_diversity(views))
-            for step in objective.views:
-                if not isinstance(step, MLP):
-                    views = step(views)
-            measured[DIVERSITY].append(_diversity(views))
-    return {name: sum(values) / len(values) for name, values in measured.items() if values}
+        features = batch_to_device(features, student.device)
+        for column, value in _diversities(objective, features).items():
+            batches[column].append(value)
+    return {column: sum(values) / len(values) for column, values in batches.items()}
 
 
-def _diversity(views: Views) -> float:
-    return diversity(list(views.stack))
+@torch.no_grad()
+def _diversities(objective: Objective, features: Record) -> Scores:
+    """Both diversities of the views of one batch."""
+    views = objective.encode([features], None)
+    scores = {}
+    if len(views.stack) > 1:  # one view lies apart from no other
+        scores[FEATURE_DIVERSITY] = diversity([*views.stack])
+    for step in objective.views:
+        if not isinstance(step, MLP):
+            views = step(views)
+    scores[DIVERSITY] = diversity([*views.stack])
+    return scores
 
 
 def projection(cell: Cell, encoder: Encoder) -> list[list[float]]:
@@ -164,16 +182,17 @@ def projection(cell: Cell, encoder: Encoder) -> list[list[float]]:
         return []
     sentences = sample_of(cell).texts(SHOWN_SENTENCES)
     vectors = unit(np.asarray(encoder.encode(sentences)))  # (n, D)
-    directions = np.linalg.svd(vectors, full_matrices=False)[2][:2]  # (2, D)
-    plane = vectors @ directions.T
+    _, _, directions = np.linalg.svd(vectors, full_matrices=False)
+    plane = vectors @ directions[:2].T  # (n, 2)
     signs = np.where(plane.sum(axis=0) < 0, -1, 1)
     return np.round(plane * signs, 3).tolist()  # type: ignore[no-any-return]
 
 
 def unrelated_cosines(encoder: Encoder, texts: list[str]) -> list[int]:
     """How many cosines of unrelated sentences fall into each of `BINS` bins from -1 to 1."""
-    vectors = np.asarray(encoder.encode(texts[:SHOWN_SENTENCES]))
-    rows = unit(vectors)
-    cosines = (rows @ rows.T)[np.triu_indices(len(rows), 1)]  # of all pairs
-    counts, _ = np.histogram(np.clip(cosines, -1, 1), BINS, (-1, 1))
+    sentences = texts[:SHOWN_SENTENCES]
+    vectors = unit(np.asarray(encoder.encode(sentences)))  # (n, D)
+    cosines = vectors @ vectors.T
+    of_pairs = cosines[np.triu_indices(len(vectors), 1)]
+    counts, _ = np.histogram(np.clip(of_pairs, -1, 1), BINS, (-1, 1))
     return counts.tolist()  # type: ignore[no-any-return]

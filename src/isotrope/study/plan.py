@@ -21,12 +21,12 @@ from isotrope.evaluation.sets.files import data_checksum, data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
 from isotrope.preset.preset import RESERVED, Preset, check_runnable, preset_names, read_preset
-from isotrope.store.files import file_checksum
+from isotrope.store.files import Record, file_checksum
 from isotrope.store.remote import is_url
 from isotrope.study.cell import THREADS, Cell
-from isotrope.study.rows import PlannedRow, check_step, expand_rows
-from isotrope.study.spec import RowSettings, Spec, TeacherSettings
-from isotrope.text import Documents, TextPath, Texts, TextSource, read_text
+from isotrope.study.rows import PlannedRow, check_step, expand_rows, with_share
+from isotrope.study.spec import RowSettings, Settings, Spec, TeacherSettings
+from isotrope.text import TextPath, TextSource, read_text
 from isotrope.training.inputs import STUDENT, refuse_without_effect, training_text
 from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
 
@@ -80,94 +80,90 @@ class StudyPlan:
     @property
     def corpora(self) -> list[TextSource]:
         """All text that cells learn from."""
-        by_id = {id(cell.corpus): cell.corpus for cell in self.cells.values()}
-        return list(by_id.values())
+        return list(dict.fromkeys(cell.corpus for cell in self.cells.values()))
+
+    def cell(self, label: str, seed: int = 0) -> Cell:
+        """The cell of a row and a seed."""
+        return self.cells[self.rows[label][seed]]
 
     def _check_common_settings(self) -> None:
         """Refuse a setting that no row's preset has. The study's own may be for a row left out."""
-        planned = [
-            self.inputs.preset(cell.row.preset, cell.overrides) for cell in self.cells.values()
-        ]
-        in_file = [self.inputs.preset(row.preset, row.set) for row in self.spec.rows.values()]
+        preset_of = self.inputs.preset
+        cells = self.cells.values()
+        planned = [preset_of(cell.row.preset, cell.overrides) for cell in cells]
+        rows = self.spec.rows.values()
+        in_file = [preset_of(row.preset, row.set) for row in rows]
         for setting in self.spec.run.set:
             check_component(setting, planned + in_file)
         for setting in self.overrides:
             check_component(setting, planned)
 
-    def _add_cell(self, entry: PlannedRow, seed: int, needed_by: tuple[str, ...] = ()) -> str:
+    def _add_cell(self, entry: PlannedRow, seed: int, needed_by: Sequence[str] = ()) -> str:
         """Add a cell, and the cells that it needs, to the plan -> its key.
 
         ``needed_by`` are the models whose training waits for this one.
         """
-        check_step(entry.row.then)
-        if entry.row.then and entry.row.train:
+        row = entry.row
+        check_step(row.then)
+        if row.then and row.train:
             return self._add_step_behind(entry, seed)
-        preset = self.inputs.preset(entry.row.preset, entry.row.set)
-        start, base = self._start(entry.row, preset, needed_by)
+        preset = self.inputs.preset(row.preset, row.set)
+        start = self._start(row, preset, needed_by)
+        base = self.cells[start].base if start in self.cells else start
 
-        corpus = self._text(entry.row, preset)
+        corpus = self.inputs.text_of(row, preset)
         if entry.share is not None:
-            entry = entry.on_text(len(training_text(corpus, preset)))
-        overrides = self._overrides(entry.row, preset, base, corpus)
-        preset = self.inputs.preset(entry.row.preset, overrides)
-        _check_row(entry.row, preset, corpus, start)
-        teachers = self._teachers(entry.row, preset, needed_by)
+            row = with_share(row, entry.share, len(training_text(corpus, preset)))
+        overrides = self._overrides(row, preset, base, corpus)
+        preset = self.inputs.preset(row.preset, overrides)
+        _check_row(row, preset, corpus, start)
+        teachers = self._teachers(row, preset, needed_by)
 
-        models = dict.fromkeys([start, *itertools.chain(*teachers.values())])
+        models = dict.fromkeys(itertools.chain([start], *teachers.values()))
         needs = tuple(model for model in models if model in self.cells)
         untrained = models.keys() - {*needs, STUDENT}
         settings = _settings(preset, base, start, teachers)
-        key = _checksum(self._decides(entry.row, seed, preset, settings, corpus, untrained))
-        cell = Cell(
+        decides = self.inputs.decide(row, preset, settings, corpus)
+        decides["seed"] = seed
+        decides["files"] = {name: self.inputs.checksum(name) for name in sorted(untrained)}
+        key = _checksum(decides)
+        planned = self.cells.get(key)  # an equal cell of another row stays
+        self.cells[key] = planned or Cell(
             label=entry.label,
             key=key,
-            folder=self._folder(entry.row, seed, key),
-            row=entry.row,
+            output=self.paths.output,
+            row=row,
             run=self.spec.run,
             settings=settings,
             overrides=overrides,
             backbone=self._model_path(start),
-            teachers={
-                label: tuple(map(self._model_path, models)) for label, models in teachers.items()
-            },
+            teachers={label: tuple(map(self._model_path, teachers[label])) for label in teachers},
             seed=seed,
             corpus=corpus,
             data=self.paths.data,
-            keep_model=bool(needed_by),
             documents=self.inputs.documents,
             needs=needs,
         )
-        self._add(cell)
+        if needed_by:
+            self.cells[key] = replace(self.cells[key], keep_model=True)
         return key
-
-    def _text(self, row: RowSettings, preset: Preset) -> TextSource:
-        """What a row reads. A preset that draws pairs reads whole documents, of which none is left
-        out.
-        """
-        keep_duplicates = self.spec.run.keep_duplicates and preset.pairs is None
-        return self.inputs.text(row.documents, row.positive, keep_duplicates)
-
-    def _add(self, cell: Cell) -> None:
-        """Add a cell. An equal one stays, which keeps its model if one of the two does."""
-        planned = self.cells.get(cell.key, cell)
-        keep_model = planned.keep_model or cell.keep_model
-        self.cells[cell.key] = replace(planned, keep_model=keep_model)
 
     def _add_step_behind(self, entry: PlannedRow, seed: int) -> str:
         """Add a trained row with a step behind its model -> its key. Rows with and without the step
         share one training.
         """
         row = entry.row
-        without_step = replace(entry, row=row.model_copy(update={"then": ""}))
-        trained = self._add_cell(without_step, seed, needed_by=(f"then = {row.then}",))
+        without_step = row.model_copy(update={"then": ""})
+        needed_by = [f"then = {row.then}"]
+        trained = self._add_cell(replace(entry, row=without_step), seed, needed_by)
         cell = self.cells[trained]
         key = _checksum([trained, row.then])
+        changes = {"train": False, "sentences": cell.row.sentences}
         self.cells[key] = replace(
             cell,
             label=entry.label,
             key=key,
-            folder=self._folder(row, seed, key),
-            row=row.model_copy(update={"train": False, "sentences": cell.row.sentences}),
+            row=row.model_copy(update=changes),
             backbone=str(cell.model.resolve()),
             needs=(trained,),
             teachers={},
@@ -175,24 +171,19 @@ class StudyPlan:
         )
         return key
 
-    def _start(
-        self, row: RowSettings, preset: Preset, needed_by: tuple[str, ...]
-    ) -> tuple[str, str]:
-        """What the training begins with, and the untrained model below it.
-
-        Both are one name, unless the study trains the first: then it is its cell's key.
-        """
+    def _start(self, row: RowSettings, preset: Preset, needed_by: Sequence[str]) -> str:
+        """What the training begins with: a model's name, or the key of the cell that trains it."""
         start = self._reference(preset.encoder.backbone, needed_by)
         if start in self.cells:
-            return start, str(self.cells[start].settings["base"])
-        run = self.spec.run
+            return start
         if row.vectors:
-            return run.vectors, run.vectors
-        name = run.backbone or start
-        return name, name
+            return self.spec.run.vectors
+        return self.spec.run.backbone or start
 
-    def _reference(self, name: str, needed_by: tuple[str, ...]) -> str:
+    def _reference(self, name: str, needed_by: Sequence[str]) -> str:
         """For a model that the study trains, its cell's key; for others their name."""
+        if name in self.models:
+            return self.models[name]
         if name not in self.spec.teachers and name not in preset_names():
             return name
         if name in needed_by:
@@ -201,12 +192,6 @@ class StudyPlan:
                 "give it other teachers or another backbone",
                 code="model-needs-itself",
             )
-        if name not in self.models:
-            self.models[name] = self._add_teacher(name, needed_by)
-        return self.models[name]
-
-    def _add_teacher(self, name: str, needed_by: tuple[str, ...]) -> str:
-        """Add the cell of a model that rows share -> its key."""
         teacher = self.spec.teachers.get(name) or TeacherSettings(preset=name)
         if teacher.tuned:  # else trials and final runs would have different teachers
             raise UserError(
@@ -220,79 +205,45 @@ class StudyPlan:
             sentences=teacher.sentences or self.spec.run.sentences,
         )
         entry = PlannedRow(name, row, name)
-        return self._add_cell(entry, teacher.seed, (*needed_by, name))
+        key = self._add_cell(entry, teacher.seed, (*needed_by, name))
+        self.models[name] = key
+        return key
 
     def _teachers(
-        self, row: RowSettings, preset: Preset, needed_by: tuple[str, ...]
-    ) -> dict[str, tuple[str, ...]]:
+        self, row: RowSettings, preset: Preset, needed_by: Sequence[str]
+    ) -> dict[str, list[str]]:
         """Label of a teacher -> its models, each a name or a cell's key."""
         if not row.train:
             return {}
-        teachers: dict[str, tuple[str, ...]] = {}
+        teachers = {}
         for label, table in preset.teachers.items():
             names = table.get("models", ())
-            teachers[label] = tuple(self._reference(name, needed_by) for name in names)
+            teachers[label] = [self._reference(name, needed_by) for name in names]
         return teachers
-
-    def _decides(
-        self,
-        row: RowSettings,
-        seed: int,
-        preset: Preset,
-        settings: Mapping[str, Any],
-        corpus: TextSource,
-        untrained: set[str],
-    ) -> dict[str, Any]:
-        """Everything that decides a cell's result; ``untrained`` models count by their files."""
-        run = self.spec.run
-        judging, selecting = self.inputs.pairs(tuple(preset.train.select))
-        reads_text = row.train or row.then or run.positives
-        text: Documents | Texts | None = None
-        if reads_text:
-            text = corpus.documents() if preset.pairs else corpus.texts()
-        decides: dict[str, Any] = {
-            "files": {name: self.inputs.checksum(name) for name in sorted(untrained)},
-            "settings": {
-                name: value
-                for name, value in settings.items()
-                if row.train or run.positives or name == "encoder"
-            },
-            "seed": seed,
-            "threads": THREADS,
-            "train": row.train,
-            "test": judging,
-            "suites": self.inputs.measured_on,
-            "text": [text.key, row.sentences] if text else None,
-            "dev": selecting if row.train else None,
-        }
-        if row.then:
-            decides["then"] = row.then
-        if run.positives:
-            decides["positives"] = True
-        if self.inputs.documents:
-            decides["documents"] = self.inputs.documents.documents().key
-        return decides
 
     def _overrides(
         self, row: RowSettings, preset: Preset, base: str, corpus: TextSource
-    ) -> tuple[str, ...]:
+    ) -> Settings:
         """Common settings, the backbone's, the row's own (which alone may add a component), those
         of the command line.
 
         The last one wins; then the keys of ``scale`` shrink with the row's share of the sentences.
         """
-        needed = self.spec.backbones[base].set if base in self.spec.backbones else ()
-        common = [key for key in (*self.spec.run.set, *needed) if has_component(key, preset)]
-        forced = [key for key in self.overrides if has_component(key, preset)]
-        overrides = (*common, *row.set, *forced)
+        common = self.spec.run.set
+        if base in self.spec.backbones:
+            common += self.spec.backbones[base].set
+        first = _present(common, preset)
+        last = _present(self.overrides, preset)
+        overrides = (*first, *row.set, *last)
         if not row.scale:
             return overrides
         train = self.inputs.preset(row.preset, overrides).train
         total = self.spec.run.sentences or len(corpus.texts())
-        share = 1.0 if row.sentences is None else row.sentences / total
+        share = (row.sentences or total) / total
         for key in row.scale:
             steps = getattr(train, key.removeprefix("train."))
-            overrides += (f"{key}={max(1, round(share * steps))}",)
+            shrunk = max(1, round(share * steps))
+            overrides += (f"{key}={shrunk}",)
         return overrides
 
     def _model_path(self, reference: str) -> str:
@@ -301,89 +252,123 @@ class StudyPlan:
             return str(self.cells[reference].model.resolve())
         return reference
 
-    def _folder(self, row: RowSettings, seed: int, key: str) -> Path:
-        name = f"{Path(row.preset).stem}-seed-{seed}-{key[:8]}"
-        return self.paths.output / "cells" / name
-
 
 class StudyInputs:
     """What a study reads: presets, text, pairs, models and suites, each read once."""
 
     def __init__(self, spec: Spec, paths: StudyPaths) -> None:
-        self.spec = spec
-        self.paths = paths
+        self.run = spec.run
+        self.data = paths.data
         self.preset = cache(read_preset)
-        self.text = cache(self._text)
-        self.pairs = cache(self._pairs)
+        self.pairs = cache(self._read_pairs)
         self.checksum = cache(_model_checksum)
-        self.documents = self._documents()
+        self._text = cache(self._read_text)
+        self.documents = self._documents(spec)
         self.measured_on = self._measured_on()
-        if spec.run.test == "dev-half" and set(dev_names(spec.run.dev or ())) <= SHIPPED_DEV:
+        own_pairs = set(dev_names(spec.run.dev or ())) - SHIPPED_DEV
+        if spec.run.test == "dev-half" and not own_pairs:
             raise UserError(
                 f"study {spec.name}: run.test = 'dev-half' without dev pairs of your own",
                 "add --dev FILE.tsv, or judge by sts, stsb or none",
                 code="no-dev-pairs",
             )
 
-    def _documents(self) -> TextSource | None:
+    def _documents(self, spec: Spec) -> TextSource | None:
         """The documents whose tasks judge too."""
-        if not self.spec.run.documents:
+        if not self.run.documents:
             return None
-        source = read_text(corpus_files(self.spec.run.documents, self.paths.data))
+        source = read_text(corpus_files(self.run.documents, self.data))
         if not make_document_tasks([*source.documents().each()]).tasks:
             raise UserError(
-                f"study {self.spec.name}: documents: too few for a task",
+                f"study {spec.name}: documents: too few for a task",
                 f"name at least {FEWEST_TEXTS} documents of {FEWEST_WORDS} words or more",
                 code="too-few-documents",
             )
         return source
 
-    def _measured_on(self) -> dict[str, list[Any]]:
+    def _measured_on(self) -> Record:
         """Suite -> checksum of its data, and how it measures."""
-        measured_on: dict[str, list[Any]] = {}
-        for suite, settings in self.spec.run.suites.items():
+        measured_on: Record = {}
+        for suite, settings in self.run.suites.items():
             checked_tasks(suite, settings.tasks or None, settings.setting)
-            checksum = data_checksum(data_folder(self.paths.data), MEASURED_BY[suite].folders)
+            folders = MEASURED_BY[suite].folders
+            checksum = data_checksum(data_folder(self.data), folders)
             measured_on[suite] = [checksum, settings.model_dump(mode="json")]
         return measured_on
 
-    def _text(self, documents: str, positive: str, keep_duplicates: bool) -> TextSource:
+    def decide(
+        self, row: RowSettings, preset: Preset, settings: Record, corpus: TextSource
+    ) -> Record:
+        """What decides a cell's result, beside the files of its models and its seed."""
+        run = self.run
+        judging, selecting = self.pairs(tuple(preset.train.select))
+        decides: Record = {
+            "settings": {"encoder": settings["encoder"]},
+            "threads": THREADS,
+            "train": row.train,
+            "test": judging,
+            "suites": self.measured_on,
+            "text": None,
+            "dev": selecting if row.train else None,
+        }
+        if row.train or run.positives:
+            decides["settings"] = settings
+        if row.train or row.then or run.positives:
+            text_key = corpus.documents().key if preset.pairs else corpus.texts().key
+            decides["text"] = [text_key, row.sentences]
+        if row.then:
+            decides["then"] = row.then
+        if run.positives:
+            decides["positives"] = True
+        if self.documents:
+            decides["documents"] = self.documents.documents().key
+        return decides
+
+    def text_of(self, row: RowSettings, preset: Preset) -> TextSource:
+        """What a row reads. A preset that draws pairs reads whole documents, of which none is left
+        out.
+        """
+        keep_duplicates = self.run.keep_duplicates and preset.pairs is None
+        return self._text(row.documents, row.positive, keep_duplicates)
+
+    def _read_text(self, documents: str, positive: str, keep_duplicates: bool) -> TextSource:
         """The text of the run, or that of a row with ``documents`` of its own."""
-        run = self.spec.run
-        names = (run.row_documents[documents],) if documents else run.corpus
+        names = self.run.corpus
+        if documents:
+            names = (self.run.row_documents[documents],)
         return read_text(
-            corpus_files(names, self.paths.data),
+            corpus_files(names, self.data),
             positive=positive or None,
             keep_duplicates=keep_duplicates,
         )
 
-    def _pairs(self, select: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str]]:
+    def _read_pairs(self, select: tuple[str, ...]) -> tuple[Record, Record]:
         """Checksums of the pairs that judge a cell, and of those that select its model."""
-        run = self.spec.run
-        judging, selecting = named_pairs(run.dev, select, run.labels, self.paths.data)
-        judging_checksums = {
-            task: {name: pairs.checksum() for name, pairs in sets.items()}
-            for task, sets in judging.items()
-        }
-        return judging_checksums, {name: pairs.checksum() for name, pairs in selecting.items()}
+        run = self.run
+        judging, selecting = named_pairs(run.dev, select, run.labels, self.data)
+        judging_checksums = {}
+        for task, sets in judging.items():
+            judging_checksums[task] = {name: pairs.checksum() for name, pairs in sets.items()}
+        selecting_checksums = {name: pairs.checksum() for name, pairs in selecting.items()}
+        return judging_checksums, selecting_checksums
 
 
 def _model_checksum(name: str) -> str:
-    return file_checksum(Path(name)) if Path(name).is_file() else files_checksum(name)
+    path = Path(name)
+    return file_checksum(path) if path.is_file() else files_checksum(name)
 
 
 def _check_row(row: RowSettings, preset: Preset, corpus: TextSource, start: str) -> None:
-    """Refuse a row that cannot run."""
+    """Refuse a row that cannot run: also a text that does not fill a batch, and a sample that is
+    larger than the text.
+    """
     check_runnable(preset)
-    if row.train:
-        refuse_without_effect(corpus, preset)
-        _check_enough_text(row, corpus, preset)
     if row.vectors:
         WordVectors(start)  # which refuses what is no such file
+    if not row.train:
+        return
 
-
-def _check_enough_text(row: RowSettings, corpus: TextSource, preset: Preset) -> None:
-    """Refuse a text that does not fill a batch, and a sample that is larger than the text."""
+    refuse_without_effect(corpus, preset)
     total = len(training_text(corpus, preset))
     count = total if row.sentences is None else row.sentences
     if count > total:
@@ -401,9 +386,7 @@ def _check_enough_text(row: RowSettings, corpus: TextSource, preset: Preset) -> 
         )
 
 
-def _settings(
-    preset: Preset, base: str, start: str, teachers: Mapping[str, Sequence[str]]
-) -> dict[str, Any]:
+def _settings(preset: Preset, base: str, start: str, teachers: Mapping[str, list[str]]) -> Record:
     """The resolved preset. Models that the study trains are named by their cells' keys, so that it
     holds no paths.
     """
@@ -411,20 +394,27 @@ def _settings(
     settings["base"] = base
     settings["encoder"]["backbone"] = start
     for label, models in teachers.items():
-        settings["teachers"][label]["models"] = list(models)
+        settings["teachers"][label]["models"] = models
     return settings
 
 
 def _checksum(decides: Any) -> str:
-    return xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())[:16]
+    text = json.dumps(decides, sort_keys=True)
+    return xxhash.xxh3_128_hexdigest(text.encode())[:16]
+
+
+def _present(settings: Iterable[str], preset: Preset) -> list[str]:
+    """Those settings whose component the preset has."""
+    return [setting for setting in settings if has_component(setting, preset)]
 
 
 def has_component(override: str, preset: Preset) -> bool:
     """Whether a ``key`` or ``key=value`` is of the run as a whole, or of a component that the
     preset has.
     """
-    stage, _, path = override.partition("=")[0].strip().partition(".")
-    label = path.split(".")[0]
+    key, _, _ = override.partition("=")
+    stage, _, path = key.strip().partition(".")
+    label, _, _ = path.partition(".")
     if stage == READING:
         return preset.pairs is not None
     if stage not in STAGES:

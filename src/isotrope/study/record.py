@@ -5,15 +5,16 @@ Old files are read too: what they do not name has its default here.
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from isotrope.store.files import read_record, write_json
+from isotrope.store.files import Record, read_record, write_json
 from isotrope.study.statistics import PairedTest
 
 FILE = "study.json"
+Scores = dict[str, float]  # by column of the table
 
 RowKind = Literal["row", "untrained", "teacher"]
 ClaimAnswer = Literal["holds", "does not hold", "open"]
@@ -22,9 +23,14 @@ ClaimAnswer = Literal["holds", "does not hold", "open"]
 class _Record(BaseModel):
     """A part of a file. Keys of other versions are left out."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=True,
+        from_attributes=True,
+    )
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Record:
         """As JSON has it."""
         return self.model_dump(mode="json")
 
@@ -32,10 +38,10 @@ class _Record(BaseModel):
 class Measurement(_Record):
     """What was measured of a cell's model."""
 
-    scores: dict[str, float]  # by column
-    data: dict[str, dict[str, Any]] = {}  # "corpus" and "tests": checksums of what it read
+    scores: Scores
+    data: dict[str, Record] = {}  # "corpus" and "tests": checksums of what it read
     seconds: dict[str, float] = {}
-    selection: dict[str, Any] = {}  # what chose the checkpoint
+    selection: Record = {}  # what chose the checkpoint
     projection: list[list[float]] = []  # (n, 2)
     in_batch: list[int] = []  # counts of cosines, by bins
 
@@ -47,8 +53,8 @@ class CellResult(Measurement):
     key: str
     preset: str
     seed: int
-    settings: dict[str, Any]  # the resolved preset
-    environment: dict[str, Any]  # versions and machine
+    settings: Record  # the resolved preset
+    environment: Record  # versions and machine
     kept_model: bool = False
 
 
@@ -64,8 +70,8 @@ class Mean:
 class Published(_Record):
     """Printed numbers of a method."""
 
-    published: dict[str, float] = {}  # by column
-    published_sd: dict[str, float] = {}
+    published: Scores = {}
+    published_sd: Scores = {}
     source: str = ""
     differs: str = ""  # what is different behind these numbers
 
@@ -76,22 +82,24 @@ class StudyRow(Published):
     label: str
     kind: RowKind
     base: str  # the row in the study's file
-    at: dict[str, Any] = {}  # swept values
+    at: Record = {}  # swept values
     cells: dict[int, str] = {}  # seed -> key
-    scores: dict[int, dict[str, float]] = {}  # seed -> column -> score, of finished cells
+    scores: dict[int, Scores] = {}  # by seed, of finished cells
     failed: dict[int, str] = {}  # seed -> why
 
     def column_scores(self, column: str) -> dict[int, float]:
         """Seed -> score."""
-        return {seed: scores[column] for seed, scores in self.scores.items() if column in scores}
+        by_seed = self.scores.items()
+        return {seed: scores[column] for seed, scores in by_seed if column in scores}
 
     def mean(self, column: str) -> Mean | None:
         """The mean over seeds; None if the column is not measured."""
         values = [*self.column_scores(column).values()]
         if not values:
             return None
-        sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        return Mean(float(np.mean(values)), sd, len(values))
+        count = len(values)
+        sd = float(np.std(values, ddof=1)) if count > 1 else None
+        return Mean(float(np.mean(values)), sd, count)
 
 
 class PairTest(_Record):
@@ -120,15 +128,22 @@ class RowComparison(_Record):
         return self.row, self.than
 
     @property
-    def is_of_means(self) -> bool:
-        """Whether it is a difference of two means, not of a share or of standard deviations."""
-        return True
+    def p_values(self) -> tuple[float | None, float | None, float | None]:
+        """Over seeds, over seeds against the margin, and over pairs; None: not tested."""
+        seeds = None if self.same else self.seeds
+        pairs = None if self.same else self.pairs
+        return (
+            seeds.p if seeds else None,
+            seeds.p_margin if seeds else None,
+            pairs.p if pairs else None,
+        )
 
     def corrected(self, p: float | None, p_margin: float | None, p_pairs: float | None) -> Self:
-        """The comparison with p values that are corrected for the number of comparisons."""
-        seeds, pairs = self.seeds, self.pairs
+        """The comparison with `p_values` that are corrected for the number of comparisons."""
+        seeds = self.seeds
         if seeds:
             seeds = replace(seeds, p_holm=p, p_margin_holm=p_margin)
+        pairs = self.pairs
         if pairs:
             pairs = pairs.model_copy(update={"p_holm": p_pairs})
         return self.model_copy(update={"seeds": seeds, "pairs": pairs})
@@ -153,11 +168,6 @@ class AnsweredClaim(RowComparison):
     published: float | None = None  # the printed difference
     answer: ClaimAnswer = "open"
     why: str = ""
-
-    @property
-    def is_of_means(self) -> bool:
-        """Whether it is a difference of two means, not of a share or of standard deviations."""
-        return not self.share and not self.spread
 
 
 class Scale(_Record):
@@ -194,15 +204,15 @@ class RecordedCells(_Record):
     """All finished cells, by their keys."""
 
     cells: dict[str, CellSummary]
-    settings: dict[str, dict[str, Any]]  # checksum -> resolved preset
-    data: list[dict[str, Any]]
-    environments: list[dict[str, Any]]
+    settings: dict[str, Record]  # checksum -> resolved preset
+    data: list[Record]
+    environments: list[Record]
 
-    def environment_of(self, key: str) -> dict[str, Any]:
+    def environment_of(self, key: str) -> Record:
         """Versions and machine of a cell."""
         return self.environments[self.cells[key].environment]
 
-    def settings_of(self, key: str) -> dict[str, Any]:
+    def settings_of(self, key: str) -> Record:
         """The resolved preset of a cell."""
         return self.settings[self.cells[key].settings]
 

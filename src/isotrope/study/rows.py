@@ -3,12 +3,13 @@
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from isotrope.errors import UserError, check_known
 from isotrope.post.fitted import TARGET
 from isotrope.post.names import post_step
+from isotrope.store.files import Record
 from isotrope.study.spec import RowSettings, Spec, missing_file
 
 SENTENCES = "sentences"  # the one key of a sweep that is not a preset's
@@ -23,17 +24,9 @@ class PlannedRow:
     label: str
     row: RowSettings  # with the settings and the sentences of the sweep
     base: str
-    at: Mapping[str, Any] = field(default_factory=dict)
+    at: Record = field(default_factory=dict)
     # of the whole text, if the row has a share of it: a number of sentences once the text is read
     share: float | None = None
-
-    def on_text(self, sentences: int) -> "PlannedRow":
-        """The entry for a text of so many sentences: its share becomes a number of them."""
-        if self.share is None:
-            return self
-        count = None if self.share == 1 else round(self.share * sentences)
-        row = self.row.model_copy(update={SENTENCES: count})
-        return replace(self, row=row, share=None)
 
 
 def expand_rows(spec: Spec, only: Sequence[str] = ()) -> dict[str, PlannedRow]:
@@ -44,7 +37,8 @@ def expand_rows(spec: Spec, only: Sequence[str] = ()) -> dict[str, PlannedRow]:
     entries: dict[str, PlannedRow] = {}
     for base, row in spec.rows.items():
         for values in itertools.product(*row.sweep.values()):
-            entry = _entry(spec, base, row, dict(zip(row.sweep, values, strict=True)))
+            at = dict(zip(row.sweep, values, strict=True))
+            entry = _entry(spec, base, row, at)
             if entry.label in entries:
                 raise UserError(
                     f"study {spec.name}: two rows are called {entry.label!r}",
@@ -53,54 +47,49 @@ def expand_rows(spec: Spec, only: Sequence[str] = ()) -> dict[str, PlannedRow]:
                 )
             entries[entry.label] = entry
     _check_names(spec, entries, only)
-    if not only:
-        return entries
-    return {label: entry for label, entry in entries.items() if label in only or entry.base in only}
+    selected = {}
+    for label, entry in entries.items():
+        if not only or label in only or entry.base in only:
+            selected[label] = entry
+    return selected
 
 
-def _entry(spec: Spec, base: str, row: RowSettings, at: Mapping[str, Any]) -> PlannedRow:
-    label = _label(base, at)
-    common = None if row.documents else spec.run.sentences
-    requested = at.get(SENTENCES, row.sentences)
-    share_of_text = None
-    if requested is not None:
-        _check_sentences(spec, label, requested)
-        if requested <= 1 and common is None:
-            share_of_text = float(requested)
-
-    settings = [f"{key}={json.dumps(value)}" for key, value in at.items() if key != SENTENCES]
-    changes = {"set": (*row.set, *settings), SENTENCES: _count(requested, common)}
-    return PlannedRow(label, row.model_copy(update=changes), base, at, share_of_text)
-
-
-def _label(base: str, at: Mapping[str, Any]) -> str:
-    """The name of a row with its swept values: "SimCSE, sentences = 0.1"."""
+def _entry(spec: Spec, base: str, row: RowSettings, at: Record) -> PlannedRow:
+    """A row with these swept values: its label is as "SimCSE, sentences = 0.1"."""
     label = base
+    settings = [*row.set]
     for key, value in at.items():
         last_word = key.rsplit(".", 1)[-1]
         label += f", {last_word} = {_short(value)}"
-    return label
+        if key != SENTENCES:
+            settings.append(f"{key}={json.dumps(value)}")
 
-
-def _check_sentences(spec: Spec, label: str, requested: Any) -> None:
-    if not isinstance(requested, int | float) or requested <= 0:
+    requested = at.get(SENTENCES, row.sentences)
+    common = None if row.documents else spec.run.sentences
+    count = None
+    share_of_text = None
+    if requested is None:
+        count = common
+    elif not isinstance(requested, int | float) or requested <= 0:
         raise UserError(
             f"study {spec.name}: row {label!r}: sentences = {requested!r} is not possible",
             "choose a number, or a share of the text up to 1",
             code="impossible-value",
         )
+    elif requested > 1:
+        count = int(requested)
+    elif common is None:  # the text is not read yet
+        share_of_text = float(requested)
+    else:
+        count = round(requested * common)
+    changes = {"set": tuple(settings), SENTENCES: count}
+    return PlannedRow(label, row.model_copy(update=changes), base, at, share_of_text)
 
 
-def _count(requested: int | float | None, common: int | None) -> int | None:
-    """How many sentences a row takes; up to 1 is a share of the study's number of sentences.
-
-    None: all of them, or a share of a text that is not read yet.
-    """
-    if requested is None:
-        return common
-    if requested > 1:
-        return int(requested)
-    return None if common is None else round(requested * common)
+def with_share(row: RowSettings, share: float, total: int) -> RowSettings:
+    """The row on a text of so many sentences, of which it takes a share."""
+    count = None if share == 1 else round(share * total)
+    return row.model_copy(update={SENTENCES: count})
 
 
 def _short(value: Any) -> str:
@@ -111,18 +100,21 @@ def _short(value: Any) -> str:
 
 def _check_names(spec: Spec, entries: Mapping[str, PlannedRow], only: Sequence[str]) -> None:
     """Refuse names of rows, teachers and keys that the study does not have."""
-    rows = {*entries, *(entry.base for entry in entries.values())}
+    rows = {*entries, *spec.rows}
     for name in only:
         _check_name(spec, "--rows:", name, rows)
     if spec.run.baseline:
         _check_name(spec, "run.baseline =", spec.run.baseline, rows)
+    models = rows.union(spec.teachers)
     for label, claim in spec.claims.items():
-        for side in (claim.better, claim.than):
-            _check_name(spec, f"claims.{label}:", side, {*rows, *spec.teachers})
+        _check_name(spec, f"claims.{label}:", claim.better, models)
+        _check_name(spec, f"claims.{label}:", claim.than, models)
 
-    swept_numbers: set[str] = set()
+    swept_numbers = set()
     for entry in entries.values():
-        swept_numbers |= {key for key, value in entry.at.items() if isinstance(value, int | float)}
+        for key, value in entry.at.items():
+            if isinstance(value, int | float):
+                swept_numbers.add(key)
     for label, figure in spec.figures.items():
         for name in figure.rows:
             _check_name(spec, f"figures.{label}.rows:", name, rows)
@@ -147,8 +139,7 @@ def check_step(then: str) -> None:
     if not then:
         return
     step = post_step(then, f"then = {then!r}")
-    fits_elsewhere = step.fit != TARGET or step.sentences is not None
-    if fits_elsewhere:
+    if step.fit != TARGET or step.sentences is not None:  # it is fitted elsewhere
         raise UserError(
             f"then = {then!r} is not possible",
             "write whitening or flow, fitted on the row's sentences or with fit=target",

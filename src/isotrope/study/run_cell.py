@@ -55,17 +55,15 @@ def _finish(cell: Cell, run: RunFolder, console: Console | None) -> CellResult:
     pairs = cell.cosines()
     # with the draws, any two cells can be compared
     np.savez(cell.numbers / DRAWS, **resample(pairs, RESAMPLES))  # type: ignore[arg-type]
+    measured.data["tests"] = {}
+    for task, (gold, _) in pairs.items():
+        measured.data["tests"][task] = xxhash.xxh3_64_hexdigest(gold.tobytes())
+    measured.seconds["cell"] = round(time.monotonic() - began, 1)  # since the last start
 
-    tests = {task: xxhash.xxh3_64_hexdigest(gold.tobytes()) for task, (gold, _) in pairs.items()}
-    seconds = round(time.monotonic() - began, 1)  # since the last start
-    measured = measured.model_copy(
-        update={
-            "data": {**measured.data, "tests": tests},
-            "seconds": {**measured.seconds, "cell": seconds},
-        }
-    )
-    then = {"then": cell.row.then} if cell.row.then else {}
-    return cell.finish(measured, {**cell.settings, **then}, environment())
+    settings = dict(cell.settings)
+    if cell.row.then:
+        settings["then"] = cell.row.then
+    return cell.finish(measured, settings, environment())
 
 
 def _train(cell: Cell, run: RunFolder, console: Console | None) -> Measurement:
@@ -87,7 +85,7 @@ def _train(cell: Cell, run: RunFolder, console: Console | None) -> Measurement:
         # judged below; else every run would judge the same backbone again
         labels="none" if cell.run.labels else None,
     ).record
-    memory = {} if trained_before or sys.platform == "win32" else {"memory": _peak_memory()}
+    memory = None if trained_before or sys.platform == "win32" else _peak_memory()
     shutil.copyfile(run.metrics_file, cell.numbers / METRICS)
     trained = load(run.model)
     if cell.keep_model:
@@ -99,22 +97,20 @@ def _train(cell: Cell, run: RunFolder, console: Console | None) -> Measurement:
     seconds = round(selection.pop("seconds"), 1)
     if selection["best_score"] is not None:
         scores["dev"] = 100 * selection["best_score"]
+    logged = [record["uniformity"] for record in cell.metrics() if "uniformity" in record]
+    if len(logged) > 1:
+        scores[FALL] = logged[-1] - logged[0]
+    scores["minutes"] = seconds / 60
+    if memory is not None:
+        scores["memory"] = memory
     return Measurement(
-        scores={**scores, **_uniformity_change(cell), "minutes": seconds / 60, **memory},
+        scores=scores,
         data={"corpus": finished["corpus"]},
         selection=selection,
         projection=projection(cell, encoder),
         in_batch=unrelated_cosines(encoder, run.sample),
         seconds={"training": seconds},
     )
-
-
-def _uniformity_change(cell: Cell) -> dict[str, float]:
-    """From the first evaluation of the training to the last."""
-    uniformity = [record["uniformity"] for record in cell.metrics() if "uniformity" in record]
-    if len(uniformity) < 2:
-        return {}
-    return {FALL: uniformity[-1] - uniformity[0]}
 
 
 def _peak_memory() -> float:
@@ -152,4 +148,5 @@ def with_post_step(encoder: Encoder, cell: Cell) -> Encoder:
         return step.behind(encoder)
     # A flow is trained: the sentences are its steps, so it takes all of them.
     limit = None if isinstance(step, Flow) else SENTENCES_FOR_A_STEP
-    return RememberingEncoder(step.behind(encoder).fit(sample_of(cell).texts(limit)))
+    texts = sample_of(cell).texts(limit)
+    return RememberingEncoder(step.behind(encoder).fit(texts))

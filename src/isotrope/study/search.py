@@ -4,8 +4,7 @@ made from documents.
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -14,14 +13,14 @@ import tomli_w
 
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
-from isotrope.preset.preset import Preset, read_preset
-from isotrope.store.files import write_text
+from isotrope.preset.preset import read_preset
+from isotrope.store.files import Record, write_text
 from isotrope.store.job import Job
 from isotrope.study.columns import SELF_MADE
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import StudyPaths, StudyPlan, check_component, has_component
 from isotrope.study.rows import expand_rows
-from isotrope.study.spec import Range, RowSettings, SearchSettings, Spec, Values
+from isotrope.study.spec import Range, SearchSettings, Settings, Spec, Values
 from isotrope.study.study import Options, paths_of, spec_with
 from isotrope.study.tuned import training
 from isotrope.training.pairs import dev_names
@@ -29,25 +28,7 @@ from isotrope.training.pairs import dev_names
 DEV = "dev"
 JUDGES = (DEV, SELF_MADE)  # the first chooses
 FILE = "search.toml"
-
-
-@dataclass(frozen=True, slots=True)
-class SearchedRow:
-    """A row of the study with the settings that its trials try."""
-
-    label: str
-    row: RowSettings
-    preset: Preset
-    trials: tuple[tuple[str, ...], ...]  # each as ``key=value``
-
-    def trial_rows(self) -> dict[str, RowSettings]:
-        """Name of each trial -> the row that runs it."""
-        return {
-            f"{self.label}, trial {number}": self.row.model_copy(
-                update={"sweep": {}, "then": "", "set": (*self.row.set, *settings)}
-            )
-            for number, settings in enumerate(self.trials)
-        }
+Trials = dict[str, Settings]  # by name
 
 
 def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
@@ -79,16 +60,16 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
             code="no-search",
         )
     _check_dev_pairs(spec, paths)
-    searched = _searched_rows(spec, spec.search, options)
+    searched = _searched_rows(spec, spec.search, options.get("rows", ()))
     documents = spec.search.documents or spec.run.documents
     trials = _trial_study(spec, searched, documents)
     plan = StudyPlan(trials, paths, overrides=options.get("overrides", ()))
-    job = Job(options["output"], "study", {}, plan.corpora, restart=options.get("restart", False))
+    restart = options.get("restart", False)
+    job = Job(options["output"], "study", {}, plan.corpora, restart=restart)
     with job.held():
         job.begin()
         failed = run_plan(plan, options.get("workers", 1), console)
-        finished = {row.label: _finished_trials(plan, row) for row in searched}
-        _write_best(paths.output / FILE, finished)
+        _write_best(paths.output / FILE, plan, searched)
     if failed:
         raise UserError(
             f"{len(failed)} of {len(plan.cells)} cells are not finished",
@@ -100,7 +81,9 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
 
 def _check_dev_pairs(spec: Spec, paths: StudyPaths) -> None:
     """Refuse a search that nothing judges; the presets' own dev pairs need the data folder."""
-    has_pairs = paths.data if spec.run.dev is None else dev_names(spec.run.dev)
+    has_pairs = bool(paths.data)
+    if spec.run.dev is not None:
+        has_pairs = bool(dev_names(spec.run.dev))
     if not has_pairs:
         raise UserError(
             "a search needs dev pairs",
@@ -109,15 +92,30 @@ def _check_dev_pairs(spec: Spec, paths: StudyPaths) -> None:
         )
 
 
-def _searched_rows(spec: Spec, search: SearchSettings, options: Options) -> list[SearchedRow]:
-    """The trained rows that are searched, one for each training, with their trials."""
-    only = options.get("rows", ())
-    searched: dict[str, SearchedRow] = {}
-    entries = expand_rows(spec, only).values()
-    for label in dict.fromkeys(entry.base for entry in entries):
+def _searched_rows(spec: Spec, search: SearchSettings, only: Sequence[str]) -> dict[str, Trials]:
+    """The trained rows that are searched, one for each training -> their trials."""
+    searched: dict[str, Trials] = {}
+    trainings = set()
+    presets = []
+    for entry in expand_rows(spec, only).values():
+        label = entry.base
         row = spec.rows[label]
-        if row.train and training(row) not in searched:
-            searched[training(row)] = _searched_row(spec, search, label)
+        if not row.train or training(row) in trainings:
+            continue
+        trainings.add(training(row))
+        preset = read_preset(row.preset, row.set)
+        presets.append(preset)
+        where = f"study {spec.name}: rows.{label}.search: "
+        for key in row.search:
+            check_component(key, [preset], where)
+        space = {}
+        for key, values in {**search.keys, **row.search}.items():
+            if has_component(key, preset):
+                space[key] = values
+        trials = {}
+        for number, settings in enumerate(draw_trials(space, search.trials, search.seed)):
+            trials[f"{label}, trial {number}"] = settings
+        searched[label] = trials
     if not searched:
         raise UserError(
             f"study {spec.name} trains none of these rows",
@@ -125,65 +123,61 @@ def _searched_rows(spec: Spec, search: SearchSettings, options: Options) -> list
             code="no-trained-row",
         )
     if not only:  # a key may be for a row that is left out
-        presets = [row.preset for row in searched.values()]
         for key in search.keys:
             check_component(key, presets, f"study {spec.name}: search.keys: ")
-    return [*searched.values()]
+    return searched
 
 
-def _searched_row(spec: Spec, search: SearchSettings, label: str) -> SearchedRow:
-    row = spec.rows[label]
-    preset = read_preset(row.preset, row.set)
-    for key in row.search:
-        check_component(key, [preset], f"study {spec.name}: rows.{label}.search: ")
-    keys = {**search.keys, **row.search}
-    space = {key: values for key, values in keys.items() if has_component(key, preset)}
-    return SearchedRow(label, row, preset, draw_trials(space, search.trials, search.seed))
-
-
-def _trial_study(spec: Spec, searched: Iterable[SearchedRow], documents: tuple[str, ...]) -> Spec:
+def _trial_study(spec: Spec, searched: Mapping[str, Trials], documents: Sequence[str]) -> Spec:
     """The study whose rows are the trials. Its test pairs are not read."""
-    rows: dict[str, RowSettings] = {}
-    for searched_row in searched:
-        rows |= searched_row.trial_rows()
+    rows = {}
+    for label, trials in searched.items():
+        row = spec.rows[label]
+        for name, settings in trials.items():
+            changes = {"sweep": {}, "then": "", "set": (*row.set, *settings)}
+            rows[name] = row.model_copy(update=changes)
     test = "dev-half" if spec.run.test == "dev-half" else "none"
-    run = spec.run.model_copy(update={"baseline": "", "test": test, "documents": documents})
+    changes = {"baseline": "", "test": test, "documents": documents}
+    run = spec.run.model_copy(update=changes)
     return spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}})
 
 
-def _finished_trials(plan: StudyPlan, row: SearchedRow) -> list[dict[str, Any]]:
-    """A row's trials that have ended, each as ``search.toml`` has it: its settings and its scores by
-    judge.
-    """
-    finished: list[dict[str, Any]] = []
-    for name, settings in zip(row.trial_rows(), row.trials, strict=True):
-        result = plan.cells[plan.rows[name][0]].result()
-        if result:
-            judged = {judge: result.scores[judge] for judge in JUDGES if judge in result.scores}
-            finished.append({"set": [*settings], **judged})
-    return finished
-
-
-def _write_best(file: Path, trials: Mapping[str, list[dict[str, Any]]]) -> None:
+def _write_best(file: Path, plan: StudyPlan, searched: Mapping[str, Trials]) -> None:
     """Write each row's best trial by the dev pairs, beside the rows of earlier searches."""
-    rows: dict[str, Any] = {}
+    rows = {}
     if file.is_file():
         rows = tomllib.loads(file.read_text(encoding="utf-8"))["rows"]
-    for label, finished in trials.items():
+    for label, trials in searched.items():
+        finished = _finished_trials(plan, trials)
         if finished:
             best = max(finished, key=lambda trial: trial.get(DEV, -np.inf))
             rows[label] = {**best, "trials": finished}
     write_text(file, tomli_w.dumps({"rows": rows}))
 
 
-def draw_trials(
-    space: Mapping[str, Range | Values], count: int, seed: int
-) -> tuple[tuple[str, ...], ...]:
+def _finished_trials(plan: StudyPlan, trials: Trials) -> list[Record]:
+    """A row's trials that have ended, each as ``search.toml`` has it: its settings and its scores by
+    judge.
+    """
+    finished = []
+    for name, settings in trials.items():
+        result = plan.cell(name).result()
+        if not result:
+            continue
+        trial: Record = {"set": [*settings]}
+        for judge in JUDGES:
+            if judge in result.scores:
+                trial[judge] = result.scores[judge]
+        finished.append(trial)
+    return finished
+
+
+def draw_trials(space: Mapping[str, Range | Values], count: int, seed: int) -> tuple[Settings, ...]:
     """The first ``count`` different trials of a seed, each as ``key=value``; all of a small grid."""
     generator = np.random.default_rng(seed)
-    trials: dict[tuple[str, ...], None] = {}
+    trials: dict[Settings, None] = {}
     for _ in range(100 * count):
-        trial: list[str] = []
+        trial = []
         for key, values in space.items():
             value = _draw(values, generator)
             trial.append(f"{key}={json.dumps(value)}")
@@ -197,6 +191,7 @@ def _draw(values: Range | Values, generator: np.random.Generator) -> Any:
     if not isinstance(values, Range):
         return values[generator.integers(len(values))]
     if not values.log:
-        return float(generator.uniform(values.low, values.high))
-    exponent = generator.uniform(np.log(values.low), np.log(values.high))
-    return float(np.exp(exponent))
+        return generator.uniform(values.low, values.high)
+    low = np.log(values.low)
+    high = np.log(values.high)
+    return float(np.exp(generator.uniform(low, high)))

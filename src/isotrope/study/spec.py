@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 from isotrope.components.registry import explain
 from isotrope.errors import UserError, check_known
 from isotrope.preset.tables import read_toml
+from isotrope.store.files import Record
 from isotrope.study.columns import KNOWN, LOWER_IS_BETTER
 from isotrope.types import Count, NonNegative
 
@@ -32,8 +33,10 @@ def _listed(value: Any) -> Any:
 
 
 Listed = BeforeValidator(_listed)
+Settings = tuple[str, ...]  # each as key=value
 Names = Annotated[tuple[str, ...], Listed]
-Values = Annotated[tuple[Any, ...], Field(min_length=1)]
+NotEmpty = Field(min_length=1)
+Values = Annotated[tuple[Any, ...], NotEmpty]
 Suites = Literal["transfer", "ranking", "geometry", "retrieval"]  # those whose results have columns
 
 
@@ -46,7 +49,8 @@ def _known_column(column: str) -> str:
 
 
 Column = Annotated[str, AfterValidator(_known_column)]
-Choices = Annotated[tuple[bool | int | float | str, ...], Field(min_length=1)]  # of a search
+Columns = Annotated[tuple[Column, ...], Listed]
+Choices = Annotated[tuple[bool | int | float | str, ...], NotEmpty]  # of a search
 Numbers = dict[Column, float]  # column -> the printed number
 
 
@@ -87,7 +91,7 @@ class CommonSettings(_Table):
     # measure how far apart the views of a sentence lie (`isotrope.study.measure`)
     positives: bool = False
     # the columns to show; (): all that were measured
-    tasks: Annotated[tuple[Column, ...], Listed] = ()
+    tasks: Columns = ()
     set: Names = ()  # key=value, where a row's preset has that component
     baseline: str = ""  # the row that the others are compared with; "": the first
 
@@ -196,22 +200,15 @@ class Claim(_Table):
 
 def _claims_of_each(claims: dict[str, Claim]) -> dict[str, Claim]:
     """The claims, where one with ``each`` has become one for each name."""
-    expanded: dict[str, Claim] = {}
+    expanded = {}
     for label, claim in claims.items():
         if not claim.each:
             expanded[label] = claim
+        texts = claim.model_dump(include={"better", "than", "text", "source"})
         for name in claim.each:
-            expanded[f"{label}: {name}"] = _claim_for(claim, name)
+            changes = {field: text.replace("{}", name) for field, text in texts.items()}
+            expanded[f"{label}: {name}"] = claim.model_copy(update=changes)
     return expanded
-
-
-def _claim_for(claim: Claim, name: str) -> Claim:
-    """The claim with ``name`` in place of every {}."""
-    changes = {
-        field: getattr(claim, field).replace("{}", name)
-        for field in ("better", "than", "text", "source")
-    }
-    return claim.model_copy(update=changes)
 
 
 class FigureSettings(_Table):
@@ -222,7 +219,7 @@ class FigureSettings(_Table):
     kind: Literal["bars", "sweep", "curve", "plane", "cosines", "in_batch", "projection"]
     title: str
     rows: Names = ()  # (): all
-    columns: Annotated[tuple[Column, ...], Listed] = ("Avg.",)
+    columns: Columns = ("Avg.",)
     x: str = ""  # of a sweep: its key
     source: str = ""
 
@@ -235,7 +232,7 @@ class SearchSettings(_Table):
     trials: Count = 20
     documents: Names = ()  # in place of the run's
     seed: Seed = 0
-    keys: Annotated[dict[str, Range | Choices], Field(min_length=1)]
+    keys: Annotated[dict[str, Range | Choices], NotEmpty]
 
 
 class Spec(_Table):
@@ -248,7 +245,7 @@ class Spec(_Table):
     run: CommonSettings = CommonSettings()
     backbones: dict[str, BackboneSettings] = {}
     teachers: dict[str, TeacherSettings] = {}
-    rows: Annotated[dict[str, RowSettings], Field(min_length=1)]
+    rows: Annotated[dict[str, RowSettings], NotEmpty]
     reference: dict[str, Reference] = {}
     claims: Annotated[dict[str, Claim], AfterValidator(_claims_of_each)] = {}
     # each is a file's name too
@@ -256,7 +253,7 @@ class Spec(_Table):
     search: SearchSettings | None = None
 
 
-def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Spec:
+def read_study(name: str | Path, changes: Record | None = None) -> Spec:
     """Read and check a study: a shipped one by name, or the user's by path (.toml).
 
     ``changes`` that are not None replace keys of its ``[run]``.
@@ -288,20 +285,20 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     return spec
 
 
-def _replace_run_keys(tables: dict[str, Any], changes: Mapping[str, Any]) -> None:
+def _replace_run_keys(tables: Record, changes: Record) -> None:
     """Put the changes into the study's ``[run]``; files of ``row_documents`` are added to its own."""
-    replacements = {key: value for key, value in changes.items() if value is not None}
     run = tables.setdefault("run", {})
-    if not replacements or not isinstance(run, dict):  # pydantic refuses what is no table
+    if not isinstance(run, dict):  # pydantic refuses what is no table
         return
     row_documents = run.get("row_documents")
-    run |= replacements
-    if isinstance(row_documents, dict) and "row_documents" in replacements:
-        run["row_documents"] = row_documents | replacements["row_documents"]
+    run |= {key: value for key, value in changes.items() if value is not None}
+    if isinstance(row_documents, dict):
+        run["row_documents"] = row_documents | run["row_documents"]
 
 
 def _keys_without_effect(spec: Spec) -> Iterator[str]:
-    if spec.run.vectors and not any(row.vectors for row in spec.rows.values()):
+    takes_vectors = any(row.vectors for row in spec.rows.values())
+    if spec.run.vectors and not takes_vectors:
         yield "run.vectors"
     for label, row in spec.rows.items():
         unread = _unread_keys(row, searched=spec.search is not None)
@@ -313,33 +310,30 @@ def _keys_without_effect(spec: Spec) -> Iterator[str]:
 
 def _unread_keys(row: RowSettings, searched: bool) -> set[str]:
     """The keys that a row like this one does not read."""
+    unread = set()
     if row.vectors:
         unread = {"preset", "set", "sweep", "train", "search", "documents"}
     elif not row.train:
         unread = {"scale", "search"}
         if not row.then:  # a step is fitted on the sentences, which a sweep may set
             unread |= {"sentences", "sweep"}
-    else:
-        unread = set()
+        if not row.then or "fit=target" in row.then:
+            unread.add("documents")
     if row.sweep:
-        unread |= {"published"}
+        unread.add("published")
     if not searched:
-        unread |= {"search"}
-    fitted_on_text = row.then and "fit=target" not in row.then
-    if not row.train and not fitted_on_text:
-        unread |= {"documents"}
+        unread.add("search")
     if not (row.train and row.documents):
-        unread |= {"positive"}
+        unread.add("positive")
     return unread
 
 
 def _check_row_documents(spec: Spec) -> None:
     """Refuse a file for documents that no row names."""
-    named_by_rows = {row.documents for row in spec.rows.values()} - {""}
+    named_by_rows = sorted({row.documents for row in spec.rows.values()} - {""})
+    where = f"study {spec.name}: row_documents:"
     for name in spec.run.row_documents:
-        check_known(
-            f"study {spec.name}: row_documents:", name, sorted(named_by_rows), ", or leave it out"
-        )
+        check_known(where, name, named_by_rows, ", or leave it out")
 
 
 def _check_tuned_teachers(spec: Spec) -> None:
@@ -371,33 +365,31 @@ def missing_file(row: Reference, run: CommonSettings) -> MissingFile | None:
 
 def _with_named_files(spec: Spec) -> Spec:
     """The study by the files that are named: rows without theirs have published numbers alone."""
-    rows: dict[str, RowSettings] = {}
-    printed: dict[str, Reference] = {}
+    rows = {}
+    printed = {}
     for label, row in spec.rows.items():
-        if missing_file(row, spec.run) is None:
-            rows[label] = _with_own_file(row, spec.run)
-        else:
+        if missing_file(row, spec.run):
             printed[label] = row
-    _check_printed_rows(spec, printed, rows)
+        else:
+            rows[label] = _with_own_file(row, spec.run)
+    _check_printed_rows(spec, printed, is_alone=not rows)
 
-    claims = {
-        label: claim
-        for label, claim in spec.claims.items()
-        if claim.better not in printed and claim.than not in printed
-    }
-    figures: dict[str, FigureSettings] = {}
+    claims = {}
+    for label, claim in spec.claims.items():
+        if claim.better not in printed and claim.than not in printed:
+            claims[label] = claim
+    figures = {}
     for label, figure in spec.figures.items():
         figure_rows = tuple(row for row in figure.rows if row not in printed)
         if figure_rows or not figure.rows:
             figures[label] = figure.model_copy(update={"rows": figure_rows})
-    return spec.model_copy(
-        update={
-            "rows": rows,
-            "reference": {**printed, **spec.reference},
-            "claims": claims,
-            "figures": figures,
-        }
-    )
+    changes = {
+        "rows": rows,
+        "reference": printed | spec.reference,
+        "claims": claims,
+        "figures": figures,
+    }
+    return spec.model_copy(update=changes)
 
 
 def _with_own_file(row: RowSettings, run: CommonSettings) -> RowSettings:
@@ -413,13 +405,11 @@ def _with_own_file(row: RowSettings, run: CommonSettings) -> RowSettings:
     return row.model_copy(update={"documents": "", "positive": ""})
 
 
-def _check_printed_rows(
-    spec: Spec, printed: Mapping[str, Reference], rows: Mapping[str, RowSettings]
-) -> None:
+def _check_printed_rows(spec: Spec, printed: Mapping[str, Reference], is_alone: bool) -> None:
     """Refuse a row without its file that has no published number either, or a study of such rows."""
     for label, row in printed.items():
         missing = missing_file(row, spec.run)
-        if missing and not (row.published and rows):
+        if missing and (is_alone or not row.published):
             raise UserError(
                 f"study {spec.name}: rows.{label} has {missing.content}, and no file is named",
                 f"add {missing.option}, or the key in [run]",

@@ -14,6 +14,7 @@ from scipy import optimize, stats
 from statsmodels.stats.multitest import multipletests
 
 ALPHA = 0.05
+UPPER = 1 - ALPHA / 2  # the end of a two-sided interval
 POWER = 0.8
 # seeds: with two, a t-test has one degree of freedom and an interval of 12.7 standard errors
 FEWEST_SEEDS = 3
@@ -39,7 +40,7 @@ class PairedTest:
 
 def paired_test(first: Sequence[float], second: Sequence[float], margin: float = 0.0) -> PairedTest:
     """Paired t-test of first − second: (n,), (n,), in the same order of seeds; n ≥ 1."""
-    differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    differences = np.subtract(first, second, dtype=float)
     n = len(differences)
     mean = float(differences.mean())
     if n < 2:
@@ -47,7 +48,7 @@ def paired_test(first: Sequence[float], second: Sequence[float], margin: float =
     sd = float(differences.std(ddof=1))
     if n < FEWEST_SEEDS:
         return PairedTest(n, mean, sd)
-    quantile = float(stats.t.ppf(1 - ALPHA / 2, n - 1))
+    quantile = float(stats.t.ppf(UPPER, n - 1))
     half = quantile * sd / n**0.5
     return PairedTest(
         n,
@@ -66,7 +67,8 @@ def _two_sided_p(mean: float, sd: float, n: int) -> float:
     if sd == 0:
         return float(mean == 0)
     standard_error = sd / n**0.5
-    return float(2 * stats.t.sf(abs(mean) / standard_error, n - 1))
+    t = abs(mean) / standard_error
+    return float(2 * stats.t.sf(t, n - 1))
 
 
 def spread_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
@@ -78,7 +80,7 @@ def spread_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
     """
     n, m = len(first), len(second)
     fewest = min(n, m)
-    one_model = any(min(scores) == max(scores) for scores in (first, second))
+    one_model = min(first) == max(first) or min(second) == max(second)
     if fewest < FEWEST_SEEDS or one_model:  # one model has no spread
         return PairedTest(fewest, 0.0, None)
 
@@ -86,9 +88,10 @@ def spread_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
     s2 = float(np.std(second, ddof=1))
     ratio = (s2 / s1) ** 2
     law = stats.f(m - 1, n - 1)
-    upper = law.ppf(1 - ALPHA / 2)
+    upper = law.ppf(UPPER)
     lower = law.ppf(ALPHA / 2)
-    p = float(min(1.0, 2 * min(law.sf(ratio), law.cdf(ratio))))
+    one_sided = min(law.sf(ratio), law.cdf(ratio))
+    p = float(min(1.0, 2 * one_sided))
     return PairedTest(
         fewest,
         mean=_half_log(ratio),
@@ -115,7 +118,8 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
     values = np.array(p, dtype=float)  # None becomes NaN
     is_tested = ~np.isnan(values)
     if is_tested.any():
-        values[is_tested] = multipletests(values[is_tested], method="holm")[1]
+        _, corrected, *_ = multipletests(values[is_tested], method="holm")
+        values[is_tested] = corrected
     return [None if np.isnan(value) else float(value) for value in values]
 
 
@@ -127,7 +131,7 @@ def power(difference: float, sd: float, n: int) -> float:
     """
     freedom = n - 1
     shift = abs(difference) / sd * n**0.5
-    edge = stats.t.ppf(1 - ALPHA / 2, freedom)
+    edge = stats.t.ppf(UPPER, freedom)
     return float(stats.nct.sf(edge, freedom, shift))
 
 
@@ -135,16 +139,21 @@ def detectable(sd: float, n: int) -> float:
     """The smallest true difference that n seeds find with a power of 0.8."""
     if sd == 0:
         return 0.0
-    smallest, largest = 1e-6 * sd, 10 * sd
-    return float(
-        optimize.brentq(lambda difference: power(difference, sd, n) - POWER, smallest, largest)
-    )
+
+    def missing_power(difference: float) -> float:
+        return power(difference, sd, n) - POWER
+
+    return float(optimize.brentq(missing_power, 1e-6 * sd, 10 * sd))
 
 
 def seeds_needed(difference: float, sd: float, most: int = 1000) -> int | None:
     """The fewest seeds that find a true difference with a power of 0.8; None: more than ``most``."""
     if sd == 0:
         return FEWEST_SEEDS
+
+    def is_enough(n: int) -> bool:
+        return power(difference, sd, n) >= POWER
+
     counts = range(FEWEST_SEEDS, most + 1)
-    index = bisect_left(counts, True, key=lambda n: power(difference, sd, n) >= POWER)
+    index = bisect_left(counts, True, key=is_enough)
     return counts[index] if index < len(counts) else None

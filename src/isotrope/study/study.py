@@ -115,7 +115,8 @@ def study(file: str | Path, **options: Unpack[Options]) -> Study:
     with watch("planning", console):
         plan = plan_study(file, **options)
     # It has no identity, since more rows and seeds, and other studies, add cells.
-    job = Job(options["output"], "study", {}, plan.corpora, restart=options.get("restart", False))
+    restart = options.get("restart", False)
+    job = Job(options["output"], "study", {}, plan.corpora, restart=restart)
     with job.held():
         job.begin()
         try:

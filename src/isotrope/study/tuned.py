@@ -1,14 +1,12 @@
 """A study with the settings that a search found for its rows and teachers."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from isotrope.errors import UserError
 from isotrope.study.rows import expand_rows
-from isotrope.study.spec import RowSettings, Spec, TeacherSettings
-
-Settings = tuple[str, ...]  # key=value
+from isotrope.study.spec import RowSettings, Settings, Spec
 
 
 def training(row: RowSettings) -> str:
@@ -45,19 +43,28 @@ def with_tuned(
         raise UserError(
             f"{file} has no effect: no teacher is tuned", "leave --tuned out", code="no-effect"
         )
-    _check_complete(spec, file, by_training, needed)
+    for label in needed:
+        if training(spec.rows[label]) not in by_training:
+            raise UserError(
+                f"{file} has no settings for the row {label!r}",
+                "name the search.toml that --search wrote for all these rows",
+                code="no-settings",
+            )
 
-    teachers = {
-        name: _tuned_teacher(spec, teacher, by_training) for name, teacher in spec.teachers.items()
-    }
-    if search:
-        return spec.model_copy(update={"teachers": teachers})
-    rows: dict[str, RowSettings] = {}
+    teachers = dict(spec.teachers)
+    for name, teacher in spec.teachers.items():
+        if not teacher.tuned:
+            continue
+        settings = by_training.get(training(spec.rows[teacher.tuned]))
+        if settings is not None:
+            changes = {"set": (*teacher.set, *settings), "tuned": ""}
+            teachers[name] = teacher.model_copy(update=changes)
+    rows = dict(spec.rows)
     for label, row in spec.rows.items():
-        rows[label] = row
-        if row.train:
+        if row.train and not search:
             settings = by_row.get(label, by_training.get(training(row), ()))
-            rows[label] = row.model_copy(update={"set": (*row.set, *settings)})
+            changes = {"set": (*row.set, *settings)}
+            rows[label] = row.model_copy(update=changes)
     return spec.model_copy(update={"teachers": teachers, "rows": rows})
 
 
@@ -79,27 +86,3 @@ def _rows_that_need_settings(spec: Spec, only: Sequence[str], search: bool) -> l
         return [teacher.tuned for teacher in spec.teachers.values() if teacher.tuned]
     entries = expand_rows(spec, only).values()
     return [entry.base for entry in entries if entry.row.train]
-
-
-def _check_complete(
-    spec: Spec, file: str | Path, by_training: Mapping[str, Settings], needed: Sequence[str]
-) -> None:
-    for label in needed:
-        if training(spec.rows[label]) not in by_training:
-            raise UserError(
-                f"{file} has no settings for the row {label!r}",
-                "name the search.toml that --search wrote for all these rows",
-                code="no-settings",
-            )
-
-
-def _tuned_teacher(
-    spec: Spec, teacher: TeacherSettings, by_training: Mapping[str, Settings]
-) -> TeacherSettings:
-    """The teacher with the settings of the row that it is tuned as, if they were found."""
-    if not teacher.tuned:
-        return teacher
-    settings = by_training.get(training(spec.rows[teacher.tuned]))
-    if settings is None:
-        return teacher
-    return teacher.model_copy(update={"set": (*teacher.set, *settings), "tuned": ""})

@@ -11,13 +11,14 @@ import torch
 
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError, check_known
+from isotrope.store.files import Record
 from isotrope.store.job import differences
-from isotrope.study.cell import without_paths
+from isotrope.study.cell import Cell, without_paths
 from isotrope.study.columns import COST, SHAPE, shown
 from isotrope.study.execute import run_plan
 from isotrope.study.plan import StudyPlan
-from isotrope.study.record import CellResult, StudyRecord, StudyRow
-from isotrope.study.study import Options, paths_of, spec_with
+from isotrope.study.record import CellResult, Scores, StudyRecord, StudyRow
+from isotrope.study.study import Options, plan_study
 
 PRINTED = 0.005  # points that printed digits hide
 ELSEWHERE = 100  # how many times as much other versions may differ
@@ -39,35 +40,36 @@ class Verification:
     changed: Sequence[str]  # settings, versions and machine that are not those of the record
 
     @property
+    def apart(self) -> Scores:
+        """Column -> how far apart the two scores are; NaN if it is not measured now."""
+        apart = {}
+        for column, then in self.then.items():
+            now = self.now.get(column, np.nan)
+            apart[column] = abs(now - then)
+        return apart
+
+    @property
     def beyond(self) -> list[str]:
         """The columns that differ by more, or are not measured now."""
-        return [column for column in self.then if not self._is_equal(column)]
-
-    def _is_equal(self, column: str) -> bool:
-        within = 0.1 * self.within if column in SHAPE else self.within
-        return self._change(column) <= within
-
-    def _change(self, column: str) -> float:
-        """How far apart the two scores are; NaN if the column is not measured now."""
-        now = self.now.get(column, np.nan)
-        return abs(now - self.then[column])
+        beyond = []
+        for column, change in self.apart.items():
+            within = 0.1 * self.within if column in SHAPE else self.within
+            if not change <= within:
+                beyond.append(column)
+        return beyond
 
     def __str__(self) -> str:
         """One line with the answer, then one for what has changed since."""
-        if self.beyond:
-            changes = [
-                f"{column} {shown(column, self.then[column])} → "
-                f"{shown(column, self.now.get(column, np.nan))}"
-                for column in self.beyond
-            ]
-            answer = (
-                f"differs from its record by more than {self.within:g} points: {', '.join(changes)}"
-            )
-        else:
-            largest = max((self._change(column) for column in self.then), default=0.0)
-            answer = (
-                f"equal to its record within {self.within:g} points, at most {largest:.3f} apart"
-            )
+        within = f"{self.within:g} points"
+        largest = max(self.apart.values(), default=0.0)
+        answer = f"equal to its record within {within}, at most {largest:.3f} apart"
+        changes = []
+        for column in self.beyond:
+            then = shown(column, self.then[column])
+            now = shown(column, self.now.get(column, np.nan))
+            changes.append(f"{column} {then} → {now}")
+        if changes:
+            answer = f"differs from its record by more than {within}: {', '.join(changes)}"
         since = f"\nsince then: {'; '.join(self.changed)}" if self.changed else ""
         return f"{self.cell}: {answer}{since}"
 
@@ -89,7 +91,7 @@ class RecordedCell:
         return self.row.cells[self.seed]
 
     @property
-    def scores(self) -> dict[str, float]:
+    def scores(self) -> Scores:
         """Column -> its recorded score."""
         return self.row.scores[self.seed]
 
@@ -122,7 +124,7 @@ def verify(
         options |= {
             "output": folder,
             "seeds": recorded.seed + 1,
-            "rows": [recorded.row.base],
+            "rows": [recorded.row.label],
         }
         result = _run_again(file, recorded, options)
     return compared(recorded, record, result)
@@ -130,15 +132,17 @@ def verify(
 
 def _recorded_cell(record: StudyRecord, name: str, seed: int) -> RecordedCell:
     """The finished cell of this name, or one that the seed draws; teachers are not among them."""
-    cells: dict[str, RecordedCell] = {}
+    cells = {}
     for row in record.rows:
-        if row.kind != "teacher":
-            for number in row.scores:
-                cell = RecordedCell(row, number)
-                cells[str(cell)] = cell
+        if row.kind == "teacher":
+            continue
+        for row_seed in row.scores:
+            cell = RecordedCell(row, row_seed)
+            cells[str(cell)] = cell
     if not name:
         names = [*cells] or ["of a finished run"]
-        name = names[np.random.default_rng(seed).integers(len(names))]
+        number = np.random.default_rng(seed).integers(len(names))
+        name = names[number]
     check_known("the cell", name, cells)
     return cells[name]
 
@@ -148,9 +152,9 @@ def _check_device(cell: RecordedCell, record: StudyRecord) -> None:
     on_gpu = bool(record.environment_of(cell.key).get("gpus"))
     if cell.row.kind != "row" or on_gpu == torch.cuda.is_available():
         return
-    trained = "on a GPU" if on_gpu else "without a GPU"
-    where = "with a GPU"
+    trained, where = "on a GPU", "with a GPU"
     if not on_gpu:
+        trained = "without a GPU"
         where = "without a GPU, or with CUDA_VISIBLE_DEVICES set to nothing"
     raise UserError(
         f"{cell} was trained {trained}, where dropout draws other numbers",
@@ -161,73 +165,60 @@ def _check_device(cell: RecordedCell, record: StudyRecord) -> None:
 
 def _run_again(file: str | Path, cell: RecordedCell, options: Options) -> CellResult:
     """Run the cell with all that it needs."""
-    label = cell.row.label
-    plan = StudyPlan(
-        spec_with(file, options),
-        paths_of(options),
-        [label],
-        options.get("overrides", ()),
-    )
-    key = plan.rows[label][cell.seed]
-    _keep_needed(plan, key)
+    plan = plan_study(file, **options)
+    planned = plan.cell(cell.row.label, cell.seed)
+    _keep_needed(plan, planned)
     console = options.get("console") or plain_console()
     failed = run_plan(plan, options.get("workers", 1), console)
-    result = plan.cells[key].result()
+    result = planned.result()
     if result is None:
         raise UserError(
-            f"{cell} failed: {failed[key]}",
+            f"{cell} failed: {failed[planned.key]}",
             "give the options that the study was run with",
             code="cell-failed",
         )
     return result
 
 
-def _keep_needed(plan: StudyPlan, key: str) -> None:
+def _keep_needed(plan: StudyPlan, last: Cell) -> None:
     """Take all cells out of the plan but one and those that it needs."""
-    needed = {key}
+    needed = {last.key}
     for cell in reversed(plan.cells.values()):  # a cell comes after those that it needs
         if cell.key in needed:
-            needed |= {*cell.needs}
-    plan.cells = {key: cell for key, cell in plan.cells.items() if key in needed}
+            needed.update(cell.needs)
+    for key in plan.cells.keys() - needed:
+        del plan.cells[key]
 
 
 def compared(cell: RecordedCell, record: StudyRecord, result: CellResult) -> Verification:
     """A recorded cell beside the result of the same cell today."""
     machine = record.environment_of(cell.key)
-    machine_now = result.environment
-    same_machine = _is_same(machine_now, machine)
-
+    machine_now = _in_terms_of(result.environment, machine)
     changed = differences(record.settings_of(cell.key), without_paths(result.settings))
     if not changed and result.key != cell.key:
         changed = ["other text, pairs, model files or tasks"]
-    changed += differences(machine, _in_terms_of(machine_now, machine))
+    changed += differences(machine, machine_now)
+
+    # The processor's kernels decide the last digits too.
+    within = PRINTED
     if PROCESSOR not in machine:
         changed.append("perhaps another processor, which the record does not name")
-    return Verification(
-        str(cell),
-        {column: score for column, score in cell.scores.items() if column not in COST},
-        result.scores,
-        PRINTED if same_machine else PRINTED * ELSEWHERE,
-        changed,
-    )
+        within *= ELSEWHERE
+    elif _deciding(machine_now) != _deciding(machine):
+        within *= ELSEWHERE
+    scores = {column: score for column, score in cell.scores.items() if column not in COST}
+    return Verification(str(cell), scores, result.scores, within, changed)
 
 
-def _in_terms_of(machine: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+def _in_terms_of(machine: Record, record: Record) -> Record:
     """What a record names of a machine: an older one names fewer things and packages."""
-    versions = machine["packages"]
     values = {name: machine.get(name) for name in record}
+    versions = machine["packages"]
     values["packages"] = {name: versions.get(name) for name in record["packages"]}
     return values
 
 
-def _is_same(machine: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
-    """Whether a machine gives the last digits of a record. The processor's kernels decide them too,
-    and the oldest records do not name these.
-    """
-    return PROCESSOR in record and _deciding(machine, record) == _deciding(record, record)
-
-
-def _deciding(machine: Mapping[str, Any], record: Mapping[str, Any]) -> list[Any]:
-    values = _in_terms_of(machine, record)
-    values["packages"]["isotrope"] = ""  # isotrope's own version is no excuse
+def _deciding(machine: Record) -> list[Any]:
+    """What decides the last digits. isotrope's own version is no excuse."""
+    values = {**machine, "packages": {**machine["packages"], "isotrope": ""}}
     return [values.get(name) for name in DECIDES]
