@@ -19,7 +19,7 @@ from isotrope.encoder.fast.half import has_bf16
 from isotrope.evaluation.sets.public import load_retrieval_set
 
 SENTENCES = {"minilm": 500, "small": 2000}
-ABSTRACTS = {"minilm": 125, "small": 500}
+ABSTRACTS = {"minilm": 60, "small": 240}
 
 
 def write_abstracts(data: Path, file: Path) -> None:
