@@ -3,8 +3,8 @@ or in parts.
 """
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -42,11 +42,11 @@ def step_features(
     features = _all_step_features(language_model(model), column["input_ids"])
     for name in sorted(names):
         if name not in features:
-            problem = f"a token step needs {name}, which this encoder does not take"
-            remedy = (
-                "take another token step, such as tokens.shuffle or tokens.cutoff with unit = token"
+            raise UserError(
+                f"a token step needs {name}, which this encoder does not take",
+                "take another token step, such as tokens.shuffle or tokens.cutoff with unit = token",
+                "missing-feature",
             )
-            raise UserError(problem, remedy, code="missing-feature")
     return {name: features[name] for name in names}
 
 
@@ -107,11 +107,7 @@ def stacked(copies: Sequence[TextColumn]) -> TextColumn:
 def _padded_rows(passes: Sequence[Tensor]) -> Tensor:
     """(N, L_v) each -> (V · N, L) of the greatest length, padded with 0."""
     longest = max(rows.shape[-1] for rows in passes)
-    padded = []
-    for rows in passes:
-        missing = longest - rows.shape[-1]
-        padded.append(F.pad(rows, (0, missing)))
-    return torch.cat(padded)
+    return torch.cat([F.pad(rows, (0, longest - rows.shape[-1])) for rows in passes])
 
 
 def outputs(
@@ -152,9 +148,10 @@ def read_in_parts(
     if size is None or count <= size:
         return outputs(model, features, names)
     if features["input_ids"].is_mps:
-        problem = f"mini_batch_size = {size} cannot repeat its dropout on an Apple GPU"
         raise UserError(
-            problem, "leave it out, or train on a CPU or a CUDA device", code="no-dropout"
+            f"mini_batch_size = {size} cannot repeat its dropout on an Apple GPU",
+            "leave it out, or train on a CPU or a CUDA device",
+            "no-dropout",
         )
 
     batches = []
@@ -170,7 +167,7 @@ def read_in_parts(
     return tuple(torch.cat(output) for output in zip(*batches, strict=True))
 
 
-def _layer_erased(encoder: Any, features: TextColumn) -> AbstractContextManager[None]:
+def _layer_erased(encoder: Any, features: TextColumn) -> AbstractContextManager[Any]:
     """While it lasts, the output of the encoder's embedding layer is multiplied by two features."""
     tokens = features.pop(LAYER_TOKENS, None)
     dimensions = features.pop(LAYER_FEATURES, None)
@@ -193,16 +190,16 @@ def _layer_erased(encoder: Any, features: TextColumn) -> AbstractContextManager[
     return embeddings_changed(encoder, erase)
 
 
-@contextmanager
-def embeddings_changed(encoder: Any, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def embeddings_changed(
+    encoder: Any, change: Callable[[Tensor], Tensor]
+) -> AbstractContextManager[Any]:
     """While it lasts, what the encoder's embedding layer gives is changed: (N, L, d), or (1, T, d)
     if it is packed.
     """
-    hook = encoder.embeddings.register_forward_hook(lambda _module, _inputs, states: change(states))
-    try:
-        yield
-    finally:
-        hook.remove()
+    hook: AbstractContextManager[Any] = encoder.embeddings.register_forward_hook(
+        lambda _module, _inputs, states: change(states)
+    )
+    return hook
 
 
 def _padding(encoder: Any) -> int | None:
@@ -242,8 +239,11 @@ def token_table(model: nn.Module) -> nn.Embedding:
     """The student's own token vectors (W, E), for a component that reads or writes words."""
     table = _token_embeddings(language_model(model))
     if table is None:
-        problem = "a term reads words, and the model has no table of them"
-        raise UserError(problem, "choose a transformer, such as BERT", code="no-token-table")
+        raise UserError(
+            "a term reads words, and the model has no table of them",
+            "choose a transformer, such as BERT",
+            "no-token-table",
+        )
     return table
 
 

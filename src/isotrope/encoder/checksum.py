@@ -45,7 +45,9 @@ def _settings(encoder: SentenceTransformer) -> dict[str, Any]:
     config = getattr(getattr(encoder[0], "auto_model", None), "config", None)
     if config is None:
         return {}
-    return {key: value for key, value in config.to_dict().items() if key != "_name_or_path"}
+    settings: dict[str, Any] = config.to_dict()
+    settings.pop("_name_or_path", None)
+    return settings
 
 
 def _tokenizer_state(encoder: SentenceTransformer) -> Any:
@@ -54,8 +56,10 @@ def _tokenizer_state(encoder: SentenceTransformer) -> Any:
     if not hasattr(tokenizer, "to_str"):
         return tokenizer
     state = json.loads(tokenizer.to_str())
-    of_latest_batch = {"truncation", "padding"}
-    return {key: value for key, value in state.items() if key not in of_latest_batch}
+    # These two are of the latest batch.
+    del state["truncation"]
+    del state["padding"]
+    return state
 
 
 def files_checksum(model: str) -> str:

@@ -105,12 +105,13 @@ def vectors_of(
     distinct = list(dict.fromkeys(texts))
     if batch_size is not None:
         distinct.sort(key=lambda text: (-len(text), text))
+    count = max(1, len(distinct))  # no text is one empty batch, which tells the width
 
     batches: list[Vectors] = []
     start = 0
-    while start < len(distinct) or not batches:
-        report(len(texts) * start // max(1, len(distinct)))
-        size = batch_size or max(1, len(distinct))
+    while start < count:
+        report(len(texts) * start // count)
+        size = batch_size or count
         if model is not None and distinct:
             size = _texts_a_pass(model, distinct[start], size, widen)
         batch = distinct[start : start + size]
@@ -134,9 +135,9 @@ def _refuse_not_finite(
 ) -> None:
     """Refuse vectors with NaN, infinity or values whose squares overflow, and name the first text."""
     is_finite = (np.abs(vectors) < LARGEST).all(axis=1)  # NaN compares false
-    wrong = np.flatnonzero(~is_finite)
-    if len(wrong) == 0:
+    if is_finite.all():
         return
+    wrong = np.flatnonzero(~is_finite)
     text = batch[wrong[0]]
     row = first_row + texts.index(text)
     raise UserError(
@@ -180,9 +181,9 @@ def search_vectors(
         return both[: len(queries)], both[len(queries) :]
     if hasattr(encoder, "encode_search"):
         return encoder.encode_search(queries, documents)  # type: ignore[no-any-return]
-    return vectors_of(encoder, queries, role="query"), vectors_of(
-        encoder, documents, role="document"
-    )
+    query_vectors = vectors_of(encoder, queries, role="query")
+    document_vectors = vectors_of(encoder, documents, role="document")
+    return query_vectors, document_vectors
 
 
 def _encode_batch(encoder: Encoder, texts: list[str], role: Role | None) -> Vectors:
@@ -194,15 +195,18 @@ def _encode_batch(encoder: Encoder, texts: list[str], role: Role | None) -> Vect
             "give an object with encode(list[str]), as from isotrope.load",
             "not-an-encoder",
         )
-    role = role if role and has_roles(encoder) else None
-    encode: Callable[..., Any] = getattr(encoder, f"encode_{role}" if role else "encode")
+    method = "encode"
+    if role and has_roles(encoder):
+        method = f"encode_{role}"
+    else:
+        role = None
     options: dict[str, Any] = {}
     if isinstance(encoder, SentenceTransformer):
         options = {"batch_size": max(1, len(texts)), "show_progress_bar": False}
         if role:
             options["prompt"] = role_prompt(encoder, role)
 
-    vectors = _as_array(encode(texts, **options))
+    vectors = _as_array(getattr(encoder, method)(texts, **options))
     if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] == 0:
         raise UserError(
             f"encode() gave shape {vectors.shape} for {len(texts)} sentences",

@@ -120,9 +120,7 @@ def frame_ids(tokenizer: Any, template: str) -> tuple[list[int], list[int]]:
             "impossible-template",
         )
     words = template.replace("{mask}", tokenizer.mask_token)
-    words_before, words_after = words.split("{text}")
-    before = tokenizer.encode(words_before, add_special_tokens=False)
-    after = tokenizer.encode(words_after, add_special_tokens=False)
+    before, after = tokenizer(words.split("{text}"), add_special_tokens=False)["input_ids"]
     return [tokenizer.cls_token_id, *before], [*after, tokenizer.sep_token_id]
 
 
@@ -137,10 +135,8 @@ def rebuilt(own: Any, backend: Tokenizer) -> PreTrainedTokenizerFast:
 
     Its class is general, because BertTokenizer would put its own frame around texts.
     """
-    settings: dict[str, Any] = {}
-    for name, token in own.special_tokens_map.items():
-        if isinstance(token, str):
-            settings[name] = token
+    tokens = own.special_tokens_map.items()
+    settings: dict[str, Any] = {name: token for name, token in tokens if isinstance(token, str)}
     for name in ("model_max_length", "model_input_names", "padding_side", "truncation_side"):
         settings[name] = getattr(own, name)
     return PreTrainedTokenizerFast(tokenizer_object=backend, **settings)
@@ -158,21 +154,16 @@ def template_modules(transformer: Transformer) -> list[nn.Module]:
         single="<0> $A <1>",
         pair="<0> $A $B <1>",
         special_tokens=[
-            _template_piece(tokenizer, "<0>", before),
-            _template_piece(tokenizer, "<1>", after),
+            {"id": "<0>", "ids": before, "tokens": tokenizer.convert_ids_to_tokens(before)},
+            {"id": "<1>", "ids": after, "tokens": tokenizer.convert_ids_to_tokens(after)},
         ],
     )
     transformer.processor = rebuilt(tokenizer, backend)
 
-    token_ids = list(range(len(tokenizer)))
-    words = [str(token) for token in tokenizer.convert_ids_to_tokens(token_ids)]
+    all_tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    words = list(map(str, all_tokens))
     only_mask = WordWeights(words, {tokenizer.mask_token: 1.0}, unknown_word_weight=0.0)
     return [only_mask, Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")]
-
-
-def _template_piece(tokenizer: Any, name: str, ids: list[int]) -> dict[str, Any]:
-    """One piece of a template, as the tokenizers library wants it."""
-    return {"id": name, "ids": ids, "tokens": tokenizer.convert_ids_to_tokens(ids)}
 
 
 def split_layers(modules: list[nn.Module]) -> list[nn.Module]:
@@ -194,9 +185,10 @@ def split_layers(modules: list[nn.Module]) -> list[nn.Module]:
 
     `join_layers` is the inverse. Models without such an average are returned as they are.
     """
-    first = _first_index(modules, lambda module: isinstance(module, WeightedLayerPooling))
-    if first is None or first + 1 == len(modules):
+    is_average = [isinstance(module, WeightedLayerPooling) for module in modules]
+    if not any(is_average[:-1]):
         return modules
+    first = is_average.index(True)
     average: Any = modules[first]
     pooling: Any = modules[first + 1]
     if getattr(pooling, "pooling_mode", None) != "mean":
@@ -231,12 +223,10 @@ _SPLIT = [Pooling, Dense, Dense, WeightedLayerPooling, Pooling, Dense]  # what `
 def join_layers(encoder: SentenceTransformer) -> None:
     """Undo `split_layers`: put the two modules of an average of layers back, in place."""
     modules: list[Any] = list(encoder.children())
-    carrying = _first_index(
-        modules, lambda module: getattr(module, "module_output_name", "") == CARRIED
-    )
-    if not carrying:
+    outputs = [getattr(module, "module_output_name", "") for module in modules]
+    if CARRIED not in outputs[1:]:
         return
-    first = carrying - 1
+    first = outputs.index(CARRIED) - 1
     end = first + len(_SPLIT)
     chain = modules[first:end]
     if [type(module) for module in chain] != _SPLIT:
@@ -249,14 +239,6 @@ def join_layers(encoder: SentenceTransformer) -> None:
     del encoder[first:end]
     encoder.insert(first, average)
     encoder.insert(first + 1, last_layer)
-
-
-def _first_index(modules: list[Any], fits: Callable[[Any], bool]) -> int | None:
-    """The place of the first module that fits; None if there is none."""
-    for index, module in enumerate(modules):
-        if fits(module):
-            return index
-    return None
 
 
 def dense(

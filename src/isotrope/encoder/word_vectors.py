@@ -32,7 +32,11 @@ class WordVectors:
         Raises:
             UserError: it has no word vectors.
         """
-        self.source = source_of(Path(path))
+        # A file of lines, whatever its ending: .vec, .tsv, none.
+        ending = Path(path).suffix.lower()
+        compression = ending if ending in COMPRESSIONS else ""
+        self.source = TextFile(Path(path), ".txt", compression)
+
         first_lines = list(islice(lines(self.source), 2))
         cells = first_lines[0].rstrip().split(" ")
         are_counts = len(cells) == 2 and all(map(str.isdecimal, cells))
@@ -48,11 +52,11 @@ class WordVectors:
 
     def words(self, sentence: str) -> list[str]:
         """The known words of a sentence, as the file writes them; call `look_up` first."""
-        forms: list[str | None] = []
+        words: list[str] = []
         for word in sentence.split():
             pieces = [word] if self._known_form(word) else _PIECES.findall(word)
-            forms += map(self._known_form, pieces)
-        return [form for form in forms if form is not None]
+            words += filter(None, map(self._known_form, pieces))
+        return words
 
     def look_up(self, sentences: Sequence[str]) -> None:
         """Read the vectors of all words that are new; a line that is no vector is refused."""
@@ -76,11 +80,9 @@ class WordVectors:
 
     def _new_words(self, sentences: Sequence[str]) -> set[str]:
         """All forms under which words of these sentences may be in the file, without known ones."""
-        words = set[str]()
-        for sentence in sentences:
-            words.update(sentence.split())
+        words = " ".join(sentences).split()
         forms = set(words)
-        for word in words:
+        for word in set(words):
             forms.update(_PIECES.findall(word))
         lower_case = {form.lower() for form in forms}
         return (forms | lower_case) - self._vectors.keys()
@@ -111,9 +113,3 @@ class WordVectors:
             return None
         is_whole = vector.shape == (self.dim,) and np.isfinite(vector).all()
         return vector if is_whole else None
-
-
-def source_of(path: Path) -> TextFile:
-    """A file of lines, whatever its ending: .vec, .tsv, none."""
-    compression = path.suffix.lower() if path.suffix.lower() in COMPRESSIONS else ""
-    return TextFile(path, ".txt", compression)

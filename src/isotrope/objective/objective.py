@@ -88,8 +88,8 @@ class Objective(Described, nn.Module):
         context = replace(context, teachers={**context.teachers, **self.teachers})
 
         # New weights are drawn in this order.
-        self.tokens = [(built(step, context), on) for step, on in tokens]
-        self.peers = [(built(peer, context), on) for peer, on in peers]
+        self.tokens = built(list(tokens), context)
+        self.peers = built(list(peers), context)
         self.views = built(list(views), context)
         self.scores = built(list(scores), context)
         self.terms = built(dict(terms), context)
@@ -97,7 +97,8 @@ class Objective(Described, nn.Module):
         for dim in dims:
             narrow_context = replace(context, width=dim)
             narrow_scores = built(deepcopy(list(scores)), narrow_context)
-            self.narrow[dim] = narrow_scores, built(deepcopy(dict(terms)), narrow_context)
+            narrow_terms = built(deepcopy(dict(terms)), narrow_context)
+            self.narrow[dim] = (narrow_scores, narrow_terms)
 
         # Components with weights or running statistics train, move between devices and are saved
         # with the objective.
@@ -108,7 +109,7 @@ class Objective(Described, nn.Module):
 
     def _used_parts(self) -> list[Any]:
         """All components in order, without the teachers."""
-        components: list[Any] = [component for component, _ in (*self.tokens, *self.peers)]
+        components: list[Any] = [component for component, _ in self.tokens + self.peers]
         components += self.views
         for scores, terms in self.narrow.values() or [(self.scores, self.terms)]:
             components += scores
@@ -144,13 +145,12 @@ class Objective(Described, nn.Module):
     def encode(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
         """Token ids -> embeddings, of the sentences of all processes."""
         check_columns(self, columns, labels)
-        encoded = self._encode_own(columns)
+        stack, negatives, readings = self._encode_own(columns)
         rows = labels
         if rows is None:
-            count = encoded.stack.shape[1]
-            rows = torch.arange(count, device=encoded.stack.device)
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
+            rows = torch.arange(stack.shape[1], device=stack.device)
 
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
         own_batch = Batch(rows, generator)
         teachers = {}
         for name, teacher in self.teachers.items():
@@ -159,10 +159,10 @@ class Objective(Described, nn.Module):
         # From here on, every process computes with the same, full batch.
         return Views(
             batch=Batch(gather_rows(rows), generator),
-            stack=gather_rows(encoded.stack, dim=1),
-            negatives=gather_rows(encoded.negatives),
+            stack=gather_rows(stack, dim=1),
+            negatives=gather_rows(negatives),
             teachers=teachers,
-            readings=encoded.readings,
+            readings=readings,
         )
 
     def _encode_own(self, columns: list[TextColumn]) -> EncodedColumns:
