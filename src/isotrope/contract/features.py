@@ -39,19 +39,8 @@ def step_features(
     Raises:
         UserError: the encoder does not take such a feature.
     """
-    features = _all_step_features(language_model(model), column["input_ids"])
-    for name in sorted(names):
-        if name not in features:
-            raise UserError(
-                f"a token step needs {name}, which this encoder does not take",
-                "take another token step, such as tokens.shuffle or tokens.cutoff with unit = token",
-                "missing-feature",
-            )
-    return {name: features[name] for name in names}
-
-
-def _all_step_features(encoder: nn.Module | None, ids: Tensor) -> dict[str, Tensor]:
-    """All features that an encoder takes besides token ids (N, L), unchanged."""
+    encoder = language_model(model)
+    ids = column["input_ids"]
     features: dict[str, Tensor] = {}
     table = _token_embeddings(encoder)
     if table is not None:
@@ -62,7 +51,15 @@ def _all_step_features(encoder: nn.Module | None, ids: Tensor) -> dict[str, Tens
             features[LAYER_TOKENS] = torch.ones_like(ids, dtype=torch.float32)
     if encoder is not None and POSITIONS in inspect.signature(encoder.forward).parameters:
         features[POSITIONS] = positions(encoder, ids, ids)
-    return features
+
+    for name in sorted(names):
+        if name not in features:
+            raise UserError(
+                f"a token step needs {name}, which this encoder does not take",
+                "take another token step, such as tokens.shuffle or tokens.cutoff with unit = token",
+                "missing-feature",
+            )
+    return {name: features[name] for name in names}
 
 
 def in_rows(column: TextColumn) -> TextColumn:
@@ -107,7 +104,11 @@ def stacked(copies: Sequence[TextColumn]) -> TextColumn:
 def _padded_rows(passes: Sequence[Tensor]) -> Tensor:
     """(N, L_v) each -> (V · N, L) of the greatest length, padded with 0."""
     longest = max(rows.shape[-1] for rows in passes)
-    return torch.cat([F.pad(rows, (0, longest - rows.shape[-1])) for rows in passes])
+    padded = []
+    for rows in passes:
+        missing = longest - rows.shape[-1]
+        padded.append(F.pad(rows, (0, missing)))
+    return torch.cat(padded)
 
 
 def outputs(
@@ -159,12 +160,13 @@ def read_in_parts(
         # Weights cast by autocast would be shared by all parts, and their gradients be summed in
         # half precision.
         torch.clear_autocast_cache()
+        end = start + size
         rows = dict(features)
         for name, value in features.items():
             if isinstance(value, Tensor):
-                rows[name] = value[start : start + size]
+                rows[name] = value[start:end]
         batches.append(checkpoint(outputs, model, rows, names, use_reentrant=False))
-    return tuple(torch.cat(output) for output in zip(*batches, strict=True))
+    return tuple(map(torch.cat, zip(*batches, strict=True)))
 
 
 def _layer_erased(encoder: Any, features: TextColumn) -> AbstractContextManager[Any]:
@@ -183,8 +185,9 @@ def _layer_erased(encoder: Any, features: TextColumn) -> AbstractContextManager[
     def erase(states: Tensor) -> Tensor:
         factors = keep
         if states.shape[:2] != mask.shape:  # packed: real tokens one after another, then fillers
-            filler_count = states.shape[1] - int(mask.sum())
-            factors = F.pad(keep[mask], (0, 0, 0, filler_count))[None]
+            real_tokens = keep[mask]  # (T, 1 or d)
+            filler_count = states.shape[1] - len(real_tokens)
+            factors = F.pad(real_tokens, (0, 0, 0, filler_count))[None]
         return states * factors.to(states)
 
     return embeddings_changed(encoder, erase)

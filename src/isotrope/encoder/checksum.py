@@ -31,11 +31,13 @@ def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
         encoder.max_seq_length,
         *further,
     ]
-    total = xxhash.xxh3_128(json.dumps(described, sort_keys=True, default=repr).encode())
+    description = json.dumps(described, sort_keys=True, default=repr)
+    total = xxhash.xxh3_128(description.encode())
     is_widened = getattr(encoder, "widened", False)  # its words are held in 16 bits
     for name, stored in sorted(encoder.state_dict().items()):
         weights = stored.float() if is_widened else stored
-        total.update(f"|{name} {weights.dtype} {tuple(weights.shape)}|".encode())
+        header = f"|{name} {weights.dtype} {tuple(weights.shape)}|"
+        total.update(header.encode())
         flat = weights.detach().cpu().contiguous().reshape(-1)
         total.update(flat.view(torch.uint8).numpy())
     return total.hexdigest()

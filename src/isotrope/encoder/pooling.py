@@ -127,7 +127,9 @@ def frame_ids(tokenizer: Any, template: str) -> tuple[list[int], list[int]]:
 def frame_size(tokenizer: Any) -> tuple[int, int]:
     """How many tokens the tokenizer itself puts before a text and after it."""
     is_special = tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"]
-    return is_special.index(0), is_special[::-1].index(0)
+    before = is_special.index(0)
+    after = is_special[::-1].index(0)
+    return before, after
 
 
 def rebuilt(own: Any, backend: Tokenizer) -> PreTrainedTokenizerFast:
@@ -135,8 +137,10 @@ def rebuilt(own: Any, backend: Tokenizer) -> PreTrainedTokenizerFast:
 
     Its class is general, because BertTokenizer would put its own frame around texts.
     """
-    tokens = own.special_tokens_map.items()
-    settings: dict[str, Any] = {name: token for name, token in tokens if isinstance(token, str)}
+    settings: dict[str, Any] = {}
+    for name, token in own.special_tokens_map.items():
+        if isinstance(token, str):
+            settings[name] = token
     for name in ("model_max_length", "model_input_names", "padding_side", "truncation_side"):
         settings[name] = getattr(own, name)
     return PreTrainedTokenizerFast(tokenizer_object=backend, **settings)
@@ -198,23 +202,23 @@ def split_layers(modules: list[nn.Module]) -> list[nn.Module]:
     weights = average.layer_weights.detach().cpu().clone()
     share = weights[-1] / weights.sum()  # of the last layer
     if share == 1:
-        return [*modules[:first], *modules[first + 1 :]]
+        return modules[:first] + modules[first + 1 :]
     weights[-1] = 0.0
     earlier_layers = WeightedLayerPooling(
         dim, average.num_hidden_layers, average.layer_start, nn.Parameter(weights)
     )
 
     identity = torch.eye(dim)
-    weighted_sum = torch.cat([share * identity, (1 - share) * identity], dim=1)
+    shares = [share * identity, (1 - share) * identity]
     chain = [
         Pooling(dim, "mean", pooling.include_prompt),
         dense(identity, module_output_name=CARRIED),
         dense(torch.zeros(1, dim), module_input_name="token_embeddings"),
         earlier_layers,
         Pooling(dim, ("cls", "mean"), pooling.include_prompt),
-        dense(weighted_sum),
+        dense(torch.cat(shares, dim=1)),
     ]
-    return [*modules[:first], *chain, *modules[first + 2 :]]
+    return modules[:first] + chain + modules[first + 2 :]
 
 
 _SPLIT = [Pooling, Dense, Dense, WeightedLayerPooling, Pooling, Dense]  # what `split_layers` makes

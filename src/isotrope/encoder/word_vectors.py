@@ -41,7 +41,9 @@ class WordVectors:
         cells = first_lines[0].rstrip().split(" ")
         are_counts = len(cells) == 2 and all(map(str.isdecimal, cells))
         self.header = are_counts and len(first_lines) == 2
-        self.dim = int(cells[1]) if self.header else len(cells) - 1
+        self.dim = len(cells) - 1
+        if self.header:
+            self.dim = int(cells[1])
 
         first_vector = self._vector(first_lines[self.header])
         if self.dim < 2 or first_vector is None:
@@ -70,12 +72,16 @@ class WordVectors:
             if word not in new or self._vectors[word] is not None or is_header:
                 continue
             # A word with spaces in it is another one than it seems.
-            if len(line.rstrip().split(" ")) > self.dim + 1:
+            cells = line.rstrip().split(" ")
+            if len(cells) > self.dim + 1:
                 continue
             vector = self._vector(line)
             if vector is None:
-                problem = f"{self.source.path}, line {number}: not {self.dim} numbers"
-                raise UserError(problem, "fetch the file again", "no-word-vectors")
+                raise UserError(
+                    f"{self.source.path}, line {number}: not {self.dim} numbers",
+                    "fetch the file again",
+                    "no-word-vectors",
+                )
             self._vectors[word] = vector
 
     def _new_words(self, sentences: Sequence[str]) -> set[str]:
@@ -93,7 +99,8 @@ class WordVectors:
         means = np.zeros((len(sentences), self.dim), np.float32)
         for row, sentence in enumerate(sentences):
             words = self.words(sentence)
-            share = np.float32(1 / max(1, len(words)))
+            count = max(1, len(words))
+            share = np.float32(1 / count)
             for word in words:
                 vector = np.asarray(self._vectors[word])
                 means[row] += share * vector
@@ -111,5 +118,6 @@ class WordVectors:
             vector = np.array(numbers, dtype=np.float32)
         except ValueError:
             return None
-        is_whole = vector.shape == (self.dim,) and np.isfinite(vector).all()
-        return vector if is_whole else None
+        if vector.shape != (self.dim,) or not np.isfinite(vector).all():
+            return None
+        return vector

@@ -75,7 +75,8 @@ class Objective(Described, nn.Module):
     ) -> None:
         super().__init__()
         teachers = teachers or {}
-        check_objective(model, passes, dims, (tokens, peers, views, scores, terms, teachers))
+        components = (tokens, peers, views, scores, terms, teachers)
+        check_objective(model, passes, dims, components)
         self.model = introduce(model)
         self.passes = passes
         self.seed = seed
@@ -85,7 +86,8 @@ class Objective(Described, nn.Module):
         # Teachers come first, because a projection asks for their width.
         context = context or BuildContext.of(model)
         self.teachers = built(dict(teachers), context)
-        context = replace(context, teachers={**context.teachers, **self.teachers})
+        all_teachers = {**context.teachers, **self.teachers}
+        context = replace(context, teachers=all_teachers)
 
         # New weights are drawn in this order.
         self.tokens = built(list(tokens), context)
@@ -105,13 +107,15 @@ class Objective(Described, nn.Module):
         self.parts = self._used_parts()
         modules = [component for component in self.parts if isinstance(component, nn.Module)]
         self.components = nn.ModuleList(modules)
-        self.components.to(torch.promote_types(model.dtype, torch.float32))
+        precision = torch.promote_types(model.dtype, torch.float32)
+        self.components.to(precision)
 
     def _used_parts(self) -> list[Any]:
         """All components in order, without the teachers."""
         components: list[Any] = [component for component, _ in self.tokens + self.peers]
         components += self.views
-        for scores, terms in self.narrow.values() or [(self.scores, self.terms)]:
+        loss_steps = self.narrow.values() or [(self.scores, self.terms)]
+        for scores, terms in loss_steps:
             components += scores
             components += terms.values()
         return components
@@ -121,14 +125,17 @@ class Objective(Described, nn.Module):
     ) -> dict[str, Tensor]:
         """One batch's text columns -> name -> loss term ()."""
         views = self.view(list(features), labels)
-        self.step += self.training
+        if self.training:
+            self.step += 1
+
         if not self.narrow:
             return self.loss(views, self.scores, self.terms)
 
         losses: dict[str, Tensor] = {}
         for dim, (scores, terms) in self.narrow.items():
-            losses_of_width = self.loss(views.leading(dim), scores, terms)
-            for name, loss in losses_of_width.items():
+            narrow_views = views.leading(dim)
+            narrow_losses = self.loss(narrow_views, scores, terms)
+            for name, loss in narrow_losses.items():
                 losses[f"{name}@{dim}"] = loss / len(self.narrow)
         return LossTerms(losses)
 
@@ -148,9 +155,11 @@ class Objective(Described, nn.Module):
         stack, negatives, readings = self._encode_own(columns)
         rows = labels
         if rows is None:
-            rows = torch.arange(stack.shape[1], device=stack.device)
+            count = stack.shape[1]
+            rows = torch.arange(count, device=stack.device)
 
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
+        step_seed = self.seed * 1_000_003 + self.step
+        generator = torch.Generator().manual_seed(step_seed)
         own_batch = Batch(rows, generator)
         teachers = {}
         for name, teacher in self.teachers.items():
@@ -171,10 +180,12 @@ class Objective(Described, nn.Module):
         # processes share, so the draws have a generator of their own.
         step_seed = derive(self.seed, self.step)
         process_seed = derive(step_seed, -1 - process_rank())
+        generator = torch.Generator().manual_seed(process_seed)
+
         passes = Passes(
             model=self.model,
             steps=self.tokens,
-            generator=torch.Generator().manual_seed(process_seed),
+            generator=generator,
             mini_batch_size=self.mini_batch_size,
             peers=self.peers,
             states=any(getattr(component, "token_states", False) for component in self.parts),
@@ -191,13 +202,15 @@ class Objective(Described, nn.Module):
             scores = Scores.from_views(views)
             for step in steps:
                 scores = step(scores)
-            return LossTerms({name: term(scores) for name, term in terms.items()})
+            losses = {name: term(scores) for name, term in terms.items()}
+            return LossTerms(losses)
 
     def after_step(self) -> None:
         """Tell the components that ask for it that the optimizer has made a step (moving averages,
         queues).
         """
-        for component in (*self.parts, *self.teachers.values()):
+        components = [*self.parts, *self.teachers.values()]
+        for component in components:
             if hasattr(component, "after_step"):
                 component.after_step(self)
 

@@ -53,16 +53,18 @@ class Passes:
 
     def views(self, columns: Sequence[TextColumn], passes: int) -> EncodedColumns:
         """Encode the text columns of a batch: anchors, positives if any, then hard negatives."""
+        anchor_column = columns[ANCHOR]
         if len(columns) == 1:
-            stack, readings = self.read(columns[ANCHOR], range(passes))
+            stack, readings = self.read(anchor_column, range(passes))
         else:
-            anchors, readings = self.read(columns[ANCHOR], [0])
+            anchors, readings = self.read(anchor_column, [0])
             positive_passes = range(1, max(2, passes))
             positives, positive_readings = self.read(columns[POSITIVE], positive_passes)
             stack = torch.cat([anchors, positives])
             readings |= positive_readings
 
-        negatives = self._read_negatives(columns[POSITIVE + 1 :], stack)
+        negative_columns = columns[POSITIVE + 1 :]
+        negatives = self._read_negatives(negative_columns, stack)
         return EncodedColumns(stack, negatives, readings)
 
     def _read_negatives(self, columns: Sequence[TextColumn], stack: Tensor) -> Tensor:
@@ -71,7 +73,7 @@ class Passes:
             _, count, width = stack.shape
             return stack.new_zeros(count, 0, width)
 
-        steps = [pair for pair in self.steps if not getattr(pair[0], "anchors_alone", False)]
+        steps = [(step, on) for step, on in self.steps if not getattr(step, "anchors_alone", False)]
         passes = replace(self, steps=steps, states=False)
 
         negatives = []
@@ -93,8 +95,9 @@ class Passes:
         readings: Readings = {}
 
         # Each encoder reads all of its passes in one forward, the student first.
-        peer_passes = [on for _, on in self.peers]
-        student_inputs = _chosen(inputs, set(numbers).difference(*peer_passes))
+        passes_of_peers = [on for _, on in self.peers]
+        student_passes = set(numbers).difference(*passes_of_peers)
+        student_inputs = _chosen(inputs, student_passes)
         if student_inputs:
             embeddings, readings = self._read_by_student(column, student_inputs)
         for peer, on in self.peers:
@@ -120,7 +123,8 @@ class Passes:
         readings = {}
         for index, number in enumerate(inputs):
             pass_features = _of_pass(features, index, len(inputs))
-            readings[number] = Reading(column, pass_features, states.get(number))
+            pass_states = states.get(number)
+            readings[number] = Reading(column, pass_features, pass_states)
         return embeddings, readings
 
     def _with_needed_features(self, column: TextColumn) -> TextColumn:
@@ -161,5 +165,6 @@ def _of_pass(features: TextColumn, index: int, count: int) -> TextColumn:
     pass_features = dict(features)
     for name, value in features.items():
         if isinstance(value, Tensor):
-            pass_features[name] = value.chunk(count)[index]
+            rows = value.chunk(count)
+            pass_features[name] = rows[index]
     return pass_features

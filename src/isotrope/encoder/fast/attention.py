@@ -123,9 +123,10 @@ class Packing:
 
         # The same for the tokens of each head.
         head = torch.arange(heads, device=mask.device)
+        count = tokens * heads
         head_rows = rows.view(n, 1, length) * heads + head[:, None]  # (N, H, L)
-        head_rows = head_rows.clamp(max=tokens * heads)
-        one_group = Heads.of(bias, head_rows, tokens * heads, [(slice(None), length)])
+        head_rows = head_rows.clamp(max=count)
+        one_group = Heads.of(bias, head_rows, count, [(slice(None), length)])
         return cls(bias, places, rows, one_group)
 
     @cached_property
@@ -229,8 +230,8 @@ def attend(
     is_half = query.element_size() == 2
     # For CPUs, torch's kernel has no dropout, and it is slow in half precision, above all its
     # gradient.
-    is_plain = query.device.type == "cpu" and (is_half or dropout > 0)
-    attention = _plain if is_plain else _fused
+    on_processor = query.device.type == "cpu"
+    is_plain = on_processor and (is_half or dropout > 0)
 
     heads = packing.heads
     biases = [bias]
@@ -244,17 +245,14 @@ def attend(
     values = heads.pad(value)
     attended = []
     for q, k, v, b in zip(queries, keys, values, biases, strict=True):
-        attended.append(attention(q, k, v, b, dropout, scaling))
+        if is_plain:
+            outputs = _plain(q, k, v, b, dropout, scaling)
+        else:
+            n, _, length, _ = q.shape
+            mask = b.to(q.dtype).expand(n, -1, length, length)
+            outputs = F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scaling)
+        attended.append(outputs)
     return heads.pack(attended)
-
-
-def _fused(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scaling: float | None
-) -> Tensor:
-    """Attention by torch's kernel."""
-    n, _, length, _ = query.shape
-    mask = bias.to(query.dtype).expand(n, -1, length, length)
-    return F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scaling)
 
 
 def _plain(

@@ -182,7 +182,8 @@ def _measured_choice(
 
 def _shortened(texts: Sequence[str]) -> list[str]:
     """The first `CHARACTERS` of the texts, and not more than `TEXTS` of them."""
-    ends = np.cumsum([len(text) for text in texts[:TEXTS]])
+    lengths = list(map(len, texts[:TEXTS]))
+    ends = np.cumsum(lengths)
     count = int(np.searchsorted(ends, CHARACTERS)) + 1
     return list(texts[:count])
 

@@ -63,7 +63,8 @@ class Attention16(ModernBertAttention):
     def forward(
         self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any, **kwargs: Any
     ) -> Any:
-        heads = self.Wqkv(hidden_states).unflatten(-1, (3, -1, self.head_dim))  # (1, T, 3, H, d)
+        projected = self.Wqkv(hidden_states)
+        heads = projected.unflatten(-1, (3, -1, self.head_dim))  # (1, T, 3, H, d)
         cos, sin = (part.to(heads)[:, :, None, None] for part in position_embeddings)
         pairs = heads[:, :, :2]
         turned = torch.addcmul(pairs * cos, rotate_half(pairs), sin)

@@ -209,18 +209,13 @@ def compile_layers(model: nn.Module) -> None:
     is_packed = isinstance(getattr(encoder, "forward", None), partial)
     if not supports(getattr(encoder, "config", None)) or not is_packed:
         kind = type(encoder or model).__name__
-        raise UserError(
-            f"train.compile = true: isotrope does not compile {kind}",
-            "set train.compile = false",
-            "cannot-compile",
-        )
+        problem = f"train.compile = true: isotrope does not compile {kind}"
+        raise UserError(problem, "set train.compile = false", "cannot-compile")
     is_installed = any(map(shutil.which, COMPILERS))
     if not is_installed and not os.environ.get("CXX"):
-        raise UserError(
-            "train.compile = true needs a C++ compiler, and none is found",
-            "install g++, or set train.compile = false",
-            "no-compiler",
-        )
+        problem = "train.compile = true needs a C++ compiler, and none is found"
+        remedy = "install g++, or set train.compile = false"
+        raise UserError(problem, remedy, "no-compiler")
 
     limits = torch._dynamo.config
     limits.recompile_limit = max(limits.recompile_limit, SHAPES)
