@@ -24,8 +24,16 @@ def plain_console(
     (``\x1b``, ``\udcff``). What the encoding of the stream cannot hold becomes a question mark.
     ``width`` is that of tables; by default the terminal's.
     """
-    plain: Any = {"markup": False, "highlight": False, "emoji": False, "soft_wrap": True}
-    return _Plain(stderr=stderr, quiet=quiet, file=file, width=width, **plain)
+    return _Plain(
+        stderr=stderr,
+        quiet=quiet,
+        file=file,
+        width=width,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        soft_wrap=True,
+    )
 
 
 def escaped(text: str) -> str:
@@ -35,7 +43,9 @@ def escaped(text: str) -> str:
 
     def escape(found: re.Match[str]) -> str:
         code = ord(found[0])
-        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+        if code < 0x100:
+            return f"\\x{code:02x}"
+        return f"\\u{code:04x}"
 
     return _HARMFUL.sub(escape, text)
 
@@ -50,5 +60,8 @@ class _Plain(Console):
     ) -> Iterable[Segment]:
         """Escape here too, for what is not a plain string: styled texts, paths."""
         for segment in super().render(renderable, options):
-            text = escaped(segment.text).encode(self.encoding, "replace").decode(self.encoding)
-            yield segment if segment.control else Segment(text, segment.style)
+            if segment.control:
+                yield segment
+                continue
+            encoded = escaped(segment.text).encode(self.encoding, "replace")
+            yield Segment(encoded.decode(self.encoding), segment.style)

@@ -60,7 +60,8 @@ class Bar:
         if self._start is None:
             self._start = _Start(now, self.done)
         if self.console.is_interactive:
-            self._draw(now)
+            line = escaped(self._line(now, "/"))
+            self.drawn.update(self._task, completed=self.done, total=self.total, description=line)
         elif now >= self._next_line:
             self._next_line = now + BETWEEN_LINES
             self.console.print(self._line(now, " of "))
@@ -71,14 +72,14 @@ class Bar:
         It is a note beside this bar's own count, or all that a bar without a count shows.
         """
         if self.has_own_count:
-            is_finished = done == total
-            work = _work(what, done, total, unit, " of ")
-            self.inner_work = "" if is_finished else work
+            self.inner_work = ""
+            if done != total:
+                self.inner_work = _work(what, done, total, unit, " of ")
             self.update()
             return
 
-        is_other_work = (what, total) != (self.what, self.total) or done < self.done
-        if is_other_work:
+        is_same_work = (what, total) == (self.what, self.total)
+        if not is_same_work or done < self.done:
             self.what = what
             self.total = total
             self.unit = unit
@@ -86,22 +87,19 @@ class Bar:
             self.drawn.reset(self._task, total=total)
         self.update(done)
 
-    def _draw(self, now: float) -> None:
-        """Show the bar in the terminal."""
-        line = escaped(self._line(now, "/"))
-        self.drawn.update(self._task, completed=self.done, total=self.total, description=line)
-
     def _line(self, now: float, between: str) -> str:
         """``encoded 12,000 of 50,000 rows, 3 min left``."""
         work = _work(self.what, self.done, self.total, self.unit, between)
         phrases = [work, self._time_left(now), self.note, self.inner_work]
-        return ", ".join(phrase for phrase in phrases if phrase)
+        return ", ".join(filter(None, phrases))
 
     def _time_left(self, now: float) -> str:
         if self._start is None or self.total is None or self.done <= self._start.done:
             return ""
-        seconds_each = (now - self._start.time) / (self.done - self._start.done)
-        return f"{duration((self.total - self.done) * seconds_each)} left"
+        done_since = self.done - self._start.done
+        seconds_each = (now - self._start.time) / done_since
+        seconds_left = (self.total - self.done) * seconds_each
+        return f"{duration(seconds_left)} left"
 
 
 class _Start(NamedTuple):
@@ -132,11 +130,9 @@ def _work(what: str, done: int, total: int | None, unit: str, between: str) -> s
         return what
     numbers = [done] if total is None else [done, total]
     if unit == "bytes":
-        count = between.join(map(decimal, numbers))
-    else:
-        count = between.join(f"{number:,}" for number in numbers)
-        count = f"{count} {unit}"
-    return f"{what} {count}".strip()
+        return f"{what} {between.join(map(decimal, numbers))}"
+    count = between.join(map("{:,}".format, numbers))
+    return f"{what} {count} {unit}".strip()
 
 
 _hearing: ContextVar[Bar | None] = ContextVar("hearing", default=None)
@@ -191,4 +187,6 @@ def duration(seconds: float) -> str:
     if round(seconds) < 60:
         return f"{round(seconds)} s"
     hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min"
+    if not hours:
+        return f"{minutes} min"
+    return f"{hours} h {minutes:02d} min"

@@ -51,20 +51,23 @@ class BuildContext:
         """The attribute ``name``, for a component that cannot do without."""
         value = getattr(self, name)
         if value is None:
-            problem = f"a component needs the {name} of its run"
-            raise UserError(problem, f"give it: BuildContext({name}=…)", code="missing-context")
+            raise UserError(
+                f"a component needs the {name} of its run",
+                f"give it: BuildContext({name}=…)",
+                "missing-context",
+            )
         return value
 
     def teacher_width(self, name: str) -> int:
         """T of the teacher ``name``, for a projection to it."""
         width = getattr(self.teachers.get(name), "width", None)
         if width is None:
-            problem = f"a component asks for the width of the teacher {name!r}"
-            remedy = (
+            raise UserError(
+                f"a component asks for the width of the teacher {name!r}",
                 f'give it, teachers={{"{name}": …}}: one that is a model, or your own with an'
-                " attribute width"
+                " attribute width",
+                "missing-teacher",
             )
-            raise UserError(problem, remedy, code="missing-teacher")
         return int(width)
 
 
@@ -78,7 +81,9 @@ class TeacherSpec:
     @cached_property
     def width(self) -> int | None:
         """None: no fixed width. The model is loaded once to tell it."""
-        return self.settings.width_in(self.context) if hasattr(self.settings, "width_in") else None
+        if not hasattr(self.settings, "width_in"):
+            return None
+        return self.settings.width_in(self.context)  # type: ignore[no-any-return]
 
 
 class Buildable:
@@ -104,9 +109,11 @@ class StatefulComponent(Buildable, nn.Module):
 
 
 def built(component: Any, context: BuildContext) -> Any:
-    """Call ``component.build(context)`` if it exists, also within lists and dictionaries."""
-    if isinstance(component, list):
-        return [built(item, context) for item in component]
+    """Call ``component.build(context)`` if it exists, also within lists, pairs and dictionaries."""
+    if hasattr(component, "build"):
+        return component.build(context)
+    if type(component) in (list, tuple):
+        return type(component)(built(item, context) for item in component)
     if isinstance(component, dict):
         return {name: built(item, context) for name, item in component.items()}
-    return component.build(context) if hasattr(component, "build") else component
+    return component

@@ -23,7 +23,8 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         ranks = dist.get_world_size()
-        own_gradient = gradients[0].chunk(ranks, ctx.dim)[dist.get_rank()]
+        gradients_of_ranks = gradients[0].chunk(ranks, ctx.dim)
+        own_gradient = gradients_of_ranks[dist.get_rank()]
         return own_gradient * ranks, None
 
 
@@ -78,7 +79,8 @@ def mean_of_all(values: Tensor) -> Tensor:
     """(n,) of this rank -> () the mean of all ranks' values, however many each has; 0 if there are
     none.
     """
-    sum_and_count = torch.stack([values.sum(), values.new_tensor(len(values))])
+    own_count = values.new_tensor(len(values))
+    sum_and_count = torch.stack([values.sum(), own_count])
     by_rank = gather_rows(sum_and_count[None])  # (ranks, 2)
     total, count = by_rank.sum(dim=0)
     mean: Tensor = total / count.clamp(min=1)

@@ -3,8 +3,8 @@ or in parts.
 """
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -39,19 +39,8 @@ def step_features(
     Raises:
         UserError: the encoder does not take such a feature.
     """
-    features = _all_step_features(language_model(model), column["input_ids"])
-    for name in sorted(names):
-        if name not in features:
-            problem = f"a token step needs {name}, which this encoder does not take"
-            remedy = (
-                "take another token step, such as tokens.shuffle or tokens.cutoff with unit = token"
-            )
-            raise UserError(problem, remedy, code="missing-feature")
-    return {name: features[name] for name in names}
-
-
-def _all_step_features(encoder: nn.Module | None, ids: Tensor) -> dict[str, Tensor]:
-    """All features that an encoder takes besides token ids (N, L), unchanged."""
+    encoder = language_model(model)
+    ids = column["input_ids"]
     features: dict[str, Tensor] = {}
     table = _token_embeddings(encoder)
     if table is not None:
@@ -62,7 +51,15 @@ def _all_step_features(encoder: nn.Module | None, ids: Tensor) -> dict[str, Tens
             features[LAYER_TOKENS] = torch.ones_like(ids, dtype=torch.float32)
     if encoder is not None and POSITIONS in inspect.signature(encoder.forward).parameters:
         features[POSITIONS] = positions(encoder, ids, ids)
-    return features
+
+    for name in sorted(names):
+        if name not in features:
+            raise UserError(
+                f"a token step needs {name}, which this encoder does not take",
+                "take another token step, such as tokens.shuffle or tokens.cutoff with unit = token",
+                "missing-feature",
+            )
+    return {name: features[name] for name in names}
 
 
 def in_rows(column: TextColumn) -> TextColumn:
@@ -152,9 +149,10 @@ def read_in_parts(
     if size is None or count <= size:
         return outputs(model, features, names)
     if features["input_ids"].is_mps:
-        problem = f"mini_batch_size = {size} cannot repeat its dropout on an Apple GPU"
         raise UserError(
-            problem, "leave it out, or train on a CPU or a CUDA device", code="no-dropout"
+            f"mini_batch_size = {size} cannot repeat its dropout on an Apple GPU",
+            "leave it out, or train on a CPU or a CUDA device",
+            "no-dropout",
         )
 
     batches = []
@@ -162,15 +160,16 @@ def read_in_parts(
         # Weights cast by autocast would be shared by all parts, and their gradients be summed in
         # half precision.
         torch.clear_autocast_cache()
+        end = start + size
         rows = dict(features)
         for name, value in features.items():
             if isinstance(value, Tensor):
-                rows[name] = value[start : start + size]
+                rows[name] = value[start:end]
         batches.append(checkpoint(outputs, model, rows, names, use_reentrant=False))
-    return tuple(torch.cat(output) for output in zip(*batches, strict=True))
+    return tuple(map(torch.cat, zip(*batches, strict=True)))
 
 
-def _layer_erased(encoder: Any, features: TextColumn) -> AbstractContextManager[None]:
+def _layer_erased(encoder: Any, features: TextColumn) -> AbstractContextManager[Any]:
     """While it lasts, the output of the encoder's embedding layer is multiplied by two features."""
     tokens = features.pop(LAYER_TOKENS, None)
     dimensions = features.pop(LAYER_FEATURES, None)
@@ -186,23 +185,24 @@ def _layer_erased(encoder: Any, features: TextColumn) -> AbstractContextManager[
     def erase(states: Tensor) -> Tensor:
         factors = keep
         if states.shape[:2] != mask.shape:  # packed: real tokens one after another, then fillers
-            filler_count = states.shape[1] - int(mask.sum())
-            factors = F.pad(keep[mask], (0, 0, 0, filler_count))[None]
+            real_tokens = keep[mask]  # (T, 1 or d)
+            filler_count = states.shape[1] - len(real_tokens)
+            factors = F.pad(real_tokens, (0, 0, 0, filler_count))[None]
         return states * factors.to(states)
 
     return embeddings_changed(encoder, erase)
 
 
-@contextmanager
-def embeddings_changed(encoder: Any, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def embeddings_changed(
+    encoder: Any, change: Callable[[Tensor], Tensor]
+) -> AbstractContextManager[Any]:
     """While it lasts, what the encoder's embedding layer gives is changed: (N, L, d), or (1, T, d)
     if it is packed.
     """
-    hook = encoder.embeddings.register_forward_hook(lambda _module, _inputs, states: change(states))
-    try:
-        yield
-    finally:
-        hook.remove()
+    hook: AbstractContextManager[Any] = encoder.embeddings.register_forward_hook(
+        lambda _module, _inputs, states: change(states)
+    )
+    return hook
 
 
 def _padding(encoder: Any) -> int | None:
@@ -242,8 +242,11 @@ def token_table(model: nn.Module) -> nn.Embedding:
     """The student's own token vectors (W, E), for a component that reads or writes words."""
     table = _token_embeddings(language_model(model))
     if table is None:
-        problem = "a term reads words, and the model has no table of them"
-        raise UserError(problem, "choose a transformer, such as BERT", code="no-token-table")
+        raise UserError(
+            "a term reads words, and the model has no table of them",
+            "choose a transformer, such as BERT",
+            "no-token-table",
+        )
     return table
 
 

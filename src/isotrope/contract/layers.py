@@ -77,8 +77,11 @@ def decay_at(step: int, start: float, rise: int) -> float:
 def mask_id(tokenizer: Any) -> int:
     """The token that is shown in the place of a hidden one."""
     if tokenizer.mask_token_id is None:
-        problem = "words are to be hidden, and the model has no word [MASK]"
-        raise UserError(problem, "choose one such as BERT", code="no-mask-token")
+        raise UserError(
+            "words are to be hidden, and the model has no word [MASK]",
+            "choose one such as BERT",
+            "no-mask-token",
+        )
     return int(tokenizer.mask_token_id)
 
 
@@ -114,9 +117,9 @@ def noise_of_rows(mask: Tensor, seeds: list[int]) -> Tensor:
     for padding.
     """
     noise = torch.ones(*mask.shape, 3)
-    is_real_token = mask.bool().cpu()
-    for row_noise, is_real, seed in zip(noise, is_real_token, seeds, strict=True):
+    is_real = mask.bool().cpu()
+    for row, seed in enumerate(seeds):
         generator = torch.Generator().manual_seed(seed)
-        length = int(is_real.sum())
-        row_noise[is_real] = torch.rand(length, 3, generator=generator)
+        length = int(is_real[row].sum())
+        noise[row, is_real[row]] = torch.rand(length, 3, generator=generator)
     return noise.to(mask.device)

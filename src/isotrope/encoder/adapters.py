@@ -54,9 +54,11 @@ def base_model(where: str, model: str) -> str | None:
 
 
 def _no_base(model: str, why: str) -> UserError:
-    problem = f"{model} is an adapter, and its base model {why}"
-    remedy = "correct base_model_name_or_path in adapter_config.json"
-    return UserError(problem, remedy, "adapter-base-missing")
+    return UserError(
+        f"{model} is an adapter, and its base model {why}",
+        "correct base_model_name_or_path in adapter_config.json",
+        "adapter-base-missing",
+    )
 
 
 def has_adapter(model: SentenceTransformer) -> bool:
@@ -112,7 +114,7 @@ def add_adapter(
             "choose a model that begins with a Transformer",
             "no-linear-layers",
         )
-    names: list[str] | str | None = list(targets) if targets else None
+    names: Any = list(targets or ()) or None
     if names == ["all-linear"]:
         names = "all-linear"
     config = peft.LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=names)
@@ -165,10 +167,11 @@ def name_base(model: SentenceTransformer, base: str) -> None:
     if folder.is_dir():
         has_own_config = (folder / "config.json").is_file()
         if (folder / CONFIG).is_file() or not has_own_config:
-            problem = (
+            raise UserError(
                 "encoder.lora.save = 'adapter': the backbone is an adapter, or its config.json is "
-                "in a folder within"
+                "in a folder within",
+                "set encoder.lora.save = 'merged'",
+                "adapter-of-an-adapter",
             )
-            raise UserError(problem, "set encoder.lora.save = 'merged'", "adapter-of-an-adapter")
         base = str(folder.resolve())
     encoder.peft_config["default"].base_model_name_or_path = base

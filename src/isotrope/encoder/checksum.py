@@ -31,11 +31,13 @@ def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
         encoder.max_seq_length,
         *further,
     ]
-    total = xxhash.xxh3_128(json.dumps(described, sort_keys=True, default=repr).encode())
+    description = json.dumps(described, sort_keys=True, default=repr)
+    total = xxhash.xxh3_128(description.encode())
     is_widened = getattr(encoder, "widened", False)  # its words are held in 16 bits
     for name, stored in sorted(encoder.state_dict().items()):
         weights = stored.float() if is_widened else stored
-        total.update(f"|{name} {weights.dtype} {tuple(weights.shape)}|".encode())
+        header = f"|{name} {weights.dtype} {tuple(weights.shape)}|"
+        total.update(header.encode())
         flat = weights.detach().cpu().contiguous().reshape(-1)
         total.update(flat.view(torch.uint8).numpy())
     return total.hexdigest()
@@ -45,7 +47,9 @@ def _settings(encoder: SentenceTransformer) -> dict[str, Any]:
     config = getattr(getattr(encoder[0], "auto_model", None), "config", None)
     if config is None:
         return {}
-    return {key: value for key, value in config.to_dict().items() if key != "_name_or_path"}
+    settings: dict[str, Any] = config.to_dict()
+    settings.pop("_name_or_path", None)
+    return settings
 
 
 def _tokenizer_state(encoder: SentenceTransformer) -> Any:
@@ -54,8 +58,10 @@ def _tokenizer_state(encoder: SentenceTransformer) -> Any:
     if not hasattr(tokenizer, "to_str"):
         return tokenizer
     state = json.loads(tokenizer.to_str())
-    of_latest_batch = {"truncation", "padding"}
-    return {key: value for key, value in state.items() if key not in of_latest_batch}
+    # These two are of the latest batch.
+    del state["truncation"]
+    del state["padding"]
+    return state
 
 
 def files_checksum(model: str) -> str:

@@ -105,12 +105,13 @@ def vectors_of(
     distinct = list(dict.fromkeys(texts))
     if batch_size is not None:
         distinct.sort(key=lambda text: (-len(text), text))
+    count = max(1, len(distinct))  # no text is one empty batch, which tells the width
 
     batches: list[Vectors] = []
     start = 0
-    while start < len(distinct) or not batches:
-        report(len(texts) * start // max(1, len(distinct)))
-        size = batch_size or max(1, len(distinct))
+    while start < count:
+        report(len(texts) * start // count)
+        size = batch_size or count
         if model is not None and distinct:
             size = _texts_a_pass(model, distinct[start], size, widen)
         batch = distinct[start : start + size]
@@ -134,9 +135,9 @@ def _refuse_not_finite(
 ) -> None:
     """Refuse vectors with NaN, infinity or values whose squares overflow, and name the first text."""
     is_finite = (np.abs(vectors) < LARGEST).all(axis=1)  # NaN compares false
-    wrong = np.flatnonzero(~is_finite)
-    if len(wrong) == 0:
+    if is_finite.all():
         return
+    wrong = np.flatnonzero(~is_finite)
     text = batch[wrong[0]]
     row = first_row + texts.index(text)
     raise UserError(
@@ -158,11 +159,14 @@ def _texts_a_pass(model: SentenceTransformer, longest: str, batch_size: int, wid
     if not isinstance(model[0], Transformer) or not (on_processor or widen):
         return batch_size
 
-    tokens = len(longest.encode(errors="replace")) / BYTES_A_TOKEN
-    tokens = max(1, min(tokens, model.max_seq_length or inf))
+    byte_count = len(longest.encode(errors="replace"))
+    tokens = min(byte_count / BYTES_A_TOKEN, model.max_seq_length or inf)
+    tokens = max(1, tokens)
     if widen:
-        return max(batch_size, min(GPU_TEXTS, int(GPU_TOKENS / tokens)))
-    return max(1, min(batch_size, int(TOKENS * torch.get_num_threads() / tokens)))
+        fitting = int(GPU_TOKENS / tokens)
+        return max(batch_size, min(GPU_TEXTS, fitting))
+    fitting = int(TOKENS * torch.get_num_threads() / tokens)
+    return max(1, min(batch_size, fitting))
 
 
 def search_vectors(
@@ -176,13 +180,14 @@ def search_vectors(
     the result of this function.
     """
     if not has_roles(encoder):
-        both = vectors_of(encoder, [*queries, *documents])
-        return both[: len(queries)], both[len(queries) :]
+        vectors = vectors_of(encoder, [*queries, *documents])
+        count = len(queries)
+        return vectors[:count], vectors[count:]
     if hasattr(encoder, "encode_search"):
         return encoder.encode_search(queries, documents)  # type: ignore[no-any-return]
-    return vectors_of(encoder, queries, role="query"), vectors_of(
-        encoder, documents, role="document"
-    )
+    query_vectors = vectors_of(encoder, queries, role="query")
+    document_vectors = vectors_of(encoder, documents, role="document")
+    return query_vectors, document_vectors
 
 
 def _encode_batch(encoder: Encoder, texts: list[str], role: Role | None) -> Vectors:
@@ -194,16 +199,20 @@ def _encode_batch(encoder: Encoder, texts: list[str], role: Role | None) -> Vect
             "give an object with encode(list[str]), as from isotrope.load",
             "not-an-encoder",
         )
-    role = role if role and has_roles(encoder) else None
-    encode: Callable[..., Any] = getattr(encoder, f"encode_{role}" if role else "encode")
+    method = "encode"
+    if role and has_roles(encoder):
+        method = f"encode_{role}"
+    else:
+        role = None
     options: dict[str, Any] = {}
     if isinstance(encoder, SentenceTransformer):
         options = {"batch_size": max(1, len(texts)), "show_progress_bar": False}
         if role:
             options["prompt"] = role_prompt(encoder, role)
 
-    vectors = _as_array(encode(texts, **options))
-    if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] == 0:
+    vectors = _as_array(getattr(encoder, method)(texts, **options))
+    is_matrix = vectors.ndim == 2 and vectors.shape[1] > 0
+    if not is_matrix or len(vectors) != len(texts):
         raise UserError(
             f"encode() gave shape {vectors.shape} for {len(texts)} sentences",
             f"return one vector a sentence: shape ({len(texts)}, dimensions)",
@@ -214,11 +223,13 @@ def _encode_batch(encoder: Encoder, texts: list[str], role: Role | None) -> Vect
 
 def _as_array(output: Any) -> Vectors:
     """An array, a tensor, or a list of vectors or tensors, as float32 or float64."""
-    if isinstance(output, list | tuple) and output and isinstance(output[0], torch.Tensor):
+    is_list = isinstance(output, list | tuple) and len(output) > 0
+    if is_list and isinstance(output[0], torch.Tensor):
         output = torch.stack(list(output))
     if isinstance(output, torch.Tensor):
         numpy_has_it = torch.promote_types(output.dtype, torch.float32)  # it has no bfloat16
         output = output.detach().cpu().to(numpy_has_it).numpy()
     vectors: Vectors = np.asarray(output)
-    is_float = vectors.dtype in (np.float32, np.float64)
-    return vectors if is_float else vectors.astype(np.float32)
+    if vectors.dtype not in (np.float32, np.float64):
+        vectors = vectors.astype(np.float32)
+    return vectors

@@ -98,12 +98,10 @@ def for_transformers_4(config: dict[str, Any]) -> dict[str, Any] | None:
         return _modernbert_for_transformers_4(config["layer_types"], rope)
     if "rope_theta" not in rope or "partial_rotary_factor" in rope:
         return None
-    scaling = {key: value for key, value in rope.items() if key != "rope_theta"}
+    scaling = dict(rope)
+    theta = scaling.pop("rope_theta")
     has_scaling = scaling["rope_type"] != "default"
-    return {
-        "rope_theta": rope["rope_theta"],
-        "rope_scaling": scaling if has_scaling else None,
-    }
+    return {"rope_theta": theta, "rope_scaling": scaling if has_scaling else None}
 
 
 def _modernbert_for_transformers_4(
@@ -113,13 +111,13 @@ def _modernbert_for_transformers_4(
     rhythm = len(layer_types)
     if "full_attention" in layer_types[1:]:
         rhythm = layer_types.index("full_attention", 1)
-    in_rhythm = []
-    for layer in range(len(layer_types)):
-        sees_all = layer % rhythm == 0
-        in_rhythm.append("full_attention" if sees_all else "sliding_attention")
-    is_default = all(angles.get("rope_type", "default") == "default" for angles in rope.values())
-    if layer_types != in_rhythm or not is_default:
-        return None
+    for layer, kind in enumerate(layer_types):
+        is_in_rhythm = layer % rhythm == 0
+        if is_in_rhythm != (kind == "full_attention"):
+            return None
+    for angles in rope.values():
+        if angles.get("rope_type", "default") != "default":
+            return None
     return {
         "global_attn_every_n_layers": rhythm,
         "global_rope_theta": rope["full_attention"]["rope_theta"],
@@ -171,9 +169,11 @@ def _classic_settings(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     if "embedding_dimension" in settings:
         settings["word_embedding_dimension"] = settings.pop("embedding_dimension")
     if kind == "Pooling":
-        pooling_mode = settings.pop("pooling_mode")
-        modes = {pooling_mode} if isinstance(pooling_mode, str) else set(pooling_mode)
-        settings |= {key: mode in modes for mode, key in MODES.items()}
+        modes = settings.pop("pooling_mode")
+        if isinstance(modes, str):
+            modes = [modes]
+        for mode, key in MODES.items():
+            settings[key] = mode in modes
     if kind == "Dense":
         for key in ("module_input_name", "module_output_name"):
             if settings.get(key) == "sentence_embedding":

@@ -89,12 +89,13 @@ def missing_tensors(model: nn.Module) -> list[str]:
     for part in model.modules():
         if not isinstance(part, PreTrainedModel):
             continue
-        read_from_file = {
-            name: getattr(weights, "_is_hf_initialized", False)
-            for name, weights in part.named_parameters()
-        }
-        if any(read_from_file.values()):
-            missing += [name for name, was_read in read_from_file.items() if not was_read]
+        weights = dict(part.named_parameters())
+        lacking = []
+        for name, weight in weights.items():
+            if not getattr(weight, "_is_hf_initialized", False):
+                lacking.append(name)
+        if len(lacking) < len(weights):
+            missing += lacking
     return missing
 
 

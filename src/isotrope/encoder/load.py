@@ -179,7 +179,8 @@ def _check_dtype(
     """Refuse an unknown precision, and 16 or 8 bits where they are not possible."""
     check_known("dtype =", dtype, DTYPES)
     if dtype in ("bf16", "int8"):
-        why = why_not(cast(Dtype, dtype), config, device or get_device_name(), packed)
+        device = device or get_device_name()
+        why = why_not(cast(Dtype, dtype), config, device, packed)
         if why:
             problem = f"dtype = {dtype!r} does not suit {model}: {why}"
             raise UserError(problem, "leave it out", code="dtype-does-not-suit")
@@ -295,7 +296,8 @@ def sees_ahead(encoder: nn.Module) -> bool:
         states = encoder(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
     first_states = states[:, 0].float()  # (2, H) of (2, 3, H)
     difference = (first_states[0] - first_states[1]).abs().max()
-    return bool(difference > 1e-6 * first_states[0].abs().max())
+    largest = first_states[0].abs().max()
+    return bool(difference > 1e-6 * largest)
 
 
 def _replace_pooling(
@@ -339,8 +341,8 @@ def _keep_16_bits(encoder: SentenceTransformer) -> None:
     if weights.dtype != torch.float32:
         return
     for narrow in (torch.float16, torch.bfloat16):
-        # In parts, which need little memory.
-        if all(torch.equal(part.to(narrow).float(), part) for part in weights.split(1024)):
+        parts = weights.split(1024)  # which need little memory
+        if all(torch.equal(part.to(narrow).float(), part) for part in parts):
             table.weight.data = weights.to(narrow)
             encoder.widened = True  # for its checksum
             table.register_forward_hook(lambda module, inputs, output: output.float())
@@ -368,7 +370,8 @@ def _preprocess(
     """
     preprocess = type(module).preprocess
     needs_more = args or kwargs.get("processing_kwargs") or kwargs.get("task")
-    if needs_more or not all(type(text) is str for text in inputs):
+    are_strings = all(type(text) is str for text in inputs)
+    if needs_more or not are_strings:
         return preprocess(module, inputs, *args, **kwargs)  # type: ignore[no-any-return]
 
     as_lists = {"common": {"return_tensors": None}}

@@ -149,7 +149,8 @@ def first_module(where: str) -> FirstModule:
     if not folder.is_dir():
         return FirstModule()
     try:
-        first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        first = modules[0]
         package, _, kind = str(first["type"]).rpartition(".")
         return FirstModule(
             kind=kind,
@@ -250,18 +251,21 @@ def metadata_of(model: str) -> dict[str, Any]:
     """The metadata at the head of a model's card; {} if there is no card here, or it is damaged."""
     try:
         where = locate(model)
-        if Path(where).is_dir():
-            return metadata_load(Path(where) / "README.md") or {}
-        card = try_to_load_from_cache(where, "README.md")
-        return (metadata_load(card) if isinstance(card, str) else None) or {}
+        card: Any = Path(where, "README.md")
+        if not Path(where).is_dir():
+            card = try_to_load_from_cache(where, "README.md")
+        if isinstance(card, str | Path):
+            return metadata_load(card) or {}
     except (OSError, ValueError, YAMLError, RecursionError):
-        return {}
+        pass
+    return {}
 
 
 def short_name(path: str | Path) -> str:
     """The last part of a path: what may be told of it to others."""
     if is_url(path):
-        return without_secrets(str(path)).rstrip("/").rpartition("/")[2]
+        address = without_secrets(str(path)).rstrip("/")
+        return address.rpartition("/")[2]
     folder = Path(path).expanduser()
     return folder.name or folder.resolve().name or "a folder"
 
@@ -278,7 +282,9 @@ def _loaded_from(model: SentenceTransformer) -> str:
         if posix_path.endswith(f"/{shipped.package}/{shipped.folder}"):
             return name
     on_hub = re.search(r"models--(.+)/snapshots/\w+/?$", posix_path)
-    return on_hub[1].replace("--", "/", 1) if on_hub else str(path)
+    if on_hub:
+        return on_hub[1].replace("--", "/", 1)
+    return str(path)
 
 
 def _words(value: Any) -> str | list[str]:

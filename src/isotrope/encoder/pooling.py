@@ -120,16 +120,16 @@ def frame_ids(tokenizer: Any, template: str) -> tuple[list[int], list[int]]:
             "impossible-template",
         )
     words = template.replace("{mask}", tokenizer.mask_token)
-    words_before, words_after = words.split("{text}")
-    before = tokenizer.encode(words_before, add_special_tokens=False)
-    after = tokenizer.encode(words_after, add_special_tokens=False)
+    before, after = tokenizer(words.split("{text}"), add_special_tokens=False)["input_ids"]
     return [tokenizer.cls_token_id, *before], [*after, tokenizer.sep_token_id]
 
 
 def frame_size(tokenizer: Any) -> tuple[int, int]:
     """How many tokens the tokenizer itself puts before a text and after it."""
     is_special = tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"]
-    return is_special.index(0), is_special[::-1].index(0)
+    before = is_special.index(0)
+    after = is_special[::-1].index(0)
+    return before, after
 
 
 def rebuilt(own: Any, backend: Tokenizer) -> PreTrainedTokenizerFast:
@@ -158,21 +158,16 @@ def template_modules(transformer: Transformer) -> list[nn.Module]:
         single="<0> $A <1>",
         pair="<0> $A $B <1>",
         special_tokens=[
-            _template_piece(tokenizer, "<0>", before),
-            _template_piece(tokenizer, "<1>", after),
+            {"id": "<0>", "ids": before, "tokens": tokenizer.convert_ids_to_tokens(before)},
+            {"id": "<1>", "ids": after, "tokens": tokenizer.convert_ids_to_tokens(after)},
         ],
     )
     transformer.processor = rebuilt(tokenizer, backend)
 
-    token_ids = list(range(len(tokenizer)))
-    words = [str(token) for token in tokenizer.convert_ids_to_tokens(token_ids)]
+    all_tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    words = list(map(str, all_tokens))
     only_mask = WordWeights(words, {tokenizer.mask_token: 1.0}, unknown_word_weight=0.0)
     return [only_mask, Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")]
-
-
-def _template_piece(tokenizer: Any, name: str, ids: list[int]) -> dict[str, Any]:
-    """One piece of a template, as the tokenizers library wants it."""
-    return {"id": name, "ids": ids, "tokens": tokenizer.convert_ids_to_tokens(ids)}
 
 
 def split_layers(modules: list[nn.Module]) -> list[nn.Module]:
@@ -194,9 +189,10 @@ def split_layers(modules: list[nn.Module]) -> list[nn.Module]:
 
     `join_layers` is the inverse. Models without such an average are returned as they are.
     """
-    first = _first_index(modules, lambda module: isinstance(module, WeightedLayerPooling))
-    if first is None or first + 1 == len(modules):
+    is_average = [isinstance(module, WeightedLayerPooling) for module in modules]
+    if not any(is_average[:-1]):
         return modules
+    first = is_average.index(True)
     average: Any = modules[first]
     pooling: Any = modules[first + 1]
     if getattr(pooling, "pooling_mode", None) != "mean":
@@ -206,23 +202,23 @@ def split_layers(modules: list[nn.Module]) -> list[nn.Module]:
     weights = average.layer_weights.detach().cpu().clone()
     share = weights[-1] / weights.sum()  # of the last layer
     if share == 1:
-        return [*modules[:first], *modules[first + 1 :]]
+        return modules[:first] + modules[first + 1 :]
     weights[-1] = 0.0
     earlier_layers = WeightedLayerPooling(
         dim, average.num_hidden_layers, average.layer_start, nn.Parameter(weights)
     )
 
     identity = torch.eye(dim)
-    weighted_sum = torch.cat([share * identity, (1 - share) * identity], dim=1)
+    shares = [share * identity, (1 - share) * identity]
     chain = [
         Pooling(dim, "mean", pooling.include_prompt),
         dense(identity, module_output_name=CARRIED),
         dense(torch.zeros(1, dim), module_input_name="token_embeddings"),
         earlier_layers,
         Pooling(dim, ("cls", "mean"), pooling.include_prompt),
-        dense(weighted_sum),
+        dense(torch.cat(shares, dim=1)),
     ]
-    return [*modules[:first], *chain, *modules[first + 2 :]]
+    return modules[:first] + chain + modules[first + 2 :]
 
 
 _SPLIT = [Pooling, Dense, Dense, WeightedLayerPooling, Pooling, Dense]  # what `split_layers` makes
@@ -231,12 +227,10 @@ _SPLIT = [Pooling, Dense, Dense, WeightedLayerPooling, Pooling, Dense]  # what `
 def join_layers(encoder: SentenceTransformer) -> None:
     """Undo `split_layers`: put the two modules of an average of layers back, in place."""
     modules: list[Any] = list(encoder.children())
-    carrying = _first_index(
-        modules, lambda module: getattr(module, "module_output_name", "") == CARRIED
-    )
-    if not carrying:
+    outputs = [getattr(module, "module_output_name", "") for module in modules]
+    if CARRIED not in outputs[1:]:
         return
-    first = carrying - 1
+    first = outputs.index(CARRIED) - 1
     end = first + len(_SPLIT)
     chain = modules[first:end]
     if [type(module) for module in chain] != _SPLIT:
@@ -249,14 +243,6 @@ def join_layers(encoder: SentenceTransformer) -> None:
     del encoder[first:end]
     encoder.insert(first, average)
     encoder.insert(first + 1, last_layer)
-
-
-def _first_index(modules: list[Any], fits: Callable[[Any], bool]) -> int | None:
-    """The place of the first module that fits; None if there is none."""
-    for index, module in enumerate(modules):
-        if fits(module):
-            return index
-    return None
 
 
 def dense(

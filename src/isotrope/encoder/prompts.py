@@ -192,11 +192,9 @@ def with_query_route(
     # sentence-transformers reads queries with the prompt "query", which may be empty, and not with
     # the default one.
     default = used_prompt(encoder)
-    new.prompts = {
-        **encoder.prompts,
-        "query": role_prompt(encoder, "query") or default,
-        "document": role_prompt(encoder, "document") or default,
-    }
+    new.prompts = dict(encoder.prompts)
+    for role in ROLE_NAMES:
+        new.prompts[role] = role_prompt(encoder, role) or default
     return new
 
 

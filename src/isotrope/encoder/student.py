@@ -42,6 +42,7 @@ _LAYERS = re.compile(rf"layers:[1-9]\d{{0,3}}(:({'|'.join(PLACES)}))?")
 WIDTH = 256  # model2vec's
 SMOOTH = 1e-4  # model2vec's sif_coefficient
 _LAYOUT = 2  # version of the vectors; part of the key
+_FILE = "vectors.npy"  # of the cache
 _TOKENS_A_PASS = 512
 # [CLS], [unused5], <s>: they have no rank, and their vectors are zero
 _NO_WORD = re.compile(r"\[\w+\]|<[^<>]+>")
@@ -98,7 +99,8 @@ def keep_layers(
         config.layer_types = [kinds[layer] for layer in layers]
 
     smaller: Any = type(full_model)(config)
-    smaller.to(device=full_model.device, dtype=full_model.dtype).train(full_model.training)
+    smaller.to(device=full_model.device, dtype=full_model.dtype)
+    smaller.train(full_model.training)
     try:
         smaller.load_state_dict(_weights_of_layers(full_model, stack, layers))
     except RuntimeError as error:
@@ -155,15 +157,17 @@ def _weights_of_layers(
     full_model: PreTrainedModel, stack: str, layers: list[int]
 ) -> dict[str, Tensor]:
     """The weights of a model with only these layers of a stack, by their new names."""
+    prefix = f"{stack}."
     weights = {}
     for name, value in full_model.state_dict().items():
-        if not name.startswith(f"{stack}."):
+        if not name.startswith(prefix):
             weights[name] = value
             continue
-        old_layer, _, within = name.removeprefix(f"{stack}.").partition(".")
-        if int(old_layer) in layers:
-            new_layer = layers.index(int(old_layer))
-            weights[f"{stack}.{new_layer}.{within}"] = value
+        number, _, within = name.removeprefix(prefix).partition(".")
+        old_layer = int(number)
+        if old_layer in layers:
+            new_layer = layers.index(old_layer)
+            weights[f"{prefix}{new_layer}.{within}"] = value
     return weights
 
 
@@ -204,7 +208,10 @@ def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> Sente
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    token_vectors = _cached_token_vectors(model, tokenizer)  # (V, D)
+
+    folder = cache_folder("static", model_checksum(model, _LAYOUT))
+    cached(folder, lambda draft: np.save(draft / _FILE, _token_vectors(model, tokenizer)))
+    token_vectors: Rows = np.load(folder / _FILE).astype(np.float64)  # (V, D)
     is_word = stand_for_text(tokenizer, len(token_vectors))
     word_vectors = token_vectors[is_word]  # (W, D)
 
@@ -215,9 +222,10 @@ def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> Sente
         pca = PCA(min(width, *word_vectors.shape), svd_solver="covariance_eigh")
         word_vectors = pca.fit_transform(word_vectors)  # (W, K)
     # Frequent tokens get less weight, as in SIF.
-    word_vectors = word_vectors * zipf_weights(len(word_vectors))[:, None]
+    count, dimensions = word_vectors.shape
+    word_vectors = word_vectors * zipf_weights(count)[:, None]
 
-    table = np.zeros((len(token_vectors), word_vectors.shape[1]))  # (V, K)
+    table = np.zeros((len(token_vectors), dimensions))  # (V, K)
     table[is_word] = word_vectors
     weights = torch.from_numpy(table).float()
     modules: list[nn.Module] = [StaticEmbedding(tokenizer, embedding_weights=weights)]
@@ -226,13 +234,6 @@ def static_model(model: SentenceTransformer, width: int | None = WIDTH) -> Sente
     return SentenceTransformer(
         modules=modules, device=str(model.device), similarity_fn_name=model.similarity_fn_name
     )
-
-
-def _cached_token_vectors(model: SentenceTransformer, tokenizer: Tokenizer) -> Rows:
-    folder = cache_folder("static", model_checksum(model, _LAYOUT))
-    file = "vectors.npy"
-    cached(folder, lambda draft: np.save(draft / file, _token_vectors(model, tokenizer)))
-    return np.asarray(np.load(folder / file).astype(np.float64))
 
 
 @torch.no_grad()
@@ -256,7 +257,8 @@ def _token_vectors(model: SentenceTransformer, tokenizer: Tokenizer) -> npt.NDAr
         tokens = range(start, min(start + _TOKENS_A_PASS, count))
         texts = [[*marks_before, token, *marks_after] for token in tokens]
         ids = torch.tensor(texts, device=model.device)  # (n, L)
-        features: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        mask = torch.ones_like(ids)
+        features: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
         for module in modules:
             features = module(features)
         vectors.append(features["sentence_embedding"].float().cpu())

@@ -32,12 +32,18 @@ class WordVectors:
         Raises:
             UserError: it has no word vectors.
         """
-        self.source = source_of(Path(path))
+        # A file of lines, whatever its ending: .vec, .tsv, none.
+        ending = Path(path).suffix.lower()
+        compression = ending if ending in COMPRESSIONS else ""
+        self.source = TextFile(Path(path), ".txt", compression)
+
         first_lines = list(islice(lines(self.source), 2))
         cells = first_lines[0].rstrip().split(" ")
         are_counts = len(cells) == 2 and all(map(str.isdecimal, cells))
         self.header = are_counts and len(first_lines) == 2
-        self.dim = int(cells[1]) if self.header else len(cells) - 1
+        self.dim = len(cells) - 1
+        if self.header:
+            self.dim = int(cells[1])
 
         first_vector = self._vector(first_lines[self.header])
         if self.dim < 2 or first_vector is None:
@@ -48,11 +54,11 @@ class WordVectors:
 
     def words(self, sentence: str) -> list[str]:
         """The known words of a sentence, as the file writes them; call `look_up` first."""
-        forms: list[str | None] = []
+        words: list[str] = []
         for word in sentence.split():
             pieces = [word] if self._known_form(word) else _PIECES.findall(word)
-            forms += map(self._known_form, pieces)
-        return [form for form in forms if form is not None]
+            words += filter(None, map(self._known_form, pieces))
+        return words
 
     def look_up(self, sentences: Sequence[str]) -> None:
         """Read the vectors of all words that are new; a line that is no vector is refused."""
@@ -66,21 +72,23 @@ class WordVectors:
             if word not in new or self._vectors[word] is not None or is_header:
                 continue
             # A word with spaces in it is another one than it seems.
-            if len(line.rstrip().split(" ")) > self.dim + 1:
+            cells = line.rstrip().split(" ")
+            if len(cells) > self.dim + 1:
                 continue
             vector = self._vector(line)
             if vector is None:
-                problem = f"{self.source.path}, line {number}: not {self.dim} numbers"
-                raise UserError(problem, "fetch the file again", "no-word-vectors")
+                raise UserError(
+                    f"{self.source.path}, line {number}: not {self.dim} numbers",
+                    "fetch the file again",
+                    "no-word-vectors",
+                )
             self._vectors[word] = vector
 
     def _new_words(self, sentences: Sequence[str]) -> set[str]:
         """All forms under which words of these sentences may be in the file, without known ones."""
-        words = set[str]()
-        for sentence in sentences:
-            words.update(sentence.split())
+        words = " ".join(sentences).split()
         forms = set(words)
-        for word in words:
+        for word in set(words):
             forms.update(_PIECES.findall(word))
         lower_case = {form.lower() for form in forms}
         return (forms | lower_case) - self._vectors.keys()
@@ -91,7 +99,8 @@ class WordVectors:
         means = np.zeros((len(sentences), self.dim), np.float32)
         for row, sentence in enumerate(sentences):
             words = self.words(sentence)
-            share = np.float32(1 / max(1, len(words)))
+            count = max(1, len(words))
+            share = np.float32(1 / count)
             for word in words:
                 vector = np.asarray(self._vectors[word])
                 means[row] += share * vector
@@ -109,11 +118,6 @@ class WordVectors:
             vector = np.array(numbers, dtype=np.float32)
         except ValueError:
             return None
-        is_whole = vector.shape == (self.dim,) and np.isfinite(vector).all()
-        return vector if is_whole else None
-
-
-def source_of(path: Path) -> TextFile:
-    """A file of lines, whatever its ending: .vec, .tsv, none."""
-    compression = path.suffix.lower() if path.suffix.lower() in COMPRESSIONS else ""
-    return TextFile(path, ".txt", compression)
+        if vector.shape != (self.dim,) or not np.isfinite(vector).all():
+            return None
+        return vector

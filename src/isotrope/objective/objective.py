@@ -75,7 +75,8 @@ class Objective(Described, nn.Module):
     ) -> None:
         super().__init__()
         teachers = teachers or {}
-        check_objective(model, passes, dims, (tokens, peers, views, scores, terms, teachers))
+        components = (tokens, peers, views, scores, terms, teachers)
+        check_objective(model, passes, dims, components)
         self.model = introduce(model)
         self.passes = passes
         self.seed = seed
@@ -85,11 +86,12 @@ class Objective(Described, nn.Module):
         # Teachers come first, because a projection asks for their width.
         context = context or BuildContext.of(model)
         self.teachers = built(dict(teachers), context)
-        context = replace(context, teachers={**context.teachers, **self.teachers})
+        all_teachers = {**context.teachers, **self.teachers}
+        context = replace(context, teachers=all_teachers)
 
         # New weights are drawn in this order.
-        self.tokens = [(built(step, context), on) for step, on in tokens]
-        self.peers = [(built(peer, context), on) for peer, on in peers]
+        self.tokens = built(list(tokens), context)
+        self.peers = built(list(peers), context)
         self.views = built(list(views), context)
         self.scores = built(list(scores), context)
         self.terms = built(dict(terms), context)
@@ -97,20 +99,23 @@ class Objective(Described, nn.Module):
         for dim in dims:
             narrow_context = replace(context, width=dim)
             narrow_scores = built(deepcopy(list(scores)), narrow_context)
-            self.narrow[dim] = narrow_scores, built(deepcopy(dict(terms)), narrow_context)
+            narrow_terms = built(deepcopy(dict(terms)), narrow_context)
+            self.narrow[dim] = (narrow_scores, narrow_terms)
 
         # Components with weights or running statistics train, move between devices and are saved
         # with the objective.
         self.parts = self._used_parts()
         modules = [component for component in self.parts if isinstance(component, nn.Module)]
         self.components = nn.ModuleList(modules)
-        self.components.to(torch.promote_types(model.dtype, torch.float32))
+        precision = torch.promote_types(model.dtype, torch.float32)
+        self.components.to(precision)
 
     def _used_parts(self) -> list[Any]:
         """All components in order, without the teachers."""
-        components: list[Any] = [component for component, _ in (*self.tokens, *self.peers)]
+        components: list[Any] = [component for component, _ in self.tokens + self.peers]
         components += self.views
-        for scores, terms in self.narrow.values() or [(self.scores, self.terms)]:
+        loss_steps = self.narrow.values() or [(self.scores, self.terms)]
+        for scores, terms in loss_steps:
             components += scores
             components += terms.values()
         return components
@@ -120,14 +125,17 @@ class Objective(Described, nn.Module):
     ) -> dict[str, Tensor]:
         """One batch's text columns -> name -> loss term ()."""
         views = self.view(list(features), labels)
-        self.step += self.training
+        if self.training:
+            self.step += 1
+
         if not self.narrow:
             return self.loss(views, self.scores, self.terms)
 
         losses: dict[str, Tensor] = {}
         for dim, (scores, terms) in self.narrow.items():
-            losses_of_width = self.loss(views.leading(dim), scores, terms)
-            for name, loss in losses_of_width.items():
+            narrow_views = views.leading(dim)
+            narrow_losses = self.loss(narrow_views, scores, terms)
+            for name, loss in narrow_losses.items():
                 losses[f"{name}@{dim}"] = loss / len(self.narrow)
         return LossTerms(losses)
 
@@ -144,13 +152,14 @@ class Objective(Described, nn.Module):
     def encode(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
         """Token ids -> embeddings, of the sentences of all processes."""
         check_columns(self, columns, labels)
-        encoded = self._encode_own(columns)
+        stack, negatives, readings = self._encode_own(columns)
         rows = labels
         if rows is None:
-            count = encoded.stack.shape[1]
-            rows = torch.arange(count, device=encoded.stack.device)
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
+            count = stack.shape[1]
+            rows = torch.arange(count, device=stack.device)
 
+        step_seed = self.seed * 1_000_003 + self.step
+        generator = torch.Generator().manual_seed(step_seed)
         own_batch = Batch(rows, generator)
         teachers = {}
         for name, teacher in self.teachers.items():
@@ -159,10 +168,10 @@ class Objective(Described, nn.Module):
         # From here on, every process computes with the same, full batch.
         return Views(
             batch=Batch(gather_rows(rows), generator),
-            stack=gather_rows(encoded.stack, dim=1),
-            negatives=gather_rows(encoded.negatives),
+            stack=gather_rows(stack, dim=1),
+            negatives=gather_rows(negatives),
             teachers=teachers,
-            readings=encoded.readings,
+            readings=readings,
         )
 
     def _encode_own(self, columns: list[TextColumn]) -> EncodedColumns:
@@ -171,10 +180,12 @@ class Objective(Described, nn.Module):
         # processes share, so the draws have a generator of their own.
         step_seed = derive(self.seed, self.step)
         process_seed = derive(step_seed, -1 - process_rank())
+        generator = torch.Generator().manual_seed(process_seed)
+
         passes = Passes(
             model=self.model,
             steps=self.tokens,
-            generator=torch.Generator().manual_seed(process_seed),
+            generator=generator,
             mini_batch_size=self.mini_batch_size,
             peers=self.peers,
             states=any(getattr(component, "token_states", False) for component in self.parts),
@@ -191,13 +202,15 @@ class Objective(Described, nn.Module):
             scores = Scores.from_views(views)
             for step in steps:
                 scores = step(scores)
-            return LossTerms({name: term(scores) for name, term in terms.items()})
+            losses = {name: term(scores) for name, term in terms.items()}
+            return LossTerms(losses)
 
     def after_step(self) -> None:
         """Tell the components that ask for it that the optimizer has made a step (moving averages,
         queues).
         """
-        for component in (*self.parts, *self.teachers.values()):
+        components = [*self.parts, *self.teachers.values()]
+        for component in components:
             if hasattr(component, "after_step"):
                 component.after_step(self)
 

@@ -2,7 +2,7 @@
 dropout.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ TokenSteps = Sequence[tuple[TokenStep, Sequence[int]]]
 Peers = Sequence[tuple[nn.Module, Sequence[int]]]
 
 Readings = dict[int, Reading]  # what the student has read, by the number of the pass
-EmbeddingsByPass = dict[int, Tensor]  # (N, D) each
+TensorByPass = dict[int, Tensor]  # (N, …) each
 
 
 class EncodedColumns(NamedTuple):
@@ -53,16 +53,18 @@ class Passes:
 
     def views(self, columns: Sequence[TextColumn], passes: int) -> EncodedColumns:
         """Encode the text columns of a batch: anchors, positives if any, then hard negatives."""
+        anchor_column = columns[ANCHOR]
         if len(columns) == 1:
-            stack, readings = self.read(columns[ANCHOR], range(passes))
+            stack, readings = self.read(anchor_column, range(passes))
         else:
-            anchors, readings = self.read(columns[ANCHOR], [0])
+            anchors, readings = self.read(anchor_column, [0])
             positive_passes = range(1, max(2, passes))
             positives, positive_readings = self.read(columns[POSITIVE], positive_passes)
             stack = torch.cat([anchors, positives])
             readings |= positive_readings
 
-        negatives = self._read_negatives(columns[POSITIVE + 1 :], stack)
+        negative_columns = columns[POSITIVE + 1 :]
+        negatives = self._read_negatives(negative_columns, stack)
         return EncodedColumns(stack, negatives, readings)
 
     def _read_negatives(self, columns: Sequence[TextColumn], stack: Tensor) -> Tensor:
@@ -71,10 +73,7 @@ class Passes:
             _, count, width = stack.shape
             return stack.new_zeros(count, 0, width)
 
-        steps = []
-        for step, on in self.steps:
-            if not getattr(step, "anchors_alone", False):
-                steps.append((step, on))
+        steps = [(step, on) for step, on in self.steps if not getattr(step, "anchors_alone", False)]
         passes = replace(self, steps=steps, states=False)
 
         negatives = []
@@ -92,51 +91,41 @@ class Passes:
         """
         column = self._with_needed_features(in_rows(column))
         inputs = {number: self._after_steps(column, number) for number in numbers}
-        embeddings: EmbeddingsByPass = {}
+        embeddings: TensorByPass = {}
         readings: Readings = {}
 
-        student_inputs = self._inputs_of_student(inputs)
+        # Each encoder reads all of its passes in one forward, the student first.
+        passes_of_peers = [on for _, on in self.peers]
+        student_passes = set(numbers).difference(*passes_of_peers)
+        student_inputs = _chosen(inputs, student_passes)
         if student_inputs:
             embeddings, readings = self._read_by_student(column, student_inputs)
         for peer, on in self.peers:
-            peer_inputs = {number: inputs[number] for number in numbers if number in on}
+            peer_inputs = _chosen(inputs, on)
             if peer_inputs:
-                embeddings |= self._read_by_peer(peer, peer_inputs)
+                features = stacked(list(peer_inputs.values()))
+                rows = peer(features, self.mini_batch_size)
+                embeddings |= _by_pass(rows, peer_inputs)
 
         stack = torch.stack([embeddings[number] for number in numbers])
         return stack, readings
 
-    def _inputs_of_student(self, inputs: dict[int, TextColumn]) -> dict[int, TextColumn]:
-        """The passes that no peer reads."""
-        student_inputs = dict(inputs)
-        for _, on in self.peers:
-            for number in on:
-                student_inputs.pop(number, None)
-        return student_inputs
-
     def _read_by_student(
         self, column: TextColumn, inputs: dict[int, TextColumn]
-    ) -> tuple[EmbeddingsByPass, Readings]:
-        """All of the student's passes in one forward, or in parts."""
-        count = len(inputs)
+    ) -> tuple[TensorByPass, Readings]:
+        """The student's passes: their embeddings, and what was read."""
         features = stacked(list(inputs.values()))
         names = (EMBEDDING, STATES) if self.states else (EMBEDDING,)
         outputs = read_in_parts(self.model, features, self.mini_batch_size, names)
-        embeddings = _unstacked(outputs[0], count)
-        states = _unstacked(outputs[1], count) if self.states else [None] * count
+        embeddings = _by_pass(outputs[0], inputs)
+        states = _by_pass(outputs[1], inputs) if self.states else {}
 
         readings = {}
         for index, number in enumerate(inputs):
-            pass_features = _of_pass(features, index, count)
-            readings[number] = Reading(column, pass_features, states[index])
-        return dict(zip(inputs, embeddings, strict=True)), readings
-
-    def _read_by_peer(self, peer: nn.Module, inputs: dict[int, TextColumn]) -> EmbeddingsByPass:
-        """The passes of a second encoder in one forward."""
-        features = stacked(list(inputs.values()))
-        rows = peer(features, self.mini_batch_size)
-        embeddings = _unstacked(rows, len(inputs))
-        return dict(zip(inputs, embeddings, strict=True))
+            pass_features = _of_pass(features, index, len(inputs))
+            pass_states = states.get(number)
+            readings[number] = Reading(column, pass_features, pass_states)
+        return embeddings, readings
 
     def _with_needed_features(self, column: TextColumn) -> TextColumn:
         """The column with the features that a step changes besides the tokenizer's.
@@ -159,10 +148,16 @@ class Passes:
         return features
 
 
-def _unstacked(rows: Tensor, count: int) -> Sequence[Tensor]:
-    """(count · N, …) -> ``count`` parts (N, …), in float32 or better."""
+def _chosen(inputs: dict[int, TextColumn], numbers: Collection[int]) -> dict[int, TextColumn]:
+    """The inputs of those passes that are among the numbers."""
+    return {number: features for number, features in inputs.items() if number in numbers}
+
+
+def _by_pass(rows: Tensor, numbers: Collection[int]) -> TensorByPass:
+    """V stacked passes (V · N, …) -> the number of each -> (N, …), in float32 or better."""
     precision = torch.promote_types(rows.dtype, torch.float32)
-    return rows.to(precision).chunk(count)
+    parts = rows.to(precision).chunk(len(numbers))
+    return dict(zip(numbers, parts, strict=True))
 
 
 def _of_pass(features: TextColumn, index: int, count: int) -> TextColumn:
@@ -170,5 +165,6 @@ def _of_pass(features: TextColumn, index: int, count: int) -> TextColumn:
     pass_features = dict(features)
     for name, value in features.items():
         if isinstance(value, Tensor):
-            pass_features[name] = value.chunk(count)[index]
+            rows = value.chunk(count)
+            pass_features[name] = rows[index]
     return pass_features

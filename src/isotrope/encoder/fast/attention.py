@@ -27,6 +27,9 @@ FEWEST = 16  # sentences; fewer are one group
 HIDDEN = -3e4
 
 
+Group = tuple[Tensor | slice, int]  # its sentences, and how many columns they have
+
+
 @dataclass(frozen=True)
 class Heads:
     """Where the H heads of T packed tokens stand in groups of padded sentences.
@@ -45,33 +48,29 @@ class Heads:
     rows: Tensor
 
     @classmethod
-    def of(
-        cls, bias: Tensor, rows: Tensor, count: int, groups: list[tuple[Tensor | slice, int]]
-    ) -> "Heads":
-        """From a batch's bias (N, 1, 1, L) and rows (N, H, L) into ``count`` = T·H.
-
-        A group is its sentences, and how many columns it has.
-        """
+    def of(cls, bias: Tensor, rows: Tensor, count: int, groups: list[Group]) -> "Heads":
+        """From a batch's bias (N, 1, 1, L) and rows (N, H, L) into ``count`` = T·H."""
         masks = []
         group_rows = []
         for sentences, columns in groups:
             masks.append(bias[sentences, :, :, :columns])
-            group_rows.append(rows[sentences, :, :columns].reshape(-1))
+            group_rows.append(rows[sentences, :, :columns].flatten())
         all_rows = torch.cat(group_rows)  # (M,)
 
         # Of each token's heads, where they stand: the inverse index.
         places = all_rows.new_full((count,), len(all_rows))
         holds_token = all_rows < count
-        places[all_rows[holds_token]] = holds_token.nonzero().squeeze(1)
+        tokens = all_rows[holds_token]
+        places[tokens] = holds_token.nonzero().squeeze(1)
         return cls(masks, places, all_rows)
 
     def pad(self, x: Tensor) -> list[Tensor]:
         """Unpack heads: (1, H, T, d) -> (g, H, l, d) of each group."""
-        heads, size = x.shape[1], x.shape[-1]
+        _, heads, _, size = x.shape
         packed = x.transpose(1, 2).reshape(-1, size)  # (T·H, d)
         padded = _take(packed, self.rows, self.places)  # (M, d)
 
-        sizes = [len(mask) * heads * mask.shape[-1] for mask in self.masks]
+        sizes = [mask.numel() * heads for mask in self.masks]
         groups = []
         for group, mask in zip(torch.split(padded, sizes), self.masks, strict=True):
             groups.append(group.view(len(mask), heads, -1, size))
@@ -81,8 +80,9 @@ class Heads:
         """(g, H, l, d) of each group -> (1, T, H, d)."""
         _, heads, _, size = groups[0].shape
         padded = [group.reshape(-1, size) for group in groups]
-        joined = padded[0] if len(padded) == 1 else torch.cat(padded)  # one needs no copy
-        packed = _take(joined, self.places, self.rows)
+        if len(padded) > 1:
+            padded = [torch.cat(padded)]
+        packed = _take(padded[0], self.places, self.rows)
         return packed.view(1, -1, heads, size)
 
 
@@ -112,21 +112,21 @@ class Packing:
         The number of tokens is rounded up to a ``multiple``.
         """
         n, length = mask.shape
-        is_real = mask.reshape(-1) != 0
+        is_real = mask.flatten() != 0
         places = is_real.nonzero().squeeze(1)
         filler = -len(places) % multiple
         tokens = len(places) + filler
-        rows = torch.where(is_real, is_real.cumsum(0) - 1, tokens)
-        places = F.pad(places, (0, filler), value=n * length)
-
-        bias = torch.zeros(mask.shape, device=mask.device)
-        bias = bias.masked_fill_(mask == 0, HIDDEN)[:, None, None]
+        number = is_real.cumsum(0) - 1
+        rows = torch.where(is_real, number, tokens)
+        places = F.pad(places, (0, filler), value=mask.numel())
+        bias = torch.where(is_real, 0.0, HIDDEN).view(n, 1, 1, length)
 
         # The same for the tokens of each head.
         head = torch.arange(heads, device=mask.device)
+        count = tokens * heads
         head_rows = rows.view(n, 1, length) * heads + head[:, None]  # (N, H, L)
-        head_rows = head_rows.clamp(max=tokens * heads)
-        one_group = Heads.of(bias, head_rows, tokens * heads, [(slice(None), length)])
+        head_rows = head_rows.clamp(max=count)
+        one_group = Heads.of(bias, head_rows, count, [(slice(None), length)])
         return cls(bias, places, rows, one_group)
 
     @cached_property
@@ -138,9 +138,11 @@ class Packing:
         lengths = (is_real * number).amax(1)  # (N,)
         rows = self.heads.rows.view(n, -1, length)  # (N, H, L)
 
-        groups: list[tuple[Tensor | slice, int]] = []
-        for sentences in lengths.argsort(stable=True).tensor_split(GROUPS):
-            groups.append((sentences, int(lengths[sentences].max())))
+        groups: list[Group] = []
+        by_length = lengths.argsort(stable=True)
+        for sentences in by_length.tensor_split(GROUPS):
+            longest = int(lengths[sentences].max())
+            groups.append((sentences, longest))
         return Heads.of(self.bias, rows, len(self.heads.places), groups)
 
     def pack(self, x: Tensor) -> Tensor:
@@ -201,10 +203,9 @@ def packed_attention(
     ``attention_mask`` is the packing's bias; without a packing the batch is an ordinary padded one.
     """
     if packing is None or attention_mask is None:
-        attended, _ = sdpa_attention_forward(
+        return sdpa_attention_forward(  # type: ignore[no-any-return]
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )
-        return attended, None
 
     length = attention_mask.shape[-1]
     if sliding_window is not None and length > sliding_window:
@@ -229,8 +230,8 @@ def attend(
     is_half = query.element_size() == 2
     # For CPUs, torch's kernel has no dropout, and it is slow in half precision, above all its
     # gradient.
-    is_plain = query.device.type == "cpu" and (is_half or dropout > 0)
-    attention = _plain if is_plain else _fused
+    on_processor = query.device.type == "cpu"
+    is_plain = on_processor and (is_half or dropout > 0)
 
     heads = packing.heads
     biases = [bias]
@@ -239,20 +240,19 @@ def attend(
         heads = packing.groups
         biases = heads.masks
 
+    queries = heads.pad(query)
+    keys = heads.pad(key)
+    values = heads.pad(value)
     attended = []
-    groups = zip(heads.pad(query), heads.pad(key), heads.pad(value), biases, strict=True)
-    for q, k, v, b in groups:
-        attended.append(attention(q, k, v, b, dropout, scaling))
+    for q, k, v, b in zip(queries, keys, values, biases, strict=True):
+        if is_plain:
+            outputs = _plain(q, k, v, b, dropout, scaling)
+        else:
+            n, _, length, _ = q.shape
+            mask = b.to(q.dtype).expand(n, -1, length, length)
+            outputs = F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scaling)
+        attended.append(outputs)
     return heads.pack(attended)
-
-
-def _fused(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scaling: float | None
-) -> Tensor:
-    """Attention by torch's kernel."""
-    n, _, length, _ = query.shape
-    mask = bias.to(query.dtype).expand(n, -1, length, length)
-    return F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scaling)
 
 
 def _plain(
@@ -260,13 +260,7 @@ def _plain(
 ) -> Tensor:
     """Attention as it is written, where torch's kernel is slower."""
     n, heads, length, size = query.shape
-    flat_bias = bias.to(query.dtype).expand(n, heads, -1, length)
-    matrices = (
-        query.reshape(n * heads, length, size),
-        key.reshape(n * heads, length, size),
-        value.reshape(n * heads, length, size),
-        flat_bias.reshape(n * heads, -1, length),  # (N·H, 1 or L, L)
-    )
+    biases = bias.to(query.dtype).expand(n, heads, -1, length)  # (N, H, 1 or L, L)
     scale = size**-0.5 if scaling is None else scaling
     at_once = n * heads
     if not torch.is_grad_enabled():
@@ -275,14 +269,16 @@ def _plain(
     is_widened = query.element_size() == 2 and is_slow_in_half
 
     attended = []
-    chunks = (torch.split(matrix, at_once) for matrix in matrices)
+    matrices = [x.flatten(0, 1) for x in (query, key, value, biases)]  # (N·H, …)
+    chunks = [torch.split(matrix, at_once) for matrix in matrices]
     for q, k, v, b in zip(*chunks, strict=True):
         scores = torch.baddbmm(b, q, k.mT, alpha=scale)
         if is_widened:
             scores = scores.float()
         weights = scores.softmax(dim=-1).to(v.dtype)
-        attended.append(torch.bmm(drop(weights, dropout), v))
-    return torch.cat(attended).view(n, heads, length, size)
+        weights = drop(weights, dropout)
+        attended.append(torch.bmm(weights, v))
+    return torch.cat(attended).view_as(query)
 
 
 class _Dropped(torch.autograd.Function):
@@ -296,9 +292,11 @@ class _Dropped(torch.autograd.Function):
         # Full-range 64-bit integers of torch's generator, read as four 16-bit ones: manual_seed
         # fixes the mask.
         count = x.numel()
-        words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
-        bits = words.view(torch.int16)[:count].view(x.shape)
-        mask = (bits < kept - LEVELS // 2).to(x.dtype)
+        words = torch.empty((count + 3) // 4, dtype=torch.int64)
+        words.random_(-(2**63), None)
+        bits = words.view(torch.int16)[:count]
+        is_kept = bits < kept - LEVELS // 2
+        mask = is_kept.view(x.shape).to(x.dtype)
         ctx.save_for_backward(mask)
         ctx.scale = LEVELS / kept
         return (x * mask).mul_(ctx.scale)

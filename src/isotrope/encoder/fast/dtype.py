@@ -1,7 +1,6 @@
 """In which numbers an encoder multiplies on a CPU: 32, 16 or 8 bits, and which of them suits."""
 
 import platform
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -9,16 +8,18 @@ from functools import partial, update_wrapper
 from typing import Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.models.modernbert.modeling_modernbert import ModernBertAttention
 
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors, vectors_of
-from isotrope.encoder.fast.half import HALVES, Linear16, has_bf16
-from isotrope.encoder.fast.int8 import Linear8, has_int8, measure_grids, use_grids
+from isotrope.encoder.fast.half import HALVES, Attention16, Linear16, has_bf16
+from isotrope.encoder.fast.int8 import Linear8, has_int8, measure_grids
 from isotrope.encoder.fast.packed import WIDTH, forward, layers, supports
 from isotrope.store.cache import remembered
 
@@ -42,6 +43,14 @@ SAMPLE = (
 )  # where no text is given
 
 
+# What a layer was before `multiply_in` narrowed it.
+WIDE: dict[type[nn.Module], type[nn.Module]] = {
+    Linear16: nn.Linear,
+    Linear8: nn.Linear,
+    Attention16: ModernBertAttention,
+}
+
+
 def multiply_in(encoder: PreTrainedModel, dtype: Dtype) -> None:
     """Let the layers of a packed encoder multiply in ``dtype``, in place.
 
@@ -49,17 +58,14 @@ def multiply_in(encoder: PreTrainedModel, dtype: Dtype) -> None:
     (`quantise`). In bf16, lengths are multiples of 16 and numbers of tokens of `WIDTH`, since
     oneDNN prepares each new shape for a millisecond.
     """
-    originals: dict[type[nn.Module], type[nn.Module]] = {
-        narrow: wide for wide, narrow in HALVES.items()
-    }
-    originals[Linear8] = nn.Linear
     for module in layers(encoder).modules():
-        module.__dict__.pop("_ready", None)
-        module.__class__ = originals.get(type(module), type(module))
+        module.__dict__.pop("laid_out", None)
+        module.__class__ = WIDE.get(type(module), type(module))
         if dtype == "bf16":
             module.__class__ = HALVES.get(type(module), type(module))
-    if dtype == "int8":
-        use_grids(encoder)
+        elif dtype == "int8" and "grid" in module.__dict__:
+            module.__class__ = Linear8
+
     shapes = {"width": 16, "multiple": WIDTH} if dtype == "bf16" else {}
     encoder.forward = update_wrapper(partial(forward, encoder, **shapes), encoder.forward)
 
@@ -132,8 +138,9 @@ def choose_dtype(model: SentenceTransformer, texts: Sequence[str] = SAMPLE) -> s
     """
     if not isinstance(model[0], Transformer):
         return ""
-    config, device = model[0].auto_model.config, model.device.type
-    dtypes = [dtype for dtype in NARROW if not why_not(dtype, config, device)]
+    encoder = model[0].auto_model
+    device = model.device.type
+    dtypes = [dtype for dtype in NARROW if not why_not(dtype, encoder.config, device)]
     if len(texts) < FEWEST and "int8" in dtypes:
         dtypes.remove("int8")
     if not dtypes:
@@ -144,8 +151,8 @@ def choose_dtype(model: SentenceTransformer, texts: Sequence[str] = SAMPLE) -> s
     record = remembered("dtype", key, lambda: asdict(_measured_choice(model, dtypes, texts)))
     choice = Choice(**record)
     if choice.dtype != "int8":
-        multiply_in(model[0].auto_model, choice.dtype)
-    elif dtype_of(model) != "int8":  # it was remembered
+        multiply_in(encoder, choice.dtype)
+    elif dtype_of(encoder) != "int8":  # it was remembered
         quantise(model, texts)
     return choice.reason
 
@@ -175,18 +182,18 @@ def _measured_choice(
 
 def _shortened(texts: Sequence[str]) -> list[str]:
     """The first `CHARACTERS` of the texts, and not more than `TEXTS` of them."""
-    ends = np.cumsum([len(text) for text in texts[:TEXTS]])
+    lengths = list(map(len, texts[:TEXTS]))
+    ends = np.cumsum(lengths)
     count = int(np.searchsorted(ends, CHARACTERS)) + 1
     return list(texts[:count])
 
 
 def _compare(model: SentenceTransformer, dtype: Dtype, sample: list[str]) -> DtypeComparison:
     """Encode the sample in turns; at the end the model encodes in ``dtype``."""
-    turns: tuple[Dtype, ...] = ("float32", dtype)
-    seconds: dict[Dtype, list[float]] = {turn: [] for turn in turns}
+    seconds: dict[Dtype, list[float]] = {"float32": [], dtype: []}
     vectors: dict[Dtype, Vectors] = {}
     for _ in range(ROUNDS + 1):
-        for turn in turns:
+        for turn in seconds:
             multiply_in(model[0].auto_model, turn)
             vectors_of(model, sample[:1])  # weights are laid out
             began = time.perf_counter()
@@ -195,24 +202,29 @@ def _compare(model: SentenceTransformer, dtype: Dtype, sample: list[str]) -> Dty
             vectors[turn] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     # The first round warms up.
-    speed = statistics.median(np.divide(seconds["float32"][1:], seconds[dtype][1:]))
-    exact, rounded = vectors["float32"], vectors[dtype]
+    speeds = np.divide(seconds["float32"], seconds[dtype])[1:]
+    exact = vectors["float32"]
+    rounded = vectors[dtype]
     cosines = (exact * rounded).sum(axis=1)
-    hits = same_hits(exact, rounded) if len(sample) >= FEWEST else None
-    return DtypeComparison(dtype, float(speed), float(cosines.min()), hits)
+    return DtypeComparison(
+        dtype,
+        speed=float(np.median(speeds)),
+        cosine=float(cosines.min()),
+        same_hits=same_hits(exact, rounded) if len(sample) >= FEWEST else None,
+    )
 
 
 def same_hits(exact: Vectors, rounded: Vectors) -> float:
     """The part of each vector's first ten neighbours that rounding leaves; unit rows (N, D) each."""
-    shared = [
-        len(set(before) & set(after)) / HITS
-        for before, after in zip(_neighbours(exact), _neighbours(rounded), strict=True)
-    ]
+    shared = []
+    for before, after in zip(_neighbours(exact), _neighbours(rounded), strict=True):
+        common = np.intersect1d(before, after)
+        shared.append(len(common) / HITS)
     return float(np.mean(shared))
 
 
-def _neighbours(vectors: Vectors) -> list[list[int]]:
-    """The rows of the nearest `HITS` others of each of N unit vectors."""
+def _neighbours(vectors: Vectors) -> npt.NDArray[np.intp]:
+    """The rows of the nearest `HITS` others of each of N unit vectors (N, HITS)."""
     cosines = vectors @ vectors.T  # (N, N)
     np.fill_diagonal(cosines, -np.inf)
-    return np.argsort(-cosines, axis=1, kind="stable")[:, :HITS].tolist()  # type: ignore[no-any-return]
+    return np.argsort(-cosines, axis=1, kind="stable")[:, :HITS]

@@ -25,29 +25,34 @@ def has_bf16() -> bool:
     return torch.backends.mkldnn.is_available() and torch.cpu._is_avx512_bf16_supported()  # type: ignore[no-untyped-call]
 
 
-class Linear16(nn.Linear):
+class NarrowLinear(nn.Linear):
+    """A layer that multiplies by rounded weights, which lie beside its own."""
+
+    laid_out: Any = None  # the rounded weights as the processor wants them, from the first pass on
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or sent to another process, which lays the weights out anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "laid_out"}
+
+
+class Linear16(NarrowLinear):
     """(…, A) float32 or bfloat16 -> (…, B) bfloat16, by rounded weights; float32 where the weights
     can be trained.
     """
 
-    # the rounded weight, laid out, and the bias (B,)
-    _ready: tuple[Tensor, Tensor | None] | None = None
-
     def forward(self, input: Tensor) -> Tensor:
         if self.weight.requires_grad:
             return F.linear(input.float(), self.weight, self.bias)
-        if self._ready is None:
+        if self.laid_out is None:
             rounded = self.weight.bfloat16()
-            laid_out = torch.ops.mkldnn._reorder_linear_weight(rounded, ROWS)
-            self._ready = (laid_out, None if self.bias is None else self.bias.bfloat16())
-        weight, bias = self._ready
-        rows = input.bfloat16()
-        output: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
-        return output
+            weight = torch.ops.mkldnn._reorder_linear_weight(rounded, ROWS)
+            bias = None if self.bias is None else self.bias.bfloat16()
+            self.laid_out = (weight, bias)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What is copied or sent to another process, which lays the weights out anew."""
-        return {name: value for name, value in self.__dict__.items() if name != "_ready"}
+        rows = input.bfloat16()
+        return torch.ops.mkldnn._linear_pointwise(  # type: ignore[no-any-return]
+            rows, *self.laid_out, "none", [], ""
+        )
 
 
 class Attention16(ModernBertAttention):
@@ -58,8 +63,9 @@ class Attention16(ModernBertAttention):
     def forward(
         self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any, **kwargs: Any
     ) -> Any:
-        heads = self.Wqkv(hidden_states).unflatten(-1, (3, -1, self.head_dim))  # (1, T, 3, H, d)
-        cos, sin = (part.to(heads.dtype)[:, :, None, None] for part in position_embeddings)
+        projected = self.Wqkv(hidden_states)
+        heads = projected.unflatten(-1, (3, -1, self.head_dim))  # (1, T, 3, H, d)
+        cos, sin = (part.to(heads)[:, :, None, None] for part in position_embeddings)
         pairs = heads[:, :, :2]
         turned = torch.addcmul(pairs * cos, rotate_half(pairs), sin)
 

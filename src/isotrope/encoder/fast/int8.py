@@ -9,6 +9,7 @@ most stay in float32.
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from math import inf
@@ -19,9 +20,9 @@ import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from isotrope.encoder.embed import BYTES_A_TOKEN, vectors_of
+from isotrope.encoder.fast.half import NarrowLinear
 from isotrope.encoder.fast.packed import layers
 
 TEXTS = 128  # that are read for the calibration
@@ -92,7 +93,8 @@ class Grid:
         rounded = F.linear(steps, weight_steps) * self.step * self.weight_steps
         exact = F.linear(inputs, weight)
         spread = (exact - exact.mean(dim=0)).norm()
-        return float((rounded - exact).norm() / spread.clamp(min=TINY))
+        lost = (rounded - exact).norm()
+        return float(lost / spread.clamp(min=TINY))
 
 
 def best_grid(inputs: Tensor, weight: Tensor) -> tuple[Grid, float]:
@@ -107,30 +109,31 @@ def best_grid(inputs: Tensor, weight: Tensor) -> tuple[Grid, float]:
     best = int(np.argmin(errors))
 
     # The range is clipped for the best smoothing alone.
-    clipped = [measured(SMOOTHING[best], clip) for clip in CLIPS]
-    return min([unclipped[best], *clipped], key=lambda pair: pair[1])
+    candidates = [unclipped[best]]
+    for clip in CLIPS:
+        candidates.append(measured(SMOOTHING[best], clip))
+    return min(candidates, key=lambda pair: pair[1])
 
 
-class Linear8(nn.Linear):
+class Linear8(NarrowLinear):
     """(…, A) float32 -> (…, B) float32, by rounded inputs and weights; exact where weights can be
     trained.
     """
 
     grid: Grid
-    _packed: Tensor | None = None  # the rounded weight, laid out for the processor
 
     def forward(self, input: Tensor) -> Tensor:
         if self.weight.requires_grad:
             return F.linear(input, self.weight, self.bias)
         grid = self.grid
-        if self._packed is None:
+        if self.laid_out is None:
             rounded = grid.round_weight(self.weight)
-            self._packed = torch.ops.onednn.qlinear_prepack(rounded, None)
+            self.laid_out = torch.ops.onednn.qlinear_prepack(rounded, None)
         return torch.ops.onednn.qlinear_pointwise(  # type: ignore[no-any-return]
             grid.round_inputs(input),
             grid.step,
             grid.zero,
-            self._packed,
+            self.laid_out,
             grid.weight_steps,
             torch.zeros(self.out_features, dtype=torch.int64),  # the weights' step that is 0
             self.bias,
@@ -141,10 +144,6 @@ class Linear8(nn.Linear):
             [],
             "",
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What is copied or sent to another process, which lays the weights out anew."""
-        return {name: value for name, value in self.__dict__.items() if name != "_packed"}
 
 
 def measure_grids(model: SentenceTransformer, texts: Sequence[str]) -> None:
@@ -160,35 +159,28 @@ def measure_grids(model: SentenceTransformer, texts: Sequence[str]) -> None:
             layer.grid = grid  # type: ignore[assignment]
 
 
-def use_grids(encoder: PreTrainedModel) -> None:
-    """Let the layers that have a grid multiply in 8 bits, in place."""
-    for layer in layers(encoder).modules():
-        if type(layer) is nn.Linear and "grid" in layer.__dict__:
-            layer.__dict__.pop("_packed", None)
-            layer.__class__ = Linear8
-
-
 def _layer_inputs(model: SentenceTransformer, texts: Sequence[str]) -> dict[nn.Linear, Tensor]:
     """Each linear layer of the encoder, and what reaches it from the texts: (T, A), about `TOKENS`."""
-    encoder = model[0].auto_model
-    linear = [module for module in layers(encoder).modules() if type(module) is nn.Linear]
-    batches: dict[nn.Linear, list[Tensor]] = {layer: [] for layer in linear}
+    batches: dict[nn.Linear, list[Tensor]] = {}
     stride = max(1, _tokens(model, texts) // TOKENS)  # all tokens of long texts would fill memory
 
     def remember(layer: Any, inputs: tuple[Tensor, ...]) -> None:
         rows = inputs[0].flatten(0, -2)  # (T, A)
         batches[layer].append(rows[::stride].clone())
 
-    hooks = [layer.register_forward_pre_hook(remember) for layer in linear]
-    try:
+    with ExitStack() as hooks:
+        for module in layers(model[0].auto_model).modules():
+            if type(module) is nn.Linear:
+                batches[module] = []
+                hooks.enter_context(module.register_forward_pre_hook(remember))
         vectors_of(model, texts, progress=lambda done: None)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return {layer: torch.cat(inputs) for layer, inputs in batches.items()}
 
 
 def _tokens(model: SentenceTransformer, texts: Sequence[str]) -> int:
     """Approximate number of tokens that the model reads of the texts."""
     longest = model.max_seq_length or inf
-    return int(sum(min(len(text) / BYTES_A_TOKEN, longest) for text in texts))
+    total = 0.0
+    for text in texts:
+        total += min(len(text) / BYTES_A_TOKEN, longest)
+    return int(total)

@@ -79,17 +79,19 @@ def forward(
     columns = -length % width
     if columns:
         mask = F.pad(mask, (0, columns))
-        inputs = {name: _with_columns(value, columns) for name, value in inputs.items()}
+        for name, value in inputs.items():
+            inputs[name] = _with_columns(value, columns)
 
     if multiple is None:
         multiple = -(-mask.numel() // SHARE)
     elif mask.is_cuda:
         multiple = MULTIPLE
     packing = Packing.from_mask(mask, model.config.num_attention_heads, multiple)
-    packed: dict[str, Any] = {name: packing.pack(value) for name, value in inputs.items()}
     # A mask of four dimensions goes to the attention as it is; the packing follows it down to every
     # layer.
-    packed |= {"attention_mask": packing.bias, "packing": packing}
+    packed: dict[str, Any] = {"attention_mask": packing.bias, "packing": packing}
+    for name, value in inputs.items():
+        packed[name] = packing.pack(value)
     token = _packing.set(packing)
     try:
         output = type(model).forward(model, **kwargs | packed)
@@ -99,11 +101,12 @@ def forward(
     def unpack(states: Tensor) -> Tensor:
         return packing.pad(states)[:, :length]
 
-    output["last_hidden_state"] = unpack(output["last_hidden_state"])
+    states = unpack(output["last_hidden_state"])
+    output["last_hidden_state"] = states
     if output.get("hidden_states") is not None:
         output["hidden_states"] = tuple(map(unpack, output["hidden_states"]))
     if output.get("pooler_output") is not None:
-        output["pooler_output"] = model.pooler(output["last_hidden_state"])
+        output["pooler_output"] = model.pooler(states)
     return output
 
 
@@ -112,9 +115,11 @@ def _can_pack(arguments: dict[str, Any]) -> bool:
     mask = arguments.get("attention_mask")
     if not isinstance(mask, Tensor) or mask.ndim != 2:
         return False
-    extras = [arguments.get(name) for name in ELSEWHERE]
-    asks_for_more = any(value is not None and value is not False for value in extras)
-    return not asks_for_more and bool(arguments.get("return_dict", True))
+    for name in ELSEWHERE:
+        value = arguments.get(name)
+        if value is not None and value is not False:
+            return False
+    return bool(arguments.get("return_dict", True))
 
 
 def _token_inputs(model: PreTrainedModel, arguments: dict[str, Any]) -> dict[str, Tensor]:
@@ -127,7 +132,7 @@ def _token_inputs(model: PreTrainedModel, arguments: dict[str, Any]) -> dict[str
     if "position_ids" not in inputs:
         inputs["position_ids"] = positions(model, arguments.get("input_ids"), mask)
     for name, value in inputs.items():
-        inputs[name] = value.expand(*mask.shape, *value.shape[2:])
+        inputs[name] = value.expand(mask.shape + value.shape[2:])
     return inputs
 
 
@@ -156,8 +161,7 @@ class _Encoder(MPNetEncoder):
             return super().compute_position_bias(x, *args, **kwargs)  # type: ignore[no-any-return]
         longest = packing.bias.shape[-1]
         one_sentence = x.new_empty(1, longest, 0)
-        bias = super().compute_position_bias(one_sentence, *args, **kwargs)
-        return _Places(packing, bias)
+        return _Places(packing, super().compute_position_bias(one_sentence, *args, **kwargs))
 
 
 class _SelfAttention(MPNetSelfAttention):
@@ -207,12 +211,14 @@ def compile_layers(model: nn.Module) -> None:
         kind = type(encoder or model).__name__
         problem = f"train.compile = true: isotrope does not compile {kind}"
         raise UserError(problem, "set train.compile = false", "cannot-compile")
-    if not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
+    is_installed = any(map(shutil.which, COMPILERS))
+    if not is_installed and not os.environ.get("CXX"):
         problem = "train.compile = true needs a C++ compiler, and none is found"
         remedy = "install g++, or set train.compile = false"
         raise UserError(problem, remedy, "no-compiler")
 
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
+    limits = torch._dynamo.config
+    limits.recompile_limit = max(limits.recompile_limit, SHAPES)
     for layer in layers(encoder):
         layer.compile(dynamic=False)
     encoder.forward = update_wrapper(partial(_forward, encoder), encoder.forward)
