@@ -17,6 +17,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding, Transformer
 
 from isotrope.console.progress import tell
+from isotrope.encoder.fast.products import fast_products
 from isotrope.encoder.prompts import Role, has_roles, role_prompt
 from isotrope.errors import UserError
 from isotrope.types import Encoder
@@ -210,7 +211,8 @@ def _encode_batch(encoder: Encoder, texts: list[str], role: Role | None) -> Vect
         if role:
             options["prompt"] = role_prompt(encoder, role)
 
-    vectors = _as_array(getattr(encoder, method)(texts, **options))
+    with fast_products():
+        vectors = _as_array(getattr(encoder, method)(texts, **options))
     is_matrix = vectors.ndim == 2 and vectors.shape[1] > 0
     if not is_matrix or len(vectors) != len(texts):
         raise UserError(

@@ -6,6 +6,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.fast.products import fast_products
 from isotrope.encoder.length import limit_length
 from isotrope.improvement.clock import Clock
 from isotrope.improvement.tasks import JUDGED_LENGTH, count_words
@@ -58,6 +59,7 @@ def training_speed(model: SentenceTransformer, texts: Sequence[str], reading: fl
 
 def _step(model: SentenceTransformer, features: dict[str, torch.Tensor]) -> None:
     """A forward and a backward pass, without any change of the weights."""
-    embeddings = model(dict(features))["sentence_embedding"]  # (2 N, D)
-    (embeddings @ embeddings.T).square().mean().backward()
+    with fast_products():
+        embeddings = model(dict(features))["sentence_embedding"]  # (2 N, D)
+        (embeddings @ embeddings.T).square().mean().backward()
     model.zero_grad(set_to_none=True)

@@ -16,6 +16,7 @@ import xxhash
 
 from isotrope.console.processes import process_count as process_count
 from isotrope.console.processes import process_number as process_number
+from isotrope.encoder.fast.products import uses_onednn
 from isotrope.errors import Stopped, UserError
 
 
@@ -77,13 +78,19 @@ def environment() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "kernels": torch.backends.cpu.get_cpu_capability(),
+        "kernels": _kernels(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "processes": process_count(),
         "packages": {package: version(package) for package in PACKAGES},
         "source": source(Path(__file__).parents[1]),
         "commit": commit(Path(__file__)),
     }
+
+
+def _kernels() -> str:
+    """What multiplies on the processor, and so decides the last digits."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"{capability}, oneDNN" if uses_onednn() else capability
 
 
 @cache

@@ -21,6 +21,7 @@ from torch.nn.utils import clip_grad_norm_
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.encoder.adapters import has_adapter, load_adapter
+from isotrope.encoder.fast.products import fast_products
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.preset import Preset
@@ -71,7 +72,8 @@ class Trainer(SentenceTransformerTrainer):
         step_seed = derive(self.args.seed, self.loss.step)
         torch.manual_seed(derive(step_seed, process_number()))
         try:
-            return super().training_step(*args, **kwargs)  # type: ignore[no-any-return]
+            with fast_products():
+                return super().training_step(*args, **kwargs)  # type: ignore[no-any-return]
         except (UserError, LinAlgError):  # a component got NaN
             self.refuse_divergence()
             raise

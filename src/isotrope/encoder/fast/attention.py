@@ -13,6 +13,8 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from isotrope.encoder.fast.products import uses_onednn
+
 # Among transformers' attention implementations; no saved configuration mentions it.
 ATTENTION_NAME = "isotrope_packed"
 # Numbers of a row: torch's softmax in 16 bits takes those that are over one by one.
@@ -229,9 +231,10 @@ def attend(
     """
     is_half = query.element_size() == 2
     # For CPUs, torch's kernel has no dropout, and it is slow in half precision, above all its
-    # gradient.
+    # gradient. It never multiplies by oneDNN. But it needs less memory for gradients.
     on_processor = query.device.type == "cpu"
-    is_plain = on_processor and (is_half or dropout > 0)
+    is_slow_without_onednn = uses_onednn() and not query.requires_grad
+    is_plain = on_processor and (is_half or dropout > 0 or is_slow_without_onednn)
 
     heads = packing.heads
     biases = [bias]
