@@ -81,16 +81,12 @@ class InstanceWeight:
             return scores.teacher(self.teacher)
         rows = scores.views.teachers[self.teacher]  # (N, T)
         extra = F.normalize(scores.extra, dim=-1)  # (K, D)
-        _check_width(self.teacher, rows.shape[1], extra.shape[1])
+        if rows.shape[1] != extra.shape[1]:
+            problem = (
+                f"noise = true: teacher {self.teacher!r} has {rows.shape[1]} dimensions,"
+                f" the student {extra.shape[1]}"
+            )
+            remedy = "set noise = false, or take one teacher of the student's size"
+            raise UserError(problem, remedy, code="another-width")
         to_extra = rows @ extra.to(rows).T  # (N, K)
         return torch.cat([scores.teacher(self.teacher), to_extra], dim=1)
-
-
-def _check_width(teacher: str, teacher_width: int, width: int) -> None:
-    if teacher_width == width:
-        return
-    problem = (
-        f"noise = true: teacher {teacher!r} has {teacher_width} dimensions, the student {width}"
-    )
-    remedy = "set noise = false, or take one teacher of the student's size"
-    raise UserError(problem, remedy, code="another-width")

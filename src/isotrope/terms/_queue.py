@@ -41,7 +41,7 @@ def without_positive(lists: Tensor) -> Tensor:
     count = lists.shape[-1]
     is_negative = ~on_diagonal(lists)
     negatives = lists[..., is_negative]  # (…, N · (N - 1))
-    return negatives.unflatten(-1, (count, count - 1))
+    return negatives.reshape(*lists.shape[:-1], count - 1)
 
 
 class ListTerm:

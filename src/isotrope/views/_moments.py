@@ -29,10 +29,11 @@ def into_groups(
     Channel ``order[v, i]`` of view v goes to place i, and C = D / G neighbours are a group. Of V
     views and P passes, V / P views in a row are of the same pass.
     """
-    copies = len(order) // len(z)
-    channels = z.mT.repeat_interleave(copies, dim=0)  # (V, D, N)
+    passes, sentences, dim = z.shape
+    views = len(order)
+    channels = z.mT.repeat_interleave(views // passes, dim=0)  # (V, D, N)
     shuffled = _permuted(channels, order)
-    return shuffled.unflatten(1, (groups, -1))
+    return shuffled.view(views, groups, dim // groups, sentences)
 
 
 def out_of_groups(
@@ -171,7 +172,8 @@ def blocks(
     groups: int,
 ) -> Moments:
     """Mean (V, G, C, 1) and covariance (V, G, C, C) of each view's groups."""
-    channels = order.unflatten(1, (groups, -1))  # (V, G, C)
+    views = len(order)
+    channels = order.view(views, groups, -1)  # (V, G, C)
     rows = channels.unsqueeze(-1)  # (V, G, C, 1)
     columns = channels.unsqueeze(-2)  # (V, G, 1, C)
     return Moments(
