@@ -131,7 +131,7 @@ def _paths_in(room: str) -> dict[str, str]:
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
         if name.lower() == file.replace("_", ""):
             kind = file
-        paths[kind] = f"isotrope.{room}.{file}:{name}"
+        paths[kind] = f"{package.__name__}.{file}:{name}"
     return dict(sorted(paths.items()))
 
 
@@ -177,8 +177,10 @@ def _unknown_key(
 ) -> UserError:
     """``names`` are the keys of the table; ``keys`` are those of others."""
     table, _, _ = key.rpartition(".")
-    keys_here = [f"{table}.{name}".strip(".") for name in names]
-    candidates = [*keys, *keys_here]
+    candidates = list(keys)
+    for name in names:
+        key_here = f"{table}.{name}"
+        candidates.append(key_here.strip("."))
     question = _meant_key(key, value, candidates)  # did you mean …?
     takes = f"{table} takes" if table else "the keys here are"
     keys_of_table = ", ".join(names) or "none"

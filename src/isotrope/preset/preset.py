@@ -167,19 +167,14 @@ class Preset(_Record):
     def parts(self, *stages: str) -> list[ComponentEntry]:
         """The components of some stages, or of all, in order."""
         entries: list[ComponentEntry] = []
-        for stage in (READING, *STAGES):
-            if stages and stage not in stages:
-                continue
-            if stage == READING:
-                entries += self._reading()
-            else:
+        if self.pairs and (not stages or READING in stages):
+            options = dict(self.pairs.model_extra or {})
+            entry = ComponentEntry(READING, "", self.pairs.kind, options)
+            entries.append(entry)
+        for stage in STAGES:
+            if not stages or stage in stages:
                 entries += self._entries(stage)
         return entries
-
-    def _reading(self) -> Iterator[ComponentEntry]:
-        if self.pairs:
-            options = self.pairs.model_extra or {}
-            yield ComponentEntry(READING, "", self.pairs.kind, dict(options))
 
     def _entries(self, stage: str) -> Iterator[ComponentEntry]:
         """A component's kind is its table's name by default; a teacher's is a mixture."""
@@ -211,8 +206,7 @@ class Preset(_Record):
                 used[key] = value
         text = tomli_w.dumps(used)
         # Lists on one line, so that a comment fits after them.
-        lists = re.compile(r"\[\n    (.*?),\n\]", flags=re.DOTALL)
-        return lists.sub(_on_one_line, text)
+        return re.sub(r"\[\n    (.*?),\n\]", _on_one_line, text, flags=re.DOTALL)
 
 
 def _on_one_line(toml_list: re.Match[str]) -> str:
@@ -256,8 +250,11 @@ def _check_table(
         raise UserError(problem, "choose another label", code="reserved-label")
 
 
-def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
-    """A shipped preset by name, or the user's by path (.toml), with ``key=value`` overrides.
+def read_preset(
+    name: str | Path,
+    overrides: Iterable[str] = (),  # key=value
+) -> Preset:
+    """A shipped preset by name, or the user's by path (.toml), with overrides.
 
     Raises:
         UserError: unknown preset, broken TOML, unknown key, impossible value; names file, key,
@@ -351,11 +348,6 @@ def _by_label(preset: Preset, stage: str) -> dict[str, Any]:
     return {entry.label: entry.make() for entry in preset.parts(stage)}
 
 
-def _with_passes(preset: Preset, stage: str) -> list[tuple[Any, Any]]:
-    """The components of a stage, and the passes that each of them is on for."""
-    return [(entry.make(), entry.on) for entry in preset.parts(stage)]
-
-
 def build_objective(
     preset: Preset,
     model: SentenceTransformer,
@@ -373,8 +365,8 @@ def build_objective(
     return Objective(
         model,
         terms=_by_label(preset, "terms"),
-        tokens=_with_passes(preset, "tokens"),
-        peers=_with_passes(preset, "peers"),
+        tokens=[(entry.make(), entry.on) for entry in preset.parts("tokens")],
+        peers=[(entry.make(), entry.on) for entry in preset.parts("peers")],
         views=[entry.make() for entry in preset.parts("views")],
         scores=[entry.make() for entry in preset.parts("scores")],
         passes=preset.views.get("passes", 2),

@@ -63,8 +63,11 @@ def flat(preset: Preset) -> TomlTable:
     return leaves(settings)
 
 
-def sourced(preset: Preset, name: str) -> Iterator[tuple[str, str, str]]:
-    """Rows (key, value, source) of a resolved preset that came from the one called ``name``.
+def sourced(
+    preset: Preset,  # resolved
+    name: str,  # of the preset that it came from
+) -> Iterator[tuple[str, str, str]]:
+    """Rows (key, value, source) of all settings.
 
     The source is the paper's section, "isotrope's default", or "set for this run", as all of a
     preset that is not shipped.
@@ -86,7 +89,10 @@ def sourced(preset: Preset, name: str) -> Iterator[tuple[str, str, str]]:
         yield key, written, source
 
 
-def annotated(name: str, overrides: Sequence[str] = ()) -> str:
+def annotated(
+    name: str,
+    overrides: Sequence[str] = (),  # key=value
+) -> str:
     """The resolved preset as TOML, every line with its source: a paper's section, a file, an
     override, our default.
     """

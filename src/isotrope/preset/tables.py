@@ -137,7 +137,10 @@ def _read_layer(name: str, extended_by: Path | None) -> Layer:
     return Layer(name, path, tables)
 
 
-def resolved_tables(name: str, overrides: Iterable[str] = ()) -> TomlTable:
+def resolved_tables(
+    name: str,
+    overrides: Iterable[str] = (),  # key=value
+) -> TomlTable:
     """A preset's tables over those that it extends, with overrides."""
     tables: TomlTable = {}
     for layer in preset_layers(name):
@@ -147,7 +150,10 @@ def resolved_tables(name: str, overrides: Iterable[str] = ()) -> TomlTable:
     return tables
 
 
-def leaves(table: Mapping[str, Any], prefix: str = "") -> TomlTable:
+def leaves(
+    table: Mapping[str, Any],
+    prefix: str = "",  # of the keys
+) -> TomlTable:
     """Dotted key -> value; an empty table is a value."""
     values: TomlTable = {}
     for name, value in table.items():
