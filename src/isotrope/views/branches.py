@@ -78,7 +78,7 @@ class Branches(StatefulComponent):
     def _drop(
         self,
         rows: Tensor,  # (N, D)
-        draw_of_row: Tensor,  # (N,)
+        draw_of_row: Tensor,  # (N,): which of the draws is each sentence's
         generator: torch.Generator,
     ) -> Tensor:
         """Dropout, in training -> (N, D)."""
