@@ -97,8 +97,12 @@ class Momentum(nn.Module):
         self.covariance: Tensor = nn.Buffer(torch.eye(dim))
         self.batches: Tensor = nn.Buffer(torch.tensor(0))
 
-    def forward(self, rows: Tensor, before: bool = False) -> Moments:
-        """Count the rows (N, D), and return mean (D,) and covariance (D, D).
+    def forward(
+        self,
+        rows: Tensor,  # (N, D)
+        before: bool = False,
+    ) -> Moments:
+        """Count the rows, and return mean (D,) and covariance (D, D).
 
         They contain these rows, with their gradient. With ``before``, they are those of the batches
         before.
