@@ -33,7 +33,8 @@ def cited_keys(classes: Iterable[type]) -> list[str]:
     """The BibTeX keys that the docstrings of some components name, each once, in order."""
     keys: list[str] = []
     for cls in classes:
-        keys += re.findall(r"BibTeX:\s+(\w+)", cls.__doc__ or "")
+        docstring = cls.__doc__ or ""
+        keys += re.findall(r"BibTeX:\s+(\w+)", docstring)
     return list(dict.fromkeys(keys))
 
 
@@ -44,10 +45,12 @@ def bibtex(keys: Iterable[str]) -> str:
     >>> bibtex([]).splitlines()[0]
     '@software{isotrope,'
     """
-    distinct = dict.fromkeys([*keys, "isotrope"])
     by_key = entries()
-    found = [by_key[key] for key in distinct if key in by_key]
-    return "\n\n".join(found)
+    cited = []
+    for key in dict.fromkeys([*keys, "isotrope"]):
+        if key in by_key:
+            cited.append(by_key[key])
+    return "\n\n".join(cited)
 
 
 @cache
@@ -113,20 +116,17 @@ class Described:
 
     def get_config_dict(self: Any) -> dict[str, Any]:
         """The settings: stage -> components with their options."""
-        settings: dict[str, Any] = {}
-        settings["passes"] = self.passes
-        settings["seed"] = self.seed
-        for stage in ("tokens", "peers"):
-            settings[stage] = [
-                {**_options(component), "on": list(on)} for component, on in getattr(self, stage)
-            ]
-        for stage in ("views", "scores"):
-            settings[stage] = [_options(step) for step in getattr(self, stage)]
-        settings["terms"] = {}
-        for name, term in self.terms.items():
-            settings["terms"][name] = _options(term)
-        settings["teachers"] = sorted(self.teachers)
-        settings["dims"] = list(self.narrow)
+        settings = {
+            "passes": self.passes,
+            "seed": self.seed,
+            "tokens": _options_and_passes(self.tokens),
+            "peers": _options_and_passes(self.peers),
+            "views": [_options(step) for step in self.views],
+            "scores": [_options(step) for step in self.scores],
+            "terms": {name: _options(term) for name, term in self.terms.items()},
+            "teachers": sorted(self.teachers),
+            "dims": list(self.narrow),
+        }
         used = {}
         for name, value in settings.items():
             if value not in ([], {}):
@@ -136,11 +136,8 @@ class Described:
     @property
     def citation(self: Any) -> str:
         """The BibTeX entries of the methods, and isotrope's own."""
-        classes = []
-        for component in (*self.parts, *self.teachers.values()):
-            described = _with_options(component)
-            classes.append(type(described))
-        keys = cited_keys(classes)
+        components = [*self.parts, *self.teachers.values()]
+        keys = cited_keys(type(_with_options(component)) for component in components)
         if self.narrow:
             keys.append(MATRYOSHKA)
         return bibtex(keys)
@@ -151,11 +148,22 @@ def _with_options(component: Any) -> Any:
     return getattr(component, "term", component)
 
 
+def _options_and_passes(pairs: Any) -> list[dict[str, Any]]:
+    """Of components that are on for some passes: pairs (component, numbers of its passes)."""
+    described = []
+    for component, on in pairs:
+        options = _options(component)
+        options["on"] = list(on)
+        described.append(options)
+    return described
+
+
 def _options(component: Any) -> dict[str, Any]:
     """Kind and plain options of a component."""
     component = _with_options(component)
-    options: dict[str, Any] = {"kind": type(component).__name__}
-    for name in inspect.signature(type(component)).parameters:
+    cls = type(component)
+    options: dict[str, Any] = {"kind": cls.__name__}
+    for name in inspect.signature(cls).parameters:
         value = getattr(component, name, None)
         if isinstance(value, bool | int | float | str):
             options[name] = value

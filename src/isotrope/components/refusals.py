@@ -50,12 +50,15 @@ def check_objective(
     narrowest = min(dims, default=1)
     widest = max(dims, default=1)
     if narrowest < 1 or widest > (width or widest):
+        problem = f"dims = {list(dims)} is not possible"
         remedy = f"list widths from 1 to the model's, which is {width}"
-        raise UserError(f"dims = {list(dims)} is not possible", remedy, code="impossible-dims")
+        raise UserError(problem, remedy, code="impossible-dims")
 
     by_stage = dict(zip(STAGES, components, strict=True))
     for stage, of_stage in by_stage.items():
-        for component in of_stage.values() if isinstance(of_stage, Mapping) else of_stage:
+        if isinstance(of_stage, Mapping):
+            of_stage = of_stage.values()
+        for component in of_stage:
             if stage in OF_PASSES:
                 component = _of_passes(stage, component, passes)
             _check_component(stage, component)
@@ -74,11 +77,11 @@ def _check_model(model: Any) -> None:
             f" config_sentence_transformers.json); Objective(…, dims=[{width}]) trains that width"
         )
         raise UserError(problem, remedy, code="truncated-model")
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
-    dtypes = {weight.dtype for weight in trained}
+    dtypes = {weight.dtype for weight in model.parameters() if weight.requires_grad}
     for dtype in HALF_PRECISION & dtypes:
+        name = str(dtype).removeprefix("torch.")
+        problem = f"Weights in {name} lose small updates or diverge"
         remedy = "Call model.float(), and for speed give bf16=True or fp16=True to the trainer"
-        problem = f"Weights in {str(dtype).removeprefix('torch.')} lose small updates or diverge"
         warnings.warn(f"{problem}. {remedy}.", stacklevel=4)
 
 
@@ -118,7 +121,9 @@ def _check_component(stage: str, component: Any) -> None:
 
 def _check_peers(peers: Sequence[tuple[Any, Sequence[int]]]) -> None:
     """Each pass may have one peer, and pass 0 none."""
-    numbers = [number for _, on in peers for number in on]
+    numbers: list[int] = []
+    for _, on in peers:
+        numbers += on
     distinct = set(numbers)
     if 0 in distinct or len(distinct) < len(numbers):
         remedy = "leave pass 0 to the student, and give each of the others to one peer"
@@ -175,7 +180,7 @@ def check_views(objective: Any, views: Views) -> None:
     if not objective.training or objective.step:
         return
     is_alone = len(views.stack) < 2
-    if is_alone and not _needs_one_view(objective):
+    if is_alone and not all(_said_by_terms(objective, "one_view")):
         problem = "passes = 1 leaves one view, with nothing to compare it with"
         remedy = "choose passes=2 or more, or a view step with copies"
         raise UserError(problem, remedy, code="one-view")
@@ -190,17 +195,12 @@ def check_views(objective: Any, views: Views) -> None:
         raise UserError(problem, remedy, code="equal-views")
 
 
-def _needs_one_view(objective: Any) -> bool:
-    terms = objective.terms.values()
-    return all(getattr(term, "one_view", False) for term in terms)
-
-
 def _are_equal(objective: Any, views: Views) -> bool:
     """Whether the first and the last view are equal, which teaches these terms nothing."""
     stack = views.stack  # (V, N, D)
-    if len(stack) == 1 and _needs_one_view(objective):
+    if len(stack) == 1 and all(_said_by_terms(objective, "one_view")):
         return False
-    if _some_term(objective, "equal_views"):
+    if any(_said_by_terms(objective, "equal_views")):
         return False
     difference = stack[0] - stack[-1]
     largest_difference = difference.abs().max()
@@ -208,10 +208,9 @@ def _are_equal(objective: Any, views: Views) -> bool:
     return bool(largest_difference <= limit)
 
 
-def _some_term(objective: Any, attribute: str) -> bool:
-    """Whether one of the terms says so of itself."""
-    terms = objective.terms.values()
-    return any(getattr(term, attribute, False) for term in terms)
+def _said_by_terms(objective: Any, attribute: str) -> list[bool]:
+    """Whether each of the terms says so of itself."""
+    return [getattr(term, attribute, False) for term in objective.terms.values()]
 
 
 def _check_negatives(objective: Any, views: Views) -> None:
@@ -222,7 +221,7 @@ def _check_negatives(objective: Any, views: Views) -> None:
         of_others = not type(step).__module__.startswith("isotrope.")
         if of_others or isinstance(step, HardNegatives):
             return
-    if _some_term(objective, "reads_negatives"):
+    if any(_said_by_terms(objective, "reads_negatives")):
         return
     problem = "the data has hard negatives, and no step uses them"
     remedy = (

@@ -49,14 +49,15 @@ def component_class(stage: str, kind: str) -> type:
 
 def imported_class(path: str) -> type:
     """The class that ``kind`` names as ``module:Class``; its module is imported."""
-    module, _, name = path.partition(":")
+    module_name, _, name = path.partition(":")
     try:
-        cls = getattr(importlib.import_module(module), name)
+        module = importlib.import_module(module_name)
+        cls = getattr(module, name)
         if not inspect.isclass(cls):
             raise TypeError("it is not a class")
     except (ImportError, AttributeError, ValueError, TypeError) as error:
-        remedy = "install the package, or correct module:Class"
         problem = f"kind = {path!r}: {error}"
+        remedy = "install the package, or correct module:Class"
         raise UserError(problem, remedy, code="unknown-class") from error
     return cls
 
@@ -100,8 +101,9 @@ def _options_record(cls: type) -> type[BaseModel]:
     parameters = inspect.signature(cls).parameters
     for name, parameter in parameters.items():
         hint = hints.get(name, Any)
-        is_required = parameter.default is parameter.empty
-        default = ... if is_required else parameter.default
+        default = parameter.default
+        if default is parameter.empty:
+            default = ...  # required
         fields[name] = (hint, default)
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
     return create_model("options", __config__=config, **fields)
@@ -129,7 +131,7 @@ def _paths_in(room: str) -> dict[str, str]:
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
         if name.lower() == file.replace("_", ""):
             kind = file
-        paths[kind] = f"isotrope.{room}.{file}:{name}"
+        paths[kind] = f"{package.__name__}.{file}:{name}"
     return dict(sorted(paths.items()))
 
 
@@ -148,8 +150,7 @@ def explain(
     ``keys`` are those that may be meant, with their tables, beside the keys of the table in which
     the mistake is.
     """
-    findings = error.errors()
-    first = findings[0]
+    first, *others = error.errors()
     key = _dotted_key(where, first)
     if first["type"] == "missing":
         return UserError(f"{key} is missing", "give it a value", code="missing-key")
@@ -159,8 +160,10 @@ def explain(
         return _unknown_key(key, first["input"], names, keys)
 
     # A key that takes several kinds of values has a finding for each.
-    of_key = [finding for finding in findings if _dotted_key(where, finding) == key]
-    messages = [finding["msg"] for finding in of_key]
+    messages = [first["msg"]]
+    for finding in others:
+        if _dotted_key(where, finding) == key:
+            messages.append(finding["msg"])
     remedy = " or ".join(messages).replace("Input should", "it should")
     problem = f"{key} = {first['input']!r} is not possible"
     return UserError(problem, remedy, code="impossible-value")
@@ -173,9 +176,11 @@ def _unknown_key(
     keys: Iterable[str],
 ) -> UserError:
     """``names`` are the keys of the table; ``keys`` are those of others."""
-    table = key.rpartition(".")[0]
-    keys_here = [f"{table}.{name}".strip(".") for name in names]
-    candidates = [*keys, *keys_here]
+    table, _, _ = key.rpartition(".")
+    candidates = list(keys)
+    for name in names:
+        key_here = f"{table}.{name}"
+        candidates.append(key_here.strip("."))
     question = _meant_key(key, value, candidates)  # did you mean …?
     takes = f"{table} takes" if table else "the keys here are"
     keys_of_table = ", ".join(names) or "none"
@@ -198,10 +203,11 @@ def _inner_record(record: Any, location: tuple[int | str, ...]) -> Any:
 
 def _dotted_key(where: str, finding: Mapping[str, Any]) -> str:
     """The key of a finding, without pydantic's name for one of several kinds of values."""
-    names = [where, *map(str, finding["loc"])]
-    keys = [name for name in names if not _PYDANTIC_KIND.match(name)]
-    key = ".".join(keys)
-    return key.strip(".")
+    keys = [where]
+    for name in map(str, finding["loc"]):
+        if not _PYDANTIC_KIND.match(name):
+            keys.append(name)
+    return ".".join(keys).strip(".")
 
 
 def _meant_key(

@@ -10,16 +10,21 @@ import torch
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext, StatefulComponent
+from isotrope.contract.features import TextColumn
 from isotrope.errors import UserError
 from isotrope.types import Count
 
 
 def spread(layers: int, count: int) -> list[int]:
     """``count`` numbers below ``layers``, evenly spread, with the first and the last."""
-    if count == 1:
-        return [layers - 1]
     last = layers - 1
-    return [round(number * last / (count - 1)) for number in range(count)]
+    if count == 1:
+        return [last]
+    numbers = []
+    for position in range(count):
+        number = position * last / (count - 1)
+        numbers.append(round(number))
+    return numbers
 
 
 @dataclass(eq=False, repr=False)
@@ -36,8 +41,10 @@ class Layers(StatefulComponent):
     count: Count = 1
 
     def begin(self, context: BuildContext) -> None:
-        self.encoder: Any = deepcopy(context.needed("student")).requires_grad_(False).eval()
-        config = getattr(getattr(self.encoder[0], "auto_model", None), "config", None)
+        student = context.needed("student")
+        self.encoder: Any = deepcopy(student).requires_grad_(False).eval()
+        model = getattr(self.encoder[0], "auto_model", None)
+        config = getattr(model, "config", None)
         layer_count = getattr(config, "num_hidden_layers", 0) + 1  # with the embedding layer
         if config is None or self.count > layer_count:
             problem = (
@@ -54,11 +61,12 @@ class Layers(StatefulComponent):
         return super().train(False)
 
     @torch.no_grad()
-    def forward(self, features: dict[str, Any], size: int | None = None) -> Tensor:
+    def forward(self, features: TextColumn, size: int | None = None) -> Tensor:
         """``size`` sentences at a time; None: all."""
         ids = features["input_ids"]
         count, remainder = divmod(len(ids), self.count)
-        if remainder or not torch.equal(ids, ids[:count].repeat(self.count, 1)):
+        copies = ids[:count].repeat(self.count, 1)
+        if remainder or not torch.equal(ids, copies):
             problem = f"peers.layers: the passes in on are not {self.count} copies of one text"
             remedy = f"name {self.count} passes in peers.layers.on, without token steps"
             raise UserError(problem, remedy, code="not-copies")
@@ -66,19 +74,24 @@ class Layers(StatefulComponent):
         batches = []
         for start in range(0, count, size):
             end = min(start + size, count)
-            batches.append(self._layer_means(features, start, end))
+            means = self._layer_means(features, start, end)
+            batches.append(means)
         return torch.cat(batches, dim=1).flatten(0, 1)
 
-    def _layer_means(self, features: dict[str, Any], start: int, end: int) -> Tensor:
+    def _layer_means(self, features: TextColumn, start: int, end: int) -> Tensor:
         """The mean over the tokens of each layer, of some rows: (count, end - start, D)."""
         rows = dict(features)
         for name, value in features.items():
             if isinstance(value, Tensor):
                 rows[name] = value[start:end]
-        mask: Tensor = rows["attention_mask"][:, :, None]
         result = self.encoder[0](rows)
         # The last of the inner states is before the final norm in some versions of transformers.
         layers = [*result["all_layer_embeddings"][:-1], result["token_embeddings"]]
-        sums = [(layers[number] * mask).sum(dim=1) for number in self.numbers]
-        means: Tensor = torch.stack(sums) / mask.sum(dim=1)
-        return means
+
+        mask: Tensor = rows["attention_mask"].unsqueeze(-1)  # (n, L, 1)
+        lengths = mask.sum(dim=1)  # (n, 1)
+        means = []
+        for number in self.numbers:
+            total = (layers[number] * mask).sum(dim=1)  # (n, D)
+            means.append(total / lengths)
+        return torch.stack(means)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.distributed import averaged
-from isotrope.contract.features import read_in_parts
+from isotrope.contract.features import TextColumn, read_in_parts
 from isotrope.contract.layers import decay_at, follow
 from isotrope.types import Fraction, Whole
 
@@ -29,12 +29,14 @@ class Trained(StatefulComponent):
     stage = "peers"
 
     def begin(self, context: BuildContext) -> None:
-        self.encoder = deepcopy(context.needed("student")).train()  # dropout included
+        student = context.needed("student")
+        self.encoder = deepcopy(student).train()  # dropout included
         averaged(self.encoder)
 
-    def forward(self, features: dict[str, Any], size: int | None = None) -> Tensor:
+    def forward(self, features: TextColumn, size: int | None = None) -> Tensor:
         """``size`` rows at a time; None: all."""
-        return read_in_parts(self.encoder, features, size)[0]
+        (embeddings,) = read_in_parts(self.encoder, features, size)
+        return embeddings
 
 
 @dataclass(eq=False, repr=False)
@@ -50,16 +52,18 @@ class MovingAverage(StatefulComponent):
 
     def begin(self, context: BuildContext) -> None:
         self.steps: Tensor = nn.Buffer(torch.tensor(0))
-        self.encoder = deepcopy(context.needed("student")).requires_grad_(False)
+        student = context.needed("student")
+        self.encoder = deepcopy(student).requires_grad_(False)
         self.train()
 
     def train(self, mode: bool = True) -> Self:
         return super().train(mode and self.dropout)
 
     @torch.no_grad()
-    def forward(self, features: dict[str, Any], size: int | None = None) -> Tensor:
+    def forward(self, features: TextColumn, size: int | None = None) -> Tensor:
         """``size`` rows at a time; None: all."""
-        return read_in_parts(self.encoder, features, size)[0]
+        (embeddings,) = read_in_parts(self.encoder, features, size)
+        return embeddings
 
     def after_step(self, objective: Any) -> None:
         decay = decay_at(int(self.steps), self.decay, self.rise)

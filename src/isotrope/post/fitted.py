@@ -24,6 +24,7 @@ from isotrope.text.tables import Columns
 from isotrope.types import Count, Encoder, Matrix
 
 Transform = Callable[[Matrix], Matrix]  # (N, D) -> (N, K), row by row
+Vectors = npt.NDArray[np.float32]  # (N, D), as encoders give them
 
 TARGET = "target"
 
@@ -41,8 +42,8 @@ class PostStep(BaseModel, ABC):
         if self.fit != TARGET:
             find_sources([self.fit])
         elif self.sentences is not None:
-            remedy = "the target is fitted on whole: name a corpus with fit="
             problem = f"sentences = {self.sentences} of the target"
+            remedy = "the target is fitted on whole: name a corpus with fit="
             raise UserError(problem, remedy, code="sentences-of-the-target")
 
     def behind(self, base: Encoder) -> "FittedEncoder":
@@ -92,18 +93,21 @@ class FittedEncoder(ByRole):
         if isinstance(self.base, FittedEncoder) and self.base.step.fit == TARGET:
             self.base.fit(sentences)
         distinct = list(dict.fromkeys(sentences))
-        self._transform = self.step.fitted(self._matrix(distinct))
+        vectors = vectors_of(self.base, distinct)
+        self._transform = self.step.fitted(_precise(vectors))
         return self
 
-    def encode(self, sentences: list[str], role: Role | None = None) -> npt.NDArray[np.float32]:
+    def encode(self, sentences: list[str], role: Role | None = None) -> Vectors:
         """Sentences (N,) -> (N, K)."""
         self._read_corpus()
         distinct = list(dict.fromkeys(sentences))
-        vectors = self._matrix(distinct, role)
+        vectors = _precise(vectors_of(self.base, distinct, role=role))
         transform = self._transform or self.step.fitted(vectors)
+        transformed = transform(vectors).astype(np.float32)
+
         row_of = {sentence: row for row, sentence in enumerate(distinct)}
         rows = [row_of[sentence] for sentence in sentences]
-        return transform(vectors).astype(np.float32)[rows]
+        return transformed[rows]
 
     @property
     def has_roles(self) -> bool:
@@ -111,12 +115,11 @@ class FittedEncoder(ByRole):
 
     def encode_search(
         self, queries: Sequence[str], documents: Sequence[str]
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    ) -> tuple[Vectors, Vectors]:
         """Queries (Q,) and documents (M,), which are the target together -> (Q, K), (M, K)."""
         self._read_corpus()
         vectors = search_vectors(self.base, queries, documents)
-        query_vectors = np.asarray(vectors[0], dtype=np.float64)
-        document_vectors = np.asarray(vectors[1], dtype=np.float64)
+        query_vectors, document_vectors = map(_precise, vectors)
         transform = self._transform
         if transform is None:
             target = np.concatenate([query_vectors, document_vectors])
@@ -130,25 +133,38 @@ class FittedEncoder(ByRole):
         if self._transform is None and self.step.fit != TARGET:
             self.fit(self.step.corpus())
 
-    def _matrix(self, sentences: list[str], role: Role | None = None) -> Matrix:
-        vectors = vectors_of(self.base, sentences, role=role)
-        return np.asarray(vectors, dtype=np.float64)
+
+def _precise(vectors: npt.ArrayLike) -> Matrix:
+    return np.asarray(vectors, dtype=np.float64)
 
 
-def with_linear(encoder: SentenceTransformer, mean: Matrix, matrix: Matrix) -> SentenceTransformer:
-    """The model with x -> (x − μ) W as its last layer, for μ (D,) and W (D, K) that are fitted on
-    its vectors.
+def uncut(encoder: SentenceTransformer) -> SentenceTransformer:
+    """The model without ``truncate_dim``; it shares the modules of the given one."""
+    model = copy(encoder)
+    model.truncate_dim = None
+    return model
+
+
+def cut_dimensions(encoder: SentenceTransformer, width: int) -> int:
+    """How many dimensions the model cuts from its vectors, so that ``width`` are left."""
+    all_dimensions = uncut(encoder).get_embedding_dimension() or 0
+    return int(all_dimensions) - width
+
+
+def with_linear(
+    encoder: SentenceTransformer,
+    mean: Matrix,  # μ (D,)
+    matrix: Matrix,  # W (D, K)
+) -> SentenceTransformer:
+    """The model with x -> (x − μ) W as its last layer, for μ and W that are fitted on its vectors.
 
     Where the model ends with unit length, the new one does too. The given model stays as it is, but
     the two share their modules: train only one of them. Vectors that the model cuts to D dimensions
     (``truncate_dim``) are cut inside the layer, before they are rotated. What is cut has no unit
     length, and gets none.
     """
-    unit_length = isinstance(encoder[-1], Normalize) and encoder.truncate_dim is None
-    uncut = copy(encoder)
-    uncut.truncate_dim = None  # it would cut behind the layer
     # Dimensions that the model cuts get the weight 0.
-    beyond = int(uncut.get_embedding_dimension() or 0) - len(mean)
+    beyond = cut_dimensions(encoder, len(mean))
     mean = np.pad(mean, (0, beyond))
     matrix = np.pad(matrix, ((0, beyond), (0, 0)))
 
@@ -156,6 +172,8 @@ def with_linear(encoder: SentenceTransformer, mean: Matrix, matrix: Matrix) -> S
     bias = torch.from_numpy(-mean @ matrix)
     layer = dense(weight, bias)  # x W − μ W
     modules = [*encoder, layer.to(encoder.device)]
-    if unit_length:
+
+    has_unit_length = isinstance(encoder[-1], Normalize)
+    if has_unit_length and encoder.truncate_dim is None:
         modules.append(Normalize())
-    return with_modules(uncut, modules)
+    return with_modules(uncut(encoder), modules)  # else it would cut behind the layer

@@ -37,7 +37,8 @@ class GlowStep(nn.Module):
         self.log_scale = nn.Parameter(torch.zeros(dim))
         self.first_count = dim // 2
         order = torch.randperm(dim)
-        self.mix: Tensor = nn.Buffer(torch.eye(dim)[order])
+        permutation = torch.eye(dim)[order]
+        self.mix: Tensor = nn.Buffer(permutation)
         last = nn.Linear(width, dim - self.first_count)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
@@ -51,14 +52,16 @@ class GlowStep(nn.Module):
 
     def begin(self, x: Tensor) -> None:
         """Set μ and s from rows (N, D); a channel that is constant keeps the scale 1."""
+        mean = x.mean(dim=0)
         spread = x.std(dim=0, correction=0)
-        varies = spread > 1e-6 * spread.max()
-        self.mean.copy_(x.mean(dim=0))
-        scale = torch.where(varies, spread, 1)
+        smallest = 1e-6 * spread.max()
+        scale = torch.where(spread > smallest, spread, 1)
+        self.mean.copy_(mean)
         self.log_scale.copy_(scale.log())
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        normed = (x - self.mean) * torch.exp(-self.log_scale)
+        centred = x - self.mean
+        normed = centred * torch.exp(-self.log_scale)
         mixed = normed @ self.mix
         first, second = mixed.tensor_split([self.first_count], dim=1)
         moved = second + self.network(first)
@@ -72,13 +75,16 @@ class Glow(nn.Module):
 
     def __init__(self, dim: int, depth: int, width: int) -> None:
         super().__init__()
-        self.steps = nn.ModuleList(GlowStep(dim, width) for _ in range(depth))
+        self.steps = nn.ModuleList()
+        for _ in range(depth):
+            step = GlowStep(dim, width)
+            self.steps.append(step)
 
     @torch.no_grad()
     def begin(self, x: Tensor) -> None:
         for step in self.steps:
             step.begin(x)  # type: ignore[operator]
-            x = step(x)[0]
+            x, _ = step(x)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Vectors (N, D) -> z (N, D) and log |det ∂z/∂x| (N,)."""
@@ -89,10 +95,11 @@ class Glow(nn.Module):
         return x, volume
 
 
-def negative_log_likelihood(z: Tensor, volume: Tensor) -> Tensor:
-    """Mean of −log p(x) = ‖z‖²/2 + (D/2) log 2π − log |det ∂z/∂x| over rows (N, D), (N,), a
-    dimension: ().
-    """
+def negative_log_likelihood(
+    z: Tensor,  # (N, D)
+    volume: Tensor,  # log |det ∂z/∂x| (N,)
+) -> Tensor:
+    """−log p(x) = ‖z‖²/2 + (D/2) log 2π − log |det ∂z/∂x|, mean over rows, a dimension -> ()."""
     dim = z.shape[1]
     squares = (z**2).sum(dim=1)  # (N,)
     constant = dim / 2 * math.log(2 * math.pi)
@@ -112,7 +119,8 @@ class Flow(PostStep):
 
     def fitted(self, vectors: Matrix) -> Transform:
         """The map x -> z of maximum likelihood; NaN if ``lr`` is too large."""
-        glow = self.train(torch.from_numpy(vectors).float())
+        training_rows = torch.from_numpy(vectors).float()
+        glow = self.train(training_rows)
 
         def transform(x: Matrix) -> Matrix:
             rows = torch.from_numpy(x).float()
@@ -139,9 +147,10 @@ class Flow(PostStep):
     def _epoch(self, glow: Glow, optimizer: torch.optim.Optimizer, x: Tensor) -> None:
         """Fit once to all rows (N, D), in random order."""
         order = torch.randperm(len(x))
-        for number, picks in enumerate(torch.split(order, BATCH)):
+        batches = torch.split(order, BATCH)
+        for number, rows in enumerate(batches):
             tell("fitted the flow to", number * BATCH, len(x))
-            self._step(glow, optimizer, x[picks])
+            self._step(glow, optimizer, x[rows])
 
     def _step(self, glow: Glow, optimizer: torch.optim.Optimizer, x: Tensor) -> None:
         """One step of the optimizer on rows (n, D)."""

@@ -4,7 +4,6 @@ RankCSE's ListNet.
 The vectors are computed once: training takes seconds, no label and no encoder.
 """
 
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from isotrope.encoder.pooling import dense
 from isotrope.encoder.prompts import with_query_route
+from isotrope.post.fitted import cut_dimensions
 from isotrope.terms.listnet import listnet
 from isotrope.types import Matrix
 
@@ -29,11 +29,13 @@ _EPOCHS = 5
 _BATCH_SIZE = 64
 
 
-def mapped(vectors: Tensor, matrix: Tensor) -> Tensor:
-    """Add xW to x and give it unit length: (…, D), (D, D) → (…, D). With W = 0, the directions stay
-    as they are.
-    """
-    return F.normalize(vectors + vectors @ matrix, dim=-1)
+def mapped(
+    vectors: Tensor,  # x (…, D)
+    matrix: Tensor,  # W (D, D)
+) -> Tensor:
+    """Add xW to x and give it unit length → (…, D). With W = 0, the directions stay as they are."""
+    moved = vectors + vectors @ matrix
+    return F.normalize(moved, dim=-1)
 
 
 def ranking_loss(
@@ -45,7 +47,8 @@ def ranking_loss(
     """ListNet (RankCSE Eq. 4) between scale · cos(q, d) and the teacher's scores, mean over queries
     -> ().
     """
-    cosines = (documents @ queries[:, :, None])[..., 0]  # (B, K)
+    columns = queries.unsqueeze(-1)  # (B, D, 1)
+    cosines = (documents @ columns).squeeze(-1)  # (B, K)
     return listnet(scale * cosines, teacher, 1.0, TEACHER_TEMPERATURE, drop_positive=False)
 
 
@@ -65,17 +68,20 @@ def ranking_map(
     scores are what `isotrope.evaluation.retrieval` gives. A query's own document should not be in
     its list: it would teach to find words. ``seed`` is that of the order of the queries.
     """
-    q = _unit_rows(queries)
-    d = _unit_rows(documents)
+    q = F.normalize(_single(queries), dim=-1)
+    d = F.normalize(_single(documents), dim=-1)
     ids = torch.from_numpy(lists)
-    scores = torch.from_numpy(np.asarray(teacher, dtype=np.float32))
-    matrix = torch.zeros(q.shape[1], q.shape[1], requires_grad=True)
+    scores = _single(teacher)
+
+    dim = q.shape[1]
+    matrix = torch.zeros(dim, dim, requires_grad=True)
     log_scale = torch.tensor(np.log(_SCALE), dtype=torch.float32, requires_grad=True)
     groups = [
         {"params": [matrix], "weight_decay": _WEIGHT_DECAY},
         {"params": [log_scale], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=_LEARNING_RATE)
+
     generator = torch.Generator().manual_seed(seed)
     for _ in range(_EPOCHS):
         order = torch.randperm(len(q), generator=generator)
@@ -91,9 +97,8 @@ def ranking_map(
     return matrix.detach().double().numpy()
 
 
-def _unit_rows(vectors: npt.NDArray[np.floating]) -> Tensor:
-    rows = torch.from_numpy(np.asarray(vectors, dtype=np.float32))
-    return F.normalize(rows, dim=-1)
+def _single(values: npt.NDArray[np.floating]) -> Tensor:
+    return torch.from_numpy(np.asarray(values, dtype=np.float32))
 
 
 def with_map(encoder: SentenceTransformer, matrix: Matrix) -> SentenceTransformer:
@@ -110,10 +115,9 @@ def with_map(encoder: SentenceTransformer, matrix: Matrix) -> SentenceTransforme
         # Unit length again after unit length would change the last bit.
         shared = shared[:-1]
         last = Normalize()
-    uncut = copy(encoder)
-    uncut.truncate_dim = None
-    # what the model cuts, after its routes
-    beyond = int(uncut.get_embedding_dimension() or 0) - len(matrix)
-    layer = np.pad(np.eye(len(matrix)) + matrix, (0, beyond))
-    moved = dense(torch.from_numpy(layer.T.copy()), torch.zeros(len(layer)))  # (D, D)
-    return with_query_route(encoder, [last, moved, last], [last], shared)
+    moving = np.eye(len(matrix)) + matrix  # x + xW
+    beyond = cut_dimensions(encoder, len(matrix))  # it cuts after its routes
+    moving = np.pad(moving, (0, beyond))
+    weight = torch.from_numpy(moving.T.copy())
+    layer = dense(weight, torch.zeros(len(weight)))
+    return with_query_route(encoder, [last, layer, last], [last], shared)

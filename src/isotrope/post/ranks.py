@@ -20,14 +20,16 @@ def ranks(vectors: Matrix) -> Transform:
 
     def ranked(x: Matrix) -> Matrix:
         cosines = normalize(x) @ corpus.T  # (n, M)
+        cosine_ranks = rankdata(cosines, axis=1)
         mean_rank = (len(corpus) + 1) / 2
-        centred: Matrix = normalize(rankdata(cosines, axis=1) - mean_rank)
-        return centred
+        unit: Matrix = normalize(cosine_ranks - mean_rank)
+        return unit
 
     def transform(x: Matrix) -> Matrix:
         blocks = []
         for start in range(0, max(1, len(x)), _BLOCK):
-            blocks.append(ranked(x[start : start + _BLOCK]))
+            block = ranked(x[start : start + _BLOCK])
+            blocks.append(block)
         return np.concatenate(blocks)
 
     return transform

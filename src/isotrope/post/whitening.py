@@ -14,10 +14,12 @@ ROUNDING = 1e-12
 
 
 def whitening(
-    vectors: Matrix, k: int | None = None, exponent: float = FULL_WHITENING, shrink: bool = False
+    vectors: Matrix,  # (N, D)
+    k: int | None = None,
+    exponent: float = FULL_WHITENING,
+    shrink: bool = False,
 ) -> tuple[Matrix, Matrix]:
-    """Mean μ (D,) and W = (U Λ^-exponent)[:, :k] (D, k) of vectors (N, D); the result of x is (x −
-    μ) W.
+    """Mean μ (D,) and W = (U Λ^-exponent)[:, :k] (D, k); the result of x is (x − μ) W.
 
     U Λ Uᵀ is the covariance over N, its directions by falling variance (PCA type); k is D by
     default. A direction of variance λ has the variance λ^(1 − 2 exponent) afterwards: 1 with
@@ -32,7 +34,8 @@ def whitening(
     moves the covariance towards a multiple of the identity, as Ledoit and Wolf have it,
     https://doi.org/10.1016/S0047-259X(03)00096-4.
     """
-    count = check_size(len(vectors), vectors.shape[1], k, exponent, shrink)
+    rows, dim = vectors.shape
+    count = check_size(rows, dim, k, exponent, shrink)
     mean = vectors.mean(axis=0)
     centred = vectors - mean
     if shrink:
@@ -52,18 +55,24 @@ def whitening(
     if exponent:
         is_used = variances > ROUNDING * largest
         count = min(count, int(is_used.sum()))
-    scales = variances[:count] ** -exponent
-    axes = directions[:, :count]  # (D, k)
-    return mean, axes * scales
+    variances = variances[:count]
+    directions = directions[:, :count]  # (D, k)
+    matrix = directions * variances**-exponent
+    return mean, matrix
 
 
 def covariance_of(centred: Matrix) -> Matrix:
     """The covariance (D, D) over N of centred vectors (N, D)."""
-    return centred.T @ centred / len(centred)
+    products = centred.T @ centred
+    return products / len(centred)
 
 
 def check_size(
-    rows: int, dim: int, k: int | None, exponent: float = FULL_WHITENING, shrink: bool = False
+    rows: int,
+    dim: int,
+    k: int | None,
+    exponent: float = FULL_WHITENING,
+    shrink: bool = False,
 ) -> int:
     """How many dimensions are kept of ``dim``: ``k``, by default all. There must be rows enough for
     them.

@@ -206,8 +206,7 @@ class Preset(_Record):
                 used[key] = value
         text = tomli_w.dumps(used)
         # Lists on one line, so that a comment fits after them.
-        lists = re.compile(r"\[\n    (.*?),\n\]", flags=re.DOTALL)
-        return lists.sub(_on_one_line, text)
+        return re.sub(r"\[\n    (.*?),\n\]", _on_one_line, text, flags=re.DOTALL)
 
 
 def _on_one_line(toml_list: re.Match[str]) -> str:
@@ -221,10 +220,9 @@ def _check_passes(stage: str, tables: TomlTable) -> None:
     passes = tables["passes"]
     is_count = type(passes) is int and passes >= 1
     if stage != "views" or not is_count:
+        problem = f"{stage}.passes = {passes!r} is not possible"
         remedy = "write views.passes, a whole number of at least 1"
-        raise UserError(
-            f"{stage}.passes = {passes!r} is not possible", remedy, code="impossible-passes"
-        )
+        raise UserError(problem, remedy, code="impossible-passes")
 
 
 def _ordered_labels(stage: str, tables: TomlTable) -> list[str]:
@@ -232,8 +230,9 @@ def _ordered_labels(stage: str, tables: TomlTable) -> list[str]:
     order: list[str] = tables.get("order", labels)
     is_list = isinstance(order, list)
     if not is_list or sorted(map(str, order)) != sorted(labels):
+        problem = f"{stage}.order = {order!r}"
         remedy = f"name each of {labels} once"
-        raise UserError(f"{stage}.order = {order!r}", remedy, code="impossible-order")
+        raise UserError(problem, remedy, code="impossible-order")
     return order
 
 
@@ -244,22 +243,26 @@ def _check_table(
 ) -> None:
     if not isinstance(table, Mapping):
         problem = f"{stage}.{label} = {table!r} is an unknown key"
-        raise UserError(problem, f"write a table [{stage}.{label}]", code="unknown-key")
+        remedy = f"write a table [{stage}.{label}]"
+        raise UserError(problem, remedy, code="unknown-key")
     if stage == "terms" and label in LOG_FIELDS:
         problem = f"terms.{label}: the run's log has a field of that name"
         raise UserError(problem, "choose another label", code="reserved-label")
 
 
-def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
-    """A shipped preset by name, or the user's by path (.toml), with ``key=value`` overrides.
+def read_preset(
+    name: str | Path,
+    overrides: Iterable[str] = (),  # key=value
+) -> Preset:
+    """A shipped preset by name, or the user's by path (.toml), with overrides.
 
     Raises:
         UserError: unknown preset, broken TOML, unknown key, impossible value; names file, key,
             value and remedy. Nothing of a third party is imported: for its components, see
             `check_runnable`.
     """
-    tables = resolved_tables(str(name), overrides)
     own_name = str(name)
+    tables = resolved_tables(own_name, overrides)
     if own_name.endswith(".toml"):
         own_name = Path(own_name).stem
     tables.setdefault("name", own_name)
@@ -282,8 +285,9 @@ def _known_keys(tables: TomlTable) -> list[str]:
     for table, record in RECORDS.items():
         keys += [f"{table}.{key}" for key in record.model_fields]
     for stage in (*STAGES, READING):
-        if isinstance(tables.get(stage), Mapping):
-            keys += leaves(tables[stage], f"{stage}.")
+        of_stage = tables.get(stage)
+        if isinstance(of_stage, Mapping):
+            keys += leaves(of_stage, f"{stage}.")
     return keys
 
 
@@ -302,7 +306,8 @@ def _check_head(preset: Preset) -> None:
     can_be_kept = all(hasattr(step, "layers") for step in steps)
     if not steps or not can_be_kept:
         problem = f"train.keep_head = true, and {preset.name} has no head that can be kept"
-        raise UserError(problem, "leave it out, or choose a head such as [views.mlp]", "no-head")
+        remedy = "leave it out, or choose a head such as [views.mlp]"
+        raise UserError(problem, remedy, code="no-head")
 
 
 def _check_components(preset: Preset, third_parties: bool) -> None:
@@ -313,7 +318,8 @@ def _check_components(preset: Preset, third_parties: bool) -> None:
         teacher = getattr(made, "teacher", SELF)
         if teacher != SELF and teacher not in preset.teachers:
             problem = f"{entry.table}.teacher = {teacher!r}, which does not exist"
-            raise UserError(problem, f"add a table [teachers.{teacher}]", code="unknown-teacher")
+            remedy = f"add a table [teachers.{teacher}]"
+            raise UserError(problem, remedy, code="unknown-teacher")
 
 
 def pair_maker(preset: Preset) -> tuple[PairMaker, int]:
@@ -325,18 +331,21 @@ def pair_maker(preset: Preset) -> tuple[PairMaker, int]:
 
 def open_teachers(preset: Preset, context: BuildContext) -> dict[str, Teacher]:
     """The preset's teachers, their embeddings in the cache: long, the first time."""
-    teachers = {}
-    for entry in preset.parts("teachers"):
-        teachers[entry.label] = built(entry.make(), context)
-    return teachers
+    teachers = _by_label(preset, "teachers")
+    return built(teachers, context)  # type: ignore[no-any-return]
 
 
 def teacher_specs(preset: Preset, context: BuildContext) -> dict[str, TeacherSpec]:
     """What is known of the preset's teachers before `open_teachers`."""
     specs = {}
-    for entry in preset.parts("teachers"):
-        specs[entry.label] = TeacherSpec(entry.make(), context)
+    for label, settings in _by_label(preset, "teachers").items():
+        specs[label] = TeacherSpec(settings, context)
     return specs
+
+
+def _by_label(preset: Preset, stage: str) -> dict[str, Any]:
+    """The components of a stage, not yet built, in order."""
+    return {entry.label: entry.make() for entry in preset.parts(stage)}
 
 
 def build_objective(
@@ -351,10 +360,11 @@ def build_objective(
     ``context`` is what the components are built with; by default what the student tells.
     """
     context = context or BuildContext.of(model)
-    context = replace(context, teachers=teacher_specs(preset, context))
+    specs = teacher_specs(preset, context)
+    context = replace(context, teachers=specs)
     return Objective(
         model,
-        terms={entry.label: entry.make() for entry in preset.parts("terms")},
+        terms=_by_label(preset, "terms"),
         tokens=[(entry.make(), entry.on) for entry in preset.parts("tokens")],
         peers=[(entry.make(), entry.on) for entry in preset.parts("peers")],
         views=[entry.make() for entry in preset.parts("views")],

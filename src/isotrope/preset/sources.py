@@ -16,12 +16,13 @@ def cited_sources(name: str) -> dict[str, str]:
     the user's file.
     """
     sources: dict[str, str] = {}
+    shipped = files(SHIPPED["preset"])
     for layer in preset_layers(name):
-        if layer.path.parent == files(SHIPPED["preset"]):
+        if layer.path.parent == shipped:
             sources |= _comments(layer)
         else:
-            keys = leaves(layer.tables)
-            sources |= dict.fromkeys(keys, layer.path.name)
+            for key in leaves(layer.tables):
+                sources[key] = layer.path.name
     return sources
 
 
@@ -31,34 +32,42 @@ def _comments(layer: Layer) -> dict[str, str]:
     """
     comments = {}
     table = ""
-    for line in layer.path.read_text(encoding="utf-8").splitlines():
+    lines = layer.path.read_text(encoding="utf-8").splitlines()
+    for line in lines:
         code, _, comment = line.partition("#")
+        comment = comment.strip()
         key, is_setting, _ = code.partition("=")
         if is_setting:
             name = f"{table}.{key.strip()}"
-            comments[name.strip(".")] = comment.strip()
+            comments[name.strip(".")] = comment
         elif code.startswith("["):
             table = code.strip().strip("[]")
             if comment:
-                comments[table] = comment.strip()
+                comments[table] = comment
 
+    # A size has its own table of the file; the file itself has all but the sizes.
     of_layer = {}
     prefix = f"{SIZES}.{layer.size}."
-    for key, text in comments.items():
+    for key, comment in comments.items():
         if key.startswith(prefix):
-            of_layer[key.removeprefix(prefix)] = text
+            of_size = key.removeprefix(prefix)
+            of_layer[of_size] = comment
         elif layer.size is None and not key.startswith(SIZES):
-            of_layer[key] = text
+            of_layer[key] = comment
     return of_layer
 
 
 def flat(preset: Preset) -> TomlTable:
     """Dotted key -> value, of everything that the preset sets."""
-    return leaves(preset.model_dump(exclude_none=True, exclude={"name", "description"}))
+    settings = preset.model_dump(exclude_none=True, exclude={"name", "description"})
+    return leaves(settings)
 
 
-def sourced(preset: Preset, name: str) -> Iterator[tuple[str, str, str]]:
-    """Rows (key, value, source) of a resolved preset that came from the one called ``name``.
+def sourced(
+    preset: Preset,  # resolved
+    name: str,  # of the preset that it came from
+) -> Iterator[tuple[str, str, str]]:
+    """Rows (key, value, source) of all settings.
 
     The source is the paper's section, "isotrope's default", or "set for this run", as all of a
     preset that is not shipped.
@@ -69,40 +78,41 @@ def sourced(preset: Preset, name: str) -> Iterator[tuple[str, str, str]]:
         shipped = flat(read_preset(name))
         comments = cited_sources(name)
     for key, value in flat(preset).items():
-        is_empty_table = value == {}
-        if is_empty_table and "." not in key:  # a stage without components
-            continue
-        written = ""
-        if not is_empty_table:
-            written = json.dumps(value, ensure_ascii=False)
+        written = json.dumps(value, ensure_ascii=False)
+        if value == {}:
+            written = ""
+            if "." not in key:  # a stage without components
+                continue
         source = OWN_SETTING
         if key in shipped and shipped[key] == value:
             source = comments.get(key) or DEFAULT
         yield key, written, source
 
 
-def annotated(name: str, overrides: Sequence[str] = ()) -> str:
+def annotated(
+    name: str,
+    overrides: Sequence[str] = (),  # key=value
+) -> str:
     """The resolved preset as TOML, every line with its source: a paper's section, a file, an
     override, our default.
     """
     sources = cited_sources(name)
     for override in overrides:
-        key = override.partition("=")[0].strip()
-        sources[key] = "--set"
+        key, _, _ = override.partition("=")
+        sources[key.strip()] = "--set"
 
     lines = []
     table = ""
-    preset = read_preset(name, overrides)
-    text = preset.toml()
-    for line in text.splitlines():
+    toml = read_preset(name, overrides).toml()
+    for line in toml.splitlines():
         if line.startswith("["):
             table = line.strip("[]").replace('"', "")
             source = sources.get(table, "")
         else:
-            name = line.partition(" =")[0]
-            key = f"{table}.{name}".strip(".")
+            setting, _, _ = line.partition(" =")
+            key = f"{table}.{setting}".strip(".")
+            source = sources.get(key, "")
             is_setting = " = " in line and table != ""
-            source = sources.get(key) or ""
             if is_setting and not source:
                 source = "default"
         if line and source:

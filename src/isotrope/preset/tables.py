@@ -35,10 +35,9 @@ class Layer:
 
 def shipped_names(kind: str) -> list[str]:
     """The files of presets or studies that come with isotrope."""
-    paths = files(SHIPPED[kind]).iterdir()
-    names = [path.name for path in paths]
-    presets = [name for name in names if name.endswith(".toml")]
-    return sorted(name.removesuffix(".toml") for name in presets)
+    folder = files(SHIPPED[kind])
+    paths = [Path(file.name) for file in folder.iterdir()]
+    return sorted(path.stem for path in paths if path.suffix == ".toml")
 
 
 @cache
@@ -48,13 +47,15 @@ def shipped_sizes() -> dict[str, tuple[str, str]]:
     for method in shipped_names("preset"):
         _, tables = read_toml("preset", method)
         for size in tables.get(SIZES, {}):
-            sizes[f"{method}-{size}"] = (method, size)
+            name = f"{method}-{size}"
+            sizes[name] = (method, size)
     return sizes
 
 
 def preset_names() -> list[str]:
     """The presets that come with isotrope."""
-    return sorted([*shipped_names("preset"), *shipped_sizes()])
+    methods = shipped_names("preset")
+    return sorted([*methods, *shipped_sizes()])
 
 
 def preset_descriptions() -> dict[str, str]:
@@ -82,7 +83,7 @@ def read_toml(
         if name not in shipped_names(kind):
             names = preset_names() if kind == "preset" else shipped_names(kind)
             check_known(kind, name, names, ", or a .toml file")
-        path = files(SHIPPED[kind]).joinpath(f"{name}.toml")
+        path = files(SHIPPED[kind]) / f"{name}.toml"
     try:
         text = path.read_text(encoding="utf-8")
         return path, tomllib.loads(text)
@@ -99,8 +100,9 @@ def _own_file(
     folder = extended_by.parent if extended_by else Path()
     path = (folder / name).resolve()
     if not path.is_file():
+        problem = f"{kind} {name} does not exist"
         remedy = f"check the path, which begins in {folder.resolve()}"
-        raise UserError(f"{kind} {name} does not exist", remedy, code="missing-file")
+        raise UserError(problem, remedy, code="missing-file")
     return path
 
 
@@ -123,19 +125,22 @@ def preset_layers(name: str) -> list[Layer]:
 
 
 def _read_layer(name: str, extended_by: Path | None) -> Layer:
-    if name in shipped_sizes():
-        method, size = shipped_sizes()[name]
+    sizes = shipped_sizes()
+    if name in sizes:
+        method, size = sizes[name]
         path, tables = read_toml("preset", method)
         own_tables = tables[SIZES][size]
-        tables_of_size = {"extends": method, **own_tables}
-        return Layer(name, path, tables_of_size, size)
+        return Layer(name, path, {"extends": method, **own_tables}, size)
     path, tables = read_toml("preset", name, extended_by)
     if not name.endswith(".toml"):
         tables.pop(SIZES, None)
     return Layer(name, path, tables)
 
 
-def resolved_tables(name: str, overrides: Iterable[str] = ()) -> TomlTable:
+def resolved_tables(
+    name: str,
+    overrides: Iterable[str] = (),  # key=value
+) -> TomlTable:
     """A preset's tables over those that it extends, with overrides."""
     tables: TomlTable = {}
     for layer in preset_layers(name):
@@ -145,14 +150,18 @@ def resolved_tables(name: str, overrides: Iterable[str] = ()) -> TomlTable:
     return tables
 
 
-def leaves(table: Mapping[str, Any], prefix: str = "") -> TomlTable:
+def leaves(
+    table: Mapping[str, Any],
+    prefix: str = "",  # of the keys
+) -> TomlTable:
     """Dotted key -> value; an empty table is a value."""
     values: TomlTable = {}
-    for key, value in table.items():
+    for name, value in table.items():
+        key = f"{prefix}{name}"
         if isinstance(value, Mapping) and value:
-            values |= leaves(value, f"{prefix}{key}.")
+            values |= leaves(value, f"{key}.")
         else:
-            values[f"{prefix}{key}"] = value
+            values[key] = value
     return values
 
 
@@ -184,8 +193,7 @@ def _parse_override(text: str) -> TomlTable:
         remedy = "write, for example, --set train.batch_size=32"
         raise UserError(problem, remedy, code="not-key-value")
     try:
-        table = tomllib.loads(f"value = {value}")
-        parsed: Any = table["value"]
+        parsed: Any = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()
     for name in reversed(key.split(".")):
@@ -200,8 +208,8 @@ def names_backbone(name: str) -> bool:
     """
     for layer in preset_layers(name):
         is_own_file = layer.name.endswith(".toml")
-        is_method = layer.size is None and not is_own_file
+        is_size = layer.size is not None
         encoder = layer.tables.get("encoder", {})
-        if not is_method and "backbone" in encoder:
+        if (is_own_file or is_size) and "backbone" in encoder:
             return True
     return False

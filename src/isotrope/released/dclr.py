@@ -14,25 +14,32 @@ from torch import Tensor
 from isotrope.contract.diagonal import on_diagonal
 from isotrope.scores.instance_weight import InstanceWeight
 from isotrope.scores.noise import Noise, gradient
+from isotrope.tokens._inner import Features
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
-def softmax_bce(cosines: Tensor, temperature: float, keep: Tensor | None = None) -> Tensor:
+def softmax_bce(
+    cosines: Tensor,  # (N, M) or (P, N, M), M >= N
+    temperature: float,
+    keep: Tensor | None = None,  # (N, M)
+) -> Tensor:
     """-[log p_ii + Σ_{j≠i} log (1 - p_ij)] / M, p_i = softmax(s_i / τ); mean over anchors, summed
     over positives -> ().
 
-    A softmax, then binary cross-entropy on every entry of it. cosines (N, M) or (P, N, M), M >= N,
-    keep (N, M). In log space, where the public code can give NaN; a candidate that is not kept has
-    p = 0. The positive is pulled M times more weakly than by InfoNCE.
+    A softmax, then binary cross-entropy on every entry of it. In log space, where the public code
+    can give NaN; a candidate that is not kept has p = 0. The positive is pulled M times more weakly
+    than by InfoNCE.
     """
     logits = cosines / temperature
     if keep is not None:
         logits = logits.masked_fill(keep == 0, -torch.inf)
     diagonal = on_diagonal(logits)  # (N, M)
     log_p = logits.log_softmax(dim=-1)
+
     # log (1 - p), which is finite for p = 1 too
     tiny = torch.finfo(log_p.dtype).eps
-    log_p_negatives = log_p.masked_fill(diagonal, -torch.inf).clamp(max=-tiny)
+    log_p_negatives = log_p.masked_fill(diagonal, -torch.inf)
+    log_p_negatives = log_p_negatives.clamp(max=-tiny)
     log_not_p = torch.log(-torch.expm1(log_p_negatives))
 
     log_likelihoods = torch.where(diagonal, log_p, log_not_p)  # (N, M) or (P, N, M)
@@ -47,10 +54,9 @@ class NoMask:
 
     stage = "tokens"
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
-        return {**features, "attention_mask": torch.ones_like(features["attention_mask"])}
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
+        mask = torch.ones_like(features["attention_mask"])
+        return {**features, "attention_mask": mask}
 
 
 class AgainstBatch(Noise):
@@ -61,7 +67,8 @@ class AgainstBatch(Noise):
         batch = scores.pairs[0].detach()
         for _ in range(self.steps):
             slope = gradient(noise, anchor, self.temperature, batch)
-            noise = noise + step_size * F.normalize(slope, dim=-1)
+            direction = F.normalize(slope, dim=-1)
+            noise = noise + step_size * direction
         return noise
 
 
@@ -71,7 +78,8 @@ class ZeroLogit(InstanceWeight):
     """
 
     def __call__(self, scores: Scores) -> Scores:
-        return replace(scores, cosines=scores.cosines * self.weights(scores))
+        cosines = scores.cosines * self.weights(scores)
+        return replace(scores, cosines=cosines)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ class HardNegatives:
     stage = "scores"
 
     def __call__(self, scores: Scores) -> Scores:
-        return scores.with_extra(scores.views.negatives.flatten(0, 1))  # (N, H, D) -> (N·H, D)
+        negatives = scores.views.negatives.flatten(0, 1)  # (N·H, D)
+        return scores.with_extra(negatives)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ def instance_weight(teacher: Tensor, threshold: float) -> Tensor:
     -> (N, M).
     """
     is_different = teacher < threshold
-    return (is_different | on_diagonal(teacher)).to(teacher)
+    stays = is_different | on_diagonal(teacher)
+    return stays.to(teacher)
 
 
 def relative_to_mean(teacher: Tensor) -> Tensor:
@@ -28,9 +29,12 @@ def relative_to_mean(teacher: Tensor) -> Tensor:
     and 1 stays 1.
     """
     count = len(teacher)
-    total = teacher[:, :count].sum() - teacher.diagonal().sum()
-    mean = total / max(1, count * (count - 1))
-    return (teacher - mean) / (1 - mean).clamp(min=1e-6)  # a collapsed teacher: mean 1
+    pairs = teacher[:, :count]  # (N, N)
+    total = pairs.sum() - pairs.diagonal().sum()
+    pair_count = count * (count - 1)
+    mean = total / max(1, pair_count)
+    span = (1 - mean).clamp(min=1e-6)  # a collapsed teacher: mean 1
+    return (teacher - mean) / span
 
 
 @dataclass(frozen=True)
@@ -56,16 +60,18 @@ class InstanceWeight:
     relative: bool = False  # measure φ from the batch's mean cosine (0) to equality (1)
 
     def __call__(self, scores: Scores) -> Scores:
-        return replace(scores, keep=scores.keep * self.weights(scores))
+        keep = scores.keep * self.weights(scores)
+        return replace(scores, keep=keep)
 
     def weights(self, scores: Scores) -> Tensor:
         """(N, N + K): 0 for a false negative, else 1."""
         similarity = self._similarity(scores)  # (N, N) or (N, N + K)
         if self.relative:
             similarity = relative_to_mean(similarity)
-        alpha = instance_weight(similarity, self.threshold).to(scores.keep)
-        later_candidates = scores.keep.shape[1] - alpha.shape[1]
-        return F.pad(alpha, (0, later_candidates), value=1.0)
+        alpha = instance_weight(similarity, self.threshold)
+        weights = torch.ones_like(scores.keep)
+        weights[:, : alpha.shape[1]] = alpha
+        return weights
 
     def _similarity(self, scores: Scores) -> Tensor:
         if self.teacher == "self":

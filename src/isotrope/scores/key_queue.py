@@ -12,9 +12,14 @@ from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.types import Count, Scores
 
 
-def pushed(queue: Tensor, keys: Tensor, size: int) -> Tensor:
-    """The last ``size`` rows of queue (K, D) and keys (N, D) -> (min(K + N, size), D)."""
-    return torch.cat([queue, keys.to(queue)])[-size:]
+def pushed(
+    queue: Tensor,  # (K, D)
+    keys: Tensor,  # (N, D)
+    size: int,
+) -> Tensor:
+    """The last ``size`` rows of queue and keys -> (min(K + N, size), D)."""
+    rows = torch.cat([queue, keys.to(queue)])
+    return rows[-size:]
 
 
 @dataclass(eq=False, repr=False)
@@ -39,7 +44,7 @@ class KeyQueue(StatefulComponent):
         self.waiting: Tensor = nn.Buffer(torch.zeros(0, width), persistent=False)
 
     def forward(self, scores: Scores) -> Scores:
-        keys = scores.views.named([self.keys], "scores.key_queue.keys")[0]
+        (keys,) = scores.views.named([self.keys], "scores.key_queue.keys")  # (N, D)
         if self.training:
             self.waiting = pushed(self.waiting, keys.detach(), self.size)
         queue = self.queue().clone()  # backward reads it after the queue has moved
@@ -47,7 +52,8 @@ class KeyQueue(StatefulComponent):
 
     def queue(self) -> Tensor:
         """The keys so far (K, D), the newest last."""
-        return self.rows[: int(self.filled)]
+        count = int(self.filled)
+        return self.rows[:count]
 
     def after_step(self, objective: Any) -> None:
         rows = pushed(self.queue(), self.waiting, self.size)

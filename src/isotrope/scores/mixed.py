@@ -11,15 +11,16 @@ from torch import Tensor
 from isotrope.types import Fraction, Scores
 
 
-def mix_negatives(positive: Tensor, partner: Tensor, share: float) -> Tensor:
-    """λ p_i + (1 − λ) p_partner(i) of unit rows p, with λ = ``share``, as unit rows without
-    gradient.
-
-    positive (N, D), partner (N,): for each sentence, another one -> (N, D).
-    """
+def mix_negatives(
+    positive: Tensor,  # (N, D)
+    partner: Tensor,  # (N,): for each sentence, another one
+    share: float,  # λ
+) -> Tensor:
+    """λ p_i + (1 − λ) p_partner(i) of unit rows p, as unit rows without gradient -> (N, D)."""
     unit = F.normalize(positive.detach(), dim=-1)
-    mixtures = share * unit + (1 - share) * unit[partner]
-    return F.normalize(mixtures, dim=-1)
+    own_part = share * unit
+    partner_part = (1 - share) * unit[partner]
+    return F.normalize(own_part + partner_part, dim=-1)
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,15 @@ class Mixed:
 
     def __call__(self, scores: Scores) -> Scores:
         order = scores.views.batch.rows.argsort(stable=True)
-        partner = torch.empty_like(order).scatter_(0, order, order.roll(-1))  # (N,)
+        next_in_order = order.roll(-1)
+        partner = torch.empty_like(order)
+        partner[order] = next_in_order  # (N,)
+
         mixtures = mix_negatives(scores.views.stack[1], partner, self.share)
-        first_mixture = scores.keep.shape[1]
         grown = scores.with_extra(mixtures)
-        columns = first_mixture + torch.arange(len(partner), device=partner.device)
+        first_mixture = scores.keep.shape[1]
+        candidates = grown.keep.shape[1]
+        columns = torch.arange(first_mixture, candidates, device=partner.device)
         keep = grown.keep.clone()
         keep[partner, columns] = 0
         return replace(grown, keep=keep)

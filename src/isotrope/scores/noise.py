@@ -11,10 +11,13 @@ from torch import Tensor
 from isotrope.types import AboveZero, NonNegative, Scores, Whole
 
 
-def non_uniformity(noise: Tensor, anchor: Tensor, positive: Tensor, temperature: float) -> Tensor:
-    """Eq. 2, mean over anchors: only noise in the denominator. noise (K, D), anchor, positive (N,
-    D) -> ().
-    """
+def non_uniformity(
+    noise: Tensor,  # (K, D)
+    anchor: Tensor,  # (N, D)
+    positive: Tensor,  # (N, D)
+    temperature: float,
+) -> Tensor:
+    """Eq. 2, mean over anchors: only noise in the denominator -> ()."""
     anchor = F.normalize(anchor, dim=-1)
     positive = F.normalize(positive, dim=-1)
     noise = F.normalize(noise, dim=-1)
@@ -25,22 +28,28 @@ def non_uniformity(noise: Tensor, anchor: Tensor, positive: Tensor, temperature:
 
 
 def gradient(
-    noise: Tensor, anchor: Tensor, temperature: float, further: Tensor | None = None
+    noise: Tensor,  # (K, D)
+    anchor: Tensor,  # (N, D)
+    temperature: float,
+    further: Tensor | None = None,  # (N, M): cosines of further candidates; the paper has none
 ) -> Tensor:
     """Eq. 4 in closed form -> (K, D). The positive is in Eq. 2's numerator alone, so the gradient
     is free of it.
 
-    ``further`` (N, M): cosines of further candidates in the denominator. The paper has none.
+    ``further`` candidates are in the denominator too.
     """
+    count = len(noise)
     unit = F.normalize(noise, dim=-1)
     anchor = F.normalize(anchor, dim=-1)
     cosines = anchor @ unit.T  # (N, K)
     if further is not None:
         cosines = torch.cat([cosines, further], dim=1)
     shares = (cosines / temperature).softmax(dim=1)
-    weights = shares[:, : len(noise)] / (temperature * len(anchor))  # (N, K)
+    weights = shares[:, :count] / (temperature * len(anchor))  # (N, K)
+
     pull = weights.T @ anchor  # (K, D) towards the anchors that are near already
-    along = (pull * unit).sum(dim=-1, keepdim=True) * unit  # changes the length, not the cosine
+    pull_along = (pull * unit).sum(dim=-1, keepdim=True)  # (K, 1)
+    along = pull_along * unit  # changes the length, not the cosine
     length: Tensor = noise.norm(dim=-1, keepdim=True)
     return (pull - along) / length
 
@@ -60,7 +69,8 @@ def ascend(
     anchor = anchor.detach()
     for _ in range(steps):
         slope = gradient(noise, anchor, temperature)
-        noise = noise + step_size * F.normalize(slope, dim=-1)
+        direction = F.normalize(slope, dim=-1)
+        noise = noise + step_size * direction
     return noise
 
 
@@ -81,12 +91,13 @@ class Noise:
     sigma: AboveZero = 1.0
 
     def __call__(self, scores: Scores) -> Scores:
-        anchor = scores.views.stack[0].detach()
-        count = int(self.ratio * len(anchor))
-        dim = anchor.shape[1]
+        anchor = scores.views.stack[0]
+        sentences, dim = anchor.shape
+        count = int(self.ratio * sentences)
         generator = scores.views.batch.generator
         draws = torch.randn(count, dim, generator=generator)  # on the CPU
         noise = self.sigma * draws.to(anchor)  # (K, D)
+
         step_size: float | Tensor = self.step_size
         if self.relative:
             step_size = step_size * noise.norm(dim=-1, keepdim=True)  # (K, 1)

@@ -140,7 +140,8 @@ class RunRows:
     def read(self, size: int, first: int = 0) -> Iterator[tuple[int, list[str]]]:
         """The texts from place ``first`` on, ``size`` at a time, with their first place."""
         for start in range(first, len(self), size):
-            yield start, self.corpus.texts(self.rows[start : start + size])
+            rows = self.rows[start : start + size]
+            yield start, self.corpus.texts(rows)
 
     def places(self, batch_rows: Tensor) -> RowIds:
         """Where rows of the corpus (N,) are among those of the run: (N,)."""
@@ -174,15 +175,20 @@ def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> FunctionTeac
         check_space(folder, row_bytes * (count - first), name, "free some, or use live = true")
         for start, texts in run_rows.read(TEACHER_SHARD, first):
             vectors = encoder(texts, start, count).numpy()  # (≤ S, T)
-            write_behind(draft, start * row_bytes, vectors.astype("<f4").tobytes())
+            written = vectors.astype("<f4").tobytes()
+            write_behind(draft, start * row_bytes, written)
         move(draft, folder / VECTORS)
 
-    path = cached(cache_folder("teachers", key), write) / VECTORS
-    return looked_up(np.memmap(path, "<f4", "r").reshape(count, -1), run_rows)
+    folder = cached(cache_folder("teachers", key), write)
+    vectors = np.memmap(folder / VECTORS, "<f4", "r").reshape(count, -1)
+    return looked_up(vectors, run_rows)
 
 
-def looked_up(vectors: npt.NDArray[np.float32], run_rows: RunRows) -> FunctionTeacher:
-    """The teacher that has these vectors (R, T), unit rows, of the rows that a run reads."""
+def looked_up(
+    vectors: npt.NDArray[np.float32],  # (R, T) unit rows
+    run_rows: RunRows,
+) -> FunctionTeacher:
+    """The teacher that has these vectors of the rows that a run reads."""
 
     def embed(batch: Batch) -> Tensor:
         places = run_rows.places(batch.rows)

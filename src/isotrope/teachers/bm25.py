@@ -51,14 +51,18 @@ class Bm25:
             index = Bm25Index.of(texts(), self.k1, self.b)
             save_npz(draft / _WEIGHTS, index.weights, compressed=False)
 
-        folder = cache_folder("teachers", run_rows.key(_LAYOUT, f"bm25 {self.k1} {self.b}"))
-        weights = csr_array(load_npz(cached(folder, make) / _WEIGHTS))
+        key = run_rows.key(_LAYOUT, f"bm25 {self.k1} {self.b}")
+        folder = cached(cache_folder("teachers", key), make)
+        weights = csr_array(load_npz(folder / _WEIGHTS))
 
         def embed(batch: Batch) -> Tensor:
             # All processes must agree on the columns: their rows are joined afterwards.
-            full_batch = weights[run_rows.places(gather_rows(batch.rows))]
-            columns = np.union1d(full_batch.indices, [0])  # never none
-            rows = weights[run_rows.places(batch.rows)][:, columns].toarray()
-            return F.normalize(torch.from_numpy(rows), dim=-1).to(batch.rows.device)
+            all_places = run_rows.places(gather_rows(batch.rows))
+            columns = np.union1d(weights[all_places].indices, [0])  # never none
+
+            places = run_rows.places(batch.rows)
+            rows = weights[places][:, columns].toarray()
+            unit = F.normalize(torch.from_numpy(rows), dim=-1)
+            return unit.to(batch.rows.device)
 
         return embed

@@ -27,8 +27,8 @@ def mix(
     """
     columns = []
     for rows, weight in zip(embeddings, weights, strict=True):
-        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-        unit = F.normalize(rows, dim=-1)
+        dtype = torch.promote_types(rows.dtype, torch.float32)
+        unit = F.normalize(rows.to(dtype), dim=-1)
         alpha = weight / sum(weights)
         columns.append(alpha**0.5 * unit)
     return torch.cat(columns, dim=-1)
@@ -58,7 +58,8 @@ class Mixture:
         weights = self._each("weights", 1.0)
 
         def embed(batch: Batch) -> Tensor:
-            return mix([teacher(batch) for teacher in teachers], weights)
+            embeddings = [teacher(batch) for teacher in teachers]
+            return mix(embeddings, weights)
 
         width = sum(teacher.width for teacher in teachers)
         return FunctionTeacher(width, embed)

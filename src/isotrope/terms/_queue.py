@@ -30,7 +30,8 @@ class Projection(nn.Linear):
 
     def forward(self, scores: Scores) -> Tensor:  # type: ignore[override]
         anchor = scores.views.stack[0].to(self.weight)
-        return super().forward(F.normalize(anchor, dim=-1))
+        unit = F.normalize(anchor, dim=-1)
+        return super().forward(unit)
 
 
 def without_positive(lists: Tensor) -> Tensor:
@@ -38,7 +39,8 @@ def without_positive(lists: Tensor) -> Tensor:
     in their order.
     """
     count = lists.shape[-1]
-    negatives = lists[..., ~on_diagonal(lists)]  # (…, N · (N - 1))
+    is_negative = ~on_diagonal(lists)
+    negatives = lists[..., is_negative]  # (…, N · (N - 1))
     return negatives.reshape(*lists.shape[:-1], count - 1)
 
 
@@ -54,7 +56,9 @@ class ListTerm:
     drop_positive = False  # in a queue there is none
 
     def build(self, context: BuildContext) -> Any:
-        return OverQueue(self, context) if self.queue else self
+        if self.queue:
+            return OverQueue(self, context)
+        return self
 
     def __call__(self, scores: Scores) -> Tensor:
         student = scores.pairs
@@ -83,15 +87,19 @@ class OverQueue(nn.Module):
         self.term = term
         self.projection = Projection(context, term.teacher)
         directions = torch.randn(term.queue, self.projection.out_features)
-        # (K, T) unit rows, the newest first
-        self.rows: Tensor = nn.Buffer(F.normalize(directions, dim=-1))
+        directions = F.normalize(directions, dim=-1)
+        self.rows: Tensor = nn.Buffer(directions)  # (K, T) unit rows, the newest first
         self.latest = self.rows[:0]  # of the batches since the last step
 
     def forward(self, scores: Scores) -> Tensor:
-        teacher = scores.views.teachers[self.term.teacher].to(self.rows)  # (N, T)
+        teacher = scores.views.teachers[self.term.teacher]
+        teacher = teacher.to(self.rows)  # (N, T)
         student = F.normalize(self.projection(scores), dim=-1)  # (N, T)
+        student_lists = student @ self.rows.T  # (N, K)
+        teacher_lists = teacher @ self.rows.T  # (N, K)
+
         self.latest = self._newest(teacher, self.latest.to(teacher))
-        return self.term.of_lists(student @ self.rows.T, teacher @ self.rows.T)
+        return self.term.of_lists(student_lists, teacher_lists)
 
     def after_step(self, objective: Any) -> None:
         self.rows = self._newest(self.latest, self.rows)
@@ -100,4 +108,5 @@ class OverQueue(nn.Module):
     def _newest(self, new: Tensor, old: Tensor) -> Tensor:
         """At most K rows of both, the new ones first."""
         capacity = len(self.rows)
-        return torch.cat([new, old])[:capacity]
+        rows = torch.cat([new, old])
+        return rows[:capacity]

@@ -35,9 +35,10 @@ def passes_with_gaps(views: Views, hiding: Hiding) -> Iterator[PassWithGaps]:
         pass_seed = derive(step_seed, number)
         seeds = [derive(pass_seed, row_id) for row_id in row_ids]
 
+        ids = reading.text["input_ids"]
         mask = reading.text["attention_mask"]
         noise = noise_of_rows(mask, seeds)  # (n, L, 3)
-        hidden, shown = hiding(reading.text["input_ids"], mask, noise)
+        hidden, shown = hiding(ids, mask, noise)
         yield PassWithGaps(number, reading, hidden, shown)
 
 
@@ -82,7 +83,8 @@ class Words(nn.Module):
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, states: Tensor) -> Tensor:
-        states = self.layer(states.to(self.bias.dtype))
-        states = self.norm(F.gelu(states))
-        words = self.table[0].weight.to(states.dtype)  # (W, E)
+        states = states.to(self.bias.dtype)
+        states = self.norm(F.gelu(self.layer(states)))  # (…, E)
+        (table,) = self.table
+        words = table.weight.to(states.dtype)  # (W, E)
         return states @ words.T + self.bias

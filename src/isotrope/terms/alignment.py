@@ -12,30 +12,36 @@ from torch import Tensor
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
-def alignment(anchors: Tensor, positives: Tensor) -> Tensor:
+def alignment(
+    anchors: Tensor,  # (N, D)
+    positives: Tensor,  # (N, D) or (P, N, D)
+) -> Tensor:
     """‖u_i − v_i‖², mean over anchors i and positives, rows divided by their norms -> (), in [0,
     4].
-
-    anchors (N, D), positives (N, D) or (P, N, D).
     """
     anchors = F.normalize(anchors, dim=-1)
     positives = F.normalize(positives, dim=-1)
     difference = anchors - positives
-    return difference.square().sum(dim=-1).mean()
+    distances = difference.square().sum(dim=-1)
+    return distances.mean()
 
 
-def uniformity(embeddings: Tensor, t: float = 2.0) -> Tensor:
+def uniformity(
+    embeddings: Tensor,  # (N, D) or (V, N, D), N >= 2
+    t: float = 2.0,
+) -> Tensor:
     """Log of the mean over pairs i < j of e^{−t ‖u_i − u_j‖²}, rows divided by their norms; mean
     over views -> ().
-
-    embeddings (N, D) or (V, N, D), N >= 2.
     """
     unit = F.normalize(embeddings, dim=-1)
     count = unit.shape[-2]
     first, second = torch.triu_indices(count, count, offset=1, device=unit.device)
-    cosines = (unit @ unit.mT)[..., first, second]  # (…, N (N - 1) / 2)
+    cosines = unit @ unit.mT
+    cosines = cosines[..., first, second]  # (…, N (N - 1) / 2)
     exponents = 2 * t * (cosines - 1)  # −t ‖u − v‖², as ‖u − v‖² = 2 − 2 u·v
-    log_mean = exponents.logsumexp(dim=-1) - math.log(len(first))
+
+    log_sum = exponents.logsumexp(dim=-1)
+    log_mean = log_sum - math.log(len(first))
     return log_mean.mean()
 
 
@@ -50,7 +56,8 @@ class Alignment:
 
     def __call__(self, scores: Scores) -> Tensor:
         stack = scores.views.stack
-        return self.weight * alignment(stack[0], stack[1:])
+        loss = alignment(stack[0], stack[1:])
+        return self.weight * loss
 
 
 @dataclass(frozen=True)
@@ -64,4 +71,5 @@ class Uniformity:
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
-        return self.weight * uniformity(scores.views.stack, self.t)
+        loss = uniformity(scores.views.stack, self.t)
+        return self.weight * loss

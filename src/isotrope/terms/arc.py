@@ -20,20 +20,29 @@ def with_margin(cosine: Tensor, margin: float) -> Tensor:
     sin θ has none.
     """
     cosine = cosine.clamp(-1, 1)  # rounding may go beyond
-    square = 1 - cosine.square()
-    sine = torch.where(square > 0, square.where(square > 0, 1.0).sqrt(), 0.0)
-    return cosine * math.cos(margin) - sine * math.sin(margin)
+    square = 1 - cosine.square()  # sin² θ
+    has_root = square > 0
+    safe_square = square.where(has_root, 1.0)
+    sine = safe_square.sqrt().where(has_root, 0.0)
+
+    # cos(θ + m) = cos θ cos m − sin θ sin m
+    along = cosine * math.cos(margin)
+    across = sine * math.sin(margin)
+    return along - across
 
 
-def arc(cosines: Tensor, temperature: float, margin: float, keep: Tensor | None = None) -> Tensor:
+def arc(
+    cosines: Tensor,  # (N, M) or (P, N, M), M >= N
+    temperature: float,
+    margin: float,  # m, in radians
+    keep: Tensor | None = None,  # (N, M) as in `infonce`
+) -> Tensor:
     """-log e^{cos(θ_ii + m)/τ} / (e^{cos(θ_ii + m)/τ} + Σ_{j≠i} e^{cos θ_ij/τ}), mean over anchors
-    i -> ().
-
-    Summed over positives. cosines (N, M) or (P, N, M), M >= N, and keep (N, M) as in `infonce`; m
-    in radians.
+    i, summed over positives -> ().
     """
-    positives = with_margin(cosines, margin)
-    cosines = torch.where(on_diagonal(cosines), positives, cosines)
+    is_positive = on_diagonal(cosines)
+    with_margins = with_margin(cosines, margin)
+    cosines = torch.where(is_positive, with_margins, cosines)
     return infonce(cosines, temperature, keep)
 
 
@@ -49,4 +58,5 @@ class Arc:
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
-        return self.weight * arc(scores.cosines, self.temperature, self.margin, scores.keep)
+        loss = arc(scores.cosines, self.temperature, self.margin, scores.keep)
+        return self.weight * loss

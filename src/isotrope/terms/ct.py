@@ -12,24 +12,32 @@ from isotrope.contract.diagonal import on_diagonal
 from isotrope.types import Count, NonNegative, Scores
 
 
-def ct(a: Tensor, b: Tensor) -> Tensor:
+def ct(
+    a: Tensor,  # (N, D)
+    b: Tensor,  # (N, D)
+) -> Tensor:
     """Binary cross-entropy with logits a_i · b_j, target 1 for i = j and else 0, mean over all N ·
-    N. (N, D) -> ().
+    N -> ().
     """
     logits = a @ b.T  # (N, N)
-    return F.binary_cross_entropy_with_logits(logits, on_diagonal(logits).to(logits))
+    target = on_diagonal(logits).to(logits)
+    return F.binary_cross_entropy_with_logits(logits, target)
 
 
-def ct_pairs(a: Tensor, b: Tensor, negatives: int) -> Tensor:
-    """The same over N pairs: of ``negatives`` + 1 sentences, the first is its own pair. (N, D), (N,
-    D) -> ().
+def ct_pairs(
+    a: Tensor,  # (N, D)
+    b: Tensor,  # (N, D)
+    negatives: int,
+) -> Tensor:
+    """The same over N pairs: of ``negatives`` + 1 sentences, the first is its own pair -> ().
 
     Each of the others is compared with the sentence before it.
     """
     places = torch.arange(len(a), device=a.device)
     is_pair = places % (negatives + 1) == 0  # (N,)
-    partners = torch.where(is_pair[:, None], b, b.roll(1, dims=0))
-    logits = (a * partners).sum(dim=-1)
+    before = b.roll(1, dims=0)
+    partners = torch.where(is_pair.unsqueeze(-1), b, before)
+    logits = (a * partners).sum(dim=-1)  # (N,)
     return F.binary_cross_entropy_with_logits(logits, is_pair.to(logits))
 
 

@@ -11,7 +11,12 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from isotrope.contract.context import BuildContext, StatefulComponent
 from isotrope.contract.distributed import averaged, mean_of_all, own_rows
-from isotrope.contract.features import embeddings_changed, language_model, token_table
+from isotrope.contract.features import (
+    TextColumn,
+    embeddings_changed,
+    language_model,
+    token_table,
+)
 from isotrope.contract.layers import Frozen, Hiding
 from isotrope.encoder.faults import quiet
 from isotrope.encoder.locate import locate
@@ -20,12 +25,16 @@ from isotrope.terms._words import passes_with_gaps
 from isotrope.types import Fraction, NonNegative, Scores
 
 
-def diffcse(logits: Tensor, replaced: Tensor, mask: Tensor) -> Tensor:
-    """Binary cross entropy of each real token (T,): logits (n, L), replaced (n, L) bool, mask (n,
-    L), 0 for padding.
-    """
-    losses = F.binary_cross_entropy_with_logits(logits, replaced.to(logits), reduction="none")
-    return losses[mask.bool()]
+def diffcse(
+    logits: Tensor,  # (n, L)
+    replaced: Tensor,  # (n, L) bool
+    mask: Tensor,  # (n, L), 0 for padding
+) -> Tensor:
+    """Binary cross entropy of each real token -> (T,)."""
+    target = replaced.to(logits)
+    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+    is_real = mask.bool()
+    return losses[is_real]
 
 
 @dataclass(eq=False, repr=False)
@@ -67,22 +76,31 @@ class DiffCSE(StatefulComponent):
         detector_losses = []
         generator_losses = []  # of its new layers
         for number, reading, hidden, shown in passes_with_gaps(scores.views, self.editor.hiding):
+            # The generator replaces words.
             ids = reading.text["input_ids"]
             mask = reading.text["attention_mask"]
             edited, losses = self.editor(ids, mask, hidden, shown)
+            generator_losses.append(losses)
+
+            # The second encoder tells which, with the sentence's vector.
             vectors = own_rows(scores.views.stack[number])  # (n, D)
             states = self.states({**reading.text, "input_ids": edited}, vectors)
-            logits = self.detector(states)[..., 0]
-            detector_losses.append(diffcse(logits, edited != ids, mask))
-            generator_losses.append(losses)
+            logits = self.detector(states).squeeze(-1)  # (n, L)
+            losses = diffcse(logits, edited != ids, mask)
+            detector_losses.append(losses)
+
         loss = mean_of_all(torch.cat(detector_losses))
         if len(self.editor.learnt):
             loss = loss + mean_of_all(torch.cat(generator_losses))
         return self.weight * loss
 
-    def states(self, text: dict[str, Any], vectors: Tensor) -> Tensor:
-        """The second encoder's states (n, L, D), with the vectors (n, D) where its embedding layer
-        had first tokens.
+    def states(
+        self,
+        text: TextColumn,
+        vectors: Tensor,  # (n, D)
+    ) -> Tensor:
+        """The second encoder's states (n, L, D), with the vectors where its embedding layer had
+        first tokens.
         """
         mask = text["attention_mask"].bool()
 
@@ -90,11 +108,13 @@ class DiffCSE(StatefulComponent):
             states = states.clone()
             first = vectors.to(states)
             if states.shape[:2] == mask.shape:
+                sentences = torch.arange(len(mask))
                 first_columns = mask.long().argmax(dim=1)  # (n,)
-                states[torch.arange(len(mask)), first_columns] = first
+                states[sentences, first_columns] = first
             else:  # packed, (1, T, d): real tokens one behind another
                 lengths = mask.sum(dim=1)
-                states[0, lengths.cumsum(dim=0) - lengths] = first
+                beginnings = lengths.cumsum(dim=0) - lengths
+                states[0, beginnings] = first
             return states
 
         names = ("input_ids", "attention_mask", "token_type_ids")
@@ -123,16 +143,21 @@ class _Generator(nn.Module):
                 self.learnt.append(weight.requires_grad_(True))
 
     def forward(
-        self, ids: Tensor, mask: Tensor, hidden: Tensor, shown: Tensor
+        self,
+        ids: Tensor,  # (n, L)
+        mask: Tensor,  # (n, L)
+        hidden: Tensor,  # (n, L) bool
+        shown: Tensor,  # (n, L): what it reads
     ) -> tuple[Tensor, Tensor]:
-        """Token ids (n, L) with its words for those that are ``hidden``, and its own losses (T,).
-        ``shown`` (n, L) is what it reads.
-        """
+        """Token ids (n, L) with its words for those that are hidden, and its own losses (T,)."""
         learns = len(self.learnt) > 0 and torch.is_grad_enabled()
         with torch.set_grad_enabled(learns):
-            logits = self.frozen(input_ids=shown, attention_mask=mask).logits[hidden]  # (T, W)
-        edited = ids.masked_scatter(hidden, logits.detach().argmax(dim=-1))
-        return edited, F.cross_entropy(logits, ids[hidden], reduction="none")
+            result = self.frozen(input_ids=shown, attention_mask=mask)
+            logits = result.logits[hidden]  # (T, W)
+        words = logits.detach().argmax(dim=-1)  # (T,)
+        edited = ids.masked_scatter(hidden, words)
+        losses = F.cross_entropy(logits, ids[hidden], reduction="none")
+        return edited, losses
 
 
 def _load_language_model(name: str) -> tuple[dict[str, int], Any, set[str]]:

@@ -18,39 +18,47 @@ from isotrope.types import AboveZero, NonNegative, Scores, Whole
 Numbers = Annotated[tuple[Whole, ...], Field(min_length=2)]  # of an anchor and its positives
 
 
-def group_list(anchor: Tensor, stack: Tensor, temperature: float) -> Tensor:
+def group_list(
+    anchor: Tensor,  # a (N, D)
+    stack: Tensor,  # (1 + P, N, D): others o, then positives p
+    temperature: float,
+) -> Tensor:
     """Log softmax (N, P + N − 1) of cos(a_i, p_ri)/τ for P positives r, then cos(a_i, o_j)/τ for
     all j ≠ i.
-
-    anchor a (N, D); stack (1 + P, N, D): others o, then positives p.
     """
     anchor = F.normalize(anchor, dim=-1)
     negatives = F.normalize(stack[0], dim=-1)
     positives = F.normalize(stack[1:], dim=-1)
-    to_positives = (anchor * positives).sum(dim=-1).T  # (N, P)
+    to_positives = (anchor * positives).sum(dim=-1)  # (P, N)
     to_negatives = without_positive(anchor @ negatives.T)  # (N, N − 1)
-    cosines = torch.cat([to_positives, to_negatives], dim=1)
+    cosines = torch.cat([to_positives.T, to_negatives], dim=1)
     return (cosines / temperature).log_softmax(dim=1)
 
 
-def group_contrast(stack: Tensor, temperature: float) -> Tensor:
+def group_contrast(
+    stack: Tensor,  # (V, N, D): anchors a, then P positives p
+    temperature: float,
+) -> Tensor:
     """−log q_ir, mean over sentences i and positives r -> ().
 
-    stack (V, N, D): anchors a, then P positives p. q_ir = e^{cos(a_i, p_ri)/τ} / (Σ_r e^{cos(a_i,
-    p_ri)/τ} + Σ_{j≠i} e^{cos(a_i, a_j)/τ}).
+    q_ir = e^{cos(a_i, p_ri)/τ} / (Σ_r e^{cos(a_i, p_ri)/τ} + Σ_{j≠i} e^{cos(a_i, a_j)/τ}).
     """
     positive_count = len(stack) - 1
     log_q = group_list(stack[0], stack, temperature)  # (N, P + N − 1)
-    return -log_q[:, :positive_count].mean()
+    log_q_positives = log_q[:, :positive_count]
+    return -log_q_positives.mean()
 
 
-def peer_lists(student: Tensor, peer: Tensor, temperature: float) -> Tensor:
+def peer_lists(
+    student: Tensor,  # (V, N, D): anchors, then positives
+    peer: Tensor,  # (V, N, D): those of the second encoder
+    temperature: float,
+) -> Tensor:
     """KL(q′ ‖ q) of the lists within each encoder + KL(r′ ‖ r) of those across, means over all
     entries -> ().
 
-    student, peer (V, N, D): anchors, then positives, of each encoder. q and q′ are `group_list` of
-    each encoder's anchors with its own stack, r and r′ with the other's. As in the public code, a
-    divergence is divided by the length of its list, V + N − 2.
+    q and q′ are `group_list` of each encoder's anchors with its own stack, r and r′ with the
+    other's. As in the public code, a divergence is divided by the length of its list, V + N − 2.
     """
     log_q = group_list(student[0], student, temperature)
     log_q_peer = group_list(peer[0], peer, temperature)
@@ -58,7 +66,8 @@ def peer_lists(student: Tensor, peer: Tensor, temperature: float) -> Tensor:
     log_r_peer = group_list(peer[0], student, temperature)
     within = divergence(log_q, log_q_peer)
     across = divergence(log_r, log_r_peer)
-    return (within + across) / log_q.shape[1]
+    length = log_q.shape[1]
+    return (within + across) / length
 
 
 @dataclass(frozen=True)
@@ -97,4 +106,5 @@ class PeerLists:
     def __call__(self, scores: Scores) -> Tensor:
         student = scores.views.named(self.own, "terms.peer_lists.own")
         peer = scores.views.named(self.peer, "terms.peer_lists.peer")
-        return self.weight * peer_lists(student, peer, self.temperature)
+        loss = peer_lists(student, peer, self.temperature)
+        return self.weight * loss

@@ -21,16 +21,18 @@ from isotrope.terms._words import Words, own_states, passes_with_gaps
 from isotrope.types import Count, Fraction, NonNegative, Scores
 
 
-def infocse(states: Tensor, first: Tensor, mask: Tensor) -> Tensor:
+def infocse(
+    states: Tensor,  # (n, L, H) of the frozen model
+    first: Tensor,  # (n, H) of the student
+    mask: Tensor,  # (n, L), 0 for padding
+) -> Tensor:
     """What the new layers read (n, L, H): the frozen states, but for the student's at each first
     real token.
-
-    states (n, L, H) of the frozen model, first (n, H) of the student, mask (n, L), 0 for padding.
     """
-    width = states.shape[-1]
+    first = first.unsqueeze(1)  # (n, 1, H)
     first_columns = mask.argmax(dim=1)  # (n,)
-    places = first_columns[:, None, None].expand(-1, 1, width)  # (n, 1, H)
-    return states.scatter(1, places, first[:, None])
+    places = first_columns[:, None, None].expand_as(first)
+    return states.scatter(1, places, first)
 
 
 @dataclass(eq=False, repr=False)
@@ -79,21 +81,29 @@ class InfoCSE(StatefulComponent):
     def forward(self, scores: Scores) -> Tensor:
         losses = []
         for _, reading, hidden, shown in passes_with_gaps(scores.views, self.hiding):
+            # The student's first real token.
             states = own_states(reading, self.words.layer.in_features, "infocse")
+            sentences = torch.arange(len(states))
             first_columns = reading.read["attention_mask"].argmax(dim=1)
-            first = states[torch.arange(len(states)), first_columns]  # (n, H)
+            first = states[sentences, first_columns]  # (n, H)
 
+            # The hidden words.
             filled = self.filled(first, shown, reading.text["attention_mask"])
             logits = self.words(filled[hidden])  # (T, W)
             targets = reading.text["input_ids"][hidden]
-            losses.append(F.cross_entropy(logits, targets, reduction="none"))
+            word_losses = F.cross_entropy(logits, targets, reduction="none")
+            losses.append(word_losses)
         return self.weight * mean_of_all(torch.cat(losses))
 
-    def filled(self, first: Tensor, shown: Tensor, mask: Tensor) -> Tensor:
-        """The student's states (n, H) of first tokens and the text with gaps (n, L) -> states (n,
-        L, H).
-        """
+    def filled(
+        self,
+        first: Tensor,  # (n, H): the student's states of first tokens
+        shown: Tensor,  # (n, L): the text with gaps
+        mask: Tensor,  # (n, L)
+    ) -> Tensor:
+        """What the new layers make of the gaps: states (n, L, H)."""
         with torch.no_grad():
             states = self.frozen(input_ids=shown, attention_mask=mask).last_hidden_state
         combined = infocse(states, first.to(states), mask)
-        return self.network(combined, src_key_padding_mask=mask == 0)  # type: ignore[no-any-return]
+        is_padding = mask == 0
+        return self.network(combined, src_key_padding_mask=is_padding)  # type: ignore[no-any-return]

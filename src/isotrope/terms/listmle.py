@@ -11,22 +11,26 @@ from isotrope.types import AboveZero, NonNegative, Whole
 
 
 def listmle(
-    cosines: Tensor, teacher: Tensor, temperature: float, drop_positive: bool = False
+    cosines: Tensor,  # (N, N) or (P, N, N): the student's; over a queue (N, K)
+    teacher: Tensor,  # (N, N), or (N, K)
+    temperature: float,
+    drop_positive: bool = False,
 ) -> Tensor:
     """-Σ_k log e^{s_π(k)} / Σ_{l ≥ k} e^{s_π(l)}, s = S_i / τ₂; sum over ranks k, mean over
     anchors, positives -> ().
 
-    The student's cosines (N, N) or (P, N, N), the teacher's (N, N); over a queue (N, K). π is the
-    teacher's order of anchor i's list, the most similar first; nothing else of the teacher counts.
-    What it scores equally keeps the order of the columns. ``drop_positive`` takes the diagonal out
-    of both lists.
+    π is the teacher's order of anchor i's list, the most similar first; nothing else of the teacher
+    counts. What it scores equally keeps the order of the columns. ``drop_positive`` takes the
+    diagonal out of both lists.
     """
     if drop_positive:
         cosines = without_positive(cosines)
         teacher = without_positive(teacher)
     ranked = in_order(cosines, teacher) / temperature
-    remaining = ranked.flip(-1).logcumsumexp(dim=-1).flip(-1)  # log Σ over what is not yet placed
-    return (remaining - ranked).sum(dim=-1).mean()
+    from_last = ranked.flip(-1)
+    remaining = from_last.logcumsumexp(dim=-1).flip(-1)  # log Σ over what is not yet placed
+    losses = (remaining - ranked).sum(dim=-1)  # of each list
+    return losses.mean()
 
 
 def in_order(cosines: Tensor, teacher: Tensor) -> Tensor:

@@ -28,7 +28,8 @@ def listnet(
         teacher = without_positive(teacher)
     target = (teacher / teacher_temperature).softmax(dim=-1)
     log_p = (cosines / temperature).log_softmax(dim=-1)
-    return -(target * log_p).sum(dim=-1).mean()
+    log_likelihoods = (target * log_p).sum(dim=-1)  # of each list
+    return -log_likelihoods.mean()
 
 
 @dataclass(frozen=True)

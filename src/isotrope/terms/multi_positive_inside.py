@@ -12,23 +12,25 @@ from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def multi_positive_inside(
-    cosines: Tensor, temperature: float, weight: float = 1.0, printed: bool = False
+    cosines: Tensor,  # (P, N, M), M >= N; -inf takes a candidate out of the denominator
+    temperature: float,
+    weight: float = 1.0,  # λ > 0
+    printed: bool = False,
 ) -> Tensor:
     """Eq. 8 as its text means it: log Σ_p λ Σ_j e^{s_pj/τ} / e^{s_pi/τ}, mean over anchors i -> ().
 
-    cosines (P, N, M), M >= N; -inf takes a candidate out of the denominator. λ > 0 is ``weight``;
-    the positive of anchor i is on the diagonal, j = i. The positive with the least similarity rules
+    The positive of anchor i is on the diagonal, j = i. The positive with the least similarity rules
     the sum, so that it is "punished" most. ``printed``: -log Σ_p λ e^{-s_pi/τ} / Σ_j e^{s_pj/τ}, as
     Eq. 8 stands; descending it pushes positives *away*, so it is for study alone.
     """
     logits = cosines / temperature
     positive = logits.diagonal(dim1=-2, dim2=-1)  # (P, N)
     partition = logits.logsumexp(dim=-1)  # log Σ_j e^{s_pj/τ}, (P, N)
-    if printed:
-        log_ratio = -positive - partition
-        return -(math.log(weight) + log_ratio.logsumexp(dim=0)).mean()
-    log_ratio = partition - positive
-    return (math.log(weight) + log_ratio.logsumexp(dim=0)).mean()
+
+    sign = -1 if printed else 1
+    log_ratio = sign * partition - positive  # (P, N)
+    log_sum = math.log(weight) + log_ratio.logsumexp(dim=0)  # (N,)
+    return sign * log_sum.mean()
 
 
 @dataclass(frozen=True)
@@ -42,4 +44,5 @@ class MultiPositiveInside:
 
     def __call__(self, scores: Scores) -> Tensor:
         cosines = scores.cosines.masked_fill(scores.keep == 0, -torch.inf)
-        return self.weight * multi_positive_inside(cosines, self.temperature, printed=self.printed)
+        loss = multi_positive_inside(cosines, self.temperature, printed=self.printed)
+        return self.weight * loss

@@ -19,12 +19,12 @@ from isotrope.terms._words import own_states
 from isotrope.types import Count, Counts, NonNegative, Scores
 
 
-def mutual_information(products: Tensor, is_own: Tensor) -> tuple[Tensor, Tensor]:
+def mutual_information(
+    products: Tensor,  # (T, N) of local windows with sentences
+    is_own: Tensor,  # (T, N) bool: the window is of that sentence
+) -> tuple[Tensor, Tensor]:
     """The two parts of the Jensen-Shannon bound, to be averaged and added: softplus(-x) of own,
-    softplus(x) of others.
-
-    products (T, N) of local windows with sentences; is_own (T, N) bool: the window is of that
-    sentence. -> (T,), (rest,).
+    softplus(x) of others -> (T,), (rest,).
     """
     own_losses = F.softplus(-products[is_own])
     other_losses = F.softplus(products[~is_own])
@@ -50,9 +50,10 @@ class MutualInformation(StatefulComponent):
     def begin(self, context: BuildContext) -> None:
         token_table(context.needed("student"))  # it has states of tokens
         self.width = int(context.needed("width"))
-        self.windows = nn.ModuleList(
-            nn.Conv1d(self.width, self.channels, w, padding="same") for w in self.widths
-        )
+        self.windows = nn.ModuleList()
+        for width in self.widths:
+            window = nn.Conv1d(self.width, self.channels, width, padding="same")
+            self.windows.append(window)
         averaged(self)
 
     def forward(self, scores: Scores) -> Tensor:
@@ -68,20 +69,25 @@ class MutualInformation(StatefulComponent):
             sentences.register_hook(average_over_ranks)  # type: ignore[no-untyped-call]
 
         products = windows[mask] @ sentences.T  # (T, N)
-        own_losses, other_losses = mutual_information(products, _is_own(mask, len(sentences)))
-        return self.weight * (mean_of_all(own_losses) + mean_of_all(other_losses))
+        is_own = _is_own(mask, len(sentences))
+        own_losses, other_losses = mutual_information(products, is_own)
+        loss = mean_of_all(own_losses) + mean_of_all(other_losses)
+        return self.weight * loss
 
     def window_vectors(self, states: Tensor, mask: Tensor) -> Tensor:
         """Token states (n, L, H) -> (n, L, C): a vector of the words around each token."""
+        weight = next(self.parameters())
         states = states * mask[..., None]  # 0 where there is padding
-        signal = states.to(next(self.parameters()).dtype).mT  # (n, H, L)
-        return torch.cat([window(signal) for window in self.windows], dim=1).mT
+        signal = states.to(weight.dtype).mT  # (n, H, L)
+        channels = [window(signal) for window in self.windows]
+        return torch.cat(channels, dim=1).mT
 
 
 def _is_own(mask: Tensor, count: int) -> Tensor:
     """Whether each window of this process (T,) is of each of ``count`` sentences: (T, N) bool."""
-    first = process_rank() * len(mask)
-    numbers = torch.arange(len(mask), device=mask.device) + first  # (n,)
-    sentence_of_window = numbers[:, None].expand_as(mask)[mask]  # (T,)
     sentences = torch.arange(count, device=mask.device)
-    return sentence_of_window[:, None] == sentences
+    first = process_rank() * len(mask)
+    own_sentences = sentences[first : first + len(mask)]  # (n,)
+    windows_per_sentence = mask.sum(dim=1)
+    sentence_of_window = own_sentences.repeat_interleave(windows_per_sentence)  # (T,)
+    return sentence_of_window.unsqueeze(-1) == sentences

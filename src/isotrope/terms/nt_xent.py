@@ -12,16 +12,23 @@ from isotrope.contract.diagonal import on_diagonal
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
-def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:
-    """-log e^{s_ij/τ} / Σ_{k≠i} e^{s_ik/τ}, mean over all 2N anchors i. a, b (N, D) -> ().
+def nt_xent(
+    a: Tensor,  # (N, D)
+    b: Tensor,  # (N, D)
+    temperature: float,
+) -> Tensor:
+    """-log e^{s_ij/τ} / Σ_{k≠i} e^{s_ik/τ}, mean over all 2N anchors i -> ().
 
     s are the cosines of all 2N rows, a before b. j is the other view of anchor i's sentence. So the
     negatives are the 2N - 2 views of other sentences, in both views.
     """
-    unit = F.normalize(torch.cat([a, b]), dim=-1)  # (2N, D)
+    rows = torch.cat([a, b])  # (2N, D)
+    unit = F.normalize(rows, dim=-1)
     logits = unit @ unit.T / temperature  # (2N, 2N)
     logits = logits.masked_fill(on_diagonal(logits), -torch.inf)
-    positives = torch.arange(len(unit), device=unit.device).roll(len(a))  # (2N,)
+
+    numbers = torch.arange(len(rows), device=rows.device)
+    positives = numbers.roll(len(a))  # (2N,)
     return F.cross_entropy(logits, positives)
 
 

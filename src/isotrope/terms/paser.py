@@ -17,26 +17,30 @@ from isotrope.types import Count, NonNegative, Scores
 HEAD_WIDTH = 64  # dimensions of an attention head, as in BERT
 
 
-def signals(text: Tensor, without: Tensor) -> Tensor:
-    """What the decoder sees of a sentence: product, difference, and the two vectors. (n, D), (n, D)
-    -> (n, 4, D).
-    """
+def signals(
+    text: Tensor,  # (n, D)
+    without: Tensor,  # (n, D)
+) -> Tensor:
+    """What the decoder sees of a sentence: product, difference, and the two vectors -> (n, 4, D)."""
     product = text * without
     difference = text - without
     return torch.stack([product, difference, text, without], dim=1)
 
 
-def phrase_only(text: Tensor, mask: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+def phrase_only(
+    text: Tensor,  # (n, L) token ids
+    mask: Tensor,  # (n, L), 0 for padding
+    hidden: Tensor,  # (n, L) bool
+) -> tuple[Tensor, Tensor]:
     """[CLS], the hidden tokens and [SEP], from the left (n, L'), and their mask; nothing where
     nothing is hidden.
-
-    Token ids, their mask (0 for padding) and which are hidden (bool), (n, L) each.
     """
     # Real tokens are numbered from 1.
     number = mask.cumsum(dim=1)
+    count = number[:, -1:]  # (n, 1)
     is_real = mask > 0
     is_first = number == 1
-    is_last = number == number[:, -1:]
+    is_last = number == count
     is_end = is_real & (is_first | is_last)
     has_hidden = hidden.any(dim=1, keepdim=True)  # (n, 1)
     stays = (hidden | is_end) & has_hidden  # (n, L)
@@ -84,7 +88,8 @@ class PaSeR(StatefulComponent):
         text = views.readings[1].text
         hidden = hidden_in(views, 1, "paser")
         phrase, mask = phrase_only(text["input_ids"], text["attention_mask"], hidden)
-        logits = self.decoder(memory, phrase[:, :-1])
+        before = phrase[:, :-1]
+        logits = self.decoder(memory, before)
         losses = tsdae(logits, phrase, mask)  # (T,)
         return self.weight * mean_of_all(losses)
 
@@ -112,15 +117,21 @@ class _Decoder(nn.Module):
             batch_first=True,
             norm_first=True,
         )
-        self.network = nn.TransformerDecoder(layer, layers, nn.LayerNorm(width))
+        last_norm = nn.LayerNorm(width)
+        self.network = nn.TransformerDecoder(layer, layers, last_norm)
         self.bias = nn.Parameter(torch.zeros(words))
 
-    def forward(self, sentence_signals: Tensor, before: Tensor) -> Tensor:
+    def forward(
+        self,
+        sentence_signals: Tensor,  # (n, M, D)
+        before: Tensor,  # (n, L)
+    ) -> Tensor:
         length = before.shape[1]
         memory = self.sentence(sentence_signals)  # (n, M, E)
-        table = self.shared[0].weight.to(self.bias.dtype)  # (W, E)
-        tokens = F.embedding(before, table)  # (n, L, E)
-        states = self.norm(tokens) + _positions(length, memory)
+        (shared,) = self.shared
+        table = shared.weight.to(self.bias.dtype)  # (W, E)
+        tokens = self.norm(F.embedding(before, table))  # (n, L, E)
+        states = tokens + _positions(length, memory)
         future = nn.Transformer.generate_square_subsequent_mask(length, states.device, states.dtype)
         decoded: Tensor = self.network(states, memory, future, tgt_is_causal=True)  # (n, L, E)
         return decoded @ table.T + self.bias
@@ -141,10 +152,12 @@ def _positions(length: int, like: Tensor) -> Tensor:
     no longest text.
     """
     width = like.shape[-1]
-    positions = torch.arange(length, device=like.device, dtype=like.dtype)[:, None]
+    positions = torch.arange(length, device=like.device, dtype=like.dtype)
     dimensions = torch.arange(0, width, 2, device=like.device)
     rate = -math.log(1e4) / width
     frequencies = torch.exp(dimensions * rate).to(like)  # (E / 2,)
-    angles = positions * frequencies  # (L, E / 2)
+
+    angles = positions.unsqueeze(-1) * frequencies  # (L, E / 2)
     waves = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (L, E / 2, 2)
-    return waves.flatten(1)[:, :width]
+    waves = waves.flatten(1)
+    return waves[:, :width]

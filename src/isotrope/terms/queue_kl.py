@@ -29,7 +29,9 @@ def queue_kl(
 
 def divergence(log_p: Tensor, log_target: Tensor) -> Tensor:
     """KL(target ‖ p) of lists (…, N, K), both as logarithms, mean over lists -> ()."""
-    return (log_target.exp() * (log_target - log_p)).sum(dim=-1).mean()
+    differences = log_target.exp() * (log_target - log_p)
+    divergences = differences.sum(dim=-1)  # of each list
+    return divergences.mean()
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,20 @@ from isotrope.terms.nt_xent import nt_xent
 from isotrope.types import AboveZero, Count, NonNegative, Scores
 
 
-def self_guided(anchor: Tensor, layers: Tensor, temperature: float) -> Tensor:
+def self_guided(
+    anchor: Tensor,  # (N, F)
+    layers: Tensor,  # (K, N, F)
+    temperature: float,
+) -> Tensor:
     """−log e^{s_iki/τ} / (e^{s_iki/τ} + Σ_{m, j≠i} e^{s_imj/τ}), mean over sentences i and layers k
     -> ().
 
-    anchor (N, F), layers (K, N, F). s_ikj is the cosine of the anchor i and layer k of sentence j.
-    So a sentence's other layers are no negatives.
+    s_ikj is the cosine of the anchor i and layer k of sentence j. So a sentence's other layers are
+    no negatives.
     """
     anchor = F.normalize(anchor, dim=-1)
     layers = F.normalize(layers, dim=-1)
-    logits = anchor @ layers.transpose(1, 2) / temperature  # (K, N, N)
+    logits = anchor @ layers.mT / temperature  # (K, N, N)
     positives = logits.diagonal(dim1=1, dim2=2)  # (K, N)
 
     # log Σ_{m, j≠i} e^{s_imj/τ}
@@ -57,7 +61,12 @@ class SelfGuided(StatefulComponent):
     def begin(self, context: BuildContext) -> None:
         first = nn.Linear(context.needed("width"), self.size)
         second = nn.Linear(self.size, self.size)
-        self.projector = nn.Sequential(as_new(first), nn.GELU(), as_new(second), nn.GELU())
+        self.projector = nn.Sequential(
+            as_new(first),
+            nn.GELU(),
+            as_new(second),
+            nn.GELU(),
+        )
 
         student = nn.Identity() if context.student is None else context.student
         for module in student.modules():
@@ -75,10 +84,12 @@ class SelfGuided(StatefulComponent):
         # A plain list: the weights are the student's, and are saved with it.
         self.trained = [weight for weight in student.parameters() if weight.requires_grad]
         for number, weight in enumerate(self.trained):
-            self.register_buffer(f"start{number}", weight.detach().clone(), persistent=False)
+            start = weight.detach().clone()
+            self.register_buffer(f"start{number}", start, persistent=False)
 
     def forward(self, scores: Scores) -> Tensor:
-        stack = scores.views.stack.to(next(self.projector.parameters()))
+        weight = next(self.projector.parameters())
+        stack = scores.views.stack.to(weight)
         stack = self.projector(stack)  # (V, N, F)
         loss = self.contrast(stack)
         if self.drift:

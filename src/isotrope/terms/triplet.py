@@ -13,8 +13,12 @@ from isotrope.errors import UserError
 from isotrope.types import Count, NonNegative, Scores, Whole
 
 
-def difference(anchor: Tensor, near: Tensor, far: Tensor) -> Tensor:
-    """Δ_i = cos(a_i, far_i) − cos(a_i, near_i). (N, D) each -> (N,)."""
+def difference(
+    anchor: Tensor,  # a (N, D)
+    near: Tensor,  # (N, D)
+    far: Tensor,  # (N, D)
+) -> Tensor:
+    """Δ_i = cos(a_i, far_i) − cos(a_i, near_i) -> (N,)."""
     to_far = F.cosine_similarity(anchor, far, dim=-1)
     to_near = F.cosine_similarity(anchor, near, dim=-1)
     return to_far - to_near
@@ -23,7 +27,8 @@ def difference(anchor: Tensor, near: Tensor, far: Tensor) -> Tensor:
 def triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float = 0.0) -> Tensor:
     """max(0, Δ_i + m), mean over sentences i; Δ is their `difference`. (N, D) each -> ()."""
     gap = difference(anchor, near, far)
-    return (gap + margin).clamp(min=0).mean()
+    losses = (gap + margin).clamp(min=0)  # (N,)
+    return losses.mean()
 
 
 def margin_band(
@@ -54,7 +59,8 @@ class Triplet:
         anchor, near, far = scores.views.named(
             [0, self.near, self.far], "the views of terms.triplet"
         )
-        return self.weight * triplet(anchor, near, far, self.margin)
+        loss = triplet(anchor, near, far, self.margin)
+        return self.weight * loss
 
 
 @dataclass(frozen=True)
@@ -76,10 +82,12 @@ class MarginBand:
 
     def __call__(self, scores: Scores) -> Tensor:
         views = scores.views
-        if not self.view and not views.negatives.shape[1]:
+        has_negatives = views.negatives.shape[1] > 0
+        if self.reads_negatives and not has_negatives:
             problem = "terms.margin_band.view = 0, and the data has no negatives"
             raise UserError(problem, "give --negative COLUMN", code="no-negatives")
         anchor, positive, soft = views.named([0, 1, self.view], "the views of terms.margin_band")
-        if self.view == 0:
+        if self.reads_negatives:
             soft = views.negatives[:, 0].to(anchor)
-        return self.weight * margin_band(anchor, positive, soft, self.least, self.most)
+        loss = margin_band(anchor, positive, soft, self.least, self.most)
+        return self.weight * loss

@@ -19,14 +19,15 @@ from isotrope.terms._words import Words
 from isotrope.types import NonNegative, Scores
 
 
-def tsdae(logits: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-    """Cross entropy of each token behind the first, given those before it (T,).
-
-    logits (n, L - 1, W) of the tokens behind the first; target (n, L) token ids; mask (n, L), 0 for
-    padding.
-    """
+def tsdae(
+    logits: Tensor,  # (n, L - 1, W) of the tokens behind the first
+    target: Tensor,  # (n, L) token ids
+    mask: Tensor,  # (n, L), 0 for padding
+) -> Tensor:
+    """Cross entropy of each token behind the first, given those before it -> (T,)."""
     by_word = logits.transpose(1, 2)  # (n, W, L - 1), as torch wants it
-    losses = F.cross_entropy(by_word, target[:, 1:], reduction="none")  # (n, L - 1)
+    words = target[:, 1:]  # (n, L - 1)
+    losses = F.cross_entropy(by_word, words, reduction="none")
     is_real = mask[:, 1:].bool()
     return losses[is_real]
 
@@ -60,21 +61,24 @@ class TSDAE(StatefulComponent):
             raise UserError(problem, "choose another backbone, such as BERT", code="no-decoder")
         averaged(self)
 
-    def decode(self, vectors: Tensor, before: Tensor) -> Tensor:
-        """Vectors (n, D) in the place of the first token, and tokens (n, L) -> scores of the next
-        ones (n, L, W).
-        """
+    def decode(
+        self,
+        vectors: Tensor,  # (n, D), in the place of the first token
+        before: Tensor,  # (n, L) tokens
+    ) -> Tensor:
+        """Scores of the next tokens (n, L, W)."""
         table = token_table(self.decoder)
         first = self.sentence(vectors.to(self.sentence.weight.dtype))  # (n, E)
-        first = first[:, None].to(table.weight.dtype)
+        first = first.unsqueeze(1).to(table.weight.dtype)
         others = table(before[:, 1:])
         states = torch.cat([first, others], dim=1)  # (n, L, E)
 
-        length = before.shape[1]
-        later_tokens = states.new_full((length, length), HIDDEN).triu(1)
-        mask = later_tokens.expand(len(before), 1, length, length)
-        decoded = self.decoder(inputs_embeds=states, attention_mask=mask).last_hidden_state
-        return self.words(decoded)  # type: ignore[no-any-return]
+        # No token sees a later one.
+        count, length = before.shape
+        mask = states.new_full((length, length), HIDDEN)
+        mask = mask.triu(1).expand(count, 1, length, length)
+        result = self.decoder(inputs_embeds=states, attention_mask=mask)
+        return self.words(result.last_hidden_state)  # type: ignore[no-any-return]
 
     def can_decode(self) -> bool:
         """Whether no score depends on later tokens, and every weight has one name, as checkpoints
@@ -86,10 +90,11 @@ class TSDAE(StatefulComponent):
         self.eval()
         try:
             with torch.no_grad():
-                first, second = self.decode(vectors, ids)[:, :2]
+                logits = self.decode(vectors, ids)
         except RuntimeError:  # an architecture that takes no mask of four dimensions
             return False
         self.train()
+        first, second = logits[:, :2]  # the scores of words before that token
         if not torch.allclose(first, second, atol=1e-4):
             return False
         addresses = [tensor.data_ptr() for tensor in self.decoder.state_dict().values()]
@@ -105,6 +110,7 @@ class TSDAE(StatefulComponent):
         mask = mask.gather(1, order)
 
         vectors = own_rows(scores.views.stack[0])  # (n, D)
-        logits = self.decode(vectors, ids[:, :-1])
+        before = ids[:, :-1]
+        logits = self.decode(vectors, before)
         losses = tsdae(logits, ids, mask)  # (T,)
         return self.weight * mean_of_all(losses)

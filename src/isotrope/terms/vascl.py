@@ -9,14 +9,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, StatefulComponent
+from isotrope.contract.draws import begun_again, ranks_of
 from isotrope.contract.layers import as_new
 from isotrope.terms.nt_xent import nt_xent
 from isotrope.types import AboveZero, Batch, Count, NonNegative, Scores, Whole
 
 
-def neighbourhood(rows: Tensor, count: int) -> Tensor:
-    """For each row, the ``count`` others of the largest dot product, or all there are. (N, D) ->
-    (N, N) bool.
+def neighbourhood(
+    rows: Tensor,  # (N, D)
+    count: int,
+) -> Tensor:
+    """For each row, the ``count`` others of the largest dot product, or all there are -> (N, N)
+    bool.
     """
     products = rows @ rows.T
     products.fill_diagonal_(-torch.inf)
@@ -27,10 +31,13 @@ def neighbourhood(rows: Tensor, count: int) -> Tensor:
 
 
 def neighbour_contrast(
-    a: Tensor, b: Tensor, near: Tensor, temperature: float, both: bool = True
+    a: Tensor,  # (N, F) unit rows
+    b: Tensor,  # (N, F) unit rows
+    near: Tensor,  # (N, N) bool
+    temperature: float,
+    both: bool = True,
 ) -> Tensor:
-    """−log e^{a_i·b_i/τ} / (e^{a_i·b_i/τ} + Σ), mean. a, b (N, F) unit rows, near (N, N) bool ->
-    ().
+    """−log e^{a_i·b_i/τ} / (e^{a_i·b_i/τ} + Σ), mean -> ().
 
     For a_i, Σ is over e^{a_i·a_j/τ} and e^{a_i·b_j/τ} of the neighbours j of i; the mean is over
     all a_i and b_i. If not ``both``, it is over b_i alone, and Σ over e^{b_i·a_j/τ}.
@@ -44,10 +51,12 @@ def neighbour_contrast(
         products = [positive]
         for side in sides:
             negatives = anchor @ side.T  # (N, N)
-            products.append(negatives.masked_fill(~near, -torch.inf))
+            negatives = negatives.masked_fill(~near, -torch.inf)
+            products.append(negatives)
         logits = torch.cat(products, dim=1) / temperature
         log_p = logits.log_softmax(dim=1)
-        losses.append(-log_p[:, 0].mean())
+        log_p_positive = log_p[:, 0]  # (N,)
+        losses.append(-log_p_positive.mean())
     return torch.stack(losses).mean()
 
 
@@ -73,11 +82,18 @@ class VaSCL(StatefulComponent):
         width = context.needed("width")
         first = nn.Linear(width, width, bias=False)
         second = nn.Linear(width, self.features, bias=False)
-        self.head = nn.Sequential(as_new(first), nn.ReLU(), as_new(second))
+        self.head = nn.Sequential(
+            as_new(first),
+            nn.ReLU(),
+            as_new(second),
+        )
 
     def forward(self, scores: Scores) -> Tensor:
         head_weight = next(self.head.parameters())
-        anchor, positive = scores.views.stack[:2].to(head_weight)
+        stack = scores.views.stack[:2].to(head_weight)
+        anchor, positive = stack  # (N, D) each
+
+        # The hardest perturbation of each anchor.
         near = neighbourhood(anchor.detach(), self.neighbours)
         direction = self.drawn_direction(scores.views.batch, anchor)
         direction = self.hardest(direction, anchor.detach(), near)
@@ -91,17 +107,18 @@ class VaSCL(StatefulComponent):
 
     def drawn_direction(self, batch: Batch, anchor: Tensor) -> Tensor:
         """A random unit vector for each anchor (N, D), whatever the order of the sentences."""
-        generator = torch.Generator().manual_seed(batch.generator.initial_seed())
-        draws = torch.rand(anchor.shape, generator=generator).to(anchor)
+        generator = begun_again(batch.generator)
+        draws = torch.rand(anchor.shape, generator=generator)
+        draws = draws.to(anchor)[ranks_of(batch.rows)]
+        return F.normalize(draws - 0.5, dim=-1)
 
-        # A sentence gets the draw of its row id's rank.
-        order = batch.rows.argsort(stable=True)
-        rank = order.argsort(stable=True)
-        centred = draws[rank] - 0.5
-        return F.normalize(centred, dim=-1)
-
-    def hardest(self, direction: Tensor, anchor: Tensor, near: Tensor) -> Tensor:
-        """Unit directions (N, D) after all steps up the gradient."""
+    def hardest(
+        self,
+        direction: Tensor,  # (N, D) unit rows
+        anchor: Tensor,  # (N, D)
+        near: Tensor,  # (N, N) bool
+    ) -> Tensor:
+        """The directions (N, D) after all steps up the gradient."""
         fixed = self.unit(anchor).detach()
         for _ in range(self.steps):
             with torch.enable_grad():
@@ -115,4 +132,5 @@ class VaSCL(StatefulComponent):
 
     def unit(self, rows: Tensor) -> Tensor:
         """(N, D) -> (N, F) unit rows behind the head."""
-        return F.normalize(self.head(rows), dim=-1)
+        features = self.head(rows)
+        return F.normalize(features, dim=-1)

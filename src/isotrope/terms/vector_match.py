@@ -17,10 +17,12 @@ from isotrope.types import NonNegative, Scores
 Distance = Literal["cosine", "l2"]
 
 
-def vector_match(student: Tensor, teacher: Tensor, measure: Distance) -> Tensor:
-    """Mean distance of the sentences' vectors: (N, T), (N, T) -> (). "cosine": 1 − cos(s, t); "l2":
-    ‖s − t‖.
-    """
+def vector_match(
+    student: Tensor,  # s (N, T)
+    teacher: Tensor,  # t (N, T)
+    measure: Distance,
+) -> Tensor:
+    """Mean distance of the sentences' vectors -> (). "cosine": 1 − cos(s, t); "l2": ‖s − t‖."""
     if measure == "cosine":
         distances = 1 - F.cosine_similarity(student, teacher, dim=-1)
     else:
@@ -56,8 +58,10 @@ class VectorMatch(StatefulComponent):
 
     def forward(self, scores: Scores) -> Tensor:
         if self.projection is None:
-            student = F.normalize(scores.views.stack[0].float(), dim=-1)  # (N, D)
+            anchor = scores.views.stack[0].float()
+            student = F.normalize(anchor, dim=-1)  # (N, D)
         else:
             student = self.projection(scores)  # (N, T)
         teacher = scores.views.teachers[self.teacher].to(student)
-        return self.weight * vector_match(student, teacher, self.measure)
+        loss = vector_match(student, teacher, self.measure)
+        return self.weight * loss

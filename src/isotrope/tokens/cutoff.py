@@ -8,13 +8,27 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from isotrope.contract.draws import begun_again
 from isotrope.contract.features import KEEP, LAYER_FEATURES, LAYER_TOKENS
-from isotrope.tokens._inner import chosen, inner, row_counts, share, uniform
+from isotrope.tokens._inner import (
+    Features,
+    chosen,
+    inner,
+    random_below,
+    row_counts,
+    share,
+    uniform,
+)
 from isotrope.types import Fraction
 
 
-def cutoff(among: Tensor, ratio: float, span: bool, generator: torch.Generator) -> Tensor:
-    """Draw which tokens are erased, one by one or as a span: (N, L) bool -> (N, L) bool.
+def cutoff(
+    among: Tensor,  # (N, L) bool
+    ratio: float,
+    span: bool,
+    generator: torch.Generator,
+) -> Tensor:
+    """Draw which tokens are erased, one by one or as a span -> (N, L) bool.
 
     They are ⌊ratio·n⌋ of the n tokens ``among``.
     """
@@ -23,20 +37,21 @@ def cutoff(among: Tensor, ratio: float, span: bool, generator: torch.Generator) 
         return chosen(among, erased, generator)
 
     possible_starts = row_counts(among) - erased + 1  # (N, 1)
-    noise = uniform((len(among), 1), generator, among.device)
-    start = (noise * possible_starts).long()
+    start = random_below(possible_starts, generator)
+    end = start + erased
     number = among.cumsum(dim=1) - 1  # (N, L) counted from 0
-    in_span = (number >= start) & (number < start + erased)
+    in_span = (start <= number) & (number < end)
     return among & in_span
 
 
-def feature_cutoff(keep: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
-    """Erase ⌊ratio·d⌋ of the d features, the same ones in all tokens of a sentence.
-
-    (N, 1, d) -> (N, 1, d).
-    """
-    noise = uniform(keep.shape, generator, keep.device)
-    rank = noise.argsort(dim=-1).argsort(dim=-1)
+def feature_cutoff(
+    keep: Tensor,  # (N, 1, d)
+    ratio: float,
+    generator: torch.Generator,
+) -> Tensor:
+    """Erase ⌊ratio·d⌋ of the d features, the same ones in all tokens of a sentence -> (N, 1, d)."""
+    order = uniform(keep, generator).argsort(dim=-1)
+    rank = order.argsort(dim=-1)
     erased = int(ratio * keep.shape[-1])
     return keep.masked_fill(rank < erased, 0)
 
@@ -60,14 +75,12 @@ class Cutoff:
     def needs(self) -> tuple[str, ...]:
         return (KEEP,) if self.unit == "feature" else ()
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
         if self.unit == "feature":
             keep = feature_cutoff(features[KEEP], self.ratio, generator)
             return {**features, KEEP: keep}
         if self.unit == "nested":  # drawn from the batch's seed, whatever was drawn since
-            generator = torch.Generator().manual_seed(generator.initial_seed())
+            generator = begun_again(generator)
         is_span = self.unit != "token"
         erased = cutoff(inner(features), self.ratio, is_span, generator)
         mask = features["attention_mask"].masked_fill(erased, 0)
@@ -91,9 +104,7 @@ class LayerCutoff:
     def needs(self) -> tuple[str, ...]:
         return (LAYER_TOKENS,) if self.unit == "token" else (LAYER_FEATURES,)
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
         if self.unit == "feature":
             keep = feature_cutoff(features[LAYER_FEATURES], self.ratio, generator)
             return {**features, LAYER_FEATURES: keep}

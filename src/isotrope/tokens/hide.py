@@ -12,7 +12,7 @@ from torch import Tensor
 
 from isotrope.contract.context import Buildable, BuildContext
 from isotrope.contract.layers import Hiding, mask_id
-from isotrope.tokens._inner import inner, random_order, uniform
+from isotrope.tokens._inner import Features, inner, random_order
 from isotrope.types import Count, Fraction
 
 
@@ -31,11 +31,10 @@ class Hide(Buildable):
     def begin(self, context: BuildContext) -> None:
         self.hiding = Hiding(context.needed("tokenizer"), self.ratio)
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
         ids = features["input_ids"]
-        noise = uniform((*ids.shape, 3), generator, ids.device)
+        noise = torch.rand(*ids.shape, 3, generator=generator)  # on the CPU
+        noise = noise.to(ids.device)
         _, shown_ids = self.hiding(ids, features["attention_mask"], noise)
         return {**features, "input_ids": shown_ids}
 
@@ -45,12 +44,14 @@ def phrases(content: Tensor, longest: int) -> Tensor:
 
     A phrase is a run of at most ``longest`` tokens of ``content``.
     """
-    column = torch.arange(content.shape[1], device=content.device).expand_as(content)
-    other_columns = column.masked_fill(content, -1)
-    last_other = other_columns.cummax(dim=1).values  # (N, L) up to here
-    place_in_run = column - last_other - 1
-    begins = content & (place_in_run % longest == 0)
-    number = begins.cumsum(dim=1)
+    columns = torch.arange(content.shape[1], device=content.device)
+    columns = columns.expand_as(content)  # (N, L)
+    other_columns = columns.masked_fill(content, -1)
+    last_other = other_columns.cummax(dim=1).values  # up to here
+
+    place_in_run = columns - last_other - 1
+    begins = place_in_run % longest == 0
+    number = (content & begins).cumsum(dim=1)
     return number * content
 
 
@@ -72,16 +73,15 @@ class Phrase(Buildable):
         self.mask_id = mask_id(tokenizer)
         self.breaks, self.continues = _kinds(tokenizer)
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
         ids = features["input_ids"]
         content = self.content(ids, inner(features))
         numbers = phrases(content, self.longest)  # (N, L)
 
         # Draw a token that is in a phrase, if there is one, and hide its whole phrase.
         in_phrase = numbers > 0
-        drawn_token = random_order(in_phrase, generator)[:, :1]  # (N, 1)
+        order = random_order(in_phrase, generator)
+        drawn_token = order[:, :1]  # (N, 1)
         drawn_number = numbers.gather(1, drawn_token)
         hidden = in_phrase & (numbers == drawn_number)
         shown_ids = ids.masked_fill(hidden, self.mask_id)
@@ -99,8 +99,9 @@ class Phrase(Buildable):
         has_token_before = F.pad(among[:, :-1], (1, 0))
         continues = continues & among & has_token_before
         is_continued = F.pad(continues[:, 1:], (0, 1))
-        is_short_word = ~continues & ~is_continued
-        return among & ~(is_break & is_short_word)
+        is_part = continues | is_continued
+        may_be_in_phrase = ~is_break | is_part
+        return among & may_be_in_phrase
 
 
 def _kinds(tokenizer: Any) -> tuple[Tensor, Tensor]:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
 from isotrope.contract.context import Buildable, BuildContext
 from isotrope.encoder.pooling import frame_size
 from isotrope.errors import UserError
-from isotrope.tokens._inner import copies, inside, per_token, row_counts
+from isotrope.tokens._inner import Features, copies, inside, padded, row_counts
 
 NOT = "not"
 AUXILIARIES = (
@@ -22,21 +21,18 @@ AUXILIARIES = (
 
 
 def negate(
-    features: dict[str, Tensor],  # (N, L) token ids, mask, …
+    features: Features,  # (N, L) token ids, mask, …
     frame: tuple[int, int],  # tokens before the text and after it
     max_length: int,
     auxiliaries: Tensor,  # (A,) ids
     negations: Tensor,  # (B,) ids of "not"; the first is put in
-) -> dict[str, Tensor]:
+) -> Features:
     """Delete the first "not". Without one, insert it after the first auxiliary, or at the start of
     the text.
 
     -> (N, L') each. A text of ``max_length`` tokens stays as it is.
     """
-    # One column more, for a text that grows.
-    features = dict(features)
-    for name, value in per_token(features).items():
-        features[name] = F.pad(value, (0, 1))
+    features = padded(features, 0, 1)  # a text may grow by a token
     ids = features["input_ids"]
     mask = features["attention_mask"]
     in_text = inside(mask, *frame)
@@ -51,16 +47,19 @@ def negate(
     after_frame = start + frame[0]
     new_place = torch.where(has_auxiliary, after_auxiliary, after_frame)
     place = torch.where(has_not, _first(is_not), new_place)
+
+    # The token there is said once less, or once more.
     has_room = row_counts(mask) < max_length
     change = torch.where(has_not, -1, 1) * has_room
-
-    # The padding at the left is gone afterwards.
     times = mask.scatter_add(1, place, change)
     changed = copies(features, times)
+
+    # The padding at the left is gone now.
     ids = changed["input_ids"]
     last_column = ids.shape[1] - 1
     place = (place - start).clamp(max=last_column)
-    token = torch.where(change > 0, negations[0], ids.gather(1, place))
+    old_token = ids.gather(1, place)
+    token = torch.where(change > 0, negations[0], old_token)
     return {**changed, "input_ids": ids.scatter(1, place, token)}
 
 
@@ -93,9 +92,7 @@ class Negate(Buildable):
             remedy = "give negations in a column: --negative COLUMN, and terms.soft.view=0"
             raise UserError(problem, remedy, code="no-token-for-not")
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
         ids = features["input_ids"]
         auxiliaries = ids.new_tensor(self.auxiliaries)
         negations = ids.new_tensor(self.negations)
@@ -105,11 +102,15 @@ class Negate(Buildable):
 def _ids(tokenizer: Any, word: str) -> list[int]:
     """The ids of a word that is one token: after another word, alone, and with a capital."""
     count_before = len(tokenizer.encode("a", add_special_tokens=False))
-    forms = [(f"a {word}", count_before), (word, 0), (word.capitalize(), 0)]
+    other_tokens = {
+        f"a {word}": count_before,
+        word: 0,
+        word.capitalize(): 0,
+    }
     token_ids: list[int] = []
-    for text, other_tokens in forms:
+    for text, count in other_tokens.items():
         ids = tokenizer.encode(text, add_special_tokens=False)
-        is_one_token = len(ids) == other_tokens + 1
+        is_one_token = len(ids) == count + 1
         if is_one_token and ids[-1] != tokenizer.unk_token_id:
             token_ids.append(ids[-1])
     return list(dict.fromkeys(token_ids))

@@ -11,34 +11,51 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.tokens._inner import chosen, copies, inner, places, row_counts, share, uniform
+from isotrope.tokens._inner import (
+    Features,
+    chosen,
+    copies,
+    inner,
+    places,
+    random_below,
+    row_counts,
+    share,
+    uniform,
+)
 from isotrope.types import Count, Fraction
 
 
-def repeats(among: Tensor, ratio: float, room: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw which of the n tokens ``among`` are said twice: (N, L) bool -> (N, L) bool.
+def repeats(
+    among: Tensor,  # (N, L) bool
+    ratio: float,
+    room: Tensor,  # (N, 1): by how much a sentence may become longer
+    generator: torch.Generator,
+) -> Tensor:
+    """Draw which of the n tokens ``among`` are said twice -> (N, L) bool.
 
-    Their number is 0 to max(2, ⌊ratio·n⌋), all numbers as likely. No sentence becomes longer by
-    more than its ``room`` (N, 1): then the numbers end there.
+    Their number is 0 to max(2, ⌊ratio·n⌋), all numbers as likely. Where there is less ``room``, the
+    numbers end there.
     """
     limit = share(ratio, among).clamp(min=2)  # (N, 1)
     limit = limit.minimum(room).clamp(min=0)
-    noise = uniform((len(among), 1), generator, among.device)
     possible_counts = limit + 1
-    count = (noise * possible_counts).long()
+    count = random_below(possible_counts, generator)
     return chosen(among, count, generator)
 
 
-def deleted(among: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
-    """Draw which tokens ``among`` are deleted, each with probability ``ratio``, but never all.
-
-    (N, L) bool -> (N, L) bool.
+def deleted(
+    among: Tensor,  # (N, L) bool
+    ratio: float,
+    generator: torch.Generator,
+) -> Tensor:
+    """Draw which tokens ``among`` are deleted, each with probability ``ratio``, but never all ->
+    (N, L) bool.
     """
-    noise = uniform(among.shape, generator, among.device)
+    noise = uniform(among, generator)
     noise = noise.masked_fill(~among, -1.0)
-    largest = noise.max(dim=1, keepdim=True).values  # its token stays
-    is_drawn = (noise < ratio) & (noise < largest)
-    return among & is_drawn
+    largest = noise.amax(dim=1, keepdim=True)  # its token stays
+    limit = largest.clamp(max=ratio)
+    return among & (noise < limit)
 
 
 @dataclass(frozen=True)
@@ -53,13 +70,12 @@ class Repeat:
     max_length: Annotated[int, Field(ge=3)] = 512
     most: Count = 512  # nor by more than this
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
         mask = features["attention_mask"]
         room = self.max_length - row_counts(mask)
         room = room.clamp(max=self.most)
-        is_repeated = repeats(inner(features), self.ratio, room, generator)
+        among = inner(features)
+        is_repeated = repeats(among, self.ratio, room, generator)
         return copies(features, mask + is_repeated)
 
 
@@ -71,9 +87,7 @@ class Delete:
     ratio: Fraction = 0.6
     exact: bool = False  # it loses round(ratio·n) of its n tokens, but never all, as in PCL's code
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
         gone = self._gone(inner(features), generator)
         times = features["attention_mask"].masked_fill(gone, 0)
         return copies(features, times)
@@ -97,9 +111,7 @@ class Insert:
     ratio: Fraction = 0.2
     max_length: Count = 32
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
         among = inner(features)
         mask = features["attention_mask"]
         room = self.max_length - row_counts(mask)
@@ -114,7 +126,7 @@ class Insert:
         is_new = chosen(inner_places, count, generator)
 
         # New places get random tokens of the text, the others its tokens in their order.
-        noise = uniform(is_new.shape, generator, is_new.device)
+        noise = uniform(is_new, generator)
         random_number = (noise * row_counts(among)).long()
         is_old = inner_places & ~is_new
         own_number = is_old.cumsum(dim=1) - 1

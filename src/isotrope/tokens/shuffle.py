@@ -8,27 +8,30 @@ import torch
 from torch import Tensor
 
 from isotrope.contract.features import POSITIONS
-from isotrope.tokens._inner import inner, places, random_order, row_counts
+from isotrope.tokens._inner import Features, inner, places, random_order, row_counts
 
 
-def shuffle(values: Tensor, among: Tensor, generator: torch.Generator) -> Tensor:
-    """Each sentence's values ``among`` (N, L) bool in random order; the others stay. (N, L) -> (N,
-    L).
-    """
+def shuffle(
+    values: Tensor,  # (N, L)
+    among: Tensor,  # (N, L) bool
+    generator: torch.Generator,
+) -> Tensor:
+    """Each sentence's values ``among`` in random order; the others stay -> (N, L)."""
     source = random_order(among, generator)
     shuffled = values.gather(1, source)
     return values.scatter(1, places(among), shuffled)
 
 
-def reverse(input_ids: Tensor, among: Tensor) -> Tensor:
-    """Each sentence's tokens ``among`` (N, L) bool from the last to the first; the others stay. (N,
-    L) -> (N, L).
-    """
-    order = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
-    back = row_counts(among) - 1 - order  # negative behind the inner ones
+def reverse(
+    input_ids: Tensor,  # (N, L)
+    among: Tensor,  # (N, L) bool
+) -> Tensor:
+    """Each sentence's tokens ``among`` from the last to the first; the others stay -> (N, L)."""
     forward = places(among)
-    source_order = torch.where(back >= 0, back, order)
-    source = forward.gather(1, source_order)
+    number = torch.arange(among.shape[1], device=among.device)
+    number_from_end = row_counts(among) - 1 - number  # negative behind ``among``
+    source_number = torch.where(number_from_end >= 0, number_from_end, number)
+    source = forward.gather(1, source_number)
     reversed_ids = input_ids.gather(1, source)
     return input_ids.scatter(1, forward, reversed_ids)
 
@@ -41,9 +44,7 @@ class Shuffle:
 
     stage = "tokens"
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
         ids = shuffle(features["input_ids"], inner(features), generator)
         return {**features, "input_ids": ids}
 
@@ -57,9 +58,7 @@ class PositionShuffle:
     stage = "tokens"
     needs = (POSITIONS,)
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
         is_token = features["attention_mask"].bool()
         positions = shuffle(features[POSITIONS], is_token, generator)
         return {**features, POSITIONS: positions}
@@ -71,8 +70,6 @@ class Reverse:
 
     stage = "tokens"
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
         ids = reverse(features["input_ids"], inner(features))
         return {**features, "input_ids": ids}

@@ -10,27 +10,27 @@ from torch import Tensor
 
 from isotrope.contract.context import Buildable, BuildContext
 from isotrope.encoder.pooling import frame_ids, frame_size
-from isotrope.tokens._inner import copies, inside, per_token
+from isotrope.tokens._inner import Features, copies, inside, padded
 
 
 def reframe(
-    features: dict[str, Tensor], text: Tensor, before: Tensor, behind: Tensor
-) -> dict[str, Tensor]:
-    """Token ids, mask, … (N, L) with the ids ``before`` (A,) and ``behind`` (B,) around each text
-    -> (N, L') each.
+    features: Features,  # (N, L) token ids, mask, …
+    text: Tensor,  # (N, L) bool: what is not the old frame
+    before: Tensor,  # (A,) ids
+    behind: Tensor,  # (B,) ids
+) -> Features:
+    """The ids ``before`` and ``behind`` around each text, in place of the old frame -> (N, L') each.
 
-    ``text`` (N, L) bool is what is not the old frame. All begin at the left; L' is that of the
-    longest.
+    All begin at the left; L' is that of the longest.
     """
+    ids_before = before.expand(len(text), -1)  # (N, A)
+    ids_behind = behind.expand(len(text), -1)  # (N, B)
+    ids = torch.cat([ids_before, features["input_ids"], ids_behind], dim=1)
+
     frame = (len(before), len(behind))
-    wide = dict(features)
-    for name, value in per_token(features).items():
-        wide[name] = F.pad(value, frame)
-    count = len(text)
-    ids = [before.expand(count, -1), features["input_ids"], behind.expand(count, -1)]
-    wide["input_ids"] = torch.cat(ids, dim=1)
+    wide = padded(features, *frame)
     times = F.pad(text.long(), frame, value=1)
-    return copies(wide, times)
+    return copies({**wide, "input_ids": ids}, times)
 
 
 @dataclass(eq=False, repr=False)
@@ -45,11 +45,11 @@ class Template(Buildable):
     def begin(self, context: BuildContext) -> None:
         tokenizer = context.needed("tokenizer")
         self.old = frame_size(tokenizer)
-        self.new = frame_ids(tokenizer, self.words) if self.words else None
+        self.new = None
+        if self.words:
+            self.new = frame_ids(tokenizer, self.words)
 
-    def __call__(
-        self, features: dict[str, Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def __call__(self, features: Features, generator: torch.Generator) -> Features:
         """Put the template around each text, in place of the tokenizer's own tokens. If ``hidden``,
         attention leaves the text out, so that only the template is read. Nothing is drawn.
         """

@@ -19,8 +19,12 @@ class Moments(NamedTuple):
     covariance: Tensor
 
 
-def into_groups(z: Tensor, order: Tensor, groups: int) -> Tensor:
-    """Shuffle the channels and cut them into groups: (P, N, D), (V, D) -> (V, G, C, N).
+def into_groups(
+    z: Tensor,  # (P, N, D)
+    order: Tensor,  # (V, D)
+    groups: int,
+) -> Tensor:
+    """Shuffle the channels and cut them into groups -> (V, G, C, N).
 
     Channel ``order[v, i]`` of view v goes to place i, and C = D / G neighbours are a group. Of V
     views and P passes, V / P views in a row are of the same pass.
@@ -32,10 +36,14 @@ def into_groups(z: Tensor, order: Tensor, groups: int) -> Tensor:
     return shuffled.view(views, groups, dim // groups, sentences)
 
 
-def out_of_groups(x: Tensor, order: Tensor) -> Tensor:
-    """Put every channel back to its own place: (V, G, C, N), (V, D) -> (V, N, D)."""
+def out_of_groups(
+    x: Tensor,  # (V, G, C, N)
+    order: Tensor,  # (V, D)
+) -> Tensor:
+    """Put every channel back to its own place -> (V, N, D)."""
     shuffled = x.flatten(1, 2)  # (V, D, N)
-    channels = _permuted(shuffled, order.argsort(-1))
+    own_places = order.argsort(-1)
+    channels = _permuted(shuffled, own_places)
     return channels.mT
 
 
@@ -43,7 +51,8 @@ def _permuted(x: Tensor, order: Tensor) -> Tensor:
     """Row ``order[v, i]`` of matrix v goes to place i: (V, D, N), (V, D) -> (V, D, N)."""
     permuted = []
     for matrix, rows in zip(x, order, strict=True):
-        permuted.append(matrix.index_select(0, rows))
+        shuffled = matrix.index_select(0, rows)
+        permuted.append(shuffled)
     return torch.stack(permuted)
 
 
@@ -54,8 +63,8 @@ def centre(x: Tensor) -> tuple[Tensor, Tensor]:
     large it is.
     """
     first = x[..., :1].detach()
-    from_first = x - first
-    mean = first + from_first.mean(-1, keepdim=True)
+    mean_from_first = (x - first).mean(-1, keepdim=True)
+    mean = first + mean_from_first
     return mean, x - mean
 
 
@@ -65,9 +74,9 @@ def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     The covariance is divided by N, not by N - 1.
     """
     _, centred = centre(x)
+    products = centred @ centred.mT
     sentences = x.shape[-1]
-    covariance = centred @ centred.mT / sentences
-    return centred, covariance
+    return centred, products / sentences
 
 
 class Momentum(nn.Module):
@@ -88,8 +97,12 @@ class Momentum(nn.Module):
         self.covariance: Tensor = nn.Buffer(torch.eye(dim))
         self.batches: Tensor = nn.Buffer(torch.tensor(0))
 
-    def forward(self, rows: Tensor, before: bool = False) -> Moments:
-        """Count the rows (N, D), and return mean (D,) and covariance (D, D).
+    def forward(
+        self,
+        rows: Tensor,  # (N, D)
+        before: bool = False,
+    ) -> Moments:
+        """Count the rows, and return mean (D,) and covariance (D, D).
 
         They contain these rows, with their gradient. With ``before``, they are those of the batches
         before.
@@ -104,8 +117,12 @@ class Momentum(nn.Module):
         return past if before else blended
 
     @torch.no_grad()
-    def start_from(self, batch_mean: Tensor, centred: Tensor) -> None:
-        """In the first batch, begin with its mean (D,) and its mean variance, of centred (D, N).
+    def start_from(
+        self,
+        batch_mean: Tensor,  # (D,)
+        centred: Tensor,  # (D, N)
+    ) -> None:
+        """In the first batch, begin with its mean and its mean variance.
 
         Whether it is the first is decided where the tensors are, so that nobody waits for a GPU.
         """
@@ -119,11 +136,16 @@ class Momentum(nn.Module):
         variance = torch.where(is_first, batch_variance, diagonal)
         diagonal.copy_(variance)
 
-    def blend(self, batch_mean: Tensor, centred: Tensor) -> Moments:
+    def blend(
+        self,
+        batch_mean: Tensor,  # (D,)
+        centred: Tensor,  # (D, N)
+    ) -> Moments:
         """Eq. 13 with a batch -> mean (D,), covariance (D, D), with the batch's gradient."""
         past = self.so_far(centred)
-        sentences = centred.shape[1]
         mean = torch.lerp(batch_mean, past.mean, self.beta)
+
+        sentences = centred.shape[1]
         covariance = torch.addmm(
             past.covariance,
             centred,
@@ -135,8 +157,10 @@ class Momentum(nn.Module):
 
     def remember(self, statistics: Moments) -> None:
         """Keep the statistics for the next batch."""
-        self.mean = statistics.mean.detach().to(self.mean)
-        self.covariance = statistics.covariance.detach().to(self.covariance)
+        mean = statistics.mean.detach()
+        covariance = statistics.covariance.detach()
+        self.mean = mean.to(self.mean)
+        self.covariance = covariance.to(self.covariance)
         self.batches.add_(1)
 
     def so_far(self, like: Tensor) -> Moments:
@@ -146,14 +170,17 @@ class Momentum(nn.Module):
         return Moments(mean, covariance)
 
 
-def blocks(statistics: Moments, order: Tensor, groups: int) -> Moments:
-    """Mean (V, G, C, 1) and covariance (V, G, C, C) of each view's groups.
-
-    ``statistics`` are those of all channels, ``order`` (V, D) is each view's order of them.
-    """
+def blocks(
+    statistics: Moments,  # of all channels
+    order: Tensor,  # (V, D): each view's order of them
+    groups: int,
+) -> Moments:
+    """Mean (V, G, C, 1) and covariance (V, G, C, C) of each view's groups."""
     views = len(order)
     channels = order.view(views, groups, -1)  # (V, G, C)
-    rows = channels[..., :, None]
-    columns = channels[..., None, :]
-    means = statistics.mean[channels].unsqueeze(-1)
-    return Moments(means, statistics.covariance[rows, columns])
+    rows = channels.unsqueeze(-1)  # (V, G, C, 1)
+    columns = channels.unsqueeze(-2)  # (V, G, 1, C)
+    return Moments(
+        mean=statistics.mean[rows],
+        covariance=statistics.covariance[rows, columns],
+    )

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, StatefulComponent
+from isotrope.contract.draws import begun_again, ranks_of
 from isotrope.contract.layers import as_new, decay_at, follow
 from isotrope.types import Counts, Fraction, Views, Whole
 
@@ -48,34 +49,44 @@ class Branches(StatefulComponent):
             as_new(nn.Linear(dim, dim)),
             nn.Tanh(),
         )
-        self.average = deepcopy(self.projector).requires_grad_(False)
+        self.average = deepcopy(self.projector)
+        self.average.requires_grad_(False)
         self.steps: Tensor = nn.Buffer(torch.tensor(0))
 
     def forward(self, views: Views) -> Views:
         views.named(self.slow, "views.branches.slow")
-        generator = torch.Generator().manual_seed(views.batch.generator.initial_seed())
-        # Draws belong to sentences, wherever they stand in the batch.
-        order = views.batch.rows.argsort(stable=True).argsort(stable=True)
+        generator = begun_again(views.batch.generator)
+        draw_of_row = ranks_of(views.batch.rows)  # (N,)
+        first_half = self.predictor[:2]
+        second_half = self.predictor[2:]
 
         stack = []
         for number, rows in enumerate(views.stack):
-            if number in self.slow:
-                slow = self.average(rows)
-                stack.append(self._drop(slow, order, generator))
+            is_slow = number in self.slow
+            projector = self.average if is_slow else self.projector
+            projected = self._drop(projector(rows), draw_of_row, generator)
+            if is_slow:
+                stack.append(projected)
                 continue
-            projected = self._drop(self.projector(rows), order, generator)
-            normed = self._drop(self.predictor[:2](projected), order, generator)
-            stack.append(self.predictor[2:](normed))
+            normed = self._drop(first_half(projected), draw_of_row, generator)
+            predicted = second_half(normed)
+            stack.append(predicted)
 
         negatives = self.average(views.negatives)
         return replace(views, stack=torch.stack(stack), negatives=negatives)
 
-    def _drop(self, rows: Tensor, order: Tensor, generator: torch.Generator) -> Tensor:
-        """Dropout of rows (N, D), in training; the draws of row i are at ``order[i]``."""
+    def _drop(
+        self,
+        rows: Tensor,  # (N, D)
+        draw_of_row: Tensor,  # (N,): which of the draws is each sentence's
+        generator: torch.Generator,
+    ) -> Tensor:
+        """Dropout, in training -> (N, D)."""
         if not self.training:
             return rows
-        noise = torch.rand(rows.shape, generator=generator).to(rows.device)
-        is_kept = noise[order] >= self.dropout
+        noise = torch.rand(rows.shape, generator=generator)  # on the CPU
+        noise = noise.to(rows.device)[draw_of_row]
+        is_kept = noise >= self.dropout
         return rows * is_kept / (1 - self.dropout)
 
     def after_step(self, objective: Any) -> None:

@@ -14,17 +14,27 @@ from torch import Tensor
 from isotrope.types import Counts, Views
 
 
-def denoise(stack: Tensor, templates: Sequence[int]) -> Tensor:
-    """h_p − ĥ_p for the first views p; ĥ_p is the view ``templates[p]``. The others stay. (V, N, D)
-    -> (V, N, D).
+def denoise(
+    stack: Tensor,  # (V, N, D)
+    templates: Sequence[int],
+) -> Tensor:
+    """h_p − ĥ_p for the first views p; ĥ_p is the view ``templates[p]``. The others stay -> (V, N,
+    D).
     """
     count = len(templates)
-    return torch.cat([stack[:count] - stack[list(templates)], stack[count:]])
+    noise = stack[list(templates)]
+    denoised = stack[:count] - noise
+    return torch.cat([denoised, stack[count:]])
 
 
-def mean_positive(positives: Tensor, further: Tensor) -> Tensor:
-    """(p + Σ further) / (1 + H) for each positive p. (P, N, D), (N, H, D) -> (P, N, D)."""
-    return (positives + further.sum(dim=1)) / (1 + further.shape[1])
+def mean_positive(
+    positives: Tensor,  # (P, N, D)
+    further: Tensor,  # (N, H, D)
+) -> Tensor:
+    """(p + Σ further) / (1 + H) for each positive p -> (P, N, D)."""
+    total = positives + further.sum(dim=1)
+    count = 1 + further.shape[1]
+    return total / count
 
 
 @dataclass(frozen=True)
@@ -40,8 +50,10 @@ class Denoised:
     templates: Counts = (2,)
 
     def __call__(self, views: Views) -> Views:
-        views.named([*self.templates, len(self.templates)], "views.denoised.templates")
-        return views.with_stack(denoise(views.stack, self.templates))
+        numbers = [*self.templates, len(self.templates)]
+        views.named(numbers, "views.denoised.templates")  # they exist, and a positive does
+        stack = denoise(views.stack, self.templates)
+        return views.with_stack(stack)
 
 
 @dataclass(frozen=True)
@@ -53,5 +65,7 @@ class MeanPositive:
     stage = "views"
 
     def __call__(self, views: Views) -> Views:
-        stack = torch.cat([views.stack[:1], mean_positive(views.stack[1:], views.negatives)])
+        anchor, positives = views.stack.tensor_split([1])  # (1, N, D), (P, N, D)
+        means = mean_positive(positives, views.negatives)
+        stack = torch.cat([anchor, means])
         return replace(views, stack=stack, negatives=views.negatives[:, :0])

@@ -25,11 +25,13 @@ class MLP(StatefulComponent):
     std: NonNegative = 0.02
 
     def begin(self, context: BuildContext) -> None:
-        self.linear = as_new(nn.Linear(context.needed("width"), context.needed("width")), self.std)
+        width = context.needed("width")
+        self.linear = as_new(nn.Linear(width, width), self.std)
 
     def layers(self) -> list[nn.Module]:
         """The head as it is now, for a model that keeps it."""
-        return [dense(self.linear.weight, self.linear.bias, nn.Tanh())]
+        layer = dense(self.linear.weight, self.linear.bias, nn.Tanh())
+        return [layer]
 
     def forward(self, views: Views) -> Views:
         return replace(

@@ -24,16 +24,23 @@ class Projector(StatefulComponent):
 
     def begin(self, context: BuildContext) -> None:
         dim = context.needed("width")
-        layers = nn.Linear(dim, 2 * dim, bias=False), nn.Linear(2 * dim, dim, bias=False)
-        wide, narrow = map(as_new, layers)
-        ends = nn.BatchNorm1d(2 * dim), nn.BatchNorm1d(dim, affine=False)
-        self.net = nn.Sequential(wide, ends[0], nn.ReLU(), narrow, ends[1])
+        wide = nn.Linear(dim, 2 * dim, bias=False)
+        narrow = nn.Linear(2 * dim, dim, bias=False)
+        self.net = nn.Sequential(
+            as_new(wide),
+            nn.BatchNorm1d(2 * dim),
+            nn.ReLU(),
+            as_new(narrow),
+            nn.BatchNorm1d(dim, affine=False),
+        )
 
     def forward(self, views: Views) -> Views:
         stack = views.stack.flatten(0, 1)  # (V·N, D)
         negatives = views.negatives.flatten(0, 1)  # (N·H, D)
         rows = self.net(torch.cat([stack, negatives]))
-        stack, negatives = rows.split([len(stack), len(negatives)])
+        stack, negatives = rows.tensor_split([len(stack)])
         return replace(
-            views, stack=stack.view_as(views.stack), negatives=negatives.view_as(views.negatives)
+            views,
+            stack=stack.view_as(views.stack),
+            negatives=negatives.view_as(views.negatives),
         )

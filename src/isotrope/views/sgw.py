@@ -47,17 +47,18 @@ def group_whiten(
     if eps == 0:
         _check_size(count, dim // groups, "take larger batches, more groups, or eps > 0")
 
+    views = _precise(z).reshape(-1, count, dim)  # (V, N, D)
     if order is None:
         order = torch.arange(dim)
     order = order.to(z.device)
-    order = order.expand(*z.shape[:-2], dim).reshape(-1, dim)  # (V, D)
+    order = order.expand(len(views), dim)  # (V, D)
 
     with torch.autocast(z.device.type, enabled=False):
-        views = _precise(z).reshape(-1, count, dim)  # (V, N, D)
         grouped = into_groups(views, order, groups)  # (V, G, C, N)
         centred, covariance = moments(grouped)
-        whitened = _matrices(covariance, method, eps) @ centred
-        return out_of_groups(whitened, order).reshape(z.shape)
+        matrices = _matrices(covariance, method, eps)  # (V, G, C, C)
+        whitened = out_of_groups(matrices @ centred, order)  # (V, N, D)
+        return whitened.reshape(z.shape)
 
 
 @dataclass(eq=False, repr=False)
@@ -103,8 +104,8 @@ class SGW(StatefulComponent):
         _check_groups("views.sgw.groups", self.groups, dim)
         shuffle_matters = self.shuffle and 1 < self.groups < dim
         if self.copies > 1 and not shuffle_matters:
-            remedy = f"set shuffle = true and groups between 1 and {dim}"
             problem = f"views.sgw.copies = {self.copies} would all be equal"
+            remedy = f"set shuffle = true and groups between 1 and {dim}"
             raise UserError(problem, remedy, code="equal-copies")
         self.statistics = Momentum(dim, self.momentum)
 
@@ -115,15 +116,15 @@ class SGW(StatefulComponent):
         """
         statistics = self.statistics.so_far(self.statistics.mean)
         mean = statistics.mean
-        order = torch.arange(len(mean), device=mean.device)[None]
-        grouped = blocks(statistics, order, self.groups)
+        order = torch.arange(len(mean), device=mean.device)
+        _, covariance = blocks(statistics, order[None], self.groups)  # (1, G, C, C)
 
-        matrices = self.whitening(grouped.covariance)[0]  # (G, C, C)
+        matrices = self.whitening(covariance)[0]  # (G, C, C)
         matrix: Tensor = torch.block_diag(*matrices)  # type: ignore[no-untyped-call]  # (D, D)
-        whiten = dense(matrix, -matrix @ mean)
+        layer = dense(matrix, -matrix @ mean)
         if self.normalize:
-            return [Normalize(), whiten]
-        return [whiten]
+            return [Normalize(), layer]
+        return [layer]
 
     def forward(self, views: Views) -> Views:
         with torch.autocast(views.stack.device.type, enabled=False):
@@ -141,15 +142,18 @@ class SGW(StatefulComponent):
             # Whiten the views.
             grouped = into_groups(stack, order, self.groups)  # (V, G, C, N)
             centred, covariance = self._centred(stack, grouped, order)
-            matrices = self.whitening(covariance)
+            matrices = self.whitening(covariance)  # (V, G, C, C)
             whitened = out_of_groups(matrices @ centred, order)
 
             # Hard negatives get the anchor view's mean and matrix.
-            mean = grouped[:1, ..., :1] - centred[:1, ..., :1]
+            first_sentence = grouped[:1, ..., :1]  # (1, G, C, 1)
+            mean = first_sentence - centred[:1, ..., :1]
+            anchor_order = order[:1]  # (1, D)
             hard_rows = negatives.flatten(0, 1)[None]  # (1, N · H, D)
-            grouped_hard = into_groups(hard_rows, order[:1], self.groups)
+            grouped_hard = into_groups(hard_rows, anchor_order, self.groups)
             whitened_hard = matrices[:1] @ (grouped_hard - mean)
-            hard_rows = out_of_groups(whitened_hard, order[:1])
+            hard_rows = out_of_groups(whitened_hard, anchor_order)
+
             hard = hard_rows.reshape(negatives.shape)
             return replace(views, stack=whitened, negatives=hard)
 
@@ -160,24 +164,31 @@ class SGW(StatefulComponent):
     def _order(self, count: int, generator: torch.Generator) -> Tensor:
         """A permutation of the channels for every view, from the batch's generator -> (V, D)."""
         dim = len(self.statistics.mean)
-        if not self.shuffle or not self.training:
+        is_shuffled = self.shuffle and self.training
+        if not is_shuffled:
             return torch.arange(dim).expand(count, -1)
         noise = torch.rand(count, dim, generator=generator, dtype=torch.float64)
         return noise.argsort(-1)
 
-    def _centred(self, stack: Tensor, grouped: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    def _centred(
+        self,
+        stack: Tensor,  # (P, N, D)
+        grouped: Tensor,  # (V, G, C, N): the same, in groups
+        order: Tensor,  # (V, D)
+    ) -> tuple[Tensor, Tensor]:
         """Features (V, G, C, N) without the mean, and covariance (V, G, C, C).
 
         The statistics are those of the batch, or of all batches so far. In training, they are
-        updated with the ``stack`` (P, N, D).
+        updated with the stack.
         """
         size, count = grouped.shape[-2:]
         if self.training:
             _check_size(count, 1, "train with batches of two or more")
-            is_running = bool(self.running) or count <= size
             before = self.running == "before"
+            is_running = bool(self.running) or count <= size
+            has_gradient = is_running and not before
             rows = stack.flatten(0, 1)  # all passes together
-            if before or not is_running:
+            if not has_gradient:
                 rows = rows.detach()
             statistics = self.statistics(rows, before)
         else:
@@ -191,7 +202,11 @@ class SGW(StatefulComponent):
         return moments(grouped)
 
 
-def _matrices(covariance: Tensor, method: Method, eps: float) -> Tensor:
+def _matrices(
+    covariance: Tensor,  # Σ (V, G, C, C)
+    method: Method,
+    eps: float,
+) -> Tensor:
     """Wᵀ (V, G, C, C) of Σ + eps·I."""
     channels = covariance.shape[-1]
     identity = torch.eye(channels, dtype=covariance.dtype, device=covariance.device)
@@ -201,14 +216,19 @@ def _matrices(covariance: Tensor, method: Method, eps: float) -> Tensor:
 
 def _precise(z: Tensor) -> Tensor:
     """In float32, or in its own precision if that is better."""
-    return z.to(torch.promote_types(z.dtype, torch.float32))
+    dtype = torch.promote_types(z.dtype, torch.float32)
+    return z.to(dtype)
 
 
 def _check_groups(key: str, groups: int, dim: int) -> None:
-    if groups < 1 or dim % groups:
-        divisors = [str(number) for number in range(1, dim + 1) if dim % number == 0]
-        problem = f"{key} = {groups} does not divide the {dim} channels"
-        raise UserError(problem, f"choose one of {', '.join(divisors)}", code="impossible-groups")
+    if groups >= 1 and dim % groups == 0:
+        return
+    divisors = []
+    for number in range(1, dim + 1):
+        if dim % number == 0:
+            divisors.append(str(number))
+    problem = f"{key} = {groups} does not divide the {dim} channels"
+    raise UserError(problem, f"choose one of {', '.join(divisors)}", code="impossible-groups")
 
 
 def _check_size(count: int, size: int, remedy: str) -> None:
