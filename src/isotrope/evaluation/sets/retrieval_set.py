@@ -130,14 +130,14 @@ def same_class(
     numbers = {label: number for number, label in enumerate(names)}
     classes = np.array([numbers[label] for label in labels], dtype=np.int64)
 
-    members = _membership(classes, len(names))  # (Q, C)
+    members = membership(classes, len(names))  # (Q, C)
     if corpus is None:
         grades = members @ members.T  # (Q, Q)
         grades.setdiag(0)
         grades.eliminate_zeros()
     else:
         corpus_classes = np.array([numbers[label] for label in corpus_labels], dtype=np.int64)
-        corpus_members = _membership(corpus_classes, len(names))  # (M, C)
+        corpus_members = membership(corpus_classes, len(names))  # (M, C)
         grades = members @ corpus_members.T  # (Q, M)
 
     if len(names) < 2 or grades.nnz == 0:
@@ -156,7 +156,7 @@ def same_class(
     )
 
 
-def _membership(classes: Indices, class_count: int) -> csr_array:
+def membership(classes: Indices, class_count: int) -> csr_array:
     """1 where text n is in class c: (N,) → (N, C)."""
     rows = np.arange(len(classes))
     return csr_array((np.ones(len(classes)), (rows, classes)), shape=(len(classes), class_count))

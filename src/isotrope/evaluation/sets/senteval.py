@@ -129,6 +129,11 @@ class LabelledTexts:
     second: list[str] | None  # (N,) if the task is about pairs
     labels: npt.NDArray[np.int64]  # (N,)
 
+    @property
+    def texts(self) -> list[str]:
+        """All that is encoded, repeated texts included."""
+        return [*self.first, *(self.second or [])]
+
 
 def load_sts(
     data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test")
