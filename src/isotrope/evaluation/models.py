@@ -99,23 +99,22 @@ def plan_evaluations(
     tasks_of = {
         suite: checked_tasks(suite, task_names, setting) for suite, setting in settings.items()
     }
-    _check_labels(labels, [*settings, SEARCH], None if suites else tasks)
+    suites_of_labels = list(dict.fromkeys([*settings, SEARCH]))
+    _check_labels(labels, suites_of_labels, None if suites else tasks)
 
     evaluations = []
     if not labels or (suites and data is not None):
         folder = data_folder(data)
-        checksum = cache(partial(data_checksum, folder))
+        checksum_of = cache(partial(data_checksum, folder))
         for suite, setting in settings.items():
-            folders = SUITES[suite].folders
-            evaluations.append(
-                PlannedEvaluation(suite, folder, checksum(folders), tasks_of[suite], setting)
-            )
+            checksum = checksum_of(SUITES[suite].folders)
+            evaluations.append(PlannedEvaluation(suite, folder, checksum, tasks_of[suite], setting))
 
     checksums = [label_set.checksum() for label_set in labels]
-    for suite in dict.fromkeys([*settings, SEARCH]):
-        for label_set, own_checksum in zip(labels, checksums, strict=True):
+    for suite in suites_of_labels:
+        for label_set, checksum in zip(labels, checksums, strict=True):
             if takes_labels(suite, label_set):
-                evaluations.append(PlannedEvaluation(suite, label_set, own_checksum))
+                evaluations.append(PlannedEvaluation(suite, label_set, checksum))
     return evaluations
 
 
@@ -136,13 +135,14 @@ def _check_labels(labels: Sequence[Labels], suites: Sequence[str], tasks: str | 
         check_takes(suites, label_set, tasks)
         if isinstance(label_set, GradedPairs) and "ranking" in suites:
             lists_to_rank(label_set.name, [label_set])
-        if (type(label_set), label_set.name) in names:
+        name = (type(label_set), label_set.name)
+        if name in names:
             raise UserError(
                 f"two of the given labels are called {label_set.name!r}",
                 "rename one, or results mix",
                 code="equal-names",
             )
-        names.add((type(label_set), label_set.name))
+        names.add(name)
 
 
 class RememberingEncoder(ByRole):

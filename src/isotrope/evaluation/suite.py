@@ -91,15 +91,6 @@ class Suite:
     takes: type[GradedPairs] | type[RetrievalSet] | None = None
 
 
-def _judge_sts(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
-    return evaluate_sets(encoder, sets)
-
-
-def _judge_ranking(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
-    pairs = {task: subsets.values() for task, subsets in sets.items()}
-    return rank_sets(encoder, pairs)
-
-
 def _judge_geometry(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
     results = {}
     for task, splits in sets.items():
@@ -117,7 +108,7 @@ SUITES: Mapping[str, Suite] = {
     "sts": Suite(
         tasks={"test": STS_TASKS, "dev": tuple(SPLITS)},
         read=lambda data, task, setting: load_sts(data, task, STS_SPLITS[setting]),
-        judge=_judge_sts,
+        judge=lambda encoder, sets, _: evaluate_sets(encoder, sets),
         measures=(Measure("Spearman × 100", "spearman"),),
         averaged=STS_TASKS,
         cases=CaseKind("pairs", "per_pair", ("gold", "cosine")),
@@ -134,7 +125,9 @@ SUITES: Mapping[str, Suite] = {
     "ranking": Suite(
         tasks=dict.fromkeys(RANKING_SETTINGS, STS_TASKS),
         read=lambda data, task, setting: load_sts(data, task, RANKING_SETTINGS[setting]),
-        judge=_judge_ranking,
+        judge=lambda encoder, sets, _: rank_sets(
+            encoder, {task: subsets.values() for task, subsets in sets.items()}
+        ),
         measures=(Measure("KCC × 100", "kendall"), Measure("NDCG × 100", "ndcg")),
         averaged=STS_TASKS,
         cases=CaseKind("lists", "per_list", ("kendall",)),
@@ -233,17 +226,22 @@ def run(
     if labels is not None:
         check_takes([suite], labels, tasks)
     opened = open_encoder(str(encoder)) if isinstance(encoder, str | Path) else encoder
-    if labels is None:
-        folder = data if isinstance(data, str | Path) else None
-        task_data: TaskData = {task: SUITES[suite].read(folder, task, setting) for task in chosen}
-        with _modes_restored(opened):
-            return SUITES[suite].judge(opened, task_data, setting)
 
-    _warn_of_unknown_texts(opened, labels)
-    own_data = {"test": labels} if isinstance(labels, GradedPairs) else labels
+    task_data: dict[str, Any] = {}
+    if isinstance(labels, GradedPairs):
+        task_data[labels.name] = {"test": labels}
+    elif labels is not None:
+        task_data[labels.name] = labels
+    else:
+        for task in chosen:
+            task_data[task] = SUITES[suite].read(data, task, setting)  # type: ignore[arg-type]
+
+    if labels is not None:
+        _warn_of_unknown_texts(opened, labels)
     with _modes_restored(opened):
-        results = SUITES[suite].judge(opened, {labels.name: own_data}, setting)
-    results[labels.name]["read_as"] = labels.read_as
+        results = SUITES[suite].judge(opened, task_data, setting)
+    if labels is not None:
+        results[labels.name]["read_as"] = labels.read_as
     return results
 
 
@@ -281,7 +279,7 @@ def check_takes(suites: Collection[str], labels: Labels, tasks: object = None) -
             f"tasks {tasks} beside your own labels", "leave them out", code="tasks-of-own-labels"
         )
     able = [name for name in SUITES if takes_labels(name, labels)]
-    if not set(able) & set(suites):
+    if set(able).isdisjoint(suites):
         raise UserError(
             f"{', '.join(suites)} cannot use {in_words(labels)}",
             f"choose {' or '.join(able)}",

@@ -1,6 +1,7 @@
 """Sentence pairs that people graded: what similarity is judged on."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +61,7 @@ class GradedPairs:
 
         Their mean is Spearman's correlation.
         """
-        embeddings = Embeddings.of(encoder, self.texts)
+        embeddings = embed_pairs(encoder, [self])
         return rank_products(self.similarities(embeddings), self.gold)
 
     def checksum(self) -> str:
@@ -68,3 +69,8 @@ class GradedPairs:
         digest = xxhash.xxh3_128(json.dumps([self.first, self.second]).encode())
         digest.update(self.gold.tobytes())
         return digest.hexdigest()
+
+
+def embed_pairs(encoder: Encoder, sets: Iterable[GradedPairs]) -> Embeddings:
+    """The vectors of all sentences of several sets, each of which is encoded once."""
+    return Embeddings.of(encoder, [text for pairs in sets for text in pairs.texts])
