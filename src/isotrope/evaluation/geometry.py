@@ -17,8 +17,7 @@ import torch
 from scipy.special import entr
 
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Embeddings
-from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.sets.graded_pairs import GradedPairs, embed_pairs
 from isotrope.types import Encoder, Matrix, Vector
 
 VectorsLike = npt.ArrayLike | torch.Tensor
@@ -106,12 +105,20 @@ def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
     taken over the distinct "sentences": "effective_rank" and "spectrum" are those of the
     covariance of their unit vectors, the spectrum as shares, largest first.
     """
-    embeddings = Embeddings.of(encoder, pairs.texts)
+    embeddings = embed_pairs(encoder, [pairs])
     vectors = embeddings.vectors  # (S, D) of the distinct sentences
     shares = variance_shares(unit(vectors))
-    positives = pairs.rows(_positive_rows(pairs.gold))
+
+    low, high = gold_scale(pairs.gold)
+    is_positive = pairs.gold > low + POSITIVE_ABOVE * (high - low)
+    positives = pairs.rows(np.flatnonzero(is_positive))
+    aligned = None
+    if len(positives):
+        first = embeddings.encode(positives.first)
+        aligned = alignment(first, embeddings.encode(positives.second))
+
     return {
-        "alignment": _alignment_of_pairs(positives, embeddings),
+        "alignment": aligned,
         "uniformity": uniformity(vectors),
         "mean_cosine": mean_cosine(vectors),
         "iso_score": iso_score(vectors),
@@ -121,22 +128,6 @@ def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
         "bands": cosine_bands(pairs.gold, pairs.similarities(embeddings)),
         "spectrum": shares.tolist(),
     }
-
-
-def _positive_rows(gold: Vector) -> Indices:
-    """The rows of the pairs with a score above four fifths of the scale."""
-    low, high = gold_scale(gold)
-    threshold = low + POSITIVE_ABOVE * (high - low)
-    return np.flatnonzero(gold > threshold)
-
-
-def _alignment_of_pairs(pairs: GradedPairs, embeddings: Embeddings) -> float | None:
-    """Alignment of both sides of the pairs; None without pairs."""
-    if not len(pairs):
-        return None
-    first = embeddings.encode(pairs.first)
-    second = embeddings.encode(pairs.second)
-    return alignment(first, second)
 
 
 def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
@@ -153,7 +144,8 @@ def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
         if len(values):
             band["mean"] = float(values.mean())
             band["sd"] = float(values.std())
-            band["quantiles"] = {str(q): float(np.quantile(values, q)) for q in QUANTILES}
+            quantiles = np.quantile(values, QUANTILES).tolist()
+            band["quantiles"] = dict(zip(map(str, QUANTILES), quantiles, strict=True))
         bands.append(band)
     return bands
 
@@ -162,13 +154,13 @@ def gold_scale(gold: Vector) -> tuple[float, float]:
     """The scale that scores (N,) seem to be on: 0–1, 0–5, or from the lowest (0 if none is
     below) to the highest.
     """
-    low = min(0.0, float(gold.min()))
+    low = float(gold.min())
     high = float(gold.max())
     if low < 0:
         return low, high
     if high <= 1:
-        return low, 1.0
-    return low, max(5.0, high)
+        return 0.0, 1.0
+    return 0.0, max(5.0, high)
 
 
 def gold_bands(gold: Vector) -> list[tuple[str, Indices]]:

@@ -8,8 +8,10 @@ https://doi.org/10.1145/582415.582418) compare the order of the cosines with the
 scores. A task's number is the mean over its lists.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -19,12 +21,13 @@ from sklearn.metrics import ndcg_score
 from isotrope.encoder.embed import search_vectors
 from isotrope.errors import UserError, nearest
 from isotrope.evaluation.embed import Embeddings
-from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.sets.graded_pairs import GradedPairs, embed_pairs
 from isotrope.evaluation.similarity import similarities, similarity_of
 from isotrope.types import Encoder, Vector
 
 Tau = Literal["a", "b", "c"]
 Gain = Literal["linear", "exponential"]
+_Score = tuple[str, float]  # a sentence with people's score
 
 # Table 1's lists join pairs from the train and test files of SICK: "all" reads every split of STS-B
 # and SICK-R.
@@ -70,11 +73,7 @@ def rank_sets(
     Raises UserError if a set has no list with an order, or a score is negative.
     """
     lists = {name: lists_to_rank(name, pairs, choices) for name, pairs in sets.items()}
-    texts: list[str] = []
-    for set_lists in lists.values():
-        for ranking_list in set_lists:
-            texts += ranking_list.texts
-    embeddings = Embeddings.of(encoder, texts)
+    embeddings = embed_pairs(encoder, chain(*lists.values()))
     return {name: _rank_lists(pairs, embeddings, choices) for name, pairs in lists.items()}
 
 
@@ -82,25 +81,27 @@ def _rank_lists(
     lists: Sequence[GradedPairs], embeddings: Embeddings, choices: RankingChoices
 ) -> dict[str, Any]:
     """`rank_sets` of one set."""
-    with_order = [ranking_list for ranking_list in lists if _has_order(ranking_list)]
-    scored = lists if choices.constant == "zero" else with_order
-
+    constant = 0
+    pair_count = 0
     taus = []
     gains = []
-    for ranking_list in scored:
+    for ranking_list in lists:
+        has_order = _has_order(ranking_list)
+        constant += not has_order
+        if not has_order and choices.constant == "skip":
+            continue
+        gold = ranking_list.gold
         cosines = ranking_list.similarities(embeddings)
-        taus.append(kendall(cosines, ranking_list.gold, choices.tau))
-        gain = 0.0
-        if _has_order(ranking_list):
-            gain = ndcg_of(cosines, ranking_list.gold, choices.gain, choices.at)
-        gains.append(gain)
+        pair_count += len(gold)
+        taus.append(kendall(cosines, gold, choices.tau))
+        gains.append(ndcg_of(cosines, gold, choices.gain, choices.at) if has_order else 0.0)
 
     return {
         "kendall": float(np.mean(taus)),
         "ndcg": float(np.mean(gains)),
-        "lists": len(scored),
-        "pairs": sum(len(ranking_list) for ranking_list in scored),
-        "constant": len(lists) - len(with_order),
+        "lists": len(taus),
+        "pairs": pair_count,
+        "constant": constant,
         "choices": asdict(choices),
         "per_list": {"kendall": taus, "ndcg": gains},
     }
@@ -141,16 +142,16 @@ def ranking_lists(
     """What there is to rank, in order of first occurrence: a list is the pairs of one query, which
     is their name.
     """
-    scores_of: dict[str, list[tuple[str, float]]] = {}  # query -> (sentence, gold score)
+    scores_of = defaultdict[str, list[_Score]](list)  # query -> what it was compared with
     for pairs in sets:
         for first, second, gold in zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True):
             if choices.side != "second":
-                scores_of.setdefault(first, []).append((second, gold))
+                scores_of[first].append((second, gold))
 
             # A sentence with itself is one pair.
             is_second_a_query = choices.side == "either" and first != second
             if choices.side == "second" or is_second_a_query:
-                scores_of.setdefault(second, []).append((first, gold))
+                scores_of[second].append((first, gold))
 
     lists = []
     for query, scores in scores_of.items():
@@ -163,11 +164,11 @@ def ranking_lists(
     return lists
 
 
-def _mean_scores(scores: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+def _mean_scores(scores: Sequence[_Score]) -> list[_Score]:
     """Each sentence once, with the mean of its scores."""
-    scores_of: dict[str, list[float]] = {}
+    scores_of = defaultdict[str, list[float]](list)
     for sentence, gold in scores:
-        scores_of.setdefault(sentence, []).append(gold)
+        scores_of[sentence].append(gold)
     return [(sentence, float(np.mean(golds))) for sentence, golds in scores_of.items()]
 
 
@@ -247,4 +248,4 @@ def find_list(lists: Sequence[GradedPairs], query: str) -> GradedPairs:
 
 def _ranks(values: Sequence[float] | Vector) -> list[int]:
     ranks = rankdata(-np.asarray(values), method="min")
-    return [int(rank) for rank in ranks]
+    return np.asarray(ranks, dtype=int).tolist()

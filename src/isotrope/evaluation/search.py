@@ -87,11 +87,7 @@ def rank_search(
             _leave_out(scores, own_documents[rows])
         blocks.append(_rank_block(scores, grades[rows], depth))
 
-    return RankedGrades(
-        np.concatenate([block.grades for block in blocks]),
-        np.concatenate([block.ideal for block in blocks]),
-        np.concatenate([block.relevant for block in blocks]),
-    )
+    return RankedGrades(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
 def _query_blocks(query_count: int, corpus_size: int) -> Iterator[slice]:
@@ -196,14 +192,12 @@ def ranked_lists(
     search = search_with(searches, weights)
     list_length = min(list_length, document_count - 1)
 
-    documents = []
-    document_scores = []
+    blocks = []
     for rows in _query_blocks(len(own_documents), document_count):
         scores = search(rows)  # (B, M)
         _leave_out(scores, own_documents[rows])
         order = np.argpartition(-scores, list_length - 1, axis=1)
         best = order[:, :list_length]
         best_scores = np.take_along_axis(scores, best, axis=1)
-        documents.append(best)
-        document_scores.append(best_scores)
-    return RankedLists(np.concatenate(documents), np.concatenate(document_scores))
+        blocks.append((best, best_scores))
+    return RankedLists(*map(np.concatenate, zip(*blocks, strict=True)))

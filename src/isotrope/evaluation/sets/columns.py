@@ -71,6 +71,10 @@ class LabelTable:
     columns: list[str]  # in words, for the line that says what was read
     rows: list[Row]
 
+    def column(self, place: int) -> list[str]:
+        """The cells of a column."""
+        return [row.cells[place] for row in self.rows]
+
 
 @dataclass(frozen=True, slots=True)
 class _Selection:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import pandas
 import xxhash
 from scipy.sparse import csr_array
 
@@ -97,12 +98,11 @@ class RetrievalSet:
     def checksum(self) -> str:
         """xxh3 (128 bits, hexadecimal) of the texts, the grades and the classes, in their order."""
         digest = xxhash.xxh3_128(json.dumps([self.queries, self.corpus]).encode())
-        nothing = np.array([-1])
-        own_documents = nothing if self.own_documents is None else self.own_documents
-        labels = nothing if self.labels is None else self.labels
         grades = self.grades.sorted_indices()  # the order of entries says nothing
-        for part in (grades.indptr, grades.indices, grades.data, own_documents, labels):
-            digest.update(np.ascontiguousarray(part, "<f8").tobytes())
+        parts = (grades.indptr, grades.indices, grades.data, self.own_documents, self.labels)
+        for part in parts:
+            numbers = np.array([-1]) if part is None else part
+            digest.update(np.ascontiguousarray(numbers, "<f8").tobytes())
         return digest.hexdigest()
 
 
@@ -110,8 +110,9 @@ def _renumbered(documents: Indices | None, rows: Indices, columns: Indices) -> I
     """The documents (Q,) of these rows, by their places among the columns; -1: not there."""
     if documents is None:
         return None
-    place_of = {int(column): number for number, column in enumerate(columns)}
-    return np.array([place_of.get(int(documents[row]), -1) for row in rows], dtype=np.int64)
+    own = documents[rows]
+    places = np.searchsorted(columns, own)  # the columns rise
+    return np.where(np.isin(own, columns), places, -1)
 
 
 def same_class(
@@ -126,9 +127,9 @@ def same_class(
 
     Raises UserError if there is one class only, or if no query has anything to find.
     """
-    names = sorted({*labels, *corpus_labels})
-    numbers = {label: number for number, label in enumerate(names)}
-    classes = np.array([numbers[label] for label in labels], dtype=np.int64)
+    all_labels = np.array([*labels, *corpus_labels], dtype=object)
+    numbers, names = pandas.factorize(all_labels, sort=True)
+    classes, corpus_classes = np.split(numbers, [len(labels)])
 
     members = membership(classes, len(names))  # (Q, C)
     if corpus is None:
@@ -136,9 +137,7 @@ def same_class(
         grades.setdiag(0)
         grades.eliminate_zeros()
     else:
-        corpus_classes = np.array([numbers[label] for label in corpus_labels], dtype=np.int64)
-        corpus_members = membership(corpus_classes, len(names))  # (M, C)
-        grades = members @ corpus_members.T  # (Q, M)
+        grades = members @ membership(corpus_classes, len(names)).T  # (Q, M)
 
     if len(names) < 2 or grades.nnz == 0:
         raise UserError(
@@ -181,7 +180,8 @@ def from_judgements(
     rows = [row_of[query] for query, _ in judged]
     columns = [column_of[text] for _, text in judged]
     values = np.array(list(judged.values()), dtype=np.float64)
-    grades = csr_array((values, (rows, columns)), shape=(len(queries), len(corpus)))
+    shape = (len(queries), len(corpus))
+    grades = csr_array((values, (rows, columns)), shape=shape)
     grades.eliminate_zeros()
 
     own_documents = np.full(len(queries), -1)  # (Q,)
