@@ -130,20 +130,22 @@ def problem_of(part: LabelledTexts, embeddings: Embeddings) -> Problem:
     """Features with a column of ones, and classes, sorted as SentEval sorts them: the folds depend
     on the order.
     """
-    first_lengths = [len(text.split()) for text in part.first]
-    second_lengths = [len(text.split()) for text in part.second or part.first]
-    # Stable; the last key decides first.
-    order = np.lexsort(np.array([part.labels, second_lengths, first_lengths]))
-
-    features = embeddings.encode([part.first[row] for row in order])  # (N, D)
+    features = torch.from_numpy(embeddings.encode(part.first))  # (N, D)
+    lengths = [_word_counts(part.first)]
     if part.second is not None:
-        second = embeddings.encode([part.second[row] for row in order])
-        distances = np.abs(features - second)
+        second = torch.from_numpy(embeddings.encode(part.second))
+        distances = (features - second).abs()
         products = features * second
-        features = np.concatenate([distances, products], axis=1)  # (N, 2 D)
+        features = torch.cat([distances, products], dim=1)  # (N, 2 D)
+        lengths.insert(0, _word_counts(part.second))
 
-    with_ones = F.pad(torch.from_numpy(features).float(), (0, 1), value=1.0)
-    return Problem(with_ones, torch.from_numpy(part.labels[order]))
+    order = np.lexsort([part.labels, *lengths])  # stable; the last key decides first
+    with_ones = F.pad(features.float(), (0, 1), value=1.0)
+    return Problem(with_ones[order], torch.from_numpy(part.labels[order]))
+
+
+def _word_counts(texts: Sequence[str]) -> list[int]:
+    return [len(text.split()) for text in texts]
 
 
 def accuracies(
@@ -169,12 +171,10 @@ def accuracies(
         folds = [TrainingSet(train, test)]
     weights, dev_percents = _best_classifiers(problem, folds, rows.get("dev"), classes, setting)
 
-    labels = all_labels.numpy()
-    predicted = np.zeros(len(labels), dtype=np.int64)
+    predicted = torch.zeros_like(all_labels)
     for fold, classifier in zip(folds, weights, strict=True):
-        classes_of_fold = predictions(features[fold.dev], classifier[None])  # (n, 1)
-        predicted[fold.dev] = classes_of_fold[:, 0].numpy()
-    is_correct = predicted == labels
+        predicted[fold.dev] = predictions(features[fold.dev], classifier[None])[:, 0]
+    is_correct = (predicted == all_labels).numpy()
 
     result: dict[str, Any] = {
         "accuracy": _mean_fraction([_percent(is_correct[fold.dev]) for fold in folds]),
@@ -184,8 +184,8 @@ def accuracies(
         "per_sample": {"correct": is_correct[test].astype(int).tolist()},
     }
     if classes == 2 and parts.keys() == {"train", "test"}:
-        f1 = float(f1_score(labels[test], predicted[test]))
-        result["f1"] = round(f1, 4)
+        f1 = f1_score(all_labels[test].numpy(), predicted[test].numpy())
+        result["f1"] = round(float(f1), 4)
     return result
 
 

@@ -76,16 +76,6 @@ class LabelTable:
         return [row.cells[place] for row in self.rows]
 
 
-@dataclass(frozen=True, slots=True)
-class _Selection:
-    """Which columns are read, what they are called, and which rows hold data."""
-
-    places: Sequence[int]
-    columns: list[str]
-    kind: Kind | None  # None: content decides
-    rows: list[Row]
-
-
 def decide_columns(table: JudgedTable, choice: ColumnChoice | None = None) -> LabelTable:
     """Decide what a table is, and cut it to the columns that say so.
 
@@ -104,16 +94,9 @@ def decide_columns(table: JudgedTable, choice: ColumnChoice | None = None) -> La
     if header is None:
         header = list(table.rows[0].cells) if table.rows else []
     roles = _parse(choice)
-    selection = _chosen_columns(table, header, roles) if roles else _known_columns(table, header)
-    _check_widths(table, len(header), selection)
-
-    rows = []
-    for row in selection.rows:
-        cells = [row.cells[place].strip() for place in selection.places]
-        rows.append(Row(row.place, cells))
-    kind = selection.kind or _kind_by_content(table.source, rows)
-    _check_filled(rows, selection.columns, kind)
-    return LabelTable(table.name, table.source, kind, selection.columns, rows)
+    if roles:
+        return _chosen_columns(table, header, roles)
+    return _known_columns(table, header)
 
 
 def _parse(choice: ColumnChoice | None) -> dict[str, str]:
@@ -139,7 +122,7 @@ def _rows_below(table: JudgedTable) -> list[Row]:
 
 def _chosen_columns(
     table: JudgedTable, header: Sequence[str], roles: Mapping[str, str]
-) -> _Selection:
+) -> LabelTable:
     """The columns of the choice, in the order of the kind that has exactly their roles, if there is
     one.
     """
@@ -160,9 +143,8 @@ def _chosen_columns(
             f"choose from {', '.join(header)}",
             code="unknown-column",
         )
-    return _Selection(
-        [places[index] for index in order], [columns[index] for index in order], kind, rows
-    )
+    places = [places[index] for index in order]
+    return _cut(table, places, [columns[index] for index in order], kind, rows)
 
 
 def _kind_of_roles(roles: Sequence[str]) -> tuple[Kind | None, Sequence[int]]:
@@ -174,14 +156,14 @@ def _kind_of_roles(roles: Sequence[str]) -> tuple[Kind | None, Sequence[int]]:
     return None, range(len(roles))
 
 
-def _known_columns(table: JudgedTable, header: Sequence[str]) -> _Selection:
+def _known_columns(table: JudgedTable, header: Sequence[str]) -> LabelTable:
     """The columns whose names say what they are, or all columns."""
     names = [name.strip().lower() for name in header]
     data = _rows_below(table)
     kind = _known_kind(table.source, names)
     if kind:
         places = _places_of(kind, names)
-        return _Selection(places, [header[index] for index in places], kind, data)
+        return _cut(table, places, [header[place] for place in places], kind, data)
 
     columns = list(header)
     if table.columns is None:
@@ -189,7 +171,25 @@ def _known_columns(table: JudgedTable, header: Sequence[str]) -> _Selection:
         if kind is None:  # the first line is no header
             columns = [f"column {number}" for number in range(1, len(header) + 1)]
             data = table.rows
-    return _Selection(range(len(header)), columns, kind, data)
+    return _cut(table, range(len(header)), columns, kind, data)
+
+
+def _cut(
+    table: JudgedTable,
+    places: Sequence[int],
+    columns: list[str],
+    kind: Kind | None,
+    rows: Sequence[Row],
+) -> LabelTable:
+    """The rows that hold data, cut to the columns that are read. Without a kind, content decides."""
+    _check_widths(table, len(columns), rows)
+    cut_rows = []
+    for row in rows:
+        cells = [row.cells[place].strip() for place in places]
+        cut_rows.append(Row(row.place, cells))
+    kind = kind or _kind_by_content(table.source, cut_rows)
+    _check_filled(cut_rows, columns, kind)
+    return LabelTable(table.name, table.source, kind, columns, cut_rows)
 
 
 def _known_kind(source: str, names: Sequence[str]) -> Kind | None:
@@ -227,22 +227,22 @@ def _places_of(kind: Kind, names: Sequence[str]) -> list[int]:
     return places
 
 
-def _check_widths(table: JudgedTable, width: int, selection: _Selection) -> None:
-    """Refuse rows of unequal length, and a selection of other than two or three columns."""
-    count = len(selection.columns)
+def _check_widths(table: JudgedTable, count: int, rows: Sequence[Row]) -> None:
+    """Refuse a selection of other than two or three columns, and rows of unequal length."""
     if count not in (2, 3):
         place = table.rows[0].place if table.rows else table.source
         raise UserError(
             f"{place}: {count} column(s) instead of 2 or 3", ROWS_REMEDY, code="wrong-columns"
         )
-    for row in selection.rows:
+    width = len(table.columns or table.rows[0].cells)
+    for row in rows:
         if len(row.cells) != width:
             raise UserError(
                 f"{row.place}: {len(row.cells)} column(s) instead of {width}",
                 ROWS_REMEDY,
                 code="wrong-columns",
             )
-    if not selection.rows:
+    if not rows:
         raise UserError(f"{table.source} has no rows", ROWS_REMEDY, code="no-rows")
 
 

@@ -158,18 +158,18 @@ def _scored_split(folder: Path, task: str, split: str) -> GradedPairs:
     if task == "STSBenchmark":
         path = folder / f"STS/STSBenchmark/sts-{split}.csv"
         header_lines = 0
-        columns = (5, 6, 4)
+        first, second, score = 5, 6, 4
     else:
         name = {"dev": "trial", "test": "test_annotated"}.get(split, split)
         path = folder / f"SICK/SICK_{name}.txt"
         header_lines = 1
-        columns = (1, 2, 3)
+        first, second, score = 1, 2, 3
 
     with downloaded(path):
         lines = counted(lines_of(path)[header_lines:], SPLITS[task][split])
-        cells = [line.split("\t") for line in lines]
-        first, second, gold = ([row[column] for row in cells] for column in columns)
-        return _pairs(f"{task} {split}", first, second, [float(score) for score in gold])
+        rows = [line.split("\t") for line in lines]
+        gold = [row[score] for row in rows]
+        return _pairs(f"{task} {split}", rows, (first, second), gold)
 
 
 def _subset(folder: Path, task: str, name: str) -> GradedPairs:
@@ -183,22 +183,19 @@ def _subset(folder: Path, task: str, name: str) -> GradedPairs:
     path = folder / f"STS.input.{name}.txt"
     with downloaded(path):
         lines = counted(lines_of(path), len(gold_lines))
-        cells = [lines[number].split("\t") for number in scored]
-        first = [row[0] for row in cells]
-        second = [row[1] for row in cells]
-        return _pairs(f"{task} {name}", first, second, gold)
+        rows = [lines[number].split("\t") for number in scored]
+        return _pairs(f"{task} {name}", rows, (0, 1), gold)
 
 
 def _pairs(
-    name: str, first: Sequence[str], second: Sequence[str], gold: Sequence[float]
+    name: str,
+    rows: Sequence[Sequence[str]],
+    columns: tuple[int, int],
+    gold: Sequence[str] | Sequence[float],
 ) -> GradedPairs:
     """The pairs as SentEval reads them, one space between two words."""
-    return GradedPairs(
-        name,
-        first=[_joined(sentence) for sentence in first],
-        second=[_joined(sentence) for sentence in second],
-        gold=np.array(gold, dtype=np.float64),
-    )
+    first, second = ([_joined(row[column]) for row in rows] for column in columns)
+    return GradedPairs(name, first, second, np.array(gold, dtype=np.float64))
 
 
 def _joined(sentence: str) -> str:
