@@ -25,10 +25,10 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
+from isotrope.evaluation.results import Indices
 from isotrope.evaluation.search import (
     CUTOFF,
     Search,
@@ -71,8 +71,6 @@ SCATTERED = "half of the words → the others"
 SHARE = "share of the other answers behind the right one"
 
 _MARKS = " \t.:;,!?…-–—|"  # between a title and the text
-
-Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +358,7 @@ def spans_of(text: str, seed: int) -> _Parts:
     rest: list[str] = []
     edges = [part * len(words) // count for part in range(count + 1)]
     for start, end in pairwise(edges):
-        begin = generator.integers(start, end - length + 1)
+        begin = int(generator.integers(start, end - length + 1))
         spans.append(between.join(words[begin : begin + length]))
         rest += words[start:begin]
         rest += words[begin + length : end]

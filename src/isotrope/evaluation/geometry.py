@@ -17,11 +17,11 @@ import torch
 from scipy.special import entr
 
 from isotrope.errors import UserError
+from isotrope.evaluation.results import Indices, Result
 from isotrope.evaluation.sets.graded_pairs import GradedPairs, embed_pairs
 from isotrope.types import Encoder, Matrix, Vector
 
 VectorsLike = npt.ArrayLike | torch.Tensor
-Indices = npt.NDArray[np.int64]
 
 # of the scale: STS-B pairs with a score above 4 of 5 are positives (Gao et al., 2021)
 POSITIVE_ABOVE = 0.8
@@ -97,7 +97,7 @@ def mean_cosine(x: VectorsLike) -> float:
     return float(twice_the_sum / (count * (count - 1)))
 
 
-def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
+def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> Result:
     """The geometry of an encoder on any scored pairs (`read_pairs`), ready for JSON.
 
     "alignment" is that of the "positives", the pairs with a score above four fifths of the scale;

@@ -18,6 +18,7 @@ from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.prompts import NO_PROMPTS, ByRole, Prompts, Role, has_roles
 from isotrope.errors import UserError
 from isotrope.evaluation.ranking import lists_to_rank
+from isotrope.evaluation.results import Results
 from isotrope.evaluation.sets.files import data_checksum, data_folder
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, texts_of
@@ -57,7 +58,7 @@ class PlannedEvaluation:
         """The suite as tables name it."""
         return self.suite if isinstance(self.data, Path) else self.suite + OWN_DATA
 
-    def result(self, encoder: Encoder, model: Mapping[str, object] | None) -> dict[str, Any]:
+    def result(self, encoder: Encoder, model: Mapping[str, object] | None) -> Results:
         """Task -> result. ``model`` says all that decides the vectors, so that the cache may know;
         None: it may not.
         """
@@ -246,7 +247,7 @@ def evaluate_models(
             encoder = RememberingEncoder(opened, begins, f"{checksum}-{code_checksum()}", say)
         _say_of_prompts(name, opened, evaluations, prompts, say)
 
-        by_suite: dict[str, Any] = defaultdict(dict)
+        by_suite: dict[str, Results] = defaultdict(dict)
         for evaluation in evaluations:
             progress(done, f"{name}: {evaluation.title}")
             by_suite[evaluation.title] |= evaluation.result(encoder, model_key)

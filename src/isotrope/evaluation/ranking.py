@@ -21,6 +21,7 @@ from sklearn.metrics import ndcg_score
 from isotrope.encoder.embed import search_vectors
 from isotrope.errors import UserError, nearest
 from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.results import Result, Results
 from isotrope.evaluation.sets.graded_pairs import GradedPairs, embed_pairs
 from isotrope.evaluation.similarity import similarities, similarity_of
 from isotrope.types import Encoder, Vector
@@ -62,7 +63,7 @@ def rank_sets(
     encoder: Encoder,
     sets: Mapping[str, Iterable[GradedPairs]],
     choices: RankingChoices = RankingChoices(),
-) -> dict[str, Any]:
+) -> Results:
     """Rank every list of any sets of pairs (`read_pairs`); every distinct sentence is encoded once
     over all sets.
 
@@ -79,7 +80,7 @@ def rank_sets(
 
 def _rank_lists(
     lists: Sequence[GradedPairs], embeddings: Embeddings, choices: RankingChoices
-) -> dict[str, Any]:
+) -> Result:
     """`rank_sets` of one set."""
     constant = 0
     pair_count = 0
@@ -248,4 +249,4 @@ def find_list(lists: Sequence[GradedPairs], query: str) -> GradedPairs:
 
 def _ranks(values: Sequence[float] | Vector) -> list[int]:
     ranks = rankdata(-np.asarray(values), method="min")
-    return np.asarray(ranks, dtype=int).tolist()
+    return [int(rank) for rank in ranks]

@@ -21,6 +21,7 @@ from scipy.sparse import csr_array
 
 from isotrope.console.progress import tell
 from isotrope.encoder.embed import Vectors, search_vectors
+from isotrope.evaluation.results import Indices
 from isotrope.evaluation.similarity import DECIMALS, Similarity, similarities, similarity_of
 from isotrope.types import Encoder, Vector
 
@@ -30,7 +31,6 @@ LIST_LENGTH = 100  # documents a query ranks: with 400, a learned map was no bet
 
 _BLOCK = 8_000_000  # scores at a time: some 200 MB, whatever the size of the corpus
 
-Indices = npt.NDArray[np.int64]
 ScoreBlock: TypeAlias = npt.NDArray[np.floating[Any]]  # (B, M) of M documents for B queries
 Search: TypeAlias = Callable[[slice], ScoreBlock]  # some queries -> their scores
 

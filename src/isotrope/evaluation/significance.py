@@ -30,18 +30,18 @@ from math import sqrt
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 from isotrope.errors import UserError
+from isotrope.evaluation.results import Indices
 from isotrope.types import Matrix, Vector
 
 Significance = Literal["better", "worse", "not significant", "not tested"]
-Indices = npt.NDArray[np.int64]
 
 # A task's cases: numbers whose mean is the score (N,), or gold scores and cosines (N,), (N,),
 # judged by Spearman.
 Cases: TypeAlias = Vector | tuple[Vector, Vector]
+TaskCases: TypeAlias = Mapping[str, Cases]  # task -> its cases
 
 LEVEL = 0.95  # of intervals, two-sided
 FEWEST_DOCUMENTS = 10  # documents or queries: with fewer, nothing is tested
@@ -76,7 +76,7 @@ class Comparison:
 
 
 def compare(
-    before: Mapping[str, Cases], after: Mapping[str, Cases], resamples: int = 1000, seed: int = 0
+    before: TaskCases, after: TaskCases, resamples: int = 1000, seed: int = 0
 ) -> Comparison:
     """Test whether the score of ``after`` differs from that of ``before``; both are means over the
     tasks.
@@ -126,7 +126,7 @@ def _means(per_task: Mapping[str, Comparison]) -> tuple[float, float, int]:
     return float(before), float(after), min(task.cases for task in tasks)
 
 
-def _check_same_tasks(before: Mapping[str, Cases], after: Mapping[str, Cases]) -> None:
+def _check_same_tasks(before: TaskCases, after: TaskCases) -> None:
     are_same = before.keys() == after.keys() and all(
         np.array_equal(_gold(before[task]), _gold(after[task])) for task in before
     )
@@ -188,7 +188,7 @@ def compare_documents(
     )
 
 
-def _separate_documents(before: Mapping[str, Cases]) -> dict[str, Indices]:
+def _separate_documents(before: TaskCases) -> dict[str, Indices]:
     """A document for each case of each task, none of which is in two tasks."""
     documents = {}
     first = 0
@@ -220,8 +220,9 @@ def _contributions(differences: Vector, documents: Indices, size: int) -> Vector
     counts = np.bincount(documents, minlength=size)
     sums = np.bincount(documents, differences, minlength=size)
     residuals = (sums - counts * differences.mean()) / len(differences)
-    present = np.count_nonzero(counts)
-    return np.asarray(residuals * sqrt(present / max(1, present - 1)))
+    present = int(np.count_nonzero(counts))
+    correction = sqrt(present / max(1, present - 1))
+    return np.asarray(residuals * correction)
 
 
 def _t_comparison(
@@ -275,7 +276,7 @@ def _verdict(low: float, high: float) -> Significance:
     return "worse" if high < 0 else "not significant"
 
 
-def resample(measured: Mapping[str, Cases], resamples: int = 1000) -> dict[str, Vector]:
+def resample(measured: TaskCases, resamples: int = 1000) -> dict[str, Vector]:
     """One model's score on R resamples of each task's cases: task -> (R,).
 
     Which cases are drawn depends only on the task's name and size.
@@ -337,7 +338,7 @@ def _score(cases: Cases) -> float:
 
 
 def _count(cases: Cases) -> int:
-    return np.shape(cases)[-1]  # of (N,), or of two (N,)
+    return int(np.shape(cases)[-1])  # of (N,), or of two (N,)
 
 
 def _differences(

@@ -11,20 +11,21 @@ Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449; on
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from isotrope.evaluation.correlation import pearson, spearman
+from isotrope.evaluation.results import Result, Results
 from isotrope.evaluation.sets.graded_pairs import GradedPairs, embed_pairs
 from isotrope.evaluation.sets.senteval import SPLITS
 from isotrope.types import Encoder, Vector
 
-SimilaritySets = Mapping[str, Mapping[str, GradedPairs]]  # task → subset or split → pairs
+Subsets = Mapping[str, GradedPairs]  # subset or split of a task → pairs
+SimilaritySets = Mapping[str, Subsets]  # task → its subsets or splits
 Cosines = Mapping[str, Mapping[str, Vector]]  # the same with one cosine a pair
 
 
-def evaluate_sets(encoder: Encoder, sets: SimilaritySets) -> dict[str, Any]:
+def evaluate_sets(encoder: Encoder, sets: SimilaritySets) -> Results:
     """What `score` gives for each task, and "per_pair" with the "gold" and "cosine" of each pair of
     `main_pairs`.
     """
@@ -49,7 +50,7 @@ def pair_similarities(encoder: Encoder, sets: SimilaritySets) -> dict[str, dict[
     return similarities
 
 
-def score(sets: SimilaritySets, cosines: Cosines) -> dict[str, Any]:
+def score(sets: SimilaritySets, cosines: Cosines) -> Results:
     """Correlations of the cosines with the gold scores, as fractions.
 
     Gives, for each task, `["spearman"]` and `["pearson"]` (each with "all", "mean", "wmean", or the
@@ -59,16 +60,14 @@ def score(sets: SimilaritySets, cosines: Cosines) -> dict[str, Any]:
     return {task: _score_task(subsets, cosines[task]) for task, subsets in sets.items()}
 
 
-def _score_task(
-    subsets: Mapping[str, GradedPairs], cosines: Mapping[str, Vector]
-) -> dict[str, Any]:
+def _score_task(subsets: Subsets, cosines: Mapping[str, Vector]) -> Result:
     """`score` of one task."""
     by_subset = {name: _score_pairs(pairs, cosines[name]) for name, pairs in subsets.items()}
     sizes = [len(pairs) for pairs in subsets.values()]
     gold, all_cosines = _joined(subsets, cosines)
     are_splits = set(subsets) <= set(SPLITS["STSBenchmark"])
 
-    result: dict[str, Any] = {"nsamples": sum(sizes), "subsets": by_subset}
+    result: Result = {"nsamples": sum(sizes), "subsets": by_subset}
     for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
         scores = {name: subset[measure] for name, subset in by_subset.items()}
         result[measure] = scores
@@ -91,9 +90,7 @@ def _score_pairs(pairs: GradedPairs, cosines: Vector) -> dict[str, float]:
     }
 
 
-def _joined(
-    subsets: Mapping[str, GradedPairs], cosines: Mapping[str, Vector]
-) -> tuple[Vector, Vector]:
+def _joined(subsets: Subsets, cosines: Mapping[str, Vector]) -> tuple[Vector, Vector]:
     """Gold scores and cosines (N,) of all subsets."""
     gold = np.concatenate([pairs.gold for pairs in subsets.values()])
     return gold, np.concatenate([cosines[name] for name in subsets])

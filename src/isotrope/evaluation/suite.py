@@ -15,8 +15,10 @@ from torch import nn
 from isotrope.errors import UserError, check_known
 from isotrope.evaluation.geometry import pair_geometry
 from isotrope.evaluation.ranking import RANKING_SETTINGS, rank_sets
+from isotrope.evaluation.results import Results
 from isotrope.evaluation.retrieval import evaluate_retrieval
 from isotrope.evaluation.sets.columns import ColumnChoice
+from isotrope.evaluation.sets.files import DataFolder
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.judged_folder import is_judged_folder
 from isotrope.evaluation.sets.labels import Labels, LabelsLike, in_words, read_labels, texts_of
@@ -80,8 +82,8 @@ class Suite:
     """
 
     tasks: Mapping[str, tuple[str, ...]]  # of each setting
-    read: Callable[[str | Path | None, str, str], Any]
-    judge: Callable[[Encoder, TaskData, str], dict[str, Any]]
+    read: Callable[[DataFolder, str, str], Any]
+    judge: Callable[[Encoder, TaskData, str], Results]
     measures: tuple[Measure, ...]  # the first is the one that papers compare
     averaged: tuple[str, ...] = ()  # their average is taken over these tasks, if all are there
     # of the data folder, that hold what is read
@@ -91,7 +93,7 @@ class Suite:
     takes: type[GradedPairs] | type[RetrievalSet] | None = None
 
 
-def _judge_geometry(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
+def _judge_geometry(encoder: Encoder, sets: TaskData, _: str) -> Results:
     results = {}
     for task, splits in sets.items():
         (pairs,) = splits.values()
@@ -99,7 +101,7 @@ def _judge_geometry(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
     return results
 
 
-def _judge_retrieval(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
+def _judge_retrieval(encoder: Encoder, sets: TaskData, _: str) -> Results:
     return {task: evaluate_retrieval(encoder, searches) for task, searches in sets.items()}
 
 

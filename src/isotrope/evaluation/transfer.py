@@ -41,6 +41,7 @@ from torch.optim import Optimizer
 
 from isotrope.console.progress import tell
 from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.results import Indices, Result, Results
 from isotrope.evaluation.sets.senteval import CLASSES, LabelledTexts
 from isotrope.types import Encoder, Matrix
 
@@ -48,8 +49,6 @@ SEED = 1111  # SentEval's
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)  # weight decay of the optimizer
 MAX_EPOCH = 200
 HOLDOUT = 0.05  # share of a training set that is its dev set if none is given
-
-Indices = npt.NDArray[np.int64]
 
 
 class Problem(NamedTuple):
@@ -92,8 +91,7 @@ def split_dev(rows: Indices) -> TrainingSet:
     as SentEval's.
     """
     shuffler = np.random.RandomState(SEED)
-    order = shuffler.permutation(len(rows))
-    shuffled = rows[order]
+    shuffled = shuffler.permutation(rows)
     dev_size = int(HOLDOUT * len(rows))
     return TrainingSet(shuffled[dev_size:], shuffled[:dev_size], shuffler)
 
@@ -109,7 +107,7 @@ class TrainedClassifiers(NamedTuple):
 
 def evaluate_transfer(
     encoder: Encoder, tasks: Mapping[str, Mapping[str, LabelledTexts]], setting: str = "test"
-) -> dict[str, Any]:
+) -> Results:
     """Evaluate transfer tasks: name → what `load_transfer` gives.
 
     Gives for each task the fractions "accuracy" and "dev_accuracy", and for MRPC "f1".
@@ -119,9 +117,14 @@ def evaluate_transfer(
     """
     results = {}
     for task, parts in tasks.items():
-        texts = [text for part in parts.values() for text in part.texts]
+        texts: list[str] = []
+        for part in parts.values():
+            texts += part.texts
         embeddings = Embeddings.of(encoder, texts)
-        problems = {split: problem_of(part, embeddings) for split, part in parts.items()}
+
+        problems = {}
+        for split, part in parts.items():
+            problems[split] = problem_of(part, embeddings)
         results[task] = accuracies(problems, CLASSES[task], CLASSIFIER_SETTINGS[setting])
     return results
 
@@ -139,7 +142,7 @@ def problem_of(part: LabelledTexts, embeddings: Embeddings) -> Problem:
         features = torch.cat([distances, products], dim=1)  # (N, 2 D)
         lengths.insert(0, _word_counts(part.second))
 
-    order = np.lexsort([part.labels, *lengths])  # stable; the last key decides first
+    order = np.lexsort(np.array([part.labels, *lengths]))  # stable; the last key decides first
     with_ones = F.pad(features.float(), (0, 1), value=1.0)
     return Problem(with_ones[order], torch.from_numpy(part.labels[order]))
 
@@ -148,19 +151,18 @@ def _word_counts(texts: Sequence[str]) -> list[int]:
     return [len(text.split()) for text in texts]
 
 
-def accuracies(
-    parts: Mapping[str, Problem], classes: int, setting: ClassifierSetting
-) -> dict[str, Any]:
+def accuracies(parts: Mapping[str, Problem], classes: int, setting: ClassifierSetting) -> Result:
     """One task's result: the part "all" is cut into nested folds; else "train" and "test", perhaps
     with "dev".
     """
     # All parts are one below the other.
-    features = torch.cat([part.features for part in parts.values()])
-    all_labels = torch.cat([part.labels for part in parts.values()])
-    problem = Problem(features, all_labels)
-    sizes = [len(part.labels) for part in parts.values()]
-    rows_of_parts = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
-    rows = dict(zip(parts, rows_of_parts, strict=True))
+    problem = Problem(*map(torch.cat, zip(*parts.values(), strict=True)))
+    rows = {}
+    end = 0
+    for name, part in parts.items():
+        start = end
+        end += len(part.labels)
+        rows[name] = np.arange(start, end)
 
     if "all" in parts:
         train = test = rows["all"]
@@ -171,20 +173,24 @@ def accuracies(
         folds = [TrainingSet(train, test)]
     weights, dev_percents = _best_classifiers(problem, folds, rows.get("dev"), classes, setting)
 
-    predicted = torch.zeros_like(all_labels)
+    predicted = torch.zeros_like(problem.labels)
+    percents = []
     for fold, classifier in zip(folds, weights, strict=True):
-        predicted[fold.dev] = predictions(features[fold.dev], classifier[None])[:, 0]
-    is_correct = (predicted == all_labels).numpy()
+        features = problem.features[fold.dev]
+        predicted[fold.dev] = predictions(features, classifier[None])[:, 0]
+        is_right = predicted[fold.dev] == problem.labels[fold.dev]
+        percents.append(_percent(is_right.numpy()))
+    is_correct = predicted[test] == problem.labels[test]
 
-    result: dict[str, Any] = {
-        "accuracy": _mean_fraction([_percent(is_correct[fold.dev]) for fold in folds]),
+    result: Result = {
+        "accuracy": _mean_fraction(percents),
         "dev_accuracy": _mean_fraction(dev_percents),
         "ntrain": len(train),
         "ntest": len(test),
-        "per_sample": {"correct": is_correct[test].astype(int).tolist()},
+        "per_sample": {"correct": is_correct.int().tolist()},
     }
     if classes == 2 and parts.keys() == {"train", "test"}:
-        f1 = f1_score(all_labels[test].numpy(), predicted[test].numpy())
+        f1 = f1_score(problem.labels[test].numpy(), predicted[test].numpy())
         result["f1"] = round(float(f1), 4)
     return result
 
@@ -233,9 +239,11 @@ def _mean_fraction(percents: Sequence[float]) -> float:
 
 def folds_of(labels: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
     """Stratified folds of some of the rows; each is the dev part of one."""
-    folds = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
-    splits = folds.split(rows, labels[rows])
-    return [TrainingSet(rows[train], rows[dev]) for train, dev in splits]
+    splitter = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
+    folds = []
+    for train, dev in splitter.split(rows, labels[rows]):
+        folds.append(TrainingSet(rows[train], rows[dev]))
+    return folds
 
 
 def _percent(values: npt.NDArray[Any]) -> float:
@@ -261,7 +269,7 @@ def train_classifiers(
     steps = np.array([math.ceil(len(split.train) / setting.batch_size) for split in sets])
     for count in np.unique(steps):
         group = np.flatnonzero(steps == count)
-        together = [sets[place] for place in group]
+        together = [sets[int(place)] for place in group]
         accuracy[group], weights[group] = _train_together(
             problem, together, penalties[group], classes, setting
         )
@@ -284,14 +292,9 @@ def _train_together(
         optimizer = torch.optim.Adam([weights], fused=True)  # one pass over memory
     shufflers = [deepcopy(split.shuffler) for split in sets]
 
-    # S minibatches of B rows; row 0 fills up the last one, with no share in its mean loss.
-    counts = np.array([len(split.train) for split in sets])
-    steps = math.ceil(counts[0] / setting.batch_size)
-    rows = np.zeros((len(sets), steps * setting.batch_size), dtype=np.int64)  # (b, S B)
-    is_filled = np.arange(rows.shape[1]) < counts[:, None]
-    is_filled = is_filled.reshape(len(sets), steps, -1)
-    shares = torch.from_numpy(is_filled / is_filled.sum(axis=2, keepdims=True)).float()
-
+    shares = _shares_in_loss(sets, setting.batch_size)  # (b, S, B)
+    minibatches = torch.zeros(shares.shape, dtype=torch.int64)
+    rows = minibatches.flatten(1).numpy()  # the same memory
     best_weights = weights.clone()
     best_accuracy = np.full(penalties.shape, -1.0)
     misses = np.zeros(penalties.shape, dtype=np.int64)  # (b, R) checks without a better accuracy
@@ -300,7 +303,6 @@ def _train_together(
         for _ in range(setting.epoch_size):
             for order, shuffler, split in zip(rows, shufflers, sets, strict=True):
                 order[: len(split.train)] = shuffler.permutation(split.train)
-            minibatches = torch.from_numpy(rows).view(shares.shape)  # (b, S, B)
             _train_epoch(problem, minibatches, shares, weights, decay, optimizer)
 
         accuracy = _dev_accuracy(problem, sets, weights)  # (b, R)
@@ -313,12 +315,24 @@ def _train_together(
     return TrainedClassifiers(best_accuracy, best_weights)
 
 
+def _shares_in_loss(sets: Sequence[TrainingSet], size: int) -> Tensor:
+    """The share of each row in the mean loss of its minibatch (b, S, B); 0 for what fills up the
+    last one.
+    """
+    counts = torch.tensor([len(split.train) for split in sets])
+    steps = math.ceil(counts[0] / size)
+    is_filled = torch.arange(steps * size) < counts[:, None]
+    is_filled = is_filled.view(-1, steps, size)
+    shares = is_filled.double() / is_filled.sum(dim=2, keepdim=True)
+    return shares.float()
+
+
 def _dev_accuracy(problem: Problem, sets: Sequence[TrainingSet], weights: Tensor) -> Matrix:
     """Accuracies (b, R) on the dev part of b sets by their classifiers (b, R, K, D + 1)."""
     accuracy = []
     for split, classifiers in zip(sets, weights, strict=True):
-        predicted = predictions(problem.features[split.dev], classifiers)  # (n, R)
-        is_correct = predicted == problem.labels[split.dev, None]
+        features = problem.features[split.dev]
+        is_correct = predictions(features, classifiers) == problem.labels[split.dev, None]  # (n, R)
         accuracy.append(is_correct.numpy().mean(axis=0))
     return np.stack(accuracy)
 

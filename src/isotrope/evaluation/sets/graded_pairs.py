@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 
 from isotrope.evaluation.correlation import rank_products
 from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.results import Indices
 from isotrope.evaluation.similarity import row_similarities
 from isotrope.text.permutation import evenly
 from isotrope.types import Encoder, Vector
@@ -24,7 +24,7 @@ class GradedPairs:
     name: str
     first: list[str]  # (N,)
     second: list[str]  # (N,)
-    gold: npt.NDArray[np.float64]  # (N,)
+    gold: Vector  # (N,)
     read_as: str = ""  # what a file or a table was taken for
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class GradedPairs:
         """All that is encoded, repeated texts included."""
         return [*self.first, *self.second]
 
-    def rows(self, places: npt.NDArray[np.int64]) -> "GradedPairs":
+    def rows(self, places: Indices) -> "GradedPairs":
         """The pairs at these places (n,)."""
         first = [self.first[row] for row in places]
         second = [self.second[row] for row in places]

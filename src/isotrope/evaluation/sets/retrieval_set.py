@@ -5,17 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pandas
 import xxhash
 from scipy.sparse import csr_array
 
 from isotrope.errors import UserError
+from isotrope.evaluation.results import Indices
 from isotrope.evaluation.search import CUTOFF, Search, encoder_search, ndcg_at, rank_search
 from isotrope.text.permutation import evenly
 from isotrope.types import Encoder, Vector
-
-Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

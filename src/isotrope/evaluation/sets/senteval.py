@@ -19,9 +19,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from isotrope.evaluation.sets.files import counted, downloaded, downstream_folder, lines_of
+from isotrope.evaluation.results import Indices
+from isotrope.evaluation.sets.files import (
+    DataFolder,
+    counted,
+    downloaded,
+    downstream_folder,
+    lines_of,
+)
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 
 # Scored pairs of each subset, in SentEval's order: 3108, 1500, 3750, 3000 and 1186 in all.
@@ -127,7 +133,7 @@ class LabelledTexts:
 
     first: list[str]  # (N,)
     second: list[str] | None  # (N,) if the task is about pairs
-    labels: npt.NDArray[np.int64]  # (N,)
+    labels: Indices  # (N,)
 
     @property
     def texts(self) -> list[str]:
@@ -136,7 +142,7 @@ class LabelledTexts:
 
 
 def load_sts(
-    data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test")
+    data: DataFolder, task: str, splits: Sequence[str] = ("dev", "test")
 ) -> dict[str, GradedPairs]:
     """Load one STS task: subset name → pairs for STS12 … STS16, split name → pairs for
     STSBenchmark, SICKRelatedness.
@@ -202,7 +208,7 @@ def _joined(sentence: str) -> str:
     return " ".join(sentence.split())
 
 
-def load_transfer(data: str | Path | None, task: str) -> dict[str, LabelledTexts]:
+def load_transfer(data: DataFolder, task: str) -> dict[str, LabelledTexts]:
     """Load one transfer task: "all" for MR, CR, SUBJ, MPQA; "train", "test" for TREC, MRPC; and
     "dev" for SST2, SST5.
 
