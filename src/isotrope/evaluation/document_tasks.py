@@ -143,9 +143,11 @@ class DocumentTask:
 
     def _shares_behind(self, search: Search) -> Vector:
         """The share of the other texts that come behind each query's answer (Q,)."""
-        scores = np.round(np.asarray(search(slice(None)), dtype=np.float64), DECIMALS)  # (Q, M)
+        scores = np.asarray(search(slice(None)), dtype=np.float64)  # (Q, M)
+        scores = scores.round(DECIMALS)
         right = np.take_along_axis(scores, self.answers[:, None], axis=1)
-        return np.asarray((scores < right).sum(axis=1) / max(1, self.size - 1))
+        behind = (scores < right).sum(axis=1)
+        return np.asarray(behind / max(1, self.size - 1))
 
 
 class DocumentTasks(NamedTuple):
@@ -302,9 +304,11 @@ def _body(document: Document) -> str:
     text = " ".join(" ".join(document.paragraphs).split())
     title = _title(document)
 
-    follows = text[len(title) : len(title) + 1]
-    if title and text[: len(title)].casefold() == title.casefold() and not follows.isalnum():
-        text = text[len(title) :].lstrip(_MARKS)
+    begin = text[: len(title)]
+    rest = text[len(title) :]
+    is_title = begin.casefold() == title.casefold() and not rest[:1].isalnum()
+    if title and is_title:
+        text = rest.lstrip(_MARKS)
 
     words, between = words_of(text)
     return between.join(words[:WORDS_USED])
@@ -350,18 +354,22 @@ def spans_of(text: str, seed: int) -> _Parts:
     least half of it.
     """
     words, between = words_of(text)
-    count = min(MOST_SPANS, max(1, len(words) // (2 * SPAN_WORDS)))
-    length = min(SPAN_WORDS, round(SPAN_SHARE * len(words)))
+    size = len(words)
+    count = min(MOST_SPANS, max(1, size // (2 * SPAN_WORDS)))
+    length = min(SPAN_WORDS, round(SPAN_SHARE * size))
     generator = _generator(text, seed)
 
     spans: list[str] = []
     rest: list[str] = []
-    edges = [part * len(words) // count for part in range(count + 1)]
-    for start, end in pairwise(edges):
+    start = 0
+    for part in range(1, count + 1):
+        end = part * size // count
         begin = int(generator.integers(start, end - length + 1))
-        spans.append(between.join(words[begin : begin + length]))
+        behind = begin + length
+        spans.append(between.join(words[begin:behind]))
         rest += words[start:begin]
-        rest += words[begin + length : end]
+        rest += words[behind:end]
+        start = end
     return _Parts(spans, between.join(rest))
 
 
@@ -371,7 +379,8 @@ def scattered_of(text: str, seed: int) -> _Parts:
     order = _generator(text, seed).permutation(len(words))
     halves = []
     for places in np.split(order, [len(words) // 2]):
-        halves.append(between.join(words[place] for place in np.sort(places)))
+        half = [words[place] for place in np.sort(places)]
+        halves.append(between.join(half))
     return _Parts(halves[:1], halves[1])
 
 
@@ -409,11 +418,11 @@ def distinct_rows(texts: Sequence[str], most: int, shortest: int) -> list[int]:
         return []
 
     is_near = _jaccard(candidates) >= NEAR_DUPLICATE  # (N, N)
-    rows: list[int] = []
-    for row in range(len(candidates)):
-        if len(rows) < most and not is_near[row, rows].any():
-            rows.append(row)
-    return [texts.index(candidates[row]) for row in rows]
+    distinct: list[int] = []
+    for number in range(len(candidates)):
+        if not is_near[number, distinct].any():
+            distinct.append(number)
+    return [texts.index(candidates[number]) for number in distinct[:most]]
 
 
 def _jaccard(texts: Sequence[str]) -> Matrix:

@@ -172,11 +172,14 @@ def gold_bands(gold: Vector) -> list[tuple[str, Indices]]:
 
     # Rounded, so that a score of 0.6 is on the edge 0.6, not below it.
     edges = np.linspace(low, high, BANDS + 1).round(12)
-    bands = np.searchsorted(edges, gold, side="right") - 1
-    bands = np.clip(bands, 0, BANDS - 1)  # (N,)
+    places = np.searchsorted(edges, gold, side="right")
+    band_of = np.clip(places - 1, 0, BANDS - 1)  # (N,)
 
-    labels = [f"{lower:.3g}–{upper:.3g}" for lower, upper in pairwise(edges)]
-    return [(label, np.flatnonzero(bands == band)) for band, label in enumerate(labels)]
+    bands = []
+    for band, (lower, upper) in enumerate(pairwise(edges)):
+        label = f"{lower:.3g}–{upper:.3g}"
+        bands.append((label, np.flatnonzero(band_of == band)))
+    return bands
 
 
 def by_gold_band(

@@ -123,7 +123,8 @@ def _means(per_task: Mapping[str, Comparison]) -> tuple[float, float, int]:
     tasks = per_task.values()
     before = np.mean([task.before for task in tasks])
     after = np.mean([task.after for task in tasks])
-    return float(before), float(after), min(task.cases for task in tasks)
+    fewest = min(task.cases for task in tasks)
+    return float(before), float(after), fewest
 
 
 def _check_same_tasks(before: TaskCases, after: TaskCases) -> None:

@@ -92,8 +92,12 @@ def _score_pairs(pairs: GradedPairs, cosines: Vector) -> dict[str, float]:
 
 def _joined(subsets: Subsets, cosines: Mapping[str, Vector]) -> tuple[Vector, Vector]:
     """Gold scores and cosines (N,) of all subsets."""
-    gold = np.concatenate([pairs.gold for pairs in subsets.values()])
-    return gold, np.concatenate([cosines[name] for name in subsets])
+    gold = []
+    joined_cosines = []
+    for name, pairs in subsets.items():
+        gold.append(pairs.gold)
+        joined_cosines.append(cosines[name])
+    return np.concatenate(gold), np.concatenate(joined_cosines)
 
 
 def main_pairs(sets: SimilaritySets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]:

@@ -362,6 +362,8 @@ class SuiteEvaluator(BaseEvaluator):
         """
         results = run(model, self.suite, self.data, self.tasks, self.setting)
         scores = main_scores(self.suite, results)
-        metrics = {f"{self.suite}_{task}": score for task, score in scores.items()}
+        metrics = {}
+        for task, score in scores.items():
+            metrics[f"{self.suite}_{task}"] = score
         metrics[self.primary_metric] = sum(scores.values()) / len(scores)
         return metrics

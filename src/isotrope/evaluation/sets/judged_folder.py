@@ -153,18 +153,24 @@ def from_dictionaries(name: str, searches: Mapping[str, Mapping[str, Any]]) -> R
     InformationRetrievalEvaluator have them: "queries" (id -> text), "corpus" (id -> text, or title
     and text), and "qrels" or "relevant_docs" (query -> text -> grade, or query -> its texts).
     """
-    corpus = {str(key): _document_text(value) for key, value in searches["corpus"].items()}
-    queries = {str(key): cell_text(value) for key, value in searches["queries"].items()}
+    corpus = {}
+    for key, document in searches["corpus"].items():
+        corpus[str(key)] = _document_text(document)
+    queries = {}
+    for key, query in searches["queries"].items():
+        queries[str(key)] = cell_text(query)
     qrels = searches.get("qrels") or searches.get("relevant_docs") or {}
 
     judged: Judgements = {}
     for query, texts in qrels.items():
         place = f"{name}: the judgement of {query!r}"
+        query_key = str(query)
         grades = dict(texts) if isinstance(texts, Mapping) else dict.fromkeys(texts, 1)
         for text, grade in grades.items():
-            _check_known(place, "query", str(query), queries, name)
-            _check_known(place, "text", str(text), corpus, name)
-            judged[str(query), str(text)] = max(0, int(grade))
+            text_key = str(text)
+            _check_known(place, "query", query_key, queries, name)
+            _check_known(place, "text", text_key, corpus, name)
+            judged[query_key, text_key] = max(0, int(grade))
     return _described(name, queries, corpus, judged)
 
 

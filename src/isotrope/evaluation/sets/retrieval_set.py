@@ -80,9 +80,10 @@ class RetrievalSet:
     def _columns_for(self, rows: Indices) -> Indices:
         """What is relevant to the queries of these rows, and a like share of the other texts."""
         relevant = np.unique(self.grades[rows].indices)
-        irrelevant = np.setdiff1d(np.arange(len(self.corpus)), relevant)
-        share = evenly(len(irrelevant), round(len(irrelevant) * len(rows) / self.size))
-        return np.union1d(relevant, irrelevant[share])
+        others = np.setdiff1d(np.arange(len(self.corpus)), relevant)
+        count = round(len(others) * len(rows) / self.size)
+        share = evenly(len(others), count)
+        return np.union1d(relevant, others[share])
 
     def score(self, encoder: Encoder) -> Vector:
         """nDCG@10 of each query that has something to find: (Q',)."""
@@ -183,10 +184,10 @@ def from_judgements(
     grades.eliminate_zeros()
 
     own_documents = np.full(len(queries), -1)  # (Q,)
-    for row, (key, query) in enumerate(queries.items()):
+    for key, query in queries.items():
         if query in corpus.get(key, ""):
-            own_documents[row] = column_of[key]
-    has_own_documents = bool((own_documents >= 0).any())
+            own_documents[row_of[key]] = column_of[key]
+    has_own_documents = own_documents.max(initial=-1) >= 0
     return RetrievalSet(
         name,
         queries=list(queries.values()),

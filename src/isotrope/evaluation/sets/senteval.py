@@ -183,8 +183,9 @@ def _subset(folder: Path, task: str, name: str) -> GradedPairs:
     gold_path = folder / f"STS.gs.{name}.txt"
     with downloaded(gold_path):
         gold_lines = lines_of(gold_path)
-        scored = [number for number, gold in enumerate(gold_lines) if gold.strip()]
-        gold = [float(gold_lines[number]) for number in counted(scored, SUBSETS[task][name])]
+        scored = [number for number, line in enumerate(gold_lines) if line.strip()]
+        counted(scored, SUBSETS[task][name])
+        gold = [float(gold_lines[number]) for number in scored]
 
     path = folder / f"STS.input.{name}.txt"
     with downloaded(path):
@@ -199,9 +200,13 @@ def _pairs(
     columns: tuple[int, int],
     gold: Sequence[str] | Sequence[float],
 ) -> GradedPairs:
-    """The pairs as SentEval reads them, one space between two words."""
-    first, second = ([_joined(row[column]) for row in rows] for column in columns)
+    first, second = (_texts(rows, column) for column in columns)
     return GradedPairs(name, first, second, np.array(gold, dtype=np.float64))
+
+
+def _texts(rows: Sequence[Sequence[str]], column: int) -> list[str]:
+    """The sentences of a column as SentEval reads them, one space between two words."""
+    return [_joined(row[column]) for row in rows]
 
 
 def _joined(sentence: str) -> str:
@@ -227,19 +232,21 @@ def _labelled_split(folder: Path, task: str, split: str) -> LabelledTexts:
     layout = _SPLIT[task]
     name, expected = layout.files[split]
     path = folder / name
+    most_cuts = 1 if layout.separator == " " else -1  # a sentence has spaces
+    width = 1 + max(layout.label, *layout.sentences)
     with downloaded(path):
         lines = counted(lines_of(path, layout.encoding)[layout.header :], expected)
-        most_cuts = 1 if layout.separator == " " else -1  # a sentence has spaces
         rows = [line.strip().split(layout.separator, most_cuts) for line in lines]
-        width = 1 + max(layout.label, *layout.sentences)
-        if any(len(row) != width for row in rows):
+        if {len(row) for row in rows} != {width}:
             raise ValueError("a line has too few columns, or too many")
 
-        labels = [row[layout.label].partition(":")[0] for row in rows]
-        numbers = [layout.classes.index(label) for label in labels]
-        texts = [[_joined(row[column]) for row in rows] for column in layout.sentences]
-        second = texts[1] if len(texts) > 1 else None
-        return LabelledTexts(texts[0], second, np.array(numbers, dtype=np.int64))
+        numbers = []
+        for row in rows:
+            label = row[layout.label].partition(":")[0]
+            numbers.append(layout.classes.index(label))
+        first, *others = (_texts(rows, column) for column in layout.sentences)
+        second = others[0] if others else None
+        return LabelledTexts(first, second, np.array(numbers, dtype=np.int64))
 
 
 def _binary(folder: Path, task: str) -> LabelledTexts:
