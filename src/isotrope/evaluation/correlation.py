@@ -1,7 +1,7 @@
 """Correlations that are 0, not NaN, if one of the two sides is constant."""
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import rankdata, zscore
 
 from isotrope.types import Vector
 
@@ -36,7 +36,7 @@ def standard_products(x: Vector, y: Vector) -> Vector:
     if _is_constant(x) or _is_constant(y):
         return np.zeros(len(x))
 
-    return np.asarray((x - x.mean()) / x.std() * ((y - y.mean()) / y.std()))
+    return np.asarray(zscore(x) * zscore(y))
 
 
 def _is_constant(values: Vector) -> bool:

@@ -206,8 +206,8 @@ def make_document_tasks(
     texts = [bodies[row] for row in rows]
     are_brief = 2 * sum(_word_count(text) < FEW_TO_FIND for text in texts) >= len(texts) > 0
 
-    tasks: list[DocumentTask] = []
-    told: list[str] = []
+    tasks = []
+    told = []
     for name, all_parts in _parts_by_kind(chosen, texts, are_brief, seed).items():
         parts = _unambiguous(all_parts)
         count = f"{len(parts):,}"

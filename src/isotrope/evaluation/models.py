@@ -234,18 +234,25 @@ def evaluate_models(
     for name in models:
         check_name(name, prompts)
 
+    own_texts: list[str] = []
+    for evaluation in evaluations:
+        if not isinstance(evaluation.data, Path):
+            own_texts += texts_of(evaluation.data)
+
     results: dict[str, dict[str, Any]] = {}
     done = 0
     for name in models:
         opened = open_encoder(name, pooling, prompts)
         encoder: Encoder = opened
-        model_key: dict[str, object] | None = None
+        notes = [_prompts_note(name, opened, evaluations, prompts)]
+        model_key = None
         if isinstance(opened, SentenceTransformer):  # others are fitted on what they encode
-            _say_of_unknown_texts(opened, evaluations, say)
+            notes.insert(0, unknown_warning(opened, own_texts))
             checksum = model_checksum(opened)
             model_key = {"model": checksum}
             encoder = RememberingEncoder(opened, begins, f"{checksum}-{code_checksum()}", say)
-        _say_of_prompts(name, opened, evaluations, prompts, say)
+        for note in filter(None, notes):
+            say(note)
 
         by_suite: dict[str, Results] = defaultdict(dict)
         for evaluation in evaluations:
@@ -267,36 +274,18 @@ def _check_prompts(prompts: Prompts, evaluations: Sequence[PlannedEvaluation]) -
         )
 
 
-def _say_of_unknown_texts(
-    model: SentenceTransformer,
-    evaluations: Sequence[PlannedEvaluation],
-    say: Callable[[str], None],
-) -> None:
-    """Tell if the model does not know the letters of the user's texts."""
-    texts: list[str] = []
-    for evaluation in evaluations:
-        if not isinstance(evaluation.data, Path):
-            texts += texts_of(evaluation.data)
-    warning = unknown_warning(model, texts)
-    if warning:
-        say(warning)
+def _prompts_note(
+    name: str, encoder: Encoder, evaluations: Sequence[PlannedEvaluation], prompts: Prompts
+) -> str:
+    """A warning of a model's prompts that nothing uses; else "".
 
-
-def _say_of_prompts(
-    name: str,
-    encoder: Encoder,
-    evaluations: Sequence[PlannedEvaluation],
-    prompts: Prompts,
-    say: Callable[[str], None],
-) -> None:
-    """Tell of a model's prompts that nothing uses. A search uses those of queries and documents."""
+    A search uses those of queries and documents.
+    """
     are_searches = [evaluation.suite == SEARCH for evaluation in evaluations]
     searches_use_them = any(are_searches) and has_roles(encoder)
     if searches_use_them and all(are_searches):
-        return
-    note = prompts.note(encoder, name, " outside searches" if searches_use_them else "")
-    if note:
-        say(note)
+        return ""
+    return prompts.note(encoder, name, " outside searches" if searches_use_them else "")
 
 
 @cache

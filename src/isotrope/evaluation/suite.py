@@ -238,8 +238,10 @@ def run(
         for task in chosen:
             task_data[task] = SUITES[suite].read(data, task, setting)  # type: ignore[arg-type]
 
-    if labels is not None:
-        _warn_of_unknown_texts(opened, labels)
+    if isinstance(opened, SentenceTransformer) and labels is not None:
+        warning = unknown_warning(opened, texts_of(labels))
+        if warning:
+            warnings.warn(warning, stacklevel=2)
     with _modes_restored(opened):
         results = SUITES[suite].judge(opened, task_data, setting)
     if labels is not None:
@@ -259,15 +261,6 @@ def _modes_restored(encoder: Encoder) -> Iterator[None]:
     finally:
         for module, mode in zip(modules, modes, strict=True):
             module.training = mode
-
-
-def _warn_of_unknown_texts(encoder: Encoder, labels: Labels) -> None:
-    """Warn if the model does not know the letters of the user's texts."""
-    if not isinstance(encoder, SentenceTransformer):
-        return
-    warning = unknown_warning(encoder, texts_of(labels))
-    if warning:
-        warnings.warn(warning, stacklevel=3)
 
 
 def check_takes(suites: Collection[str], labels: Labels, tasks: object = None) -> None:

@@ -110,7 +110,7 @@ def _read_judgements(
     path: Path, queries: Collection[str], corpus: Collection[str], folder: str
 ) -> Judgements:
     """The grades, at least 0. A first line whose grade is a word is a header."""
-    judged: Judgements = {}
+    judged = {}
     for number, row in enumerate(split_lines(path, None)):
         _check_columns(row, (3, 4))
         query, text, grade = row.cells[0], row.cells[-2], row.cells[-1].strip()
@@ -161,7 +161,7 @@ def from_dictionaries(name: str, searches: Mapping[str, Mapping[str, Any]]) -> R
         queries[str(key)] = cell_text(query)
     qrels = searches.get("qrels") or searches.get("relevant_docs") or {}
 
-    judged: Judgements = {}
+    judged = {}
     for query, texts in qrels.items():
         place = f"{name}: the judgement of {query!r}"
         query_key = str(query)
