@@ -68,8 +68,8 @@ def embed_texts(
     with limit_length(model, length), limit_length(reader, length):
         if query_model is None and not has_roles(model):
             texts = list(dict.fromkeys([*queries, *documents]))
-            vectors = vectors_of(model, texts, batch_size=32)
-            return Embeddings(texts, vectors, similarity=similarity)
+            all_vectors = vectors_of(model, texts, batch_size=32)
+            return Embeddings(texts, all_vectors, similarity=similarity)
 
         query_embeddings = None
         if queries:

@@ -60,10 +60,9 @@ def disturbance(z: VectorsLike, whitened: VectorsLike) -> float:
     """‖ε‖ / ‖Z‖ for features Z and whitened features Z + ε (N, D), both centred: WhitenedCSE Eq.
     11, ε = (W − 1) Z.
     """
-    before = _centred(np.asarray(z, dtype=np.float64))
-    after = _centred(np.asarray(whitened, dtype=np.float64))
-    change = np.linalg.norm(after - before)  # ‖ε‖
-    return float(change / np.linalg.norm(before))
+    before = _centred(z)
+    change = _centred(whitened) - before  # ε
+    return float(np.linalg.norm(change) / np.linalg.norm(before))
 
 
 def uniformity(x: VectorsLike) -> float:
@@ -238,7 +237,8 @@ def iso_score(rows: npt.ArrayLike) -> float:
     return float((participation - 1) / (vectors.shape[1] - 1))
 
 
-def _centred(rows: Matrix) -> Matrix:
+def _centred(x: VectorsLike) -> Matrix:
+    rows = np.asarray(x, dtype=np.float64)
     return np.asarray(rows - rows.mean(axis=0))
 
 

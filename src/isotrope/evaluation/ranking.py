@@ -150,8 +150,8 @@ def ranking_lists(
                 scores_of[first].append((second, gold))
 
             # A sentence with itself is one pair.
-            is_second_a_query = choices.side == "either" and first != second
-            if choices.side == "second" or is_second_a_query:
+            is_same = choices.side == "either" and first == second
+            if choices.side != "first" and not is_same:
                 scores_of[second].append((first, gold))
 
     lists = []
@@ -159,9 +159,9 @@ def ranking_lists(
         if choices.duplicates == "mean":
             scores = _mean_scores(scores)
         if len(scores) > choices.more_than:
-            sentences = [sentence for sentence, _ in scores]
-            gold_scores = np.array([gold for _, gold in scores])
-            lists.append(GradedPairs(query, [query] * len(scores), sentences, gold_scores))
+            sentences, gold_scores = zip(*scores, strict=True)
+            queries = [query] * len(scores)
+            lists.append(GradedPairs(query, queries, list(sentences), np.array(gold_scores)))
     return lists
 
 
@@ -170,7 +170,11 @@ def _mean_scores(scores: Sequence[_Score]) -> list[_Score]:
     scores_of = defaultdict[str, list[float]](list)
     for sentence, gold in scores:
         scores_of[sentence].append(gold)
-    return [(sentence, float(np.mean(golds))) for sentence, golds in scores_of.items()]
+
+    means = []
+    for sentence, golds in scores_of.items():
+        means.append((sentence, float(np.mean(golds))))
+    return means
 
 
 def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
@@ -183,9 +187,9 @@ def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
         coefficient = float(kendalltau(scores, gold, variant=tau).statistic)
         return 0.0 if np.isnan(coefficient) else coefficient
 
-    pairs = np.triu_indices(len(gold), 1)
-    signs = np.sign(scores[:, None] - scores)[pairs]  # (n (n − 1) / 2,)
-    gold_signs = np.sign(gold[:, None] - gold)[pairs]
+    first, second = np.triu_indices(len(gold), 1)
+    signs = np.sign(scores[first] - scores[second])  # (n (n − 1) / 2,)
+    gold_signs = np.sign(gold[first] - gold[second])
     return float(signs @ gold_signs) / len(signs)
 
 

@@ -33,6 +33,7 @@ import numpy as np
 from scipy import stats
 
 from isotrope.errors import UserError
+from isotrope.evaluation.correlation import ratios
 from isotrope.evaluation.results import Indices
 from isotrope.types import Matrix, Vector
 
@@ -395,9 +396,7 @@ def _scores(cases: Cases, times: Matrix) -> Vector:
         cosine_ranks.ranks[cosine_ranks.level_of],
     )
     deviations = np.sqrt(gold_ranks.square_sums * cosine_ranks.square_sums)
-    correlations = np.zeros(len(deviations))
-    np.divide(covariance, deviations, out=correlations, where=deviations > 0)
-    return correlations
+    return ratios(covariance, deviations)
 
 
 class _ResampledRanks(NamedTuple):

@@ -187,8 +187,13 @@ def cases_in_words(suite: str, results: TaskResults) -> str:
     kind = SUITES[suite].cases
     if kind is None:
         return ""
-    count = sum(len(result[kind.key][kind.columns[0]]) for result in results.values())
-    tasks = ", ".join(results) if len(results) < 4 else f"{len(results)} tasks"
+    count = 0
+    for result in results.values():
+        columns = result[kind.key]
+        count += len(columns[kind.columns[0]])
+    tasks = f"{len(results)} tasks"
+    if len(results) < 4:
+        tasks = ", ".join(results)
     return f"{count:,} {kind.plural} of {tasks}"
 
 

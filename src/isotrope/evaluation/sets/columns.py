@@ -259,11 +259,12 @@ def _check_filled(rows: Sequence[Row], columns: Sequence[str], kind: Kind) -> No
 
 def _kind_by_content(source: str, rows: Sequence[Row]) -> Kind:
     """What two or three columns without known names hold."""
+    first = [row.cells[0] for row in rows]
     last = [row.cells[-1] for row in rows]
-    if len(rows[0].cells) == 3:
-        numbers = sum(is_score(cell) for cell in last)
-        return "pairs" if 2 * numbers > len(last) else "triples"
-    return _kind_of_two(source, [row.cells[0] for row in rows], last)
+    if len(rows[0].cells) == 2:
+        return _kind_of_two(source, first, last)
+    numbers = sum(is_score(cell) for cell in last)
+    return "pairs" if 2 * numbers > len(last) else "triples"
 
 
 def _kind_of_two(source: str, first: Sequence[str], second: Sequence[str]) -> Kind:

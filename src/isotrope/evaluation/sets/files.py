@@ -106,5 +106,8 @@ def lines_of(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     """Lines as SentEval reads them: a newline alone ends one (str.splitlines would also cut at
     U+2028 or U+0085).
     """
-    lines = [line.rstrip("\r") for line in path.read_bytes().decode(encoding).split("\n")]
-    return lines[:-1] if lines[-1] == "" else lines
+    text = path.read_bytes().decode(encoding)
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    if lines[-1] == "":
+        lines.pop()
+    return lines

@@ -117,8 +117,8 @@ def in_words(labels: Labels) -> str:
 
 
 def _graded_pairs(table: LabelTable) -> GradedPairs:
-    gold = np.array([score_of(row, table.columns) for row in table.rows], dtype=np.float64)
-    if len(table.rows) < FEWEST_PAIRS or not np.ptp(gold):
+    gold = np.array([score_of(row, table.columns) for row in table.rows])
+    if len(gold) < FEWEST_PAIRS or not np.ptp(gold):
         raise UserError(
             f"{table.source}: {len(gold)} pair(s) with {len(np.unique(gold))} score(s)",
             f"give at least {FEWEST_PAIRS} graded pairs, with scores that differ",

@@ -252,12 +252,14 @@ def _labelled_split(folder: Path, task: str, split: str) -> LabelledTexts:
 def _binary(folder: Path, task: str) -> LabelledTexts:
     sentences: list[str] = []
     labels: list[int] = []
-    for label, (name, expected) in zip((1, 0), _BINARY[task].items(), strict=True):
+    classes = (1, 0)
+    for label, (name, expected) in zip(classes, _BINARY[task].items(), strict=True):
         path = folder / name
         with downloaded(path):
             lines = counted(lines_of(path, "latin-1"), expected)
             sentences += [_joined(line) for line in lines]
             labels += [label] * expected
-            if task == "SUBJ" and len(set(sentences)) < len(sentences):  # the real one repeats none
+            has_repeats = len(set(sentences)) < len(sentences)
+            if task == "SUBJ" and has_repeats:  # the real one has none
                 raise ValueError("sentences are repeated: a corrupt SUBJ, as one once circulated")
     return LabelledTexts(sentences, None, np.array(labels, dtype=np.int64))
