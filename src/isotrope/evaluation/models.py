@@ -281,11 +281,10 @@ def _prompts_note(
 
     A search uses those of queries and documents.
     """
-    are_searches = [evaluation.suite == SEARCH for evaluation in evaluations]
-    searches_use_them = any(are_searches) and has_roles(encoder)
-    if searches_use_them and all(are_searches):
-        return ""
-    return prompts.note(encoder, name, " outside searches" if searches_use_them else "")
+    suites = {evaluation.suite for evaluation in evaluations}
+    if SEARCH not in suites or not has_roles(encoder):
+        return prompts.note(encoder, name)
+    return prompts.note(encoder, name, " outside searches") if len(suites) > 1 else ""
 
 
 @cache

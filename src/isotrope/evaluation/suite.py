@@ -94,11 +94,7 @@ class Suite:
 
 
 def _judge_geometry(encoder: Encoder, sets: TaskData, _: str) -> Results:
-    results = {}
-    for task, splits in sets.items():
-        (pairs,) = splits.values()
-        results[task] = pair_geometry(encoder, pairs)
-    return results
+    return {task: pair_geometry(encoder, *splits.values()) for task, splits in sets.items()}
 
 
 def _judge_retrieval(encoder: Encoder, sets: TaskData, _: str) -> Results:
@@ -259,12 +255,12 @@ def _modes_restored(encoder: Encoder) -> Iterator[None]:
     """Each module is in training or not as it was before, also in a model that is half in
     training.
     """
-    modules = list(encoder.modules()) if isinstance(encoder, nn.Module) else []
-    modes = [module.training for module in modules]
+    modules = encoder.modules() if isinstance(encoder, nn.Module) else ()
+    modes = {module: module.training for module in modules}
     try:
         yield
     finally:
-        for module, mode in zip(modules, modes, strict=True):
+        for module, mode in modes.items():
             module.training = mode
 
 

@@ -90,13 +90,8 @@ def decide_columns(table: JudgedTable, choice: ColumnChoice | None = None) -> La
         UserError: an unknown column, a row of another length, an empty cell, or a table that could
             be two things.
     """
-    header = table.columns
-    if header is None:
-        header = list(table.rows[0].cells) if table.rows else []
     roles = _parse(choice)
-    if roles:
-        return _chosen_columns(table, header, roles)
-    return _known_columns(table, header)
+    return _chosen_columns(table, roles) if roles else _known_columns(table)
 
 
 def _parse(choice: ColumnChoice | None) -> dict[str, str]:
@@ -115,32 +110,24 @@ def _parse(choice: ColumnChoice | None) -> dict[str, str]:
     return roles
 
 
-def _rows_below(table: JudgedTable) -> list[Row]:
-    """The rows of a table whose first line, if it is lines of text, is a header."""
-    return table.rows[1:] if table.columns is None else table.rows
-
-
-def _chosen_columns(
-    table: JudgedTable, header: Sequence[str], roles: Mapping[str, str]
-) -> LabelTable:
+def _chosen_columns(table: JudgedTable, roles: Mapping[str, str]) -> LabelTable:
     """The columns of the choice, in the order of the kind that has exactly their roles, if there is
     one.
     """
     columns = list(roles)
     kind, order = _kind_of_roles([role.lower() for role in roles.values()])
-    names = [name.strip().lower() for name in header]
-    missing = [column for column in columns if column.lower() not in names]
+    missing = [column for column in columns if column.lower() not in table.names]
     if not missing:
-        places = [names.index(column.lower()) for column in columns]
-        rows = _rows_below(table)
-    elif kind and len(columns) == len(header):
+        places = [table.names.index(column.lower()) for column in columns]
+        rows = table.data
+    elif kind and len(columns) == len(table.header):
         # The table has other names: those of the choice are its columns, from left to right.
         places = list(range(len(columns)))
         rows = table.rows
     else:
         raise UserError(
             f"{table.source} has no column {missing[0]!r}",
-            f"choose from {', '.join(header)}",
+            f"choose from {', '.join(table.header)}",
             code="unknown-column",
         )
     places = [places[index] for index in order]
@@ -156,22 +143,21 @@ def _kind_of_roles(roles: Sequence[str]) -> tuple[Kind | None, Sequence[int]]:
     return None, range(len(roles))
 
 
-def _known_columns(table: JudgedTable, header: Sequence[str]) -> LabelTable:
+def _known_columns(table: JudgedTable) -> LabelTable:
     """The columns whose names say what they are, or all columns."""
-    names = [name.strip().lower() for name in header]
-    data = _rows_below(table)
-    kind = _known_kind(table.source, names)
+    kind = _known_kind(table.source, table.names)
     if kind:
-        places = _places_of(kind, names)
-        return _cut(table, places, [header[place] for place in places], kind, data)
+        places = _places_of(kind, table.names)
+        return _cut(table, places, [table.header[place] for place in places], kind, table.data)
 
-    columns = list(header)
+    columns = list(table.header)
+    rows = table.data
     if table.columns is None:
-        kind = _kind_of_last_name(names, data)
+        kind = _kind_of_last_name(table.names, rows)
         if kind is None:  # the first line is no header
-            columns = [f"column {number}" for number in range(1, len(header) + 1)]
-            data = table.rows
-    return _cut(table, range(len(header)), columns, kind, data)
+            columns = [f"column {number}" for number in range(1, len(columns) + 1)]
+            rows = table.rows
+    return _cut(table, range(len(columns)), columns, kind, rows)
 
 
 def _cut(
@@ -234,7 +220,7 @@ def _check_widths(table: JudgedTable, count: int, rows: Sequence[Row]) -> None:
         raise UserError(
             f"{place}: {count} column(s) instead of 2 or 3", ROWS_REMEDY, code="wrong-columns"
         )
-    width = len(table.columns or table.rows[0].cells)
+    width = len(table.header)
     for row in rows:
         if len(row.cells) != width:
             raise UserError(

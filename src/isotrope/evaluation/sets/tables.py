@@ -50,6 +50,23 @@ class JudgedTable:
     columns: list[str] | None  # None: lines of text, of which the first may be a header
     rows: list[Row]
 
+    @property
+    def header(self) -> Sequence[str]:
+        """The names of the columns, or the first line, which may hold them."""
+        if self.columns is None:
+            return self.rows[0].cells if self.rows else []
+        return self.columns
+
+    @property
+    def names(self) -> list[str]:
+        """The header in lower case."""
+        return [name.strip().lower() for name in self.header]
+
+    @property
+    def data(self) -> list[Row]:
+        """The rows below the header."""
+        return self.rows[1:] if self.columns is None else self.rows
+
 
 def read_table(source: TableLike) -> JudgedTable:
     """A table from a file (.tsv, .csv, .jsonl) or from memory.
