@@ -88,6 +88,7 @@ def rank_search(
             _leave_out(scores, own_documents[rows])
         blocks.append(_rank_block(scores, grades[rows], depth))
 
+    # One array of each field, from the blocks.
     return RankedGrades(*map(np.concatenate, zip(*blocks, strict=True)))
 
 

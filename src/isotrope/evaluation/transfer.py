@@ -156,7 +156,9 @@ def accuracies(parts: Mapping[str, Problem], classes: int, setting: ClassifierSe
     with "dev".
     """
     # All parts are one below the other.
-    problem = Problem(*map(torch.cat, zip(*parts.values(), strict=True)))
+    features = torch.cat([part.features for part in parts.values()])
+    labels = torch.cat([part.labels for part in parts.values()])
+    problem = Problem(features, labels)
     rows = {}
     end = 0
     for name, part in parts.items():
@@ -166,31 +168,29 @@ def accuracies(parts: Mapping[str, Problem], classes: int, setting: ClassifierSe
 
     if "all" in parts:
         train = test = rows["all"]
-        folds = folds_of(problem.labels, test, setting.folds)
+        folds = folds_of(labels, test, setting.folds)
     else:
         train = rows["train"]
         test = rows["test"]
         folds = [TrainingSet(train, test)]
     weights, dev_percents = _best_classifiers(problem, folds, rows.get("dev"), classes, setting)
 
-    predicted = torch.zeros_like(problem.labels)
-    percents = []
+    predicted = torch.zeros_like(labels)
     for fold, classifier in zip(folds, weights, strict=True):
-        features = problem.features[fold.dev]
-        predicted[fold.dev] = predictions(features, classifier[None])[:, 0]
-        is_right = predicted[fold.dev] == problem.labels[fold.dev]
-        percents.append(_percent(is_right.numpy()))
-    is_correct = predicted[test] == problem.labels[test]
+        classes_of_fold = predictions(features[fold.dev], classifier[None])  # (n, 1)
+        predicted[fold.dev] = classes_of_fold[:, 0]
+    is_correct = (predicted == labels).numpy()
+    percents = [_percent(is_correct[fold.dev]) for fold in folds]
 
     result: Result = {
         "accuracy": _mean_fraction(percents),
         "dev_accuracy": _mean_fraction(dev_percents),
         "ntrain": len(train),
         "ntest": len(test),
-        "per_sample": {"correct": is_correct.int().tolist()},
+        "per_sample": {"correct": is_correct[test].astype(int).tolist()},
     }
     if classes == 2 and parts.keys() == {"train", "test"}:
-        f1 = f1_score(problem.labels[test].numpy(), predicted[test].numpy())
+        f1 = f1_score(labels[test].numpy(), predicted[test].numpy())
         result["f1"] = round(float(f1), 4)
     return result
 
@@ -234,7 +234,8 @@ def _best_classifiers(
 
 def _mean_fraction(percents: Sequence[float]) -> float:
     """The mean of percents as a fraction, rounded as SentEval rounds."""
-    return round(round(float(np.mean(percents)), 2) / 100, 4)
+    percent = round(float(np.mean(percents)), 2)
+    return round(percent / 100, 4)
 
 
 def folds_of(labels: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
